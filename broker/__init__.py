@@ -1,0 +1,1 @@
+"""The broker: topics, groups, sending, pulling, offsets, and the server around them."""

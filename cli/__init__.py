@@ -1,0 +1,1 @@
+"""The rocketlet command; arguments are parsed here only."""

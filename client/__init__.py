@@ -1,0 +1,1 @@
+"""The asyncio client: producers and consumers."""

@@ -1,0 +1,120 @@
+"""Every error that rocketlet raises on purpose.
+
+    RocketletError
+      ConfigError             an option, key or value that cannot be used; the command line exits 2
+      DecodeError             bytes or text that do not follow their format
+        FrameError            a frame that ends its connection
+        RecordError           a stored record, a batch record or a property text
+        JsonError             text outside the JSON dialect
+      StoreError              the files
+        StoreInUseError       another process or object has the store open
+        StoreDamagedError     damage that must not be repaired without being asked
+        StoreNotWritableError the store takes no more writes
+        StoreFullError        the disk takes no more bytes; nothing of the write was kept
+        MessageIllegalError   a message that the store must refuse
+      RemotingError           a call that got no answer
+        ConnectFailedError    no connection to the address
+        ConnectionClosedError the connection ended before the answer
+        RequestTimeoutError   the answer did not come in time
+      ClientError             a call of the client API that failed
+        ResponseError         the broker or name server answered with an error code
+        RouteNotFoundError    no name server knows a broker for the topic
+        ClientStateError      used before it was started or after it was closed
+        ConfigError           (see above) is also what a wrong client setting raises
+
+A caller's own mistake (a wrong type, a value out of range) is ``TypeError`` or ``ValueError``.
+"""
+
+
+class RocketletError(Exception):
+    """Base of everything below."""
+
+
+class ConfigError(RocketletError):
+    """An option, key or value that cannot be used."""
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class DecodeError(RocketletError):
+    """Bytes or text that do not follow their format."""
+
+
+class FrameError(DecodeError):
+    """A frame that cannot be read; the rest of its connection is lost."""
+
+
+class RecordError(DecodeError):
+    """A stored record, batch record or property text that cannot be read."""
+
+
+class JsonError(DecodeError):
+    """Text that is outside the JSON dialect of RocketMQ."""
+
+
+class StoreError(RocketletError):
+    """Base of what the files can do to us."""
+
+
+class StoreInUseError(StoreError):
+    """Another process, or another object of this process, has the store open."""
+
+
+class StoreDamagedError(StoreError):
+    """Damage before valid data; names file and position."""
+
+    def __init__(self, message: str, *, path: str, position: int) -> None:
+        super().__init__(message)
+        self.path = path
+        self.position = position
+
+
+class StoreNotWritableError(StoreError):
+    """The store takes no more writes."""
+
+
+class StoreFullError(StoreNotWritableError):
+    """The disk takes no more bytes; nothing of the refused write was kept."""
+
+
+class MessageIllegalError(StoreError):
+    """A message that the store must refuse, such as one above the size limit."""
+
+
+class RemotingError(RocketletError):
+    """Base of calls that got no answer."""
+
+
+class ConnectFailedError(RemotingError):
+    """No connection to the address."""
+
+
+class ConnectionClosedError(RemotingError):
+    """The connection ended before the answer came."""
+
+
+class RequestTimeoutError(RemotingError):
+    """The answer did not come in time."""
+
+
+class ClientError(RocketletError):
+    """Base of failed calls of the client API."""
+
+
+class ResponseError(ClientError):
+    """The broker or name server answered with an error code."""
+
+    def __init__(self, code: int, remark: str | None) -> None:
+        super().__init__(f"answered {code}: {remark or 'no remark'}")
+        self.code = code
+        self.remark = remark
+
+
+class RouteNotFoundError(ClientError):
+    """No name server knows a broker for the topic."""
+
+
+class ClientStateError(ClientError):
+    """Used before it was started or after it was closed."""

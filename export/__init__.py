@@ -1,0 +1,1 @@
+"""Commit logs as Arrow batches and files, without Spark."""

@@ -1,0 +1,1 @@
+"""The name server: a pure route table and the server around it."""

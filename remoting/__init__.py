@@ -1,0 +1,1 @@
+"""The wire: commands, frames, typed headers and bodies, connections."""

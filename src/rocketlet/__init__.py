@@ -1,0 +1,1 @@
+"""A RocketMQ-compatible message broker that installs with pip."""

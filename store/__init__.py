@@ -1,0 +1,1 @@
+"""The files: commit log, consume queues, index, recovery; no sockets, no asyncio."""

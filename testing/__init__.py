@@ -1,0 +1,1 @@
+"""What tests of applications use: pytest fixtures and a manual clock."""

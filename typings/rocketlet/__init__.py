@@ -1,0 +1,1 @@
+../../src/rocketlet/__init__.py
