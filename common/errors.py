@@ -6,6 +6,7 @@
         FrameError            a frame that ends its connection
         RecordError           a stored record, a batch record or a property text
         JsonError             text outside the JSON dialect
+        HeaderError           a header field that is missing or not what it must be
       StoreError              the files
         StoreInUseError       another process or object has the store open
         StoreDamagedError     damage that must not be repaired without being asked
@@ -52,6 +53,10 @@ class RecordError(DecodeError):
 
 class JsonError(DecodeError):
     """Text that is outside the JSON dialect of RocketMQ."""
+
+
+class HeaderError(DecodeError):
+    """A field of a request's or answer's header that is missing or not what it must be."""
 
 
 class StoreError(RocketletError):

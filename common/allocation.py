@@ -1,0 +1,219 @@
+"""How the queues of a topic are shared among the members of a group, by Java's names and with Java's results.
+
+Every strategy is a pure function of the sorted queues and the sorted client ids: all members compute it on their own
+and must agree. Two rules hold for all but ``AllocateMessageQueueByConfig``: empty arguments are a ``ValueError``; a
+client that is not among the members gets nothing, with a line in the log (``AbstractAllocateMessageQueueStrategy``).
+
+Seven queues, consumers a, b, c:
+
+    AllocateMessageQueueAveragely           a {0 1 2}  b {3 4}    c {5 6}
+    AllocateMessageQueueAveragelyByCircle   a {0 3 6}  b {1 4}    c {2 5}
+    AllocateMessageQueueByMachineRoom       a {0 1 6}  b {2 3}    c {4 5}     of the queues of the configured rooms
+"""
+
+import hashlib
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from .message import MessageQueue
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class AllocateMessageQueueStrategy(Protocol):
+    """A way to share queues; all members of a group must use the same."""
+
+    @property
+    def name(self) -> str:
+        """Java's name of the strategy."""
+        ...
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the queues of one client."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMessageQueueAveragely:
+    """One contiguous block each; the first members get the surplus."""
+
+    name = "AVG"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the block of the client."""
+        if not _is_member(group, client_id, queues, client_ids):
+            return []
+        index = client_ids.index(client_id)
+        share, surplus = divmod(len(queues), len(client_ids))
+        start = index * share + min(index, surplus)
+        return list(queues[start : start + share + (index < surplus)])
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMessageQueueAveragelyByCircle:
+    """Queue k belongs to member k modulo their number."""
+
+    name = "AVG_BY_CIRCLE"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return every n-th queue."""
+        if not _is_member(group, client_id, queues, client_ids):
+            return []
+        return list(queues[client_ids.index(client_id) :: len(client_ids)])
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMessageQueueByConfig:
+    """The configured queues, whatever there is; the other members must complement them."""
+
+    queues: tuple[MessageQueue, ...] = ()
+    name = "CONFIG"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the configured queues."""
+        del group, client_id, queues, client_ids
+        return list(self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMessageQueueByMachineRoom:
+    """Blocks of the queues whose broker name is ``room@name`` with a configured room; the surplus goes round."""
+
+    rooms: frozenset[str] = frozenset()
+    name = "MACHINE_ROOM"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the block of the client and its part of the surplus."""
+        if not _is_member(group, client_id, queues, client_ids):
+            return []
+        kept = [queue for queue in queues if self._is_near(queue)]
+        index = client_ids.index(client_id)
+        share, surplus = divmod(len(kept), len(client_ids))
+        block = kept[index * share : (index + 1) * share]
+        return block + kept[share * len(client_ids) + index :][:1] if index < surplus else block
+
+    def _is_near(self, queue: MessageQueue) -> bool:
+        room, *names = queue.broker_name.split("@")
+        return len(names) == 1 and room in self.rooms
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMachineRoomNearby:
+    """The inner strategy within each room; rooms without a consumer are shared among all.
+
+    The resolvers name the room of a queue's broker and of a client; an empty name is a ``ValueError``.
+    """
+
+    inner: AllocateMessageQueueStrategy
+    room_of_queue: Callable[[MessageQueue], str]
+    room_of_client: Callable[[str], str]
+
+    @property
+    def name(self) -> str:
+        """Java's name, made of the inner one's."""
+        return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the client's part of its own room's queues, then of each room that has no consumer."""
+        if not _is_member(group, client_id, queues, client_ids):
+            return []
+        queues_by_room = _by_room(queues, self.room_of_queue)
+        clients_by_room = _by_room(client_ids, self.room_of_client)
+        own_room = self.room_of_client(client_id)
+        result: list[MessageQueue] = []
+        near = queues_by_room.pop(own_room, None)
+        if near:
+            result += self.inner.allocate(group, client_id, near, clients_by_room[own_room])
+        for room, others in sorted(queues_by_room.items()):
+            if room not in clients_by_room:
+                result += self.inner.allocate(group, client_id, others, client_ids)
+        return result
+
+
+def md5_hash(key: str) -> int:
+    """Return the first four bytes of the key's MD5, unsigned (``ConsistentHashRouter.MD5Hash``)."""
+    return int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest()[:4], "big")
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMessageQueueConsistentHash:
+    """A hash ring of virtual nodes: a change of the members moves only the queues of those that came or went."""
+
+    virtual_nodes: int = 10
+    hash_key: Callable[[str], int] = md5_hash
+    name = "CONSISTENT_HASH"
+
+    def __post_init__(self) -> None:
+        if self.virtual_nodes < 0:
+            raise ValueError(f"virtual_nodes is {self.virtual_nodes}, must not be negative")
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the queues whose next node on the ring is the client's."""
+        if not _is_member(group, client_id, queues, client_ids):
+            return []
+        ring = self._ring(client_ids)
+        if not ring:
+            return []
+        places = sorted(ring)
+        return [queue for queue in queues if ring[_next_place(places, self._place(queue))] == client_id]
+
+    def _ring(self, client_ids: Sequence[str]) -> dict[int, str]:
+        # An id that appears twice gets further nodes, as Java's replica count does.
+        ring: dict[int, str] = {}
+        counts: dict[str, int] = {}
+        for client_id in client_ids:
+            first = counts.get(client_id, 0)
+            counts[client_id] = first + self.virtual_nodes
+            for index in range(first, first + self.virtual_nodes):
+                ring[self.hash_key(f"{client_id}-{index}")] = client_id
+        return ring
+
+    def _place(self, queue: MessageQueue) -> int:
+        topic, broker_name, queue_id = queue
+        return self.hash_key(f"MessageQueue [topic={topic}, brokerName={broker_name}, queueId={queue_id}]")
+
+
+def _next_place(places: list[int], place: int) -> int:
+    index = bisect_left(places, place)
+    return places[index] if index < len(places) else places[0]
+
+
+def _by_room(items: Sequence[_T], room_of: Callable[[_T], str]) -> dict[str, list[_T]]:
+    rooms: dict[str, list[_T]] = {}
+    for item in items:
+        room = room_of(item)
+        if not room.strip():
+            raise ValueError(f"{item} is in no machine room")
+        rooms.setdefault(room, []).append(item)
+    return rooms
+
+
+def _is_member(group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> bool:
+    if not client_id.strip():
+        raise ValueError("client id is empty")
+    if not queues:
+        raise ValueError("there are no queues")
+    if not client_ids:
+        raise ValueError("there are no client ids")
+    if client_id in client_ids:
+        return True
+    _log.warning("[BUG] ConsumerGroup: %s The consumerId: %s not in cidAll: %s", group, client_id, list(client_ids))
+    return False

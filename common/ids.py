@@ -1,0 +1,128 @@
+"""Message ids and the host bytes they are made of (``MessageDecoder``, ``MessageClientIDSetter``).
+
+A host is its address (4 or 16 bytes) and port (4 bytes). Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
+
+    offset id   the broker's host + log offset (8)
+    unique id   address + process id (2) + discriminator (4) + ms since the month began in local time (4) + counter (2)
+"""
+
+import ipaddress
+import random
+import struct
+import time
+from collections.abc import Callable
+from functools import lru_cache
+
+from .errors import DecodeError
+
+_ID_LENGTHS = (32, 56)
+
+
+@lru_cache(maxsize=4096)
+def encode_host(address: str, port: int) -> bytes:
+    """Return the 8 bytes (IPv4) or 20 bytes (IPv6) of a host.
+
+    Brackets and the scope of an IPv6 address are dropped; an IPv4 address in IPv6 form is IPv4, as it is in Java.
+
+    Raises:
+        ValueError: The text is not an IP address or the port is not one.
+    """
+    if not 0 <= port <= 0xFFFF:
+        raise ValueError(f"port is {port}, limit is 65535")
+    found = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        found = found.ipv4_mapped or found
+    return found.packed + port.to_bytes(4, "big")
+
+
+@lru_cache(maxsize=4096)
+def decode_host(host: bytes) -> tuple[str, int]:
+    """Return (address, port) of 8 or 20 host bytes.
+
+    Raises:
+        DecodeError: There are more or fewer bytes.
+    """
+    if len(host) not in (8, 20):
+        raise DecodeError(f"host is {len(host)} bytes, not 8 or 20")
+    return str(ipaddress.ip_address(host[:-4])), int.from_bytes(host[-4:], "big", signed=True)
+
+
+def format_offset_id(host: bytes, log_offset: int) -> str:
+    """Return the id that names a record by broker and position."""
+    return f"{host.hex()}{log_offset & 0xFFFFFFFFFFFFFFFF:016x}".upper()
+
+
+def parse_offset_id(text: str) -> tuple[bytes, int]:
+    """Return (host bytes, log offset) of an offset id, upper or lower case.
+
+    Raises:
+        DecodeError: The text has another length or holds something else than hex digits.
+    """
+    data = _unhex(text)
+    return data[:-8], int.from_bytes(data[-8:], "big", signed=True)
+
+
+def unique_id_created_at(text: str, now_ms: int) -> int:
+    """Return about when a unique id was made: the latest month in which it is not in the future.
+
+    Raises:
+        DecodeError: The text is not a unique id.
+    """
+    elapsed_ms = struct.unpack_from(">I", _unhex(text), len(text) // 2 - 6)[0]
+    start_ms, _ = _month_around(now_ms)
+    if start_ms + elapsed_ms > now_ms:
+        start_ms, _ = _month_around(start_ms - 1)
+    return start_ms + elapsed_ms
+
+
+class UniqueIds:
+    """Makes the unique ids of one process (``MessageClientIDSetter``).
+
+    ``address`` is the own IP address, 4 or 16 bytes. The discriminator, random unless given, keeps two makers with
+    one address and process id apart.
+    """
+
+    def __init__(
+        self, address: bytes, pid: int, now_ms: Callable[[], int], *, discriminator: int | None = None
+    ) -> None:
+        if len(address) not in (4, 16):
+            raise ValueError(f"address is {len(address)} bytes, not 4 or 16")
+        if discriminator is None:
+            discriminator = random.getrandbits(32)
+        self._prefix = f"{address.hex()}{pid & 0xFFFF:04x}{discriminator & 0xFFFFFFFF:08x}".upper()
+        self._now_ms = now_ms
+        self._counter = 0
+        self._month_start_ms = self._month_end_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<UniqueIds {self._prefix} made={self._counter}>"
+
+    def next_id(self) -> str:
+        """Return a fresh id of 32 characters (56 for an IPv6 address)."""
+        now_ms = self._now_ms()
+        if now_ms >= self._month_end_ms:
+            self._month_start_ms, self._month_end_ms = _month_around(now_ms)
+        # A clock that stepped back over the start of the month must not make the number negative.
+        elapsed_ms = max(now_ms - self._month_start_ms, 0)
+        counter = self._counter
+        self._counter = counter + 1
+        return f"{self._prefix}{elapsed_ms:08X}{counter & 0xFFFF:04X}"
+
+
+def _unhex(text: str) -> bytes:
+    if len(text) not in _ID_LENGTHS:
+        raise DecodeError(f"id {text!r} has {len(text)} characters, not 32 or 56")
+    try:
+        data = bytes.fromhex(text)
+    except ValueError as error:
+        raise DecodeError(f"id {text!r} is not hex") from error
+    if 2 * len(data) != len(text):  # fromhex skips blanks
+        raise DecodeError(f"id {text!r} is not hex")
+    return data
+
+
+def _month_around(at_ms: int) -> tuple[int, int]:
+    local = time.localtime(at_ms / 1000)
+    starts = (time.mktime((local.tm_year, local.tm_mon + step, 1, 0, 0, 0, 0, 0, -1)) for step in (0, 1))
+    first, second = (int(start) * 1000 for start in starts)
+    return first, second

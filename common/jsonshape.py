@@ -1,0 +1,117 @@
+"""Brings a JSON tree into the shape of a type, with the conversions of Java's setters (remoting.md §1.2, §5.1).
+
+    wanted            found                            result
+    text              number, bool, object, array      its JSON text
+    integer           bool, number with fraction       1 or 0, the whole part
+    integer, number   empty text, "null"               absent
+    enum              ordinal                          the member in that place
+    enum, literal     unknown name or ordinal          absent
+    MessageQueue      object                           the queue
+    key: MessageQueue anything else                    the entry is dropped
+
+What fits none of this stays as it is; ``msgspec.convert`` then judges it.
+"""
+
+import math
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import inspect
+
+from .jsonreader import to_message_queue
+from .message import MessageQueue
+
+_ABSENT: Final = object()
+_LISTS: Final = (
+    inspect.ListType,
+    inspect.SetType,
+    inspect.FrozenSetType,
+    inspect.VarTupleType,
+    inspect.CollectionType,
+)
+_RECORDS: Final = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
+
+
+def conform(value: Any, kind: Any) -> Any:
+    """Return the tree in the shape of the type as far as the table above goes."""
+    result = _conform(value, _type_info(kind))
+    return None if result is _ABSENT else result
+
+
+@lru_cache(maxsize=256)
+def _type_info(kind: Any) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+def _conform(value: Any, info: inspect.Type) -> Any:
+    if value is None:
+        return _ABSENT
+    if isinstance(info, inspect.UnionType):
+        return _conform_union(value, info)
+    if isinstance(info, inspect.StrType):
+        return value if isinstance(value, str) else _as_text(value)
+    if isinstance(info, inspect.IntType):
+        return _as_integer(value)
+    if isinstance(info, inspect.FloatType | inspect.BoolType):
+        return _ABSENT if value in ("", "null") else value
+    if isinstance(info, inspect.EnumType):
+        return _as_member(value, info.cls)
+    if isinstance(info, inspect.LiteralType):
+        return value if value in info.values else _ABSENT
+    return _conform_container(value, info)
+
+
+def _conform_union(value: Any, info: inspect.UnionType) -> Any:
+    choices = [choice for choice in info.types if not isinstance(choice, inspect.NoneType)]
+    return _conform(value, choices[0]) if len(choices) == 1 else value
+
+
+def _conform_container(value: Any, info: inspect.Type) -> Any:
+    if isinstance(info, _LISTS) and isinstance(value, list):
+        items = [_conform(item, info.item_type) for item in cast("list[Any]", value)]
+        return [item for item in items if item is not _ABSENT]
+    if not isinstance(value, dict):
+        return value
+    entries = cast("dict[Any, Any]", value)
+    if isinstance(info, inspect.NamedTupleType) and info.cls is MessageQueue:
+        return to_message_queue(entries) or entries
+    if isinstance(info, inspect.DictType):
+        return _conform_dict(entries, info)
+    if isinstance(info, _RECORDS):
+        shaped = {
+            field.encode_name: _conform(entries[field.encode_name], field.type)
+            for field in info.fields
+            if field.encode_name in entries
+        }
+        return {name: item for name, item in shaped.items() if item is not _ABSENT}
+    return entries
+
+
+def _conform_dict(entries: dict[Any, Any], info: inspect.DictType) -> dict[Any, Any]:
+    wants_queues = isinstance(info.key_type, inspect.NamedTupleType) and info.key_type.cls is MessageQueue
+    if wants_queues:
+        entries = {key: item for key, item in entries.items() if isinstance(key, MessageQueue)}
+    shaped = {key: _conform(item, info.value_type) for key, item in entries.items()}
+    return {key: item for key, item in shaped.items() if item is not _ABSENT}
+
+
+def _as_text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _as_integer(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) else value
+    return _ABSENT if value in ("", "null") else value
+
+
+def _as_member(value: Any, kind: type[Enum]) -> Any:
+    members = list(kind)
+    if isinstance(value, int):
+        return members[value].value if 0 <= value < len(members) else _ABSENT
+    found = [member.value for member in members if value in (member.name, member.value)]
+    return found[0] if found else _ABSENT

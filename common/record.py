@@ -1,0 +1,330 @@
+"""Stored records, and the records of a batch, as bytes (store.md §2, remoting.md §6.2 and §6.3).
+
+A stored record; all numbers are big-endian and signed, offsets are for IPv4 hosts (an IPv6 host has 20 bytes):
+
+    TOTALSIZE 4 | MAGIC 4 | BODYCRC 4 | QUEUEID 4 | FLAG 4 | QUEUEOFFSET 8 | PHYSICALOFFSET 8 | SYSFLAG 4       to 40
+    BORNTIMESTAMP 8 | BORNHOST 8 | STORETIMESTAMP 8 | STOREHOST 8 | RECONSUMETIMES 4
+    PREPAREDTRANSACTIONOFFSET 8 | BODYLENGTH 4                                                                 to 88
+    BODY | TOPICLENGTH 1 (v2: 2) | TOPIC | PROPERTIESLENGTH 2 | PROPERTIES
+
+A batch record:
+
+    TOTALSIZE 4 | MAGIC 4 = 0 | BODYCRC 4 = 0 | FLAG 4 | BODYLENGTH 4 | BODY | PROPERTIESLENGTH 2 | PROPERTIES
+
+Rules:
+
+- Bytes that are not a record raise ``RecordError`` and nothing else. Topics that are not UTF-8 read as U+FFFD.
+- v2 is written only for topics above 127 bytes, since old clients cannot read it.
+- The last record of a file is followed by at least ``BLANK_BYTES``: the head of the blank that fills the file.
+
+``walk`` checks the records of a log; this module does not know files.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple, cast
+
+import msgspec
+
+from .checksum import PROPERTY_CRC_BYTES, crc31, format_property_crc
+from .compression import inflate
+from .errors import RecordError
+from .ids import decode_host, format_offset_id
+from .message import MessageQueue, ReceivedMessage, split_keys
+from .properties import KEYS, MAX_PROPERTIES_BYTES, TAGS, UNIQ_KEY, parse_properties
+from .sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
+from .walk import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Buffer, Verdict, check_record, find_properties
+
+__all__ = [  # the names of ``walk`` are part of this module's face
+    "BLANK_BYTES",
+    "MAGIC_BLANK",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "RECORD_HEAD",
+    "BatchPart",
+    "NewRecord",
+    "Record",
+    "Verdict",
+    "check_record",
+    "decode_batch",
+    "decode_message",
+    "decode_record",
+    "encode_batch",
+    "encode_record",
+    "has_sealed_crc",
+    "iter_records",
+    "reserve_property_crc",
+    "seal_property_crc",
+]
+
+MAX_TOPIC_BYTES: Final = 32_767
+MAX_V1_TOPIC_BYTES: Final = 127
+
+RECORD_HEAD: Final = struct.Struct(">iIiiiqqiq8sq8siqi")
+_HEADS: Final = {
+    (8, 8): (RECORD_HEAD, 0),
+    (20, 8): (struct.Struct(">iIiiiqqiq20sq8siqi"), BORN_HOST_V6),
+    (8, 20): (struct.Struct(">iIiiiqqiq8sq20siqi"), STORE_HOST_V6),
+    (20, 20): (struct.Struct(">iIiiiqqiq20sq20siqi"), HOSTS_V6),
+}
+_HEADS_BY_FLAG: Final = {flag: head for head, flag in _HEADS.values()}
+_BATCH_HEAD: Final = struct.Struct(">IIIii")
+_HeadValues = tuple[int, int, int, int, int, int, int, int, int, bytes, int, bytes, int, int]
+
+
+class NewRecord(msgspec.Struct, gc=False):
+    """What a sender hands to the store; ``properties`` is the parsed form of ``property_text``."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    property_text: bytes
+    properties: dict[str, str]
+    flag: int
+    sys_flag: int
+    born_at_ms: int
+    born_host: bytes
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A stored record; ``body`` is a slice of the buffer that it was read from, as stored."""
+
+    total_size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    log_offset: int
+    sys_flag: int
+    born_at_ms: int
+    born_host: bytes
+    stored_at_ms: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes | bytearray | memoryview
+    topic: str
+    property_text: bytes
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties, parsed anew at each use."""
+        return parse_properties(self.property_text)
+
+    @property
+    def is_body_intact(self) -> bool:
+        """Whether the stored body has its checksum; an empty one needs none."""
+        return not self.body or crc31(self.body) == self.body_crc
+
+    def inflated_body(self) -> bytes:
+        """Return the body as the producer gave it (raises what ``compression.inflate`` does)."""
+        return inflate(self.body, self.sys_flag)
+
+
+class BatchPart(NamedTuple):
+    """One message of a batch."""
+
+    flag: int
+    body: bytes
+    property_text: bytes
+
+
+def encode_record(new: NewRecord, *, queue_offset: int, log_offset: int, stored_at_ms: int, store_host: bytes) -> bytes:
+    """Return the bytes of a record at its place in the log.
+
+    Raises:
+        ValueError: A part does not fit its field.
+    """
+    body, properties, born_host = new.body, new.property_text, new.born_host
+    topic, magic = _topic_field(new.topic)
+    size = len(properties)
+    if size > MAX_PROPERTIES_BYTES:
+        raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
+    try:
+        head, host_flags = _HEADS[len(born_host), len(store_host)]
+        packed = head.pack(
+            head.size + len(body) + len(topic) + 2 + size,
+            magic,
+            zlib.crc32(body) & 0x7FFFFFFF,
+            new.queue_id,
+            new.flag,
+            queue_offset,
+            log_offset,
+            new.sys_flag & ~HOSTS_V6 | host_flags,
+            new.born_at_ms,
+            born_host,
+            stored_at_ms,
+            store_host,
+            new.reconsume_times,
+            new.prepared_transaction_offset,
+            len(body),
+        )
+    except KeyError:
+        raise ValueError(f"hosts are {len(born_host)} and {len(store_host)} bytes, not 8 or 20") from None
+    except struct.error as error:
+        raise ValueError(f"record does not fit its fields: {error}") from error
+    return b"".join((packed, body, topic, size.to_bytes(2, "big"), properties))
+
+
+@lru_cache(maxsize=4096)
+def _topic_field(topic: str) -> tuple[bytes, int]:
+    data = topic.encode()
+    if len(data) <= MAX_V1_TOPIC_BYTES:
+        return bytes((len(data),)) + data, MAGIC_V1
+    if len(data) > MAX_TOPIC_BYTES:
+        raise ValueError(f"topic is {len(data)} bytes, limit is {MAX_TOPIC_BYTES}")
+    return len(data).to_bytes(2, "big") + data, MAGIC_V2
+
+
+def reserve_property_crc(property_text: bytes) -> bytes:
+    """Return the properties with room for the record's checksum at their end (``enabledAppendPropCRC``).
+
+    The record made of them is finished by ``seal_property_crc``. A checksum that the sender gave is removed.
+    """
+    if b"__CRC32#\x01" in property_text:
+        chunks = property_text.split(b"\x02")
+        property_text = b"\x02".join([chunk for chunk in chunks if not chunk.startswith(b"__CRC32#\x01")])
+    separator = b"\x02" if property_text and not property_text.endswith(b"\x02") else b""
+    return property_text + separator + format_property_crc(0)
+
+
+def seal_property_crc(record: bytes) -> bytes:
+    """Return the record with the checksum of all bytes before it in its last 20 bytes (store.md §2.8)."""
+    content = record[:-PROPERTY_CRC_BYTES]
+    return content + format_property_crc(crc31(content))
+
+
+def has_sealed_crc(record: Buffer) -> bool:
+    """Tell whether the whole record ends in its right checksum property (``forceVerifyPropCRC``)."""
+    return bytes(record[-PROPERTY_CRC_BYTES:]) == format_property_crc(crc31(record[:-PROPERTY_CRC_BYTES]))
+
+
+def decode_record(buffer: Buffer, position: int = 0) -> Record:
+    """Return the record that starts at the position; checksums are left to the caller.
+
+    Raises:
+        RecordError: There is no whole record.
+    """
+    try:
+        fields = RECORD_HEAD.unpack_from(buffer, position)
+        head_size = 88
+        if fields[7] & HOSTS_V6:
+            head = _HEADS_BY_FLAG[fields[7] & HOSTS_V6]
+            fields = head.unpack_from(buffer, position)
+            head_size = head.size
+    except struct.error:
+        raise RecordError(f"record at {position}: {len(buffer) - position} bytes are fewer than its head") from None
+    total_size, magic, body_length = fields[0], fields[1], fields[14]
+    end, body_at = position + total_size, position + head_size
+    topic_at = body_at + body_length
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise RecordError(f"record at {position}: magic is {magic:#010x}")
+    if end > len(buffer) or body_length < 0:
+        raise RecordError(f"record at {position}: body is {body_length} bytes, record {total_size} of {len(buffer)}")
+    properties_at = find_properties(buffer, topic_at, end, magic)
+    if not properties_at:
+        raise RecordError(f"record at {position}: topic or properties do not end at its {total_size} bytes")
+    topic_from = topic_at + (1 if magic == MAGIC_V1 else 2)
+    return Record(
+        *cast("_HeadValues", fields[:14]),
+        buffer[body_at:topic_at],
+        str(buffer[topic_from : properties_at - 2], "utf-8", "replace"),
+        bytes(buffer[properties_at:end]),
+    )
+
+
+def iter_records(buffer: Buffer) -> Iterator[Record]:
+    """Yield the records of a pull answer, which stand one behind the other.
+
+    Raises:
+        RecordError: The rest is not a record; those before it have been yielded.
+    """
+    position = 0
+    while position < len(buffer):
+        record = decode_record(buffer, position)
+        yield record
+        position += record.total_size
+
+
+def decode_message(record: Record, broker_name: str) -> ReceivedMessage:
+    """Return the message of a record as a consumer sees it.
+
+    Raises:
+        DecodeError: The body does not inflate.
+        ConfigError: The package that inflates it is not installed.
+    """
+    properties = parse_properties(record.property_text)
+    offset_id = format_offset_id(record.store_host, record.log_offset)
+    return ReceivedMessage(  # by position: names cost time, and consumers come here for each message
+        record.topic,
+        inflate(record.body, record.sys_flag),
+        properties.get(TAGS),
+        split_keys(properties.get(KEYS)),
+        properties,
+        record.flag,
+        record.sys_flag,
+        _queue(record.topic, broker_name, record.queue_id),
+        record.queue_offset,
+        record.log_offset,
+        properties.get(UNIQ_KEY) or offset_id,
+        offset_id,
+        record.born_at_ms,
+        record.stored_at_ms,
+        decode_host(record.born_host),
+        decode_host(record.store_host),
+        record.reconsume_times,
+        record.prepared_transaction_offset,
+        record.body_crc,
+        record.total_size,
+    )
+
+
+_queue = lru_cache(maxsize=4096)(MessageQueue)
+
+
+def encode_batch(parts: Iterable[BatchPart]) -> bytes:
+    """Return the body of a batch request (``MessageDecoder.encodeMessages``).
+
+    Raises:
+        ValueError: A part does not fit its field.
+    """
+    pieces: list[bytes] = []
+    for flag, body, properties in parts:
+        if len(properties) > MAX_PROPERTIES_BYTES:
+            raise ValueError(f"properties are {len(properties)} bytes, limit is {MAX_PROPERTIES_BYTES}")
+        size = _BATCH_HEAD.size + len(body) + 2 + len(properties)
+        try:
+            head = _BATCH_HEAD.pack(size, 0, 0, flag, len(body))
+        except struct.error as error:
+            raise ValueError(f"batch record does not fit its fields: {error}") from error
+        pieces += (head, body, len(properties).to_bytes(2, "big"), properties)
+    return b"".join(pieces)
+
+
+def decode_batch(body: Buffer) -> list[BatchPart]:
+    """Return the messages of a batch body; size, magic and checksum of each are ignored, as Java's broker does.
+
+    Raises:
+        RecordError: A length does not fit the body.
+    """
+    parts: list[BatchPart] = []
+    position = 0
+    while position < len(body):
+        try:
+            _, _, _, flag, length = _BATCH_HEAD.unpack_from(body, position)
+        except struct.error:
+            raise RecordError(f"batch record at {position}: {len(body) - position} bytes are left") from None
+        body_at = position + _BATCH_HEAD.size
+        size_at = body_at + length
+        properties_at = size_at + 2
+        size = int.from_bytes(body[size_at:properties_at], "big", signed=True) if length >= 0 else -1
+        position = properties_at + size
+        if size < 0 or position > len(body):
+            raise RecordError(f"batch record: body of {length} and properties of {size} bytes end after {len(body)}")
+        parts.append(BatchPart(flag, bytes(body[body_at:size_at]), bytes(body[properties_at:position])))
+    return parts

@@ -1,0 +1,61 @@
+"""What a group wants of a topic: the tag expression and how it is matched (``FilterAPI``, ``SubscriptionData``).
+
+Rules (behaviour.md B.6.1):
+
+- ``None``, empty and ``*`` mean everything; else tags stand between ``||``, trimmed, empties dropped.
+- The broker compares hashes (``accepts_code``), the client the tags themselves (``accepts_tags``), since two tags may
+  share a hash.
+"""
+
+from typing import Final
+
+import msgspec
+
+from .hashing import java_hash
+
+ALL: Final = "*"
+TAG_TYPE: Final = "TAG"
+SQL92_TYPE: Final = "SQL92"
+
+_BLANKS: Final = "".join(map(chr, range(33)))  # what Java's String.trim removes
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """A subscription to one topic; ``version`` is the instant in ms at which it was made or changed."""
+
+    topic: str
+    expression: str
+    tags: frozenset[str] = frozenset()
+    codes: frozenset[int] = frozenset()
+    expression_type: str = TAG_TYPE
+    version: int = 0
+    has_class_filter: bool = False
+
+    @property
+    def accepts_all(self) -> bool:
+        """Whether no tag is asked for."""
+        return self.expression == ALL or self.has_class_filter
+
+    def accepts_code(self, tags_code: int | None) -> bool:
+        """Tell whether the broker hands out a message with this tags code (``ExpressionMessageFilter``)."""
+        if tags_code is None or self.expression == ALL or self.has_class_filter:
+            return True
+        return (tags_code + 0x80000000 & 0xFFFFFFFF) - 0x80000000 in self.codes
+
+    def accepts_tags(self, tags: str | None) -> bool:
+        """Tell whether the listener gets a message with these tags (``PullAPIWrapper.processPullResult``)."""
+        return not self.tags or self.has_class_filter or tags in self.tags
+
+
+def parse_tag_expression(topic: str, expression: str | None, *, version: int = 0) -> Subscription:
+    """Return the subscription that a tag expression describes.
+
+    Raises:
+        ValueError: No tag is left of the expression.
+    """
+    if not expression or expression == ALL:
+        return Subscription(topic, ALL, version=version)
+    tags = frozenset(tag for tag in (part.strip(_BLANKS) for part in expression.split("||")) if tag)
+    if not tags:
+        raise ValueError(f"expression {expression!r} of topic {topic} holds no tag")
+    return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version=version)

@@ -1,0 +1,148 @@
+import json
+import logging
+import pathlib
+from typing import Any
+
+import pytest
+
+from rocketlet.common.allocation import (
+    AllocateMachineRoomNearby,
+    AllocateMessageQueueAveragely,
+    AllocateMessageQueueAveragelyByCircle,
+    AllocateMessageQueueByConfig,
+    AllocateMessageQueueByMachineRoom,
+    AllocateMessageQueueConsistentHash,
+    AllocateMessageQueueStrategy,
+    md5_hash,
+)
+from rocketlet.common.message import MessageQueue
+
+CASES: list[dict[str, Any]] = json.loads(
+    (pathlib.Path(__file__).parents[1] / "vectors/allocate/allocate.json").read_text("utf-8")
+)
+CONFIGURED = (MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1))
+
+
+def _queue(text: str) -> MessageQueue:
+    topic, _, rest = text.partition("@")
+    broker_name, _, queue_id = rest.rpartition("@")
+    return MessageQueue(topic, broker_name, int(queue_id))
+
+
+def _strategy(case: dict[str, Any]) -> AllocateMessageQueueStrategy:
+    simple: dict[str, AllocateMessageQueueStrategy] = {
+        "AVG": AllocateMessageQueueAveragely(),
+        "AVG_BY_CIRCLE": AllocateMessageQueueAveragelyByCircle(),
+        "CONFIG": AllocateMessageQueueByConfig(CONFIGURED),
+        "MACHINE_ROOM": AllocateMessageQueueByMachineRoom(frozenset(case.get("consumerIdcs", ()))),
+        "CONSISTENT_HASH": AllocateMessageQueueConsistentHash(case.get("virtualNodes", 10)),
+    }
+    if "inner" not in case:
+        return simple[case["strategy"]]
+    return AllocateMachineRoomNearby(
+        simple[case["inner"]],
+        room_of_queue=lambda queue: queue.broker_name.partition("-")[0],
+        room_of_client=lambda client_id: client_id.partition("-")[0],
+    )
+
+
+@pytest.mark.feature("B2", "B3", "B4", "B5", "B6", "B7", "B11", "B12")
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: f"{case['strategy']}-{len(case['queues'])}-{len(case['consumers'])}"
+)
+def test_queues_are_shared_as_java_does(case: dict[str, Any]) -> None:
+    """Each recorded allocation comes out the same for every member and for one that is not a member."""
+    strategy = _strategy(case)
+    queues = [_queue(text) for text in case["queues"]]
+    assert strategy.name == case["strategy"]
+    for client_id, expected in case["result"].items():
+        if isinstance(expected, str):
+            with pytest.raises(ValueError, match="there are no"):
+                strategy.allocate("CG", client_id, queues, case["consumers"])
+        else:
+            found = strategy.allocate("CG", client_id, queues, case["consumers"])
+            assert found == [_queue(text) for text in expected]
+
+
+@pytest.mark.feature("B2")
+@pytest.mark.parametrize(
+    ("queues", "members", "shares"),
+    [
+        (9, 4, ["012", "34", "56", "78"]),
+        (8, 2, ["0123", "4567"]),
+        (7, 2, ["0123", "456"]),
+        (12, 5, ["012", "345", "67", "89", "ab"]),
+        (13, 5, ["012", "345", "678", "9a", "bc"]),
+        (3, 5, ["0", "1", "2", "", ""]),
+    ],
+)
+def test_averagely_hands_out_blocks(queues: int, members: int, shares: list[str]) -> None:
+    """Everybody gets one contiguous block, the first ones a queue more, the surplus members none."""
+    all_queues = [MessageQueue("T", "b", number) for number in range(queues)]
+    ids = [f"c{number}" for number in range(members)]
+    found = [AllocateMessageQueueAveragely().allocate("CG", client_id, all_queues, ids) for client_id in ids]
+    assert ["".join(f"{queue.queue_id:x}" for queue in share) for share in found] == shares
+
+
+def test_averagely_with_one_id_twice_leaves_queues_out() -> None:
+    """Two members with one id both take the first block, and the block between is nobody's."""
+    queues = [MessageQueue("T", "b", number) for number in range(12)]
+    found = AllocateMessageQueueAveragely().allocate("CG", "x", queues, ["x", "x"])
+    assert [queue.queue_id for queue in found] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.feature("B7")
+def test_consistent_hash_moves_only_the_queues_of_who_left() -> None:
+    """The ring of the documentation's example: when a member leaves, its queue moves and no other."""
+    queues = [MessageQueue("TopicTest", "broker-a", number) for number in range(8)]
+    ids = [f"192.168.0.{number}@1595{number}" for number in (6, 7, 8, 9)]
+    strategy = AllocateMessageQueueConsistentHash()
+    before = {client_id: strategy.allocate("CG", client_id, queues, ids) for client_id in ids}
+    after = {client_id: strategy.allocate("CG", client_id, queues, ids[:3]) for client_id in ids[:3]}
+    assert [[queue.queue_id for queue in share] for share in before.values()] == [[4], [2, 6], [0, 1, 5, 7], [3]]
+    assert [[queue.queue_id for queue in share] for share in after.values()] == [[3, 4], [2, 6], [0, 1, 5, 7]]
+    assert md5_hash("192.168.0.6@15956-0") == 1411474541
+    assert md5_hash("MessageQueue [topic=TopicTest, brokerName=broker-a, queueId=0]") == 1987926524
+
+
+def test_consistent_hash_with_few_nodes_and_own_hash() -> None:
+    """Negative node numbers are refused, none leaves everybody empty, and another hash may be given."""
+    queues = [MessageQueue("T", "b", 0)]
+    with pytest.raises(ValueError, match="virtual_nodes is -1"):
+        AllocateMessageQueueConsistentHash(-1)
+    assert AllocateMessageQueueConsistentHash(0).allocate("CG", "a", queues, ["a"]) == []
+    constant = AllocateMessageQueueConsistentHash(2, hash_key=lambda _: 7)
+    assert constant.allocate("CG", "b", queues, ["a", "b"]) == queues
+
+
+@pytest.mark.feature("B11")
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        AllocateMessageQueueAveragely(),
+        AllocateMessageQueueAveragelyByCircle(),
+        AllocateMessageQueueByMachineRoom(),
+        AllocateMessageQueueConsistentHash(),
+    ],
+    ids=lambda strategy: strategy.name,
+)
+def test_arguments_are_checked(strategy: AllocateMessageQueueStrategy, caplog: pytest.LogCaptureFixture) -> None:
+    """Empty arguments raise; a client that is not a member gets nothing and a line in the log."""
+    queues = [MessageQueue("T", "b", 0)]
+    for client_id, some_queues, ids in ((" ", queues, ["a"]), ("a", [], ["a"]), ("a", queues, [])):
+        with pytest.raises(ValueError, match=r"empty|there are no"):
+            strategy.allocate("CG", client_id, some_queues, ids)
+    with caplog.at_level(logging.WARNING):
+        assert strategy.allocate("CG", "b", queues, ["a"]) == []
+    assert "[BUG] ConsumerGroup: CG The consumerId: b not in cidAll: ['a']" in caplog.text
+
+
+@pytest.mark.feature("B6")
+def test_machine_room_without_a_name_is_an_error() -> None:
+    """A queue or a client that the resolver cannot place is refused."""
+    queues = [MessageQueue("T", "b", 0)]
+    strategy = AllocateMachineRoomNearby(
+        AllocateMessageQueueAveragely(), room_of_queue=lambda _: "", room_of_client=lambda _: "r"
+    )
+    with pytest.raises(ValueError, match="machine room"):
+        strategy.allocate("CG", "a", queues, ["a"])

@@ -1,0 +1,6 @@
+def compress(data: bytes, compression_level: int = ..., block_linked: bool = ...) -> bytes: ...
+
+class LZ4FrameDecompressor:
+    eof: bool
+    unused_data: bytes | None
+    def decompress(self, data: bytes, max_length: int = ...) -> bytes: ...
