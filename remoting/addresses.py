@@ -1,0 +1,50 @@
+"""Addresses as text: ``host:port``, an IPv6 host in brackets."""
+
+import ipaddress
+import socket
+
+ANY_HOSTS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # compared with, not bound
+_MAX_PORT = 65_535
+_LOCAL_HOST = "127.0.0.1"
+_SOMEWHERE = ("192.0.2.1", 9)  # reserved for documentation, so nobody is there; nothing is sent
+
+
+def format_address(host: str, port: int) -> str:
+    """Return ``host:port``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_address(text: str) -> bool:
+    """Tell whether the text is ``host:port``."""
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT
+
+
+def reachable_host(bound_host: str) -> str:
+    """Return a host under which a server that is bound so can be reached.
+
+    A server that listens at every address is reached at the one that this machine would send from, without a network
+    at the loopback address.
+    """
+    if bound_host not in ANY_HOSTS:
+        return bound_host
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(_SOMEWHERE)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return _LOCAL_HOST
+
+
+def is_ip_address(host: str) -> bool:
+    """Tell whether the host is an address and not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether the address never leaves this machine; a name does not tell."""
+    return is_ip_address(host) and ipaddress.ip_address(host).is_loopback

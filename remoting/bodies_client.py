@@ -1,0 +1,135 @@
+"""Bodies of client life (``spec/remoting.md`` §4.7, §5.5).
+
+    34  HeartbeatData      38  ConsumerList      41, 42  LockBatchBody, answered LockedQueues      46  CheckClientBody
+
+What clients send differs: Go writes ``codeSet`` as texts and versions in nanoseconds, Node leaves ``expressionType``
+out, ordinals stand for names (the enums here are in Java's order). ``None`` is what was not sent or is not known.
+"""
+
+from enum import StrEnum
+
+import msgspec
+from msgspec import field
+
+from ..common.message import MessageQueue
+from ..common.subscription import TAG_TYPE, Subscription
+
+
+class ConsumeType(StrEnum):
+    """Who decides when to consume."""
+
+    CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+    CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+    CONSUME_POP = "CONSUME_POP"
+
+
+class MessageModel(StrEnum):
+    """Whether each member of a group gets every message, or its share."""
+
+    BROADCASTING = "BROADCASTING"
+    CLUSTERING = "CLUSTERING"
+
+
+class ConsumeFromWhere(StrEnum):
+    """Where a group begins in a queue that it has no offset for."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
+    CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
+    CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
+    """What a consumer wants of one topic."""
+
+    class_filter_mode: bool = False
+    code_set: list[int] = field(default_factory=list[int])
+    expression_type: str = TAG_TYPE
+    sub_string: str = "*"
+    sub_version: int = 0
+    tags_set: list[str] = field(default_factory=list[str])
+    topic: str
+
+    @classmethod
+    def from_subscription(cls, subscription: Subscription) -> "SubscriptionData":
+        """Return the wire form of a subscription."""
+        return cls(
+            class_filter_mode=subscription.has_class_filter,
+            code_set=sorted(subscription.codes),
+            expression_type=subscription.expression_type,
+            sub_string=subscription.expression,
+            sub_version=subscription.version,
+            tags_set=sorted(subscription.tags),
+            topic=subscription.topic,
+        )
+
+    def to_subscription(self) -> Subscription:
+        """Return the subscription, tags and codes as the client computed them."""
+        return Subscription(
+            self.topic,
+            self.sub_string,
+            frozenset(self.tags_set),
+            frozenset(self.code_set),
+            expression_type=self.expression_type,
+            version=self.sub_version,
+            has_class_filter=self.class_filter_mode,
+        )
+
+
+class ConsumerData(msgspec.Struct, rename="camel", kw_only=True):
+    """One consumer group of a client."""
+
+    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: ConsumeType | None = None
+    group_name: str
+    message_model: MessageModel | None = None
+    subscription_data_set: list[SubscriptionData] = field(default_factory=list[SubscriptionData])
+    unit_mode: bool = False
+
+
+class ProducerData(msgspec.Struct, rename="camel", kw_only=True):
+    """One producer group of a client."""
+
+    group_name: str
+
+
+class HeartbeatData(msgspec.Struct, rename="camel", kw_only=True):
+    """What a client is, every 30 s."""
+
+    client_id: str = field(name="clientID")
+    consumer_data_set: list[ConsumerData] = field(default_factory=list[ConsumerData])
+    heartbeat_fingerprint: int = 0
+    producer_data_set: list[ProducerData] = field(default_factory=list[ProducerData])
+    without_sub: bool = False
+
+
+class ConsumerList(msgspec.Struct, rename="camel", kw_only=True):
+    """The client ids of a group."""
+
+    consumer_id_list: list[str] = field(default_factory=list[str])
+
+
+class LockBatchBody(msgspec.Struct, rename="camel", kw_only=True):
+    """Which queues a client wants for itself, or gives back."""
+
+    client_id: str
+    consumer_group: str
+    mq_set: list[MessageQueue] = field(default_factory=list[MessageQueue])
+    only_this_broker: bool = False
+
+
+class LockedQueues(msgspec.Struct, kw_only=True):
+    """Which queues the client holds now."""
+
+    queues: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list[MessageQueue])
+
+
+class CheckClientBody(msgspec.Struct, rename="camel", kw_only=True):
+    """A subscription that a client asks about before it starts."""
+
+    client_id: str
+    group: str
+    namespace: str | None = None
+    subscription_data: SubscriptionData

@@ -1,0 +1,89 @@
+"""Headers of sending: one struct, two spellings on the wire (``spec/remoting.md`` §4.3).
+
+    10, 324         long names (``SendMessageRequestHeader``)
+    310, 320, 325   letters (``SendMessageRequestHeaderV2``)
+
+Any of these codes may come in either spelling; ``decode_send_header`` takes the usual one of the code first.
+"""
+
+import msgspec
+from msgspec import field
+
+from ..common.errors import HeaderError
+from .codes import RequestCode
+from .command import Command, decode_header
+from .fields import Int32, Int64
+
+LETTER_CODES = frozenset(
+    {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
+)
+
+
+class SendHeader(msgspec.Struct, rename="camel", kw_only=True, gc=False):
+    """What a sender says about its message; the long spelling."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_at_ms: Int64 = field(name="bornTimestamp")
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool | None = None
+    max_reconsume_times: Int32 | None = None
+    batch: bool | None = None
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class LetterSendHeader(SendHeader, kw_only=True, gc=False):
+    """The same in letters."""
+
+    producer_group: str = field(name="a")
+    topic: str = field(name="b")
+    default_topic: str = field(name="c")
+    default_topic_queue_nums: Int32 = field(name="d")
+    queue_id: Int32 = field(name="e")
+    sys_flag: Int32 = field(name="f")
+    born_at_ms: Int64 = field(name="g")
+    flag: Int32 = field(name="h")
+    properties: str | None = field(name="i", default=None)
+    reconsume_times: Int32 | None = field(name="j", default=None)
+    unit_mode: bool | None = field(name="k", default=None)
+    max_reconsume_times: Int32 | None = field(name="l", default=None)
+    batch: bool | None = field(name="m", default=None)
+    broker_name: str | None = field(name="n", default=None)
+
+
+class SendReply(msgspec.Struct, rename="camel", kw_only=True):
+    """Where a message was stored; ``msg_id`` is the offset message id, for a batch one per message and commas."""
+
+    msg_id: str
+    queue_id: Int32
+    queue_offset: Int64
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+    region: str | None = field(name="MSG_REGION", default=None)
+    trace_on: str | None = field(name="TRACE_ON", default=None)
+
+
+def decode_send_header(command: Command) -> SendHeader:
+    """Return the header of a send request in whichever spelling it came.
+
+    Raises:
+        HeaderError: a field is missing or not of its type; the text names the field as the code spells it.
+    """
+    usual, other = (LetterSendHeader, SendHeader) if command.code in LETTER_CODES else (SendHeader, LetterSendHeader)
+    try:
+        return decode_header(usual, command)
+    except HeaderError:
+        if ("topic" if usual is LetterSendHeader else "b") not in command.ext or _has_topic(command, usual):
+            raise
+        return decode_header(other, command)
+
+
+def _has_topic(command: Command, spelling: type[SendHeader]) -> bool:
+    return ("b" if spelling is LetterSendHeader else "topic") in command.ext

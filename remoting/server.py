@@ -1,0 +1,80 @@
+"""A listening end: binds an address, serves every connection, leaves nothing behind.
+
+    async with RemotingServer("127.0.0.1", 0, service, clock) as server:
+        host, port = server.address
+
+Inside the block the port is bound and known. After it no connection, timer or socket is left.
+"""
+
+import asyncio
+import errno
+from types import TracebackType
+from typing import Self
+
+from ..common.clock import Clock
+from ..common.errors import ConfigError
+from .connection import Address, Connection
+from .connections import Connections
+from .service import Limits, Service
+
+_BACKLOG = 1024
+_MAX_PORT = 65_535
+
+
+class RemotingServer:
+    """Serves one address. Upstream: ``NettyRemotingServer``."""
+
+    def __init__(self, host: str, port: int, service: Service, clock: Clock, limits: Limits | None = None) -> None:
+        self._host = host
+        self._port = port
+        self._service = service
+        self._clock = clock
+        self._limits = limits or Limits()
+        self.connections = Connections(clock, self._limits.idle_ms)
+        self._server: asyncio.Server | None = None
+
+    def __repr__(self) -> str:
+        state = "serving" if self._server is not None else "closed"
+        return f"<RemotingServer {state} {self._host}:{self._port}, {len(self.connections)} connections>"
+
+    @property
+    def address(self) -> Address:
+        """The address that is bound, with the port that the system chose if 0 was asked for."""
+        return self._host, self._port
+
+    async def __aenter__(self) -> Self:
+        """Bind the address.
+
+        Raises:
+            ConfigError: it cannot be bound.
+        """
+        if not 0 <= self._port <= _MAX_PORT:
+            raise ConfigError(f"cannot listen on {self._host}:{self._port}: a port ends at {_MAX_PORT}")
+        self.connections = Connections(self._clock, self._limits.idle_ms)
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(self._connect, self._host, self._port, backlog=_BACKLOG)
+        except (OSError, UnicodeError) as error:
+            raise ConfigError(_bind_failure(self._host, self._port, error)) from error
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop listening and end every connection."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            await self.connections.close_all()
+            await server.wait_closed()
+
+    def _connect(self) -> Connection:
+        return Connection(self._service, self._clock, self._limits, self.connections)
+
+
+def _bind_failure(host: str, port: int, error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"cannot listen on {host}:{port}: the address is in use"
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return f"cannot listen on {host}:{port}: {reason}"

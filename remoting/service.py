@@ -1,0 +1,65 @@
+"""What an end of a connection answers, and how much it takes.
+
+Both ends serve: a broker answers clients, a client answers the broker's requests (``spec/remoting.md`` §4.12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..common.errors import StoreError
+from .command import Command
+from .failures import commit_failure_reply, unknown_code_reply
+from .frames import MAX_FRAME_BYTES
+from .later import Encoded, Later
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+Reply = Command | Encoded | Later | None
+Handler = Callable[[Command, "Connection"], Reply]
+"""A plain function on the event loop. ``None`` is for one-way requests; for others it is answered SYSTEM_ERROR."""
+
+
+def refuse_unknown(command: Command, _connection: Connection) -> Command:
+    """Answer a request code that nobody handles."""
+    return unknown_code_reply(command)
+
+
+def _nothing() -> None:
+    """Do nothing at the end of a read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The handlers of one end.
+
+    ``end_of_read`` is called once after all frames of a read went through their handlers and before their replies are
+    written; more often only when the replies of one read exceed the high-water mark. If it raises ``StoreError``, the
+    replies to requests with a ``committing`` code are replaced by what ``on_commit_failed`` says.
+    """
+
+    handlers: Mapping[int, Handler] = field(default_factory=dict[int, Handler])
+    fallback: Handler = refuse_unknown
+    committing: Collection[int] = frozenset()
+    end_of_read: Callable[[], None] = _nothing
+    on_commit_failed: Callable[[Command, StoreError], Command] = commit_failure_reply
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one connection may hold.
+
+    Above ``high_water_bytes`` of unsent answers nothing more is read until they fell to ``low_water_bytes``; answers
+    that were owed add to that, and above ``max_unsent_bytes`` the connection is closed.
+    """
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    high_water_bytes: int = 1 << 20
+    low_water_bytes: int = 1 << 18
+    max_unsent_bytes: int = 64 << 20
+    max_owed_answers: int = 16_384
+    max_calls: int = 65_536
+    idle_ms: int = 120_000

@@ -1,0 +1,179 @@
+"""Typed headers against the fields that official clients and servers sent."""
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from rocketlet.common.errors import HeaderError
+from rocketlet.remoting import (
+    headers_client,
+    headers_namesrv,
+    headers_namesrv_admin,
+    headers_offset,
+    headers_pull,
+    headers_retry,
+    headers_send,
+)
+from rocketlet.remoting.codes import RequestCode
+from rocketlet.remoting.command import Command, decode_header
+from rocketlet.remoting.fields import encode_fields
+from rocketlet.remoting.frames import FrameParser
+
+ReadFrames = Callable[[str], list[dict[str, Any]]]
+Header = type[msgspec.Struct]
+
+REQUESTS: dict[int, Header] = {
+    10: headers_send.SendHeader,
+    11: headers_pull.PullHeader,
+    12: headers_pull.QueryMessageHeader,
+    14: headers_offset.ConsumerOffsetHeader,
+    15: headers_offset.CommitOffsetHeader,
+    17: headers_client.CreateTopicHeader,
+    29: headers_offset.SearchOffsetHeader,
+    30: headers_offset.MaxOffsetHeader,
+    31: headers_offset.QueueHeader,
+    32: headers_offset.QueueHeader,
+    33: headers_pull.ViewMessageHeader,
+    35: headers_client.UnregisterClientHeader,
+    36: headers_retry.SendBackHeader,
+    38: headers_client.ConsumerGroupHeader,
+    40: headers_client.ConsumerGroupHeader,
+    100: headers_namesrv_admin.PutKvHeader,
+    101: headers_namesrv_admin.KvHeader,
+    102: headers_namesrv_admin.KvHeader,
+    103: headers_namesrv.RegisterBrokerHeader,
+    104: headers_namesrv.BrokerHeader,
+    105: headers_namesrv.RouteHeader,
+    205: headers_namesrv_admin.BrokerNameHeader,
+    219: headers_namesrv_admin.NamespaceHeader,
+    224: headers_namesrv_admin.ClusterHeader,
+    310: headers_send.LetterSendHeader,
+    320: headers_send.LetterSendHeader,
+    327: headers_namesrv_admin.BrokerNameHeader,
+    351: headers_client.TopicHeader,
+    352: headers_client.GroupHeader,
+    361: headers_pull.PullHeader,
+    901: headers_namesrv.BrokerGroupHeader,
+}
+ANSWERS: dict[int, Header] = {
+    10: headers_send.SendReply,
+    11: headers_pull.PullReply,
+    12: headers_pull.QueryMessageReply,
+    14: headers_offset.OffsetReply,
+    29: headers_offset.OffsetReply,
+    30: headers_offset.OffsetReply,
+    31: headers_offset.OffsetReply,
+    32: headers_offset.StoreTimeReply,
+    34: headers_client.HeartbeatReply,
+    101: headers_namesrv_admin.KvReply,
+    205: headers_namesrv_admin.WipeWriteReply,
+    310: headers_send.SendReply,
+    320: headers_send.SendReply,
+    327: headers_namesrv_admin.AddWriteReply,
+    361: headers_pull.PullReply,
+}
+IGNORED = {"lo", "ns", "nsd", "AccessKey", "Signature", "SecurityToken", "ReqT", "bname", "committed"}
+FRAMES = pathlib.Path(__file__).parent.parent / "vectors" / "frames"
+SCENARIOS = sorted(path.name.removesuffix(".jsonl.gz") for path in FRAMES.glob("*.jsonl.gz"))
+MADE_UP = "errors-5.4.0"  # its requests have fields that no client sends with them
+
+
+def _commands(read_frames: ReadFrames, scenario: str) -> list[tuple[Command, int]]:
+    """Return each command with the code that it asks or answers."""
+    asked: dict[tuple[int, str, int], int] = {}
+    commands: list[tuple[Command, int]] = []
+    for frame in read_frames(scenario):
+        [command] = FrameParser().feed(bytes.fromhex(frame["hex"]))
+        if command.is_response:
+            other_way = "s2c" if frame["dir"] == "c2s" else "c2s"
+            commands.append((command, asked[frame["conn"], other_way, command.opaque]))
+        else:
+            asked[frame["conn"], frame["dir"], command.opaque] = command.code
+            commands.append((command, command.code))
+    return commands
+
+
+def _check(command: Command, kind: Header) -> None:
+    sent = {name: text for name, text in command.ext.items() if name not in IGNORED}
+    ours = {name: text for name, text in encode_fields(decode_header(kind, command)).items() if name not in IGNORED}
+    for name in sent.keys() & ours.keys():
+        assert ours[name].lower() == sent[name].lower()
+    assert sent.keys() - ours.keys() == set()
+
+
+@pytest.mark.parametrize("scenario", [scenario for scenario in SCENARIOS if scenario != MADE_UP])
+def test_recorded_fields_survive_their_struct(scenario: str, read_frames: ReadFrames):
+    """Every field that official clients and servers send is in its struct, and comes out of it as it went in."""
+    for command, code in _commands(read_frames, scenario):
+        kind = (ANSWERS if command.is_response else REQUESTS).get(code)
+        if kind is not None and command.ext and not (command.is_response and command.code != 0):
+            _check(command, kind)
+
+
+def test_recordings_show_every_header(read_frames: ReadFrames):
+    """The recordings hold every request and answer that has a struct here, so that the test above has seen it."""
+    seen = {
+        (command.is_response, code)
+        for scenario in SCENARIOS
+        for command, code in _commands(read_frames, scenario)
+        if command.ext
+    }
+    assert {(False, code) for code in REQUESTS} | {(True, code) for code in ANSWERS} <= seen
+
+
+LETTERS = {"a": "pg", "b": "T", "c": "TBW102", "d": "4", "e": "1", "f": "0", "g": "1700000000000", "h": "3"}
+LONG = {
+    "producerGroup": "pg",
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "4",
+    "queueId": "1",
+    "sysFlag": "0",
+    "bornTimestamp": "1700000000000",
+    "flag": "3",
+}
+
+
+@pytest.mark.parametrize("code", [10, 310, 320, 324, 325])
+@pytest.mark.parametrize("fields", [LETTERS, LONG], ids=["letters", "long"])
+def test_send_header_is_taken_in_either_spelling(code: int, fields: dict[str, str]):
+    """Any send code may name its fields by letters or in full, and gives the same header."""
+    header = headers_send.decode_send_header(Command.request(code, fields))
+    assert (header.producer_group, header.topic, header.queue_id, header.flag) == ("pg", "T", 1, 3)
+    assert (header.properties, header.reconsume_times, header.batch) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "name"),
+    [
+        (310, {}, "a"),
+        (10, {}, "producerGroup"),
+        (310, LETTERS | {"e": ""}, "e"),
+        (10, {name: text for name, text in LONG.items() if name != "queueId"}, "queueId"),
+        (310, {name: text for name, text in LONG.items() if name != "queueId"}, "queueId"),
+        (10, {name: text for name, text in LETTERS.items() if name != "e"}, "e"),
+    ],
+)
+def test_missing_send_field_is_named_as_it_is_spelt(code: int, fields: dict[str, str], name: str):
+    """A missing field of a send is named in the spelling that the sender used, or else that of the code."""
+    with pytest.raises(HeaderError, match=f"^the custom field <{name}> is null$"):
+        headers_send.decode_send_header(Command.request(code, fields))
+
+
+def test_letter_header_is_written_in_letters():
+    """What our own producer sends with 310 is what Java's sends."""
+    header = headers_send.LetterSendHeader(
+        producer_group="pg",
+        topic="T",
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=1,
+        sys_flag=0,
+        born_at_ms=1_700_000_000_000,
+        flag=3,
+        unit_mode=False,
+    )
+    assert Command.request(RequestCode.SEND_MESSAGE_V2, header).ext == LETTERS | {"k": "false"}

@@ -1,0 +1,169 @@
+"""Requests that an end sends itself: from broker to client and from client to broker over one connection."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rocketlet.common.clock import Clock
+from rocketlet.common.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
+from rocketlet.remoting.calls import Calls
+from rocketlet.remoting.client import ConnectionPool
+from rocketlet.remoting.command import ONEWAY, Command
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.frames import encode_command
+from rocketlet.remoting.later import Later
+from rocketlet.remoting.server import RemotingServer
+from rocketlet.remoting.service import Limits, Reply, Service
+from rocketlet.testing import ManualClock
+
+WAIT_MS = 60_000  # longer than any test takes: nothing here waits it out
+pytestmark = pytest.mark.usefixtures("no_leftovers")
+Dial = Callable[[str], Awaitable[socket.socket]]
+ReadCommands = Callable[[socket.socket, int], Awaitable[list[Command]]]
+
+
+def _owe(command: Command, _connection: Connection) -> Reply:
+    return Later(command)
+
+
+async def _outcome(request: Awaitable[Command]) -> Command | RemotingError:
+    try:
+        return await request
+    except RemotingError as error:
+        return error
+
+
+@asynccontextmanager
+async def _server(
+    clock: Clock, limits: Limits | None = None
+) -> AsyncGenerator[tuple[str, "asyncio.Queue[Connection]"]]:
+    """Serve code 7, which is never answered, code 8, which is, and hand out the connections."""
+    connections: asyncio.Queue[Connection] = asyncio.Queue()
+
+    def note(_command: Command, connection: Connection) -> Reply:
+        connections.put_nowait(connection)
+        return Command.response(0, "noted")
+
+    async with RemotingServer("127.0.0.1", 0, Service({7: _owe, 8: note}), clock, limits) as server:
+        yield f"127.0.0.1:{server.address[1]}", connections
+
+
+async def test_broker_asks_its_client(clock: Clock):
+    """A server may send requests, one-way or not, on a client's connection; both ends count for themselves."""
+    asked: list[tuple[int, int]] = []
+
+    def answer(command: Command, _connection: Connection) -> Reply:
+        asked.append((command.code, command.flag))
+        return Command.response(0, "from the client")
+
+    client = Service({40: answer, 309: answer})
+    async with _server(clock) as (address, connections), ConnectionPool(clock, client) as pool:
+        assert (await pool.request(address, Command.request(8), WAIT_MS)).remark == "noted"
+        connection = connections.get_nowait()
+        connection.send_oneway(Command.request(40))
+        reply = await connection.request(Command.request(309), WAIT_MS)
+        assert reply.remark == "from the client"
+        assert asked == [(40, ONEWAY), (309, 0)]
+        assert (await connection.request(Command.request(77), WAIT_MS)).code == 3
+
+
+async def test_client_leaves_the_requests_of_its_pool_apart(clock: Clock):
+    """A request that the server sends while one of ours is open with the same number gets its own answer."""
+
+    def answer(_command: Command, _connection: Connection) -> Reply:
+        return Command.response(0, "from the client")
+
+    async with (
+        _server(clock) as (address, connections),
+        ConnectionPool(clock, Service({309: answer})) as pool,
+        asyncio.TaskGroup() as tasks,
+    ):
+        open_request = tasks.create_task(pool.request(address, Command.request(7), WAIT_MS))
+        await pool.request(address, Command.request(8), WAIT_MS)
+        reply = await connections.get_nowait().request(Command.request(309), WAIT_MS)
+        assert reply.remark == "from the client"
+        assert not open_request.done()
+        open_request.cancel()
+
+
+async def test_request_that_is_not_answered_in_time(dial: Dial, read_commands: ReadCommands):
+    """A request ends when its time is over; an answer that comes later is ignored, the connection goes on."""
+    manual = ManualClock()
+    async with _server(manual) as (address, connections):
+        peer = await dial(address)
+        await asyncio.get_running_loop().sock_sendall(peer, encode_command(Command.request(8)))
+        connection = await connections.get()
+        async with asyncio.TaskGroup() as tasks:
+            late = tasks.create_task(_outcome(connection.request(Command.request(307), 10_000)))
+            _noted, question = await read_commands(peer, 2)
+            await manual.elapse(10_000)
+            failure = await late
+            assert isinstance(failure, RequestTimeoutError)
+            assert str(failure).endswith(" did not answer 307 in 10000 ms")
+            next_one = tasks.create_task(connection.request(Command.request(309), 10_000))
+            [second] = await read_commands(peer, 1)
+            for opaque in (question.opaque, second.opaque):
+                answer = Command.response(0, f"answer to {opaque}")
+                answer.opaque = opaque
+                await asyncio.get_running_loop().sock_sendall(peer, encode_command(answer))
+            assert (await next_one).remark == f"answer to {second.opaque}"
+
+
+async def test_requests_end_with_their_connection(clock: Clock, dial: Dial):
+    """When the peer goes, every request to it fails at once, and later ones do not even start."""
+    async with _server(clock) as (address, connections):
+        peer = await dial(address)
+        await asyncio.get_running_loop().sock_sendall(peer, encode_command(Command.request(8)))
+        connection = await connections.get()
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(_outcome(connection.request(Command.request(307), WAIT_MS)))
+            await asyncio.sleep(0)
+            peer.close()
+        assert isinstance(waiting.result(), ConnectionClosedError)
+        assert str(waiting.result()).endswith(" ended before the answer")
+        with pytest.raises(ConnectionClosedError, match="is closed"):
+            await connection.request(Command.request(307), WAIT_MS)
+        connection.send_oneway(Command.request(40))
+        told: list[Connection] = []
+        connection.on_close(told.append)
+        assert told == [connection]
+
+
+async def test_cancelled_request_is_forgotten(clock: Clock):
+    """A request whose task is cancelled leaves nothing behind on its connection."""
+    async with _server(clock) as (address, _), ConnectionPool(clock) as pool:
+        connection = await pool.connect(address)
+        async with asyncio.TaskGroup() as tasks:
+            waiting = tasks.create_task(connection.request(Command.request(7), WAIT_MS))
+            await pool.request(address, Command.request(8), WAIT_MS)
+            assert "waits for 1>" in repr(connection)
+            waiting.cancel()
+        assert "waits for 0>" in repr(connection)
+
+
+async def test_requests_in_flight_are_bounded(clock: Clock):
+    """A connection takes no more requests than its limit."""
+    async with (
+        _server(clock) as (address, _),
+        ConnectionPool(clock, limits=Limits(max_calls=1)) as pool,
+        asyncio.TaskGroup() as tasks,
+    ):
+        await pool.connect(address)
+        waiting = tasks.create_task(pool.request(address, Command.request(7), WAIT_MS))
+        await asyncio.sleep(0)
+        with pytest.raises(RemotingError, match="1 requests are in flight, limit is 1"):
+            await pool.request(address, Command.request(8), WAIT_MS)
+        waiting.cancel()
+
+
+async def test_numbers_of_requests_in_flight_are_not_used_twice():
+    """The count begins again after Java's largest int, and skips what is still waited for."""
+    calls = Calls(10, last_opaque=2**31 - 2)
+    calls.start(1)
+    calls.start(2)
+    assert [calls.next_opaque(), calls.next_opaque()] == [2**31 - 1, 3]
+    calls.fail_all("the test is over")
+    assert len(calls) == 0
