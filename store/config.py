@@ -1,0 +1,139 @@
+"""Settings of the store, by Java's keys (``MessageStoreConfig``; store.md §14.2).
+
+Both brokers must run with the same sizes on one directory; a commit log or queue file of another length stops the
+start, since reading it with the wrong size would cut it in the wrong places.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..common.errors import ConfigError
+
+ENTRY_BYTES: Final = 20
+BATCH_UNIT_BYTES: Final = 46
+DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+SEGMENT_KEY: Final = "mappedFileSizeCommitLog"
+QUEUE_KEY: Final = "mappedFileSizeConsumeQueue"
+SLOTS_KEY: Final = "maxHashSlotNum"
+ENTRIES_KEY: Final = "maxIndexNum"
+
+_FIELDS: Final = {
+    SEGMENT_KEY: "segment_bytes",
+    QUEUE_KEY: "queue_file_bytes",
+    "mapperFileSizeBatchConsumeQueue": "batch_file_bytes",
+    SLOTS_KEY: "index_slots",
+    ENTRIES_KEY: "index_entries",
+    "messageIndexEnable": "has_index",
+    "maxMessageSize": "max_message_bytes",
+    "flushIntervalConsumeQueue": "flush_queue_interval_ms",
+    "checkCRCOnRecover": "checks_crc",
+    "maxFilterMessageSize": "max_scan_bytes",
+    "accessMessageInMemoryMaxRatio": "in_memory_percent",
+    "maxTransferBytesOnMessageInMemory": "max_memory_bytes",
+    "maxTransferCountOnMessageInMemory": "max_memory_messages",
+    "maxTransferBytesOnMessageInDisk": "max_disk_bytes",
+    "maxTransferCountOnMessageInDisk": "max_disk_messages",
+    "maxMsgsNumBatch": "max_query_messages",
+}
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """How one store directory is laid out, read and written."""
+
+    root: str
+    log_directory: str = ""
+    segment_bytes: int = 1_073_741_824
+    queue_file_bytes: int = 6_000_000
+    batch_file_bytes: int = 13_800_000
+    index_slots: int = 5_000_000
+    index_entries: int = 20_000_000
+    has_index: bool = True
+    max_message_bytes: int = 4_194_304
+    flush_queue_interval_ms: int = 1_000
+    checks_crc: bool = True
+    max_scan_bytes: int = 16_000
+    in_memory_percent: int = 40
+    max_memory_bytes: int = 262_144
+    max_memory_messages: int = 32
+    max_disk_bytes: int = 65_536
+    max_disk_messages: int = 8
+    max_query_messages: int = 64
+    delays_ms: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_sizes(self)
+        set_field = object.__setattr__  # the dataclass is frozen for everybody else
+        set_field(self, "root", os.path.abspath(os.path.expanduser(self.root)))
+        log_directory = self.log_directory or os.path.join(self.root, "commitlog")
+        set_field(self, "log_directory", os.path.abspath(os.path.expanduser(log_directory)))
+        set_field(self, "queue_file_bytes", -(-self.queue_file_bytes // ENTRY_BYTES) * ENTRY_BYTES)
+        set_field(self, "batch_file_bytes", -(-self.batch_file_bytes // BATCH_UNIT_BYTES) * BATCH_UNIT_BYTES)
+        set_field(self, "delays_ms", self.delays_ms or parse_delay_levels(DEFAULT_DELAY_LEVELS))
+
+    @classmethod
+    def from_java(cls, settings: Mapping[str, str]) -> "StoreConfig":
+        """Build the configuration from broker settings; keys that are not the store's are left alone.
+
+        Raises:
+            ConfigError: A value that the store cannot work with; ``key`` names the setting.
+        """
+        fields: dict[str, Any] = {"root": settings.get("storePathRootDir", "~/store")}
+        if not fields["root"].strip():
+            raise ConfigError("storePathRootDir is empty, it must name a directory", key="storePathRootDir")
+        log_directory = settings.get("storePathCommitLog", "")
+        if "," in log_directory:
+            raise ConfigError(
+                "storePathCommitLog lists several directories, one is supported", key="storePathCommitLog"
+            )
+        fields["log_directory"] = log_directory
+        for key, name in _FIELDS.items():
+            if key in settings:
+                fields[name] = _parse(key, settings[key], is_flag=isinstance(getattr(cls, name), bool))
+        if "messageDelayLevel" in settings:
+            fields["delays_ms"] = parse_delay_levels(settings["messageDelayLevel"])
+        return cls(**fields)
+
+    @property
+    def index_file_bytes(self) -> int:
+        """Length of an index file."""
+        return 40 + 4 * self.index_slots + 20 * self.index_entries
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Return the milliseconds of levels 1, 2, … of ``messageDelayLevel``.
+
+    Raises:
+        ConfigError: A word that is not a number followed by s, m, h or d.
+    """
+    delays: list[int] = []
+    for word in text.split():
+        if not word[:-1].isdigit() or word[-1] not in _UNIT_MS:
+            raise ConfigError(f"messageDelayLevel holds {word!r}, which is not a delay", key="messageDelayLevel")
+        delays.append(int(word[:-1]) * _UNIT_MS[word[-1]])
+    return tuple(delays)
+
+
+def _parse(key: str, text: str, *, is_flag: bool) -> int | bool:
+    word = text.strip()
+    if is_flag and word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    if not is_flag and word.isascii() and word.isdigit():
+        return int(word)
+    raise ConfigError(f"{key} is {text!r}, expected {'true or false' if is_flag else 'a number'}", key=key)
+
+
+def _check_sizes(config: StoreConfig) -> None:
+    limits = {
+        SEGMENT_KEY: (config.segment_bytes, 1_024, 2**31 - 1),
+        QUEUE_KEY: (config.queue_file_bytes, ENTRY_BYTES, 2**31 - 1),
+        SLOTS_KEY: (config.index_slots, 1, 2**29 - 1),
+        ENTRIES_KEY: (config.index_entries, 2, 2**31 - 1),
+    }
+    for key, (value, least, most) in limits.items():
+        if not least <= value <= most:
+            raise ConfigError(f"{key} is {value}, it must lie between {least} and {most}", key=key)

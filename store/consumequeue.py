@@ -1,0 +1,238 @@
+"""One consume queue: where the records of a (topic, queue id) lie in the log.
+
+    log offset 8 | record size 4 | tags code 8        = 20 bytes; entry n of the queue stands at byte 20 n
+
+Rules (``ConsumeQueue``; store.md §3):
+
+- Entries are written at ``max_offset`` only, gapless. The first file of a queue that begins at a later offset is
+  filled up with pre-blank entries (0, 0x7FFFFFFF, 0), which readers skip.
+- A short write is taken back, so that an entry is there as a whole or not at all.
+- ``min_offset`` is the first entry whose record is still in the log. The last file stays when all of its records
+  are gone: the numbering goes on.
+
+It does not look into records.
+"""
+
+import errno
+import os
+import struct
+from typing import Final
+
+from .config import ENTRY_BYTES
+from .descriptors import Descriptors
+from .files import Files, zero_range
+from .segments import segment_path
+
+ENTRY: Final = struct.Struct(">qiq")
+PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+_PRE_BLANK = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+
+Entry = tuple[int, int, int]
+
+
+class ConsumeQueue:
+    """The entries of one queue; ``next_offset`` is the one that the next message gets.
+
+    ``max_offset`` is the end of the entries that are written and readable; ``next_offset`` runs ahead of it while
+    messages are on their way. Positions of files are in bytes, as in their names.
+    """
+
+    __slots__ = (
+        "_file_bytes",
+        "_space",
+        "_tail_path",
+        "directory",
+        "first_base",
+        "last_base",
+        "max_offset",
+        "min_offset",
+        "next_offset",
+        "pending",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(self, space: "QueueSpace", topic: str, queue_id: int) -> None:
+        self._space = space
+        self._file_bytes = space.file_bytes
+        self.topic = topic
+        self.queue_id = queue_id
+        self.directory = f"{space.root}/{topic}/{queue_id}"
+        self.first_base = self.last_base = -1
+        self._tail_path = ""
+        self.min_offset = self.max_offset = self.next_offset = 0
+        self.pending = bytearray()
+
+    def __repr__(self) -> str:
+        return f"<ConsumeQueue {self.topic}-{self.queue_id} {self.min_offset}..{self.max_offset}>"
+
+    def set_files(self, first_base: int, last_base: int) -> None:
+        """Take over which files exist."""
+        self.first_base, self.last_base = first_base, last_base
+        self._tail_path = segment_path(self.directory, last_base)
+
+    def find_end(self) -> None:
+        """Find the end of the entries: the first invalid one in the last file that holds any (store.md §3.9)."""
+        while self.last_base > self.first_base and not self._is_valid(self.last_base // ENTRY_BYTES):
+            self._remove_last_file()
+        low = max(self.last_base, 0) // ENTRY_BYTES
+        high = low + self.file_entries if self.last_base >= 0 else 0
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_valid(middle):
+                low = middle + 1
+            else:
+                high = middle
+        self.set_end(low)
+        self.min_offset = min(max(self.first_base, 0) // ENTRY_BYTES, low)
+
+    def _is_valid(self, offset: int) -> bool:
+        path = segment_path(self.directory, self.last_base)
+        descriptor = self._space.descriptors.get(path)
+        data = self._space.files.pread(descriptor, ENTRY_BYTES, offset * ENTRY_BYTES - self.last_base)
+        log_offset, size, _ = ENTRY.unpack(data)
+        return log_offset >= 0 and size > 0
+
+    def set_end(self, max_offset: int) -> None:
+        """Take over the end of the entries; nothing is on its way."""
+        self.max_offset = self.next_offset = max_offset
+
+    def paths(self) -> list[str]:
+        """Return the queue's files in order."""
+        if self.first_base < 0:
+            return []
+        return [
+            segment_path(self.directory, base) for base in range(self.first_base, self.last_base + 1, self._file_bytes)
+        ]
+
+    def write_pending(self) -> None:
+        """Write the entries collected in ``pending`` behind the last one.
+
+        Raises:
+            OSError: They were not written (all of those that go into one file, or none); ``pending`` holds the rest.
+        """
+        data = self.pending
+        position = self.max_offset * ENTRY_BYTES - self.last_base
+        if position + len(data) <= self._file_bytes and self.last_base >= 0:
+            self._write(self._tail_path, data, position)
+            self.max_offset += len(data) // ENTRY_BYTES
+            data.clear()
+        while data:
+            position = self.max_offset * ENTRY_BYTES - self.last_base
+            if self.last_base < 0 or position >= self._file_bytes:
+                self._add_file()
+                continue
+            part = data if position + len(data) <= self._file_bytes else data[: self._file_bytes - position]
+            self._write(self._tail_path, part, position)
+            self.max_offset += len(part) // ENTRY_BYTES
+            del data[: len(part)]
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Return up to ``count`` entries from the offset on, all from one file and below ``max_offset``."""
+        position = offset * ENTRY_BYTES
+        base = position - position % self._file_bytes
+        size = min(count * ENTRY_BYTES, self.max_offset * ENTRY_BYTES - position, base + self._file_bytes - position)
+        if size <= 0 or base < self.first_base or self.first_base < 0:
+            return b""
+        path = self._tail_path if base == self.last_base else segment_path(self.directory, base)
+        return self._space.files.pread(self._space.descriptors.get(path), size, position - base)
+
+    def entry(self, offset: int) -> Entry | None:
+        """Return one entry, ``None`` when it is outside the queue's files."""
+        data = self.read(offset, 1)
+        return ENTRY.unpack(data) if len(data) == ENTRY_BYTES else None
+
+    def file_start(self, offset: int) -> int:
+        """Return the first offset of the file that holds the entry."""
+        entries = self._file_bytes // ENTRY_BYTES
+        return offset - offset % entries
+
+    @property
+    def file_entries(self) -> int:
+        """How many entries a file holds."""
+        return self._file_bytes // ENTRY_BYTES
+
+    def first_at(self, log_offset: int, low: int, high: int) -> int:
+        """Return the first offset in [low, high) whose record lies at or behind the log position, else ``high``.
+
+        Pre-blank entries count as lying before everything.
+        """
+        while low < high:
+            middle = (low + high) // 2
+            entry = self.entry(middle)
+            if entry is not None and entry[0] >= log_offset and entry[1] != PRE_BLANK_SIZE:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def correct_min_offset(self, log_min_offset: int) -> None:
+        """Move ``min_offset`` to the first entry whose record is still in the log (``correctMinOffset``)."""
+        low = max(self.min_offset, max(self.first_base, 0) // ENTRY_BYTES)
+        first = self.entry(low)
+        if first is None or first[0] < log_min_offset or first[1] == PRE_BLANK_SIZE:
+            low = self.first_at(log_min_offset, low, self.max_offset)
+        self.min_offset = low
+
+    def cut(self, end: int) -> None:
+        """Drop the entries from ``end`` on: zeros in their file, later files removed."""
+        if end * ENTRY_BYTES < self.first_base:
+            self.remove()
+        keep_base = max(self.first_base, (end * ENTRY_BYTES) - (end * ENTRY_BYTES) % self._file_bytes)
+        while self.last_base > keep_base:
+            self._remove_last_file()
+        if self.last_base >= 0:
+            start = max(0, end * ENTRY_BYTES - self.last_base)
+            zero_range(self._space.files, self._space.descriptors.get(self._tail_path), start, self._file_bytes)
+            self._space.dirty_paths.add(self._tail_path)
+        self.pending.clear()
+        self.set_end(end)
+        self.min_offset = min(self.min_offset, end)
+
+    def remove(self) -> None:
+        """Remove all files; the queue begins anew at 0."""
+        while self.last_base >= 0:
+            self._remove_last_file()
+        self.pending.clear()
+        self.set_end(0)
+        self.min_offset = 0
+
+    def _write(self, path: str, data: bytes | bytearray, position: int) -> None:
+        descriptor = self._space.descriptors.get(path)
+        count = self._space.files.pwrite(descriptor, data, position)
+        if count != len(data):
+            zero_range(self._space.files, descriptor, position, position + count)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._space.dirty_paths.add(path)
+
+    def _add_file(self) -> None:
+        position = self.max_offset * ENTRY_BYTES
+        base = position - position % self._file_bytes
+        path = segment_path(self.directory, base)
+        self._space.files.make_directories(self.directory)
+        self._space.descriptors.create(path, self._file_bytes)
+        self._space.new_directories.add(self.directory)
+        if self.first_base < 0 and position > base:
+            self._write(path, _PRE_BLANK * ((position - base) // ENTRY_BYTES), 0)
+        self.set_files(base if self.first_base < 0 else self.first_base, base)
+
+    def _remove_last_file(self) -> None:
+        self._space.descriptors.drop(self._tail_path)
+        self._space.dirty_paths.discard(self._tail_path)
+        self._space.files.unlink(self._tail_path)
+        if self.last_base == self.first_base:
+            self.first_base = self.last_base = -1
+        else:
+            self.set_files(self.first_base, self.last_base - self._file_bytes)
+
+
+class QueueSpace:
+    """What all queues of a store share; ``dirty_paths`` and ``new_directories`` are what the next flush takes."""
+
+    def __init__(self, files: Files, root: str, file_bytes: int, descriptors: Descriptors) -> None:
+        self.files = files
+        self.root = root
+        self.file_bytes = file_bytes
+        self.descriptors = descriptors
+        self.dirty_paths: set[str] = set()
+        self.new_directories: set[str] = set()

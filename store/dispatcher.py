@@ -1,0 +1,137 @@
+"""The dispatcher: from records in the log to queue entries, index keys and arrival notices.
+
+Rules (``ReputMessageService``, ``CommitLogDispatcher``; store.md §3.2, §3.3, §5):
+
+- It is the only writer of queues and index. It goes no further than the confirm offset that it is given.
+- Entries are collected per queue and written with one call per queue. Index keys are handed on and built later.
+- Notices come last, when all records of the call are readable.
+- When a queue cannot be written, the records stay here, in order, and the next call takes them up again; what is
+  already in its queue is not written twice.
+- Prepared and rolled-back records of the old transaction kind, and inner batches, get no queue entry.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..common.errors import StoreFullError, StoreNotWritableError
+from ..common.hashing import tags_code
+from ..common.properties import DELAY, TAGS
+from ..common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
+from .consumequeue import ENTRY, ConsumeQueue
+from .dispatched import Appended
+from .files import NO_ROOM
+from .index import Index
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+_UNKNOWN_LEVEL_MS = 1_000
+WITHOUT_ENTRY = INNER_BATCH | TRANSACTION_PREPARED  # the prepared bit is also set in "rolled back"
+
+
+Arrivals = Callable[[Sequence[Appended]], object]
+"""Told which records have become readable, in log order; those without a queue are among them."""
+
+
+class Dispatcher:
+    """Makes records readable by queue and key, in log order."""
+
+    def __init__(self, index: Index | None, delays_ms: tuple[int, ...]) -> None:
+        self._index = index
+        self._delays_ms = delays_ms
+        self._waiting: list[Appended] = []
+        self.on_arrivals: Arrivals | None = None
+        self.dispatched_offset = 0
+        self.last_stored_at_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<Dispatcher at {self.dispatched_offset}, {len(self._waiting)} waiting>"
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records wait for their queue entries."""
+        return bool(self._waiting)
+
+    def add(self, records: list[Appended]) -> None:
+        """Take records that are in the log, in its order."""
+        self._waiting += records
+
+    def advance(self, confirm_offset: int) -> None:
+        """Make the waiting records that end at or before the offset readable.
+
+        Raises:
+            StoreFullError: No room for queue entries; the records wait for the next call.
+            StoreNotWritableError: The disk failed.
+        """
+        if not self._waiting:
+            return
+        ready = self._take_ready(confirm_offset)
+        if not ready:
+            return
+        try:
+            self._write_queues(ready)
+        except OSError as error:
+            self._waiting = ready + self._waiting
+            raise translate_write_error(error) from error
+        last = ready[-1]
+        self.dispatched_offset = last.log_offset + last.size
+        self.last_stored_at_ms = last.stored_at_ms
+        if self._index is not None:
+            self._index.pending += ready
+        if self.on_arrivals is not None:
+            self.on_arrivals(ready)
+
+    def _take_ready(self, confirm_offset: int) -> list[Appended]:
+        waiting = self._waiting
+        if waiting[-1].log_offset + waiting[-1].size <= confirm_offset:
+            self._waiting = []
+            return waiting
+        count = len(waiting)
+        while count and waiting[count - 1].log_offset + waiting[count - 1].size > confirm_offset:
+            count -= 1
+        ready, self._waiting = waiting[:count], waiting[count:]
+        return ready
+
+    def _write_queues(self, ready: list[Appended]) -> None:
+        touched: list[ConsumeQueue] = []
+        pack, delays_ms = ENTRY.pack, self._delays_ms
+        for record in ready:
+            queue = record.queue
+            if queue is None or record.queue_offset < queue.max_offset:
+                continue
+            if not queue.pending:
+                _check_place(record, queue)
+                touched.append(queue)
+            record.tags_code = code = entry_code(record.topic, record.properties, record.stored_at_ms, delays_ms)
+            queue.pending += pack(record.log_offset, record.size, code)
+        try:
+            for queue in touched:
+                queue.write_pending()
+        except OSError:
+            for queue in touched:
+                queue.pending.clear()
+            raise
+
+
+def _check_place(record: Appended, queue: ConsumeQueue) -> None:
+    if record.queue_offset != queue.max_offset:
+        raise StoreNotWritableError(
+            f"queue {queue.directory} ends at {queue.max_offset}, the next record in the log has {record.queue_offset}"
+        )
+
+
+def gets_entry(sys_flag: int) -> bool:
+    """Tell whether such a record gets a consume queue entry (store.md §3.3, §3.8)."""
+    return not sys_flag & WITHOUT_ENTRY
+
+
+def entry_code(topic: str, properties: Mapping[str, str], stored_at_ms: int, delays_ms: Sequence[int]) -> int:
+    """Return the code of a queue entry: the tag's hash, or when to deliver a delayed message (store.md §3.2)."""
+    if topic == SCHEDULE_TOPIC and properties.get(DELAY, "").isdecimal() and int(properties[DELAY]) > 0:
+        level = min(int(properties[DELAY]), len(delays_ms))
+        return stored_at_ms + (delays_ms[level - 1] if level else _UNKNOWN_LEVEL_MS)
+    return tags_code(properties.get(TAGS))
+
+
+def translate_write_error(error: OSError) -> StoreNotWritableError:
+    """Return what a failed write means to the sender of a message."""
+    if error.errno in NO_ROOM:
+        return StoreFullError(f"no room in the store: {error}")
+    return StoreNotWritableError(f"cannot write to the store: {error}")

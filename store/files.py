@@ -1,0 +1,165 @@
+"""The one place where the store touches the operating system's files.
+
+Rules:
+
+- Everything under ``store/`` that creates, reads, writes, syncs, renames or removes a file does it through a ``Files``
+  object, so that a test can record the operations, cut writes short or fail a flush.
+- Writes go through descriptors (``pwrite``, ``pwritev``); maps are read-only. A full disk is then a short count or
+  an ``OSError``, never a signal.
+- Errors are ``OSError`` here; the callers translate them, since only they know what was at stake.
+
+macOS has no ``fdatasync``: ``sync`` falls back to ``fsync`` here and nowhere else.
+"""
+
+import errno
+import mmap
+import os
+import resource
+from collections.abc import Sequence
+from typing import NamedTuple
+
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *NO_DESCRIPTOR)
+"""A full disk, or no descriptor left: what passes when others give something back, unlike a disk that fails."""
+_ZEROS = bytes(1 << 20)
+
+
+class DirectoryEntry(NamedTuple):
+    """A name in a directory; ``size`` is 0 for directories."""
+
+    name: str
+    is_directory: bool
+    size: int
+
+
+class Files:
+    """The file operations of the store, as the operating system offers them."""
+
+    def open(self, path: str, *, writable: bool = False) -> int:
+        """Open an existing file."""
+        return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+
+    def create(self, path: str, size: int) -> int:
+        """Open a file for writing, made if need be and brought to its full size as a hole."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(descriptor).st_size < size:
+                os.ftruncate(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor."""
+        os.close(descriptor)
+
+    def size(self, path: str) -> int:
+        """Return the length of a file."""
+        return os.stat(path).st_size
+
+    def exists(self, path: str) -> bool:
+        """Tell whether the path exists."""
+        return os.path.exists(path)
+
+    def pread(self, descriptor: int, size: int, position: int) -> bytes:
+        """Read up to ``size`` bytes."""
+        return os.pread(descriptor, size, position)
+
+    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        """Write at a position and return how many bytes went out."""
+        return os.pwrite(descriptor, data, position)
+
+    def pwritev(self, descriptor: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+        """Write several buffers one after the other and return how many bytes went out."""
+        return os.pwritev(descriptor, buffers, position)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Set the length of a file."""
+        os.ftruncate(descriptor, size)
+
+    def sync(self, descriptor: int) -> None:
+        """Return once the data of the file are on disk."""
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(descriptor)
+        else:
+            os.fsync(descriptor)
+
+    def sync_directory(self, path: str) -> None:
+        """Return once the names in a directory are on disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file, replacing the target."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def make_directories(self, path: str) -> None:
+        """Make a directory and those above it, where missing."""
+        os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def list(self, path: str) -> list[DirectoryEntry]:
+        """Return what a directory holds, sorted by name; nothing when it does not exist."""
+        try:
+            with os.scandir(path) as found:
+                entries = [
+                    DirectoryEntry(entry.name, is_directory, 0 if is_directory else entry.stat().st_size)
+                    for entry in found
+                    for is_directory in (entry.is_dir(),)
+                ]
+        except FileNotFoundError:
+            return []
+        return sorted(entries)
+
+    def map(self, descriptor: int, size: int) -> memoryview:
+        """Map a file for reading; the map lives as long as a slice of it does."""
+        return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
+
+    def next_data(self, descriptor: int, position: int) -> int | None:
+        """Return the first position at or after ``position`` that is not in a hole, ``None`` when only holes follow."""
+        try:
+            return os.lseek(descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            return None if error.errno == errno.ENXIO else position
+
+
+OS_FILES = Files()
+
+
+def zero_range(files: Files, descriptor: int, start: int, end: int) -> None:
+    """Overwrite ``[start, end)`` with zeros where it holds anything else; holes stay holes."""
+    position = start
+    while position < end:
+        data_at = files.next_data(descriptor, position)
+        if data_at is None or data_at >= end:
+            return
+        chunk = files.pread(descriptor, min(len(_ZEROS), end - data_at), data_at)
+        if not chunk:
+            return
+        _zero_chunk(files, descriptor, chunk, data_at)
+        position = data_at + len(chunk)
+
+
+def _zero_chunk(files: Files, descriptor: int, chunk: bytes, position: int) -> None:
+    used = len(chunk.rstrip(b"\0"))
+    start = used - len(chunk[:used].lstrip(b"\0"))
+    written = files.pwrite(descriptor, _ZEROS[start:used], position + start) if used > start else 0
+    if written != used - start:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def descriptor_limit() -> int:
+    """Return how many descriptors this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft > 0 else 65_536  # "no limit" is -1

@@ -1,0 +1,46 @@
+"""New records as bytes at their place, within the store's limits (store.md §2.7)."""
+
+from collections.abc import Sequence
+
+from ..common.errors import MessageIllegalError
+from ..common.record import BLANK_BYTES, NewRecord, encode_record
+from .config import StoreConfig
+
+_PROPERTY_ROOM = 65_536
+
+
+class RecordEncoder:
+    """Encodes records; ``store_host`` is the host that they name."""
+
+    def __init__(self, config: StoreConfig, store_host: bytes) -> None:
+        self.store_host = store_host
+        self._body_limit = config.max_message_bytes
+        self._record_limit = min(config.max_message_bytes + _PROPERTY_ROOM, config.segment_bytes - BLANK_BYTES)
+
+    def encode(self, new: NewRecord, queue_offset: int, log_offset: int, stored_at_ms: int) -> bytes:
+        """Return the record at its place (raises ``MessageIllegalError``)."""
+        try:
+            data = encode_record(
+                new,
+                queue_offset=queue_offset,
+                log_offset=log_offset,
+                stored_at_ms=stored_at_ms,
+                store_host=self.store_host,
+            )
+        except ValueError as error:
+            raise MessageIllegalError(str(error)) from error
+        if len(data) > self._record_limit:
+            raise MessageIllegalError(f"record is {len(data)} bytes, limit is {self._record_limit}")
+        if len(new.body) > self._body_limit:
+            raise MessageIllegalError(f"body is {len(new.body)} bytes, limit is {self._body_limit}")
+        return data
+
+    def encode_run(
+        self, parts: Sequence[NewRecord], queue_offset: int, log_offset: int, stored_at_ms: int
+    ) -> list[bytes]:
+        """Return records that follow each other from a place on (raises ``MessageIllegalError``)."""
+        encoded: list[bytes] = []
+        for number, new in enumerate(parts):
+            encoded.append(self.encode(new, queue_offset + number, log_offset, stored_at_ms))
+            log_offset += len(encoded[-1])
+        return encoded

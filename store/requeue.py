@@ -1,0 +1,204 @@
+"""Compares the queues with a walk over the log, and writes what is missing or wrong.
+
+Rules (store.md §3.4, §7.3, §7.4, §15.2):
+
+- Entries of records before the walk's start are trusted; those from the start on must be what the walk yields, in
+  order. The first difference cuts the queue there, and the rest is written from the log.
+- A record goes to the slot of its queue offset. When the queue ends below it, it goes to the end, as Java puts it:
+  slots shift. When the queue is already further, a new numbering began there: it replaces what it overlaps.
+- A queue that lacks entries of records before the start cannot be completed by this walk; it is reported in
+  ``broken`` and written anew by a walk over the whole log.
+"""
+
+import struct
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from ..common.hashing import tags_code
+from ..common.record import MAGIC_V1, decode_record
+from ..common.sysflag import HOSTS_V6, INNER_BATCH
+from .config import ENTRY_BYTES
+from .consumequeue import ENTRY, ConsumeQueue
+from .dispatched import Appended
+from .dispatcher import WITHOUT_ENTRY, entry_code, gets_entry
+from .queues import Queues
+
+_SKETCH: Final = struct.Struct(">12xi4xq8xi44xi")  # queue id, queue offset, sys flag, body length
+_HEAD_BYTES: Final = 88
+_NOT_PLAIN: Final = HOSTS_V6 | WITHOUT_ENTRY
+_SEPARATOR: Final = 2
+_READ_ENTRIES: Final = 4_096
+_WRITE_BYTES: Final = 65_536
+
+
+class _Progress:
+    """How far the walk has come in one queue; ``known`` are entries read ahead from ``cursor`` on."""
+
+    __slots__ = ("cursor", "known", "known_at", "queue")
+
+    def __init__(self, queue: ConsumeQueue, cursor: int) -> None:
+        self.queue = queue
+        self.cursor = cursor
+        self.known = b""
+        self.known_at = 0
+
+    def next_known(self) -> bytes:
+        """Return the entry that the queue has at the cursor, empty at its end."""
+        if self.known_at >= len(self.known):
+            self.known = self.queue.read(self.cursor, _READ_ENTRIES)
+            self.known_at = 0
+        return self.known[self.known_at : self.known_at + ENTRY_BYTES]
+
+    def forget_known(self) -> None:
+        """Drop what was read ahead."""
+        self.known = b""
+        self.known_at = 0
+
+
+class Requeue:
+    """One walk's effect on the queues; feed it every record in order, then ``finish``."""
+
+    def __init__(self, queues: Queues, start: int, delays_ms: tuple[int, ...], *, is_whole_log: bool) -> None:
+        self._queues = queues
+        self._start = start
+        self._delays_ms = delays_ms
+        self._is_whole_log = is_whole_log
+        self._only: set[ConsumeQueue] | None = None
+        self._progress: dict[ConsumeQueue, _Progress] = {}
+        self._by_place: dict[tuple[bytes, int], _Progress] = {}
+        self.broken: set[ConsumeQueue] = set()
+        self.written = 0
+
+    def limit_to(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Leave all other queues alone."""
+        self._only = set(queues)
+
+    def skip(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Leave these queues to another walk."""
+        self.broken.update(queues)
+
+    def confirm(self, log_offset: int, record: memoryview) -> bool:
+        """Take one record if its entry is already there, without decoding it; tell whether it was taken."""
+        queue_id, queue_offset, sys_flag, body_length = _SKETCH.unpack_from(record)
+        topic_at: int = _HEAD_BYTES + body_length
+        if sys_flag & _NOT_PLAIN or record[7] != MAGIC_V1 & 0xFF:
+            return False
+        topic_end = topic_at + 1 + record[topic_at]
+        progress = self._by_place.get((bytes(record[topic_at + 1 : topic_end]), queue_id))
+        if progress is None or queue_offset < progress.cursor or progress.queue.pending:
+            return False
+        known = progress.next_known()
+        if not known:
+            return False
+        code = _tags_code(bytes(record[topic_end + 2 :]))
+        if code is None or known != ENTRY.pack(log_offset, len(record), code):
+            return False
+        progress.cursor += 1
+        progress.known_at += ENTRY_BYTES
+        return True
+
+    def feed(self, record: memoryview) -> Appended:
+        """Take one record; return it decoded, for the index."""
+        appended = describe(record)
+        if appended.sys_flag & INNER_BATCH:
+            self._queues.batch_topics.add(appended.topic)
+        if gets_entry(appended.sys_flag) and appended.topic not in self._queues.batch_topics:
+            appended.queue = self._queues.obtain(appended.topic, appended.queue_id)
+        queue = appended.queue
+        if queue is not None and queue not in self.broken and (self._only is None or queue in self._only):
+            self._place(queue, appended)
+        return appended
+
+    def finish(self) -> None:
+        """Write what is collected and cut entries that no record stands behind."""
+        for queue in self._queues:
+            if queue in self.broken or (self._only is not None and queue not in self._only):
+                continue
+            progress = self._progress.get(queue) or self._begin(queue)
+            self._write(progress)
+            if progress.cursor < queue.max_offset:
+                queue.cut(progress.cursor)
+
+    def _place(self, queue: ConsumeQueue, record: Appended) -> None:
+        progress = self._progress.get(queue)
+        if progress is None:
+            progress = self._begin(queue)
+            self._by_place[queue.topic.encode(), queue.queue_id] = progress
+            if self._is_whole_log and record.queue_offset > progress.cursor and not progress.next_known():
+                queue.remove()
+                queue.set_end(record.queue_offset)
+                progress.cursor = record.queue_offset
+        known = b"" if queue.pending else progress.next_known()
+        if not known and record.queue_offset > progress.cursor and not self._is_whole_log:
+            self.broken.add(queue)
+            self._by_place.pop((queue.topic.encode(), queue.queue_id))
+            return
+        if record.queue_offset < progress.cursor:
+            self._restart(progress, record.queue_offset)
+            known = b""
+        code = entry_code(record.topic, record.properties, record.stored_at_ms, self._delays_ms)
+        entry = ENTRY.pack(record.log_offset, record.size, code)
+        progress.cursor += 1
+        if known == entry:
+            progress.known_at += ENTRY_BYTES
+            return
+        if known:
+            queue.cut(progress.cursor - 1)
+            progress.forget_known()
+        queue.pending += entry
+        if len(queue.pending) >= _WRITE_BYTES:
+            self._write(progress)
+
+    def _begin(self, queue: ConsumeQueue) -> _Progress:
+        end = queue.max_offset
+        last = queue.entry(end - 1) if end else None
+        if last is not None and last[0] >= self._start:
+            end = queue.first_at(self._start, queue.file_start(max(queue.first_base, 0) // ENTRY_BYTES), end)
+        progress = self._progress[queue] = _Progress(queue, end)
+        return progress
+
+    def _restart(self, progress: _Progress, offset: int) -> None:
+        self._write(progress)
+        progress.queue.cut(offset)
+        progress.cursor = offset
+        progress.forget_known()
+
+    def _write(self, progress: _Progress) -> None:
+        self.written += len(progress.queue.pending) // ENTRY_BYTES
+        progress.queue.write_pending()
+        progress.queue.set_end(progress.queue.max_offset)
+
+
+def _tags_code(properties: bytes) -> int | None:
+    """Return the code of an entry, ``None`` when it takes the whole record to know it."""
+    start = properties.find(b"TAGS\x01")
+    if start < 0:
+        return None if b"DELAY\x01" in properties else 0
+    if b"DELAY\x01" in properties or properties.find(b"TAGS\x01", start + 1) > 0:
+        return None
+    if start and properties[start - 1] != _SEPARATOR:
+        return None
+    end = properties.find(b"\x02", start)
+    return _code_of(properties[start + 5 : end if end >= 0 else len(properties)])
+
+
+@lru_cache(maxsize=4096)
+def _code_of(tags: bytes) -> int:
+    return tags_code(str(tags, "utf-8", "replace"))
+
+
+def describe(record: memoryview) -> Appended:
+    """Return what queue and index need of a stored record."""
+    found = decode_record(record)
+    return Appended(
+        found.log_offset,
+        found.queue_offset,
+        found.total_size,
+        found.topic,
+        found.queue_id,
+        found.sys_flag,
+        found.stored_at_ms,
+        found.properties,
+        None,
+    )

@@ -1,0 +1,60 @@
+"""Store directories that are closed after the test, and Java's directories."""
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from stores import GoldenStore, LimitedFiles, StoreDirectory
+
+from rocketlet.store.descriptors import Descriptors
+from rocketlet.store.files import OS_FILES
+
+
+@pytest.fixture
+def directory(tmp_path: pathlib.Path) -> Iterator[StoreDirectory]:
+    """Give a store directory with tiny files, not yet made."""
+    store = StoreDirectory(tmp_path / "store")
+    yield store
+    store.close_all()
+
+
+@pytest.fixture
+def copy_of(directory: StoreDirectory) -> Iterator[Callable[..., StoreDirectory]]:
+    """Give a function that copies the directory as it is on disk at that moment."""
+    copies: list[StoreDirectory] = []
+
+    def make(**settings: int) -> StoreDirectory:
+        copies.append(directory.copy(f"copy{len(copies)}", **settings))
+        return copies[-1]
+
+    yield make
+    for one in copies:
+        one.close_all()
+
+
+@pytest.fixture
+def disk() -> LimitedFiles:
+    """Give a disk that can be full or fail."""
+    return LimitedFiles()
+
+
+@pytest.fixture
+def descriptors() -> Iterator[Descriptors]:
+    """Give a set of open files that is closed after the test."""
+    opened = Descriptors(OS_FILES, 8)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def golden(vectors: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[[str], GoldenStore]]:
+    """Give a function that unpacks a directory which a Java broker wrote."""
+    unpacked: list[GoldenStore] = []
+
+    def unpack(name: str) -> GoldenStore:
+        unpacked.append(GoldenStore.unpack(vectors, name, tmp_path))
+        return unpacked[-1]
+
+    yield unpack
+    for one in unpacked:
+        one.directory.close_all()

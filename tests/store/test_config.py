@@ -1,0 +1,62 @@
+"""Settings by Java's keys."""
+
+import pytest
+
+from rocketlet.common.errors import ConfigError
+from rocketlet.store.config import StoreConfig, parse_delay_levels
+
+
+@pytest.mark.feature("H9")
+def test_defaults_are_javas() -> None:
+    """The sizes of store.md §1, and 18 delay levels."""
+    config = StoreConfig("/data")
+    assert (config.segment_bytes, config.queue_file_bytes) == (1_073_741_824, 300_000 * 20)
+    assert config.index_file_bytes == 420_000_040
+    assert config.log_directory == "/data/commitlog"
+    assert len(config.delays_ms) == 18
+    assert (config.delays_ms[0], config.delays_ms[-1]) == (1_000, 7_200_000)
+
+
+def test_settings_come_by_javas_keys() -> None:
+    """Keys of other parts are left alone; the queue size is rounded up to whole entries."""
+    config = StoreConfig.from_java(
+        {
+            "storePathRootDir": "/data",
+            "storePathCommitLog": "/fast/log",
+            "mappedFileSizeCommitLog": " 65536 ",
+            "mappedFileSizeConsumeQueue": "2001",
+            "messageIndexEnable": "false",
+            "messageDelayLevel": "1s 2m",
+            "brokerName": "broker-a",
+        }
+    )
+    assert (config.root, config.log_directory) == ("/data", "/fast/log")
+    assert (config.segment_bytes, config.queue_file_bytes, config.has_index) == (65536, 2020, False)
+    assert config.delays_ms == (1_000, 120_000)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mappedFileSizeCommitLog", "big"),
+        ("mappedFileSizeCommitLog", "-1"),
+        ("mappedFileSizeCommitLog", "1000"),
+        ("mappedFileSizeConsumeQueue", "0"),
+        ("maxHashSlotNum", "0"),
+        ("maxIndexNum", "1"),
+        ("messageIndexEnable", "yes"),
+        ("storePathCommitLog", "/a,/b"),
+        ("messageDelayLevel", "1s soon"),
+        ("storePathRootDir", " "),
+    ],
+)
+def test_bad_value_names_its_key(key: str, value: str) -> None:
+    """A value that the store cannot work with stops the start instead of being ignored as in Java."""
+    with pytest.raises(ConfigError, match=key) as caught:
+        StoreConfig.from_java({key: value})
+    assert caught.value.key == key
+
+
+def test_delay_levels_know_all_units() -> None:
+    """Seconds, minutes, hours and days."""
+    assert parse_delay_levels("1s 1m 1h 1d") == (1_000, 60_000, 3_600_000, 86_400_000)

@@ -1,0 +1,158 @@
+"""A disk that has no room: nothing half written is published, reading goes on, and it works again with room."""
+
+from collections.abc import Callable
+
+import pytest
+from stores import LimitedFiles, StoreDirectory, new_record, read_all, sample
+
+from rocketlet.common.errors import StoreError, StoreFullError
+from rocketlet.store.message_store import MessageStore
+
+Copy = Callable[..., StoreDirectory]
+
+
+def fill_up(store: MessageStore, disk: LimitedFiles, room: int) -> list[int]:
+    """Append until the disk is full, then give it room; return the numbers of messages whose commit succeeded."""
+    disk.room = room
+    kept: list[int] = []
+    for number in range(100, 130):
+        try:
+            store.append(sample(number))
+            store.commit()
+        except StoreFullError:
+            continue
+        kept.append(number)
+    disk.room = None
+    return kept
+
+
+@pytest.mark.parametrize("room", [*range(0, 600, 37), 1500, 3000])
+def test_full_disk_keeps_what_was_committed(
+    directory: StoreDirectory, copy_of: Copy, disk: LimitedFiles, room: int
+) -> None:
+    """Wherever the room ends, in the log, a queue or the index: committed messages are there, others are not."""
+    store = directory.open(disk)
+    for number in range(20):
+        store.append(sample(number))
+        store.commit()
+    kept = fill_up(store, disk, room)
+    assert len(kept) < 30
+    store.append(sample(999))
+    store.commit()
+    expected = sorted(sample(number).body for number in (*range(20), *kept, 999))
+    for opened in (store, copy_of().open()):
+        assert sorted(body for queue in read_all(opened).values() for _, body in queue) == expected
+        for queue in read_all(opened).values():
+            assert [offset for offset, _ in queue] == list(range(len(queue)))
+        for number in (*range(20), *kept, 999):
+            assert len(opened.query("T", f"k{number}", 64, 0, 1 << 62).log_offsets) == 1
+    directory.close_all()
+    assert not directory.abort.exists()
+    assert sorted(body for queue in read_all(directory.open()).values() for _, body in queue) == expected
+
+
+def test_short_write_is_zeroed_and_its_places_are_free_again(directory: StoreDirectory, disk: LimitedFiles) -> None:
+    """The bytes that went out are taken back: zeros where the record began, and the next one takes its offsets."""
+    store = directory.open(disk)
+    store.append(new_record())
+    store.commit()
+    end = store.log_max_offset
+    store.append(new_record(queue_id=0))
+    store.append(new_record(queue_id=1))
+    disk.room = 150
+    with pytest.raises(StoreFullError, match="no room to write"):
+        store.commit()
+    disk.room = None
+    assert not any(directory.segment().read_bytes()[end:])
+    assert store.log_max_offset == end
+    again = [store.append(new_record(queue_id=0)), store.append(new_record(queue_id=1))]
+    assert [(one.log_offset, one.queue_offset) for one in again] == [(end, 1), (again[1].log_offset, 0)]
+
+
+def test_short_write_over_two_files_removes_the_new_one(directory: StoreDirectory, disk: LimitedFiles) -> None:
+    """The blank is zeroed, too, and the file that was begun is gone."""
+    store = directory.open(disk)
+    store.append(new_record(body=bytes(3500)))
+    store.commit()
+    end = store.log_max_offset
+    store.append(new_record(body=bytes(100)))
+    store.append(new_record(body=bytes(1000)))
+    disk.room = 500
+    with pytest.raises(StoreFullError):
+        store.commit()
+    disk.room = None
+    assert not any(directory.segment().read_bytes()[end:])
+    assert not directory.segment(1).exists()
+    assert store.append(new_record(body=bytes(1000))).log_offset == 4096
+
+
+def test_full_disk_after_reopening_leaves_old_records_alone(directory: StoreDirectory, disk: LimitedFiles) -> None:
+    """The first write after a start may fail in a file that already holds records."""
+    directory.fill(3)
+    store = directory.open(disk)
+    before = read_all(store)
+    store.append(sample(5))
+    disk.room = 10
+    with pytest.raises(StoreFullError):
+        store.commit()
+    disk.room = None
+    assert read_all(store) == before
+    directory.close_all()
+    assert read_all(directory.open()) == before
+
+
+def test_queue_without_room_is_written_later(directory: StoreDirectory, disk: LimitedFiles) -> None:
+    """The record is in the log, so it is kept; no other is taken until its entry is written."""
+    store = directory.open(disk)
+    arrived: list[int] = []
+    store.on_arrivals = lambda records: arrived.extend(record.queue_offset for record in records)
+    placed = store.append(new_record())
+    disk.room = placed.size + 10
+    store.commit()
+    assert (store.max_offset("T", 0), arrived) == (0, [])
+    assert isinstance(store.refusal, StoreFullError)
+    with pytest.raises(StoreFullError):
+        store.append(new_record())
+    disk.room = None
+    store.tick()
+    assert store.refusal is None
+    assert (store.max_offset("T", 0), arrived) == (1, [0])
+    assert store.append(new_record()).queue_offset == 1
+
+
+def test_stop_on_a_full_disk_keeps_abort(directory: StoreDirectory, disk: LimitedFiles) -> None:
+    """What could not be written is made good by the next start."""
+    store = directory.open(disk)
+    placed = store.append(new_record(UNIQ_KEY="a"))
+    disk.room = placed.size
+    store.commit()
+    directory.close_all()
+    assert directory.abort.exists()
+    disk.room = None
+    store = directory.open()
+    assert read_all(store) == {("T", 0): [(0, b"body")]}
+    assert len(store.query("T", "a", 1, 0, 1 << 62).log_offsets) == 1
+
+
+def test_failing_disk_stops_writing_for_good(directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error other than "no room" leaves it open what is on disk: no more records, but reading goes on."""
+    disk = LimitedFiles()
+    store = directory.open(disk)
+    store.append(new_record())
+    store.commit()
+
+    def fail(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(disk, "pwritev", fail)
+    store.append(new_record(body=b"lost"))
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.commit()
+    monkeypatch.undo()
+    store.tick()
+    with pytest.raises(StoreError, match="Input/output error"):
+        store.append(new_record())
+    assert read_all(store) == {("T", 0): [(0, b"body")]}
+    directory.close_all()
+    assert directory.abort.exists()
+    assert read_all(directory.open()) == {("T", 0): [(0, b"body")]}
