@@ -1,0 +1,116 @@
+"""Topics and groups for administrators and starting clients (``AdminBrokerProcessor``; spec remoting.md §4.9).
+
+17   UPDATE_AND_CREATE_TOPIC         21   GET_ALL_TOPIC_CONFIG                351  GET_TOPIC_CONFIG
+200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG    352  GET_SUBSCRIPTIONGROUP_CONFIG
+"""
+
+from ..common.names import broker_group_remark, broker_topic_remark, is_system_topic
+from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies_group import SubscriptionGroupConfig
+from ..remoting.bodies_register import TopicConfig
+from ..remoting.codes import ResponseCode
+from ..remoting.command import Command, decode_header
+from ..remoting.connection import Connection
+from ..remoting.headers_client import CreateTopicHeader, GroupHeader, TopicHeader
+from ..remoting.later import Later
+from .announcing import Announce
+from .groups import GroupTable
+from .topics import TopicTable
+
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")  # a Java broker could not load another one from topics.json
+
+
+class AdminHandlers:
+    """Reads and changes the tables of topics and groups."""
+
+    def __init__(self, topics: TopicTable, groups: GroupTable, announce: Announce) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._announce = announce
+
+    def put_topic(self, command: Command, _connection: Connection) -> Command | Later:
+        """Create or change a topic; answered when the name servers know it."""
+        header = decode_header(CreateTopicHeader, command)
+        remark = broker_topic_remark(header.topic)
+        if remark is None and is_system_topic(header.topic):
+            remark = f"The topic[{header.topic}] is conflict with system topic."
+        if remark is None and min(header.read_queue_nums, header.write_queue_nums) < 0:
+            remark = f"queue numbers are {header.read_queue_nums} and {header.write_queue_nums}, the least is 0"
+        if remark is None and header.topic_filter_type not in _FILTER_TYPES:
+            remark = f"the topic filter type is {header.topic_filter_type!r}, expected {' or '.join(_FILTER_TYPES)}"
+        if remark is not None:
+            return Command.response(ResponseCode.INVALID_PARAMETER, remark)
+        known = self._topics.get(header.topic)
+        try:
+            attributes = _change_attributes(known.attributes if known else {}, header.attributes or "")
+        except ValueError as error:
+            return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        self._topics.put(_topic(header, attributes))
+        later = Later(command)
+        self._announce([header.topic], later, Command.response(ResponseCode.SUCCESS))
+        return later
+
+    def get_topic(self, command: Command, _connection: Connection) -> Command:
+        """Tell the settings of one topic."""
+        name = decode_header(TopicHeader, command).topic
+        topic = self._topics.get(name)
+        if topic is None:
+            return Command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}")
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(topic))
+
+    def list_topics(self, _command: Command, _connection: Connection) -> Command:
+        """Tell the settings of all topics."""
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._topics.content()))
+
+    def put_group(self, command: Command, _connection: Connection) -> Command:
+        """Create or change a consumer group."""
+        group = decode_body(SubscriptionGroupConfig, command.body)
+        remark = broker_group_remark(group.group_name)
+        if remark is not None:
+            return Command.response(ResponseCode.INVALID_PARAMETER, remark)
+        self._groups.put(group)
+        return Command.response(ResponseCode.SUCCESS)
+
+    def get_group(self, command: Command, _connection: Connection) -> Command:
+        """Tell the settings of one group, which is created if it may be."""
+        name = decode_header(GroupHeader, command).group
+        group = self._groups.find(name)
+        if group is None:
+            remark = f"No group in this broker. group: {name}"
+            return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(group))
+
+    def list_groups(self, _command: Command, _connection: Connection) -> Command:
+        """Tell the settings of all groups."""
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._groups.content()))
+
+
+def _topic(header: CreateTopicHeader, attributes: dict[str, str]) -> TopicConfig:
+    return TopicConfig(
+        attributes=attributes,
+        order=header.order,
+        perm=header.perm,
+        read_queue_nums=header.read_queue_nums,
+        topic_filter_type=header.topic_filter_type,
+        topic_name=header.topic,
+        topic_sys_flag=header.topic_sys_flag or 0,
+        write_queue_nums=header.write_queue_nums,
+    )
+
+
+def _change_attributes(known: dict[str, str], changes: str) -> dict[str, str]:
+    """Return the attributes after changes such as ``+name=value,-other`` (``AttributeParser``).
+
+    Raises:
+        ValueError: a change is neither.
+    """
+    attributes = dict(known)
+    for change in filter(None, changes.split(",")):
+        name, equals, value = change[1:].partition("=")
+        if change[0] == "+" and equals and name:
+            attributes[name] = value
+        elif change[0] == "-" and name and not equals:
+            attributes.pop(name, None)
+        else:
+            raise ValueError(f"attribute change {change!r} is neither +name=value nor -name")
+    return attributes

@@ -1,0 +1,92 @@
+"""One name server as a broker sees it: register, unregister (``BrokerOuterAPI``; spec behaviour.md A.9).
+
+The address that is registered is, in this order: what ``--advertise`` or ``brokerIP1`` says; the address that the
+broker listens at; if it listens at all of them, the one from which it reaches this name server. In the last two cases
+a name server of ours on this machine is told that clients may use any host that leads here
+(``namesrv/handlers.py``); others ignore that.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ..common.checksum import crc31
+from ..common.errors import RemotingError
+from ..remoting.addresses import ANY_HOSTS, format_address, is_loopback, reachable_host
+from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfigTable
+from ..remoting.client import ConnectionPool
+from ..remoting.codes import RequestCode, ResponseCode
+from ..remoting.command import Command
+from ..remoting.headers_namesrv import BrokerHeader, RegisterBrokerHeader
+from .config import BrokerConfig
+
+UNREGISTER_TIMEOUT_MS = 3000
+_log = logging.getLogger(__name__)
+
+
+class RegisterOutcome(NamedTuple):
+    """What a name server said; ``ordered`` are the topics that it knows as ordered, None when it tells of none."""
+
+    is_accepted: bool
+    remark: str | None
+    ordered: Mapping[str, str] | None
+
+
+class NameServerLink:
+    """Registers one broker at one name server."""
+
+    def __init__(self, address: str, pool: ConnectionPool, config: BrokerConfig, port: int) -> None:
+        self.address = address
+        self._pool = pool
+        self._config = config
+        self._port = port
+
+    def __repr__(self) -> str:
+        return f"<NameServerLink {self.address}>"
+
+    async def register(self, topics: TopicConfigTable) -> RegisterOutcome:
+        """Register topics.
+
+        Raises:
+            RemotingError: no answer.
+        """
+        body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=topics))
+        host = await self._own_host()
+        header = RegisterBrokerHeader(
+            broker_name=self._config.broker_name,
+            broker_addr=format_address(host, self._config.advertised_port or self._port),
+            cluster_name=self._config.cluster_name,
+            ha_server_addr=format_address(host, self._config.ha_port or self._port + 1),
+            broker_id=self._config.broker_id,
+            body_crc32=crc31(body),
+            follows_clients=not self._config.advertised_host,
+        )
+        command = Command.request(RequestCode.REGISTER_BROKER, header, body)
+        answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
+        ordered = decode_body(KVTable, answer.body).table if answer.body else None
+        return RegisterOutcome(answer.code == ResponseCode.SUCCESS, answer.remark, ordered)
+
+    async def unregister(self) -> None:
+        """Take the broker out of the routes; a name server that cannot be reached forgets it by itself."""
+        try:
+            host = await self._own_host()
+            header = BrokerHeader(
+                broker_name=self._config.broker_name,
+                broker_addr=format_address(host, self._config.advertised_port or self._port),
+                cluster_name=self._config.cluster_name,
+                broker_id=self._config.broker_id,
+            )
+            command = Command.request(RequestCode.UNREGISTER_BROKER, header)
+            await self._pool.request(self.address, command, UNREGISTER_TIMEOUT_MS)
+        except RemotingError as error:
+            _log.warning("name server %s was not told of the stop: %s", self.address, error)
+
+    async def _own_host(self) -> str:
+        if self._config.advertised_host:
+            return self._config.advertised_host
+        if self._config.host not in ANY_HOSTS:
+            return self._config.host
+        connection = await self._pool.connect(self.address)
+        host = connection.local_address[0]
+        return reachable_host(self._config.host) if is_loopback(host) else host

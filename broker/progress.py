@@ -1,0 +1,88 @@
+"""Offsets of queues and of groups: requests 14, 15 and 29 to 32 (``ConsumerManageProcessor``; behaviour.md B.7)."""
+
+from typing import Literal
+
+from ..remoting.codes import ResponseCode
+from ..remoting.command import Command, decode_header
+from ..remoting.connection import Connection
+from ..remoting.headers_offset import (
+    CommitOffsetHeader,
+    ConsumerOffsetHeader,
+    MaxOffsetHeader,
+    OffsetReply,
+    QueueHeader,
+    SearchOffsetHeader,
+    StoreTimeReply,
+)
+from ..store.message_store import MessageStore
+from .groups import GroupTable
+from .offsets import OffsetTable
+from .topics import TopicTable
+
+NOT_FOUND_REMARK = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"  # Java's words
+
+
+class ProgressHandlers:
+    """Answers from the offset table and the store's queues."""
+
+    def __init__(self, store: MessageStore, offsets: OffsetTable, topics: TopicTable, groups: GroupTable) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._topics = topics
+        self._groups = groups
+
+    def find_committed(self, command: Command, _connection: Connection) -> Command:
+        """Tell how far a group has come.
+
+        A new group begins at 0 while the first message of the queue is still in memory (behaviour.md B.7, rule 2).
+        """
+        header = decode_header(ConsumerOffsetHeader, command)
+        committed = self._offsets.committed(header.consumer_group, header.topic, header.queue_id)
+        if committed is None and header.set_zero_if_not_found is not False and self._is_young(header):
+            committed = 0
+        if committed is None:
+            return Command.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND_REMARK)
+        return _offset_answer(committed)
+
+    def commit(self, command: Command, _connection: Connection) -> Command:
+        """Store how far a group has come; a negative offset, which some clients send, is passed over."""
+        header = decode_header(CommitOffsetHeader, command)
+        if self._groups.get(header.consumer_group) is None:
+            remark = f"Group {header.consumer_group} not exist!"
+            return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if self._topics.get(header.topic) is None:
+            return Command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
+        if header.commit_offset >= 0:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        return Command.response(ResponseCode.SUCCESS)
+
+    def find_by_time(self, command: Command, _connection: Connection) -> Command:
+        """Tell which offset of a queue belongs to a time."""
+        header = decode_header(SearchOffsetHeader, command)
+        is_upper = (header.boundary_type or "").upper() == "UPPER"
+        boundary: Literal["LOWER", "UPPER"] = "UPPER" if is_upper else "LOWER"
+        return _offset_answer(self._store.offset_by_time(header.topic, header.queue_id, header.at_ms, boundary))
+
+    def find_max(self, command: Command, _connection: Connection) -> Command:
+        """Tell the offset that the next message of a queue will have."""
+        header = decode_header(MaxOffsetHeader, command)
+        return _offset_answer(self._store.max_offset(header.topic, header.queue_id))
+
+    def find_min(self, command: Command, _connection: Connection) -> Command:
+        """Tell the first offset of a queue."""
+        header = decode_header(QueueHeader, command)
+        return _offset_answer(self._store.min_offset(header.topic, header.queue_id))
+
+    def find_first_time(self, command: Command, _connection: Connection) -> Command:
+        """Tell when the first message of a queue was stored."""
+        header = decode_header(QueueHeader, command)
+        stored_at_ms = self._store.earliest_stored_at(header.topic, header.queue_id)
+        return Command.response(ResponseCode.SUCCESS, None, StoreTimeReply(stored_at_ms=stored_at_ms))
+
+    def _is_young(self, header: ConsumerOffsetHeader) -> bool:
+        topic, queue_id = header.topic, header.queue_id
+        return self._store.min_offset(topic, queue_id) <= 0 and self._store.is_in_memory(topic, queue_id, 0)
+
+
+def _offset_answer(queue_offset: int) -> Command:
+    return Command.response(ResponseCode.SUCCESS, None, OffsetReply(queue_offset=queue_offset))

@@ -1,0 +1,109 @@
+"""Whether a pull is answered from its queue, and with which filter (``PullMessageProcessor``; spec behaviour.md B.4.1).
+
+Order of the checks: the broker's permission, lite pull, the group, the topic and its permission, the queue, and then
+the subscription: the one in the request if it says so, else the one of the group's last heartbeat.
+"""
+
+from ..common.names import PERM_READ
+from ..common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
+from ..remoting.bodies_register import TopicConfig
+from ..remoting.codes import RequestCode, ResponseCode
+from ..remoting.connection import Connection
+from ..remoting.headers_pull import PULL_CLASS_FILTER, PULL_SUBSCRIPTION, PullHeader
+from .config import BrokerConfig
+from .groups import GroupTable
+from .members import Members
+from .sendgate import FAQ, Refusal
+from .topics import TopicTable
+
+
+class PullGate:
+    """Admits pulls."""
+
+    def __init__(
+        self, config: BrokerConfig, topics: TopicTable, groups: GroupTable, members: Members[Connection]
+    ) -> None:
+        self._is_readable = bool(config.permission & PERM_READ)
+        self._takes_lite = config.is_lite_pull_enabled
+        self._topics = topics
+        self._groups = groups
+        self._members = members
+
+    def admit(self, code: int, header: PullHeader, consumer: tuple[str, int]) -> Subscription | Refusal:
+        """Return what the consumer wants of the queue, or the answer to it."""
+        if not self._is_readable:
+            return Refusal(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
+        if code == RequestCode.LITE_PULL_MESSAGE and not self._takes_lite:
+            return Refusal(ResponseCode.NO_PERMISSION, "the broker for lite pull consumer has been forbidden")
+        if (refusal := self._check_group(header.consumer_group)) is not None:
+            return refusal
+        if (refusal := self._check_queue(header, consumer)) is not None:
+            return refusal
+        is_own = header.sys_flag & PULL_SUBSCRIPTION
+        wanted = _read_subscription(header) if is_own else self._find_subscription(header)
+        if isinstance(wanted, Subscription) and wanted.expression_type not in ("", TAG_TYPE):
+            return unsupported_filter(wanted.expression_type)
+        return wanted
+
+    def _check_group(self, name: str) -> Refusal | None:
+        group = self._groups.find(name)
+        if group is None:
+            remark = f"subscription group [{name}] does not exist, {FAQ.lstrip()}"
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
+        return None
+
+    def _check_queue(self, header: PullHeader, consumer: tuple[str, int]) -> Refusal | None:
+        topic = self._topics.get(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.perm & PERM_READ:
+            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            return Refusal(ResponseCode.INVALID_PARAMETER, _queue_remark(header, topic, consumer))
+        return None
+
+    def _find_subscription(self, header: PullHeader) -> Subscription | Refusal:
+        group = self._members.consumer_group(header.consumer_group)
+        if group is None:
+            return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
+        settings = self._groups.get(header.consumer_group)
+        if group.is_broadcasting and settings is not None and not settings.consume_broadcast_enable:
+            remark = f"the consumer group[{group.name}] can not consume by broadcast way"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        if self._groups.is_reading_forbidden(header.consumer_group, header.topic):
+            remark = f"the consumer group[{group.name}] is forbidden for topic[{header.topic}]"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        subscription = group.subscriptions.get(header.topic)
+        if subscription is None:
+            return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
+        if subscription.version < header.sub_version:
+            return Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return subscription
+
+
+def unsupported_filter(expression_type: str) -> Refusal:
+    """Return Java's answer while ``enablePropertyFilter`` is off."""
+    remark = f"The broker does not support consumer to filter message by {expression_type}"
+    return Refusal(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _read_subscription(header: PullHeader) -> Subscription | Refusal:
+    if header.expression_type not in (None, "", TAG_TYPE):
+        return unsupported_filter(header.expression_type or SQL92_TYPE)
+    if header.sys_flag & PULL_CLASS_FILTER:
+        return Subscription(header.topic, header.subscription or "*", has_class_filter=True)
+    try:
+        return parse_tag_expression(header.topic, header.subscription)
+    except ValueError:
+        return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
+
+
+def _queue_remark(header: PullHeader, topic: TopicConfig, consumer: tuple[str, int]) -> str:
+    host, port = consumer
+    return (
+        f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+        f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{host}:{port}]"
+    )

@@ -1,0 +1,132 @@
+"""Keeps all name servers informed of this broker (spec behaviour.md A.9).
+
+Rules
+    1. Each name server is told everything at the start, every 30 s, and again after a failure with growing pauses.
+       They are independent of each other.
+    2. New and changed topics are saved, and then told to all name servers at once. Whoever waits for that is answered
+       after a second at the latest; what is not done by then goes on.
+    3. A name server that refuses a single topic does not know the broker yet, and is told everything.
+    4. The version that goes with a topic is that of its change, so that no other registration hides it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..common.clock import Clock
+from ..common.errors import RemotingError, RocketletError
+from ..remoting.bodies_register import TopicConfig, TopicConfigTable
+from ..remoting.command import Command
+from ..remoting.later import Encoded, Later
+from ..remoting.tasks import TaskScope, repeat
+from .config import BrokerConfig
+from .nameservers import NameServerLink
+from .topics import READ_WRITE, TopicTable
+
+ANNOUNCE_LIMIT_MS = 1000
+_log = logging.getLogger(__name__)
+
+
+Save = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Registration:
+    """One broker's registrations; ``save`` brings changed topics to disk."""
+
+    def __init__(self, config: BrokerConfig, topics: TopicTable, save: Save, tasks: TaskScope, clock: Clock) -> None:
+        self._config = config
+        self._topics = topics
+        self._save = save
+        self._tasks = tasks
+        self._clock = clock
+        self._links: list[NameServerLink] = []
+        self.is_stopped = False
+
+    def __repr__(self) -> str:
+        return f"<Registration at {[link.address for link in self._links]}>"
+
+    async def start(self, links: Sequence[NameServerLink]) -> None:
+        """Begin to register; return when each name server was told or failed once, or after a second."""
+        self._links = list(links)
+        firsts: list[asyncio.Event] = []
+        for link in links:
+            firsts.append(asyncio.Event())
+            self._tasks.start(repeat(_Round(self, link, firsts[-1]), self._clock), f"register at {link.address}")
+        await self._within_limit([first.wait() for first in firsts])
+
+    async def stop(self) -> None:
+        """Take the broker out of all routes."""
+        links, self._links, self.is_stopped = self._links, [], True
+        async with asyncio.TaskGroup() as group:
+            for link in links:
+                group.create_task(link.unregister())
+
+    def announce(self, names: Sequence[str], later: Later, reply: Command | Encoded) -> None:
+        """Save and register these topics, then pay the answer; at once when the broker stops, which saves all."""
+        if self.is_stopped:
+            later.answer(reply)
+            return
+        changed = [topic for name in names if (topic := self._topics.get(name)) is not None]
+        self._tasks.start(self._make_known(self._table(changed), later, reply), "announce topics")
+
+    async def tell_all(self, link: NameServerLink) -> int:
+        """Register everything at one name server; return the pause until the next time.
+
+        Raises:
+            RemotingError: the name server did not answer, or refused.
+        """
+        outcome = await link.register(self._table(self._topics))
+        if not outcome.is_accepted:
+            raise RemotingError(f"name server {link.address} refused the registration: {outcome.remark}")
+        if outcome.ordered is not None:
+            self._topics.set_ordered(outcome.ordered)
+        return self._config.register_every_ms
+
+    async def _make_known(self, table: TopicConfigTable, later: Later, reply: Command | Encoded) -> None:
+        await self._within_limit([self._save(), *(self._tell(link, table) for link in self._links)])
+        later.answer(reply)
+
+    async def _tell(self, link: NameServerLink, table: TopicConfigTable) -> None:
+        names = list(table.topic_config_table)
+        try:
+            if not (await link.register(table)).is_accepted:
+                await self.tell_all(link)
+        except RocketletError as error:
+            _log.warning("name server %s does not know %s yet: %s", link.address, names, error)
+
+    async def _within_limit(self, works: Sequence[Coroutine[Any, Any, object]]) -> None:
+        tasks = [self._tasks.start(work, "make known") for work in works]
+        if tasks:
+            try:
+                async with self._clock.timeout(ANNOUNCE_LIMIT_MS):
+                    await asyncio.wait(tasks)
+            except TimeoutError:
+                _log.warning("some name server takes more than %d ms; going on without it", ANNOUNCE_LIMIT_MS)
+
+    def _table(self, topics: Iterable[TopicConfig]) -> TopicConfigTable:
+        permission = self._config.permission
+        if permission & READ_WRITE != READ_WRITE:
+            topics = [replace(topic, perm=topic.perm & permission) for topic in topics]
+        table = {topic.topic_name: topic for topic in topics}
+        return TopicConfigTable(data_version=self._topics.version, topic_config_table=table)
+
+
+class _Round:
+    """The timed job of one name server; the first round tells when it is over."""
+
+    def __init__(self, registration: Registration, link: NameServerLink, first: asyncio.Event) -> None:
+        self._registration = registration
+        self._link = link
+        self._first = first
+        self.__qualname__ = f"registration at {link.address}"
+
+    async def __call__(self) -> int | None:
+        if self._registration.is_stopped:
+            return None
+        try:
+            return await self._registration.tell_all(self._link)
+        finally:
+            self._first.set()

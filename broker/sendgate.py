@@ -1,0 +1,121 @@
+"""Which topic and queue a send goes to, or why it does not (``AbstractSendMessageProcessor.msgCheck``; B.3.2 to B.3.4).
+
+Order of the checks: the broker's permission, the name, topics that clients may not send to, existence (a topic may be
+created here), the queue. A send to ``%RETRY%<group>`` that came too often, or whose group consumes in order, goes to
+``%DLQ%<group>``.
+
+A topic that was created stays, even if its message is refused after all: ``created`` tells the sender of it either way.
+"""
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from ..common.names import (
+    DLQ_PREFIX,
+    NOT_SENDABLE_TOPICS,
+    PERM_WRITE,
+    RETRY_PREFIX,
+    broker_topic_remark,
+)
+from ..remoting.bodies_register import TopicConfig
+from ..remoting.codes import Release, ResponseCode
+from ..remoting.headers_send import SendHeader
+from .config import BrokerConfig
+from .groups import GroupTable
+from .locks import QueueLocks
+from .topics import TopicTable, format_topic
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class Refusal(NamedTuple):
+    """An answer that is no success."""
+
+    code: int
+    remark: str
+
+
+class Admission(msgspec.Struct, frozen=True, gc=False):
+    """Where a message goes."""
+
+    topic: TopicConfig
+    queue_id: int
+    is_dead_letter: bool = False
+
+
+class SendGate:
+    """Admits sends; creates topics on the way."""
+
+    def __init__(
+        self, config: BrokerConfig, topics: TopicTable, groups: GroupTable, locks: QueueLocks, now_ms: Callable[[], int]
+    ) -> None:
+        self._is_writable = bool(config.permission & PERM_WRITE)
+        self._topics = topics
+        self._groups = groups
+        self._locks = locks
+        self._now_ms = now_ms
+        self.created: list[str] = []
+        """Topics that the name servers do not know yet; whoever makes them known takes them out."""
+
+    def admit(self, header: SendHeader, version: int, producer: tuple[str, int]) -> Admission | Refusal:
+        """Return where a message goes, or the answer to its sender."""
+        name = header.topic
+        topic = self._topics.get(name)
+        if topic is None or name in NOT_SENDABLE_TOPICS or not self._is_writable or name.startswith(RETRY_PREFIX):
+            return self._admit_with_care(header, version, producer)
+        queue_id = header.queue_id
+        if 0 <= queue_id < topic.write_queue_nums:
+            return Admission(topic, queue_id)
+        return self._place(topic, queue_id, producer)
+
+    def _admit_with_care(self, header: SendHeader, version: int, producer: tuple[str, int]) -> Admission | Refusal:
+        name = header.topic
+        topic = self._topics.get(name)
+        if not self._is_writable and topic is not None and topic.order:
+            return Refusal(ResponseCode.NO_PERMISSION, "the broker sending message is forbidden")
+        if (remark := broker_topic_remark(name)) is not None:
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        if name in NOT_SENDABLE_TOPICS:
+            return Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden.")
+        if topic is None:
+            topic = self._create(header)
+            if topic is None:
+                return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!{FAQ}")
+            self.created.append(name)
+        admission = self._place(topic, header.queue_id, producer)
+        if isinstance(admission, Refusal) or not name.startswith(RETRY_PREFIX):
+            return admission
+        return self._redirect(header, version, admission)
+
+    def _create(self, header: SendHeader) -> TopicConfig | None:
+        topic = self._topics.create_from(header.default_topic, header.topic, header.default_topic_queue_nums)
+        if topic is None and header.topic.startswith(RETRY_PREFIX):
+            topic, _ = self._topics.ensure(header.topic, 1)
+        return topic
+
+    def _place(self, topic: TopicConfig, queue_id: int, producer: tuple[str, int]) -> Admission | Refusal:
+        if queue_id >= max(topic.write_queue_nums, topic.read_queue_nums) or topic.write_queue_nums <= 0:
+            host, port = producer
+            remark = f"request queueId[{queue_id}] is illegal, {format_topic(topic)} Producer: {host}:{port}"
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        return Admission(topic, queue_id if queue_id >= 0 else random.randrange(topic.write_queue_nums))
+
+    def _redirect(self, header: SendHeader, version: int, admission: Admission) -> Admission | Refusal:
+        """Send what has been tried too often, or belongs to an ordered group, to the dead letters (B.3.4)."""
+        name = header.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.find(name)
+        if group is None:
+            remark = f"subscription group not exist, {name} {FAQ.lstrip()}"
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        most = group.retry_max_times
+        if version >= Release.V3_4_9 and header.max_reconsume_times is not None:
+            most = header.max_reconsume_times
+        if (header.reconsume_times or 0) <= most and not self._locks.is_any_live(name, self._now_ms()):
+            return admission
+        letters, is_new = self._topics.ensure(DLQ_PREFIX + name, 1)
+        if is_new:
+            self.created.append(letters.topic_name)
+        return Admission(letters, random.randrange(max(1, letters.write_queue_nums)), is_dead_letter=True)

@@ -1,0 +1,200 @@
+"""A running broker.
+
+    async with Broker(BrokerConfig.from_java(settings), LoopClock()) as broker:
+        print(broker.address)
+
+Start: lock and recover the store, load the tables, bind the port, register at the name servers (waiting for them for a
+second at most). Stop, in the opposite order: unregister, answer whoever waits, close the port and every connection,
+save the tables, close the store. After it no connection, task, thread, timer or file is left.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from ..common.clock import Clock
+from ..common.errors import ConfigError
+from ..common.ids import encode_host
+from ..remoting.addresses import format_address, is_ip_address, reachable_host
+from ..remoting.client import ConnectionPool
+from ..remoting.connection import Connection
+from ..remoting.replies import SendReplies
+from ..remoting.server import RemotingServer
+from ..remoting.service import Limits, Service
+from ..remoting.tasks import TaskScope, repeat
+from ..store.message_store import MessageStore
+from .build import Foundation, build_parts
+from .clients import ClientHandlers
+from .config import BrokerConfig
+from .configtable import ConfigFolder
+from .groups import GroupTable
+from .handlers import BrokerParts, broker_handlers
+from .hold import PullWaiters
+from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
+from .members import Presence
+from .nameservers import NameServerLink
+from .offsets import OffsetTable
+from .registration import Registration
+from .send import SEND_CODES
+from .sendanswers import SendAnswers
+from .topics import TopicTable
+
+
+class _FileJobs(NamedTuple):
+    """The timed jobs that write files."""
+
+    flushing: FlushJob
+    saving: SaveJob
+
+
+class _Tables(NamedTuple):
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+
+
+class Broker:
+    """One broker over one store (``BrokerController``)."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._port = config.port
+        self._own_ip = ""
+        self._store: MessageStore | None = None
+        self._clients: ClientHandlers | None = None
+        self._stack = AsyncExitStack()
+
+    def __repr__(self) -> str:
+        return f"<Broker {self._config.broker_name} at {self.address}>"
+
+    @property
+    def address(self) -> str:
+        """The ``host:port`` that clients shall use; after the start, with the port that is bound."""
+        host = self._config.advertised_host or reachable_host(self._config.host)
+        return format_address(host, self._config.advertised_port or self._port)
+
+    @property
+    def store(self) -> MessageStore:
+        """The open store of a started broker."""
+        assert self._store is not None, "the store is there between start and stop"
+        return self._store
+
+    @property
+    def clients(self) -> Mapping[Connection, Presence]:
+        """The clients of a started broker: their connections, each with its groups."""
+        assert self._clients is not None, "clients are known between start and stop"
+        return self._clients.connected()
+
+    async def __aenter__(self) -> Self:
+        """Start.
+
+        Raises:
+            ConfigError: a setting, the port or the directory cannot be used.
+            StoreInUseError: somebody else has the store open.
+            StoreDamagedError: the store needs ``rocketlet store repair``.
+        """
+        self._own_ip = await _find_own_ip(self._config)
+        async with AsyncExitStack() as stack:
+            writer = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-files"))
+            self._store = await self._open_store(stack, writer)
+            saving, tables = await self._load_tables(writer)
+            stack.push_async_callback(saving.run_once)
+            flushing = FlushJob(self._store, self._config.flush_log_ms, writer)
+            await self._serve(stack, self._store, _FileJobs(flushing, saving), tables)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        await self._stack.aclose()
+
+    async def _open_store(self, stack: AsyncExitStack, writer: ThreadPoolExecutor) -> MessageStore:
+        open_store = partial(
+            MessageStore.open, self._config.store, now_ms=self._clock.now_ms, store_host=self._store_host()
+        )
+        opening = writer.submit(open_store)
+        stack.push_async_callback(_run_in, writer, partial(_close_opened, opening))
+        return await asyncio.wrap_future(opening)
+
+    async def _load_tables(self, writer: ThreadPoolExecutor) -> tuple[SaveJob, _Tables]:
+        config, now_ms = self._config, self._clock.now_ms
+        tables = _Tables(
+            TopicTable(config, now_ms),
+            GroupTable(now_ms, creates_unknown=config.auto_create_groups),
+            OffsetTable(now_ms, version_step=config.offset_version_step),
+        )
+        folder = ConfigFolder(os.path.join(config.store.root, "config"), writer)
+        saving = SaveJob(folder, tables, config.flush_offsets_ms)
+        await _run_in(writer, saving.load)
+        return saving, tables
+
+    async def _serve(self, stack: AsyncExitStack, store: MessageStore, on_files: _FileJobs, tables: _Tables) -> None:
+        config, clock = self._config, self._clock
+        tasks = await stack.enter_async_context(TaskScope())
+        registration = Registration(config, tables.topics, on_files.saving.run_once, tasks, clock)
+        answers = SendAnswers(SendReplies(config.region_id, traces=config.is_trace_on), self._store_host())
+        waiters = PullWaiters(clock)
+        base = Foundation(config, clock, store, *tables, waiters, answers, registration.announce)
+        parts = build_parts(base, self._store_host()[:-4])
+        self._clients = parts.clients
+        pool = await stack.enter_async_context(ConnectionPool(clock))
+        await self._bind(stack, store, parts)
+        answers.set_store_host(self._store_host())
+        stack.callback(waiters.wake_all)
+        store.on_arrivals = waiters.arrived
+        jobs: tuple[TimedJob, ...] = (*on_files, ScanJob(parts.clients, config.channel_expiry_ms))
+        for job in jobs:
+            tasks.start(repeat(job.run, clock, first_ms=job.period_ms), type(job).__name__)
+        stack.push_async_callback(registration.stop)
+        await registration.start(
+            [NameServerLink(address, pool, config, self._port) for address in config.nameserver_list]
+        )
+
+    async def _bind(self, stack: AsyncExitStack, store: MessageStore, parts: BrokerParts) -> None:
+        service = Service(
+            {int(code): handler for code, handler in broker_handlers(parts).items()},
+            committing=SEND_CODES,
+            end_of_read=store.commit,
+            on_commit_failed=parts.sender.refuse_uncommitted,
+        )
+        limits = Limits(idle_ms=1000 * self._config.max_idle_seconds)
+        server = RemotingServer(self._config.host, self._config.port, service, self._clock, limits)
+        await stack.enter_async_context(server)
+        if self._port != server.address[1]:  # a free port was asked for; nobody can have used it yet
+            self._port = server.address[1]
+            store.set_store_host(self._store_host())
+
+    def _store_host(self) -> bytes:
+        """The host that message ids name: callers of 33 connect to it."""
+        return encode_host(self._own_ip, self._config.advertised_port or self._port)
+
+
+async def _find_own_ip(config: BrokerConfig) -> str:
+    host = config.advertised_host or reachable_host(config.host)
+    if is_ip_address(host):
+        return host
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        key = "brokerIP1" if config.advertised_host else "bindAddress"
+        raise ConfigError(f"{key} is {host!r}, which names no address: {error}", key=key) from error
+    return str(found[0][4][0])
+
+
+async def _run_in(writer: ThreadPoolExecutor, work: Callable[[], None]) -> None:
+    await asyncio.get_running_loop().run_in_executor(writer, work)
+
+
+def _close_opened(opening: Future[MessageStore]) -> None:
+    """Close a store, also one whose opener was cancelled while it waited; runs on the thread that opened it."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

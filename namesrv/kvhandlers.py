@@ -1,0 +1,68 @@
+"""What a name server answers about its key-value table (spec behaviour.md A.6).
+
+A change is answered when it is on disk; without a file, at once.
+"""
+
+from collections.abc import Callable
+
+from ..remoting.bodies import encode_body
+from ..remoting.bodies_register import KVTable
+from ..remoting.codes import RequestCode, ResponseCode
+from ..remoting.command import Command, decode_header
+from ..remoting.connection import Connection
+from ..remoting.headers_namesrv_admin import KvHeader, KvReply, NamespaceHeader, PutKvHeader
+from ..remoting.later import Later
+from ..remoting.service import Handler
+from .kv import KvTable
+
+Save = Callable[[Later], None]
+
+
+class KvHandlers:
+    """Answers from a key-value table; ``save`` writes it and then pays the answer."""
+
+    def __init__(self, kv: KvTable, save: Save | None) -> None:
+        self._kv = kv
+        self._save = save
+
+    def table(self) -> dict[int, Handler]:
+        """Return the handler of each request code."""
+        return {
+            RequestCode.PUT_KV_CONFIG: self._put,
+            RequestCode.GET_KV_CONFIG: self._get,
+            RequestCode.DELETE_KV_CONFIG: self._delete,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._list,
+        }
+
+    def _put(self, command: Command, _connection: Connection) -> Command | Later:
+        header = decode_header(PutKvHeader, command)
+        self._kv.put(header.namespace, header.key, header.value)
+        return self._saved(command)
+
+    def _delete(self, command: Command, _connection: Connection) -> Command | Later:
+        header = decode_header(KvHeader, command)
+        self._kv.delete(header.namespace, header.key)
+        return self._saved(command)
+
+    def _get(self, command: Command, _connection: Connection) -> Command:
+        header = decode_header(KvHeader, command)
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return Command.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        return Command.response(ResponseCode.SUCCESS, None, KvReply(value=value))
+
+    def _list(self, command: Command, _connection: Connection) -> Command:
+        namespace = decode_header(NamespaceHeader, command).namespace
+        table = self._kv.namespace(namespace)
+        if table is None:
+            remark = f"No config item, Namespace: {namespace}"
+            return Command.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(KVTable(table=dict(table))))
+
+    def _saved(self, command: Command) -> Command | Later:
+        if self._save is None:
+            return Command.response(ResponseCode.SUCCESS)
+        later = Later(command)
+        self._save(later)
+        return later

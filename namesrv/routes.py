@@ -1,0 +1,237 @@
+"""The route table: which broker group holds which topic, and at which addresses.
+
+Rules (RocketMQ 5.4 ``RouteInfoManager``; spec behaviour.md A.1, A.3, A.4, A.5)
+    1. A broker group (one broker name) exists while it has an address; its topics disappear with its last address.
+    2. Only a master (broker id 0) brings topics; topics that its registration leaves out stay.
+    3. A broker id that is not known yet and brings exactly one topic is refused: a restarted name server must not
+       take an incremental registration for the whole truth. Nothing of a refused registration is kept.
+    4. A broker is found by cluster and address, and lives until it unregisters, falls silent for longer than it
+       promised, or loses the link on which it registered.
+
+Pure: time and links are arguments; a link is compared by identity and handed back, never used.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..common.names import PERM_READ, PERM_WRITE
+from ..remoting.bodies_register import DataVersion
+from ..remoting.bodies_route import MASTER_ID
+
+
+class QueueShape(NamedTuple):
+    """The queues of one topic on one broker group (``QueueData``)."""
+
+    read_queues: int
+    write_queues: int
+    perm: int
+    sys_flag: int = 0
+
+
+class Identity(NamedTuple):
+    """Who registers."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a broker tells about itself."""
+
+    identity: Identity
+    ha_address: str
+    version: DataVersion
+    topics: Mapping[str, QueueShape]
+    expiry_ms: int
+    follows_clients: bool = False
+
+
+class Registered(NamedTuple):
+    """The outcome of a registration; a slave learns the addresses of its master."""
+
+    is_accepted: bool
+    master_address: str | None = None
+    master_ha_address: str | None = None
+
+
+@dataclass(slots=True)
+class BrokerGroup:
+    """The addresses of one broker name by broker id (``BrokerData``)."""
+
+    cluster: str
+    broker_name: str
+    addresses: dict[int, str] = field(default_factory=dict[int, str])
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """A broker that is heard of (``BrokerLiveInfo``); ``said`` is its last registration."""
+
+    said: Registration
+    heard_at_ms: int
+    link: object
+
+
+class Route(NamedTuple):
+    """Where a topic lives: its queues by broker name, and those groups."""
+
+    queues: dict[str, QueueShape]
+    groups: list[BrokerGroup]
+
+
+class _LiveKey(NamedTuple):
+    cluster: str
+    address: str
+
+
+class RouteTable:
+    """All routes that brokers have registered."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, dict[str, QueueShape]] = {}
+        self._groups: dict[str, BrokerGroup] = {}
+        self._live: dict[_LiveKey, LiveBroker] = {}
+
+    def __repr__(self) -> str:
+        return f"<RouteTable topics={len(self._queues)} groups={len(self._groups)} live={len(self._live)}>"
+
+    def register(self, registration: Registration, link: object, now_ms: int) -> Registered:
+        """Take a broker's word about itself (A.3)."""
+        who = registration.identity
+        known = self._groups.get(who.broker_name)
+        holder = known.addresses.get(who.broker_id) if known else None
+        if holder is not None and holder != who.address and self._is_newer(who.cluster, holder, registration):
+            self._live.pop(_LiveKey(who.cluster, who.address), None)
+            return Registered(is_accepted=True)
+        if holder is None and len(registration.topics) == 1:
+            return Registered(is_accepted=False)
+        group = self._groups.setdefault(who.broker_name, BrokerGroup(who.cluster, who.broker_name))
+        _move_address(group, who)
+        if who.broker_id == MASTER_ID:
+            self._take_topics(registration, is_first=holder is None)
+        self._live[_LiveKey(who.cluster, who.address)] = LiveBroker(registration, now_ms, link)
+        return self._registered(group, who)
+
+    def unregister(self, who: Identity) -> None:
+        """Forget an address, and with its last address the group and its topics (A.4)."""
+        self._live.pop(_LiveKey(who.cluster, who.address), None)
+        group = self._groups.get(who.broker_name)
+        if group is None or group.addresses.get(who.broker_id) != who.address:
+            return
+        del group.addresses[who.broker_id]
+        if not group.addresses:
+            del self._groups[who.broker_name]
+            self._forget_topics(who.broker_name)
+
+    def drop_link(self, link: object) -> list[Identity]:
+        """Unregister every broker that registered on a link; return them."""
+        return self._unregister_all(live.said.identity for live in self._live.values() if live.link is link)
+
+    def expire(self, now_ms: int) -> list[object]:
+        """Unregister the brokers that were silent for too long; return their links, which shall be closed."""
+        silent = [live for live in self._live.values() if live.heard_at_ms + live.said.expiry_ms < now_ms]
+        self._unregister_all(live.said.identity for live in silent)
+        return [live.link for live in silent]
+
+    def refresh(self, cluster: str, address: str, now_ms: int) -> None:
+        """Note a sign of life; without effect for an unknown broker."""
+        live = self._live.get(_LiveKey(cluster, address))
+        if live is not None:
+            live.heard_at_ms = now_ms
+
+    def version_of(self, cluster: str, address: str) -> DataVersion | None:
+        """Return the version of the topic table that a live broker registered last."""
+        live = self._live.get(_LiveKey(cluster, address))
+        return live.said.version if live else None
+
+    def follows_clients(self, cluster: str, address: str) -> bool:
+        """Tell whether clients shall use a broker's port at the host under which they reached the name server."""
+        live = self._live.get(_LiveKey(cluster, address))
+        return live is not None and live.said.follows_clients
+
+    def route(self, topic: str) -> Route | None:
+        """Return where a topic lives, None when no group with an address holds it (A.5)."""
+        queues = self._queues.get(topic)
+        if queues is None:
+            return None
+        groups = [self._groups[name] for name in queues if name in self._groups]
+        return Route(queues, groups) if groups else None
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics."""
+        return list(self._queues)
+
+    def topics_of(self, cluster: str) -> list[str]:
+        """Return the topics that at least one group of a cluster holds."""
+        names = {group.broker_name for group in self._groups.values() if group.cluster == cluster}
+        return [topic for topic, queues in self._queues.items() if not names.isdisjoint(queues)]
+
+    def groups(self) -> list[BrokerGroup]:
+        """Return all broker groups."""
+        return list(self._groups.values())
+
+    def clusters(self) -> dict[str, list[str]]:
+        """Return the broker names of each cluster."""
+        clusters: dict[str, list[str]] = {}
+        for group in self._groups.values():
+            clusters.setdefault(group.cluster, []).append(group.broker_name)
+        return clusters
+
+    def group(self, broker_name: str) -> BrokerGroup | None:
+        """Return one broker group."""
+        return self._groups.get(broker_name)
+
+    def set_writable(self, broker_name: str, *, is_writable: bool) -> int:
+        """Wipe or add the write permission of every topic of a group; return how many topics (A.7)."""
+        count = 0
+        for queues in self._queues.values():
+            shape = queues.get(broker_name)
+            if shape is not None:
+                perm = PERM_READ | PERM_WRITE if is_writable else shape.perm & ~PERM_WRITE
+                queues[broker_name] = shape._replace(perm=perm)
+                count += 1
+        return count
+
+    def _is_newer(self, cluster: str, holder: str, newcomer: Registration) -> bool:
+        version = self.version_of(cluster, holder)
+        return version is not None and version.state_version > newcomer.version.state_version
+
+    def _take_topics(self, registration: Registration, *, is_first: bool) -> None:
+        who = registration.identity
+        is_changed = is_first or self.version_of(who.cluster, who.address) != registration.version
+        for topic, shape in registration.topics.items():
+            queues = self._queues.setdefault(topic, {})
+            if is_changed or who.broker_name not in queues:
+                queues[who.broker_name] = shape
+
+    def _registered(self, group: BrokerGroup, who: Identity) -> Registered:
+        master = group.addresses.get(MASTER_ID)
+        if who.broker_id == MASTER_ID or master is None:
+            return Registered(is_accepted=True)
+        live = self._live.get(_LiveKey(who.cluster, master))
+        return Registered(True, master, live.said.ha_address) if live else Registered(is_accepted=True)
+
+    def _unregister_all(self, whose: Iterable[Identity]) -> list[Identity]:
+        identities = list(whose)
+        for who in identities:
+            self.unregister(who)
+        return identities
+
+    def _forget_topics(self, broker_name: str) -> None:
+        for topic in [topic for topic, queues in self._queues.items() if broker_name in queues]:
+            queues = self._queues[topic]
+            del queues[broker_name]
+            if not queues:
+                del self._queues[topic]
+
+
+def _move_address(group: BrokerGroup, who: Identity) -> None:
+    """Give an address one broker id: a slave that became master registers again under id 0."""
+    for broker_id in [known for known, address in group.addresses.items() if address == who.address]:
+        del group.addresses[broker_id]
+    group.cluster = who.cluster
+    group.addresses[who.broker_id] = who.address

@@ -1,0 +1,126 @@
+"""A running name server.
+
+    async with NameServer(NameServerConfig(port=0), LoopClock()) as server:
+        print(server.address)
+
+Inside the block the port is bound; after it no connection, task or timer is left.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ..common.clock import Clock
+from ..common.errors import ConfigError
+from ..common.javajson import read_json_as
+from ..remoting.addresses import ANY_HOSTS, format_address, reachable_host
+from ..remoting.codes import ResponseCode
+from ..remoting.command import Command
+from ..remoting.connection import Connection
+from ..remoting.later import Later
+from ..remoting.server import RemotingServer
+from ..remoting.service import Limits, Service
+from ..remoting.tasks import TaskScope, repeat
+from ..store.configfile import load_config, save_config_text
+from .config import NameServerConfig
+from .handlers import name_server_handlers
+from .kv import ORDER_NAMESPACE, KvFile, KvTable
+from .kvhandlers import KvHandlers
+from .routes import RouteTable
+
+
+class NameServer:
+    """Keeps routes for one set of clusters (``NamesrvController``)."""
+
+    def __init__(self, config: NameServerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._routes = RouteTable()
+        self._kv = KvTable()
+        self._kv_turn = asyncio.Lock()
+        self._writer: ThreadPoolExecutor | None = None
+        self._tasks = TaskScope()
+        self._stack = AsyncExitStack()
+        self._port = config.port
+
+    def __repr__(self) -> str:
+        return f"<NameServer {self.address} {self._routes!r}>"
+
+    @property
+    def address(self) -> str:
+        """The ``host:port`` that clients shall use; after the start, with the port that is bound."""
+        host = self._config.advertised_host or reachable_host(self._config.host)
+        return format_address(host, self._config.advertised_port or self._port)
+
+    @property
+    def local_address(self) -> str:
+        """The ``host:port`` under which this machine reaches it, whatever clients shall use."""
+        host = "127.0.0.1" if self._config.host in ANY_HOSTS else self._config.host
+        return format_address(host, self._port)
+
+    async def __aenter__(self) -> Self:
+        """Load the key-value table and bind the port.
+
+        Raises:
+            ConfigError: the port or the file of the table cannot be used.
+        """
+        async with AsyncExitStack() as stack:
+            if self._config.kv_path:
+                self._writer = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-files"))
+                self._kv = await asyncio.get_running_loop().run_in_executor(
+                    self._writer, _load_table, self._config.kv_path
+                )
+            await stack.enter_async_context(self._tasks)
+            limits = Limits(idle_ms=1000 * self._config.max_idle_seconds)
+            server = RemotingServer(self._config.host, self._config.port, self._service(), self._clock, limits)
+            await stack.enter_async_context(server)
+            self._port = server.address[1]
+            self._tasks.start(repeat(self._drop_silent, self._clock, first_ms=self._config.scan_period_ms), "expiry")
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the port and every connection."""
+        await self._stack.aclose()
+
+    def _service(self) -> Service:
+        handlers = name_server_handlers(self._routes, self._order_table, self._clock.now_ms)
+        kv_handlers = KvHandlers(self._kv, self._save_kv if self._config.kv_path else None)
+        return Service({**handlers, **kv_handlers.table()})
+
+    def _order_table(self) -> dict[str, str] | None:
+        table = self._kv.namespace(ORDER_NAMESPACE) if self._config.returns_order_table else None
+        return dict(table) if table else None
+
+    async def _drop_silent(self) -> int:
+        for link in self._routes.expire(self._clock.now_ms()):
+            if isinstance(link, Connection):
+                link.close()
+        return self._config.scan_period_ms
+
+    def _save_kv(self, later: Later) -> None:
+        self._tasks.start(self._write_kv(later), "save key-value table")
+
+    async def _write_kv(self, later: Later) -> None:
+        async with self._kv_turn:
+            text = msgspec.json.format(msgspec.json.encode(self._kv.content()), indent=1).decode()
+            try:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._writer, save_config_text, self._config.kv_path, text)
+            except OSError as error:
+                later.answer(Command.response(ResponseCode.SYSTEM_ERROR, f"{self._config.kv_path}: {error.strerror}"))
+                return
+        later.answer(Command.response(ResponseCode.SUCCESS))
+
+
+def _load_table(path: str) -> KvTable:
+    try:
+        return KvTable(load_config(path, lambda text: read_json_as(text, KvFile)))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", key="kvConfigPath") from error

@@ -1,0 +1,101 @@
+"""Topics and groups for administrators, by raw requests."""
+
+import pytest
+from raw_calls import Caller, open_caller
+
+from rocketlet.namesrv.server import NameServer
+from rocketlet.remoting.bodies import decode_body
+from rocketlet.remoting.bodies_group import SubscriptionGroupConfig, SubscriptionGroupTable
+from rocketlet.remoting.bodies_register import TopicConfig, TopicConfigTable
+from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.command import Command
+
+TOPIC = {
+    "topic": "Made",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "6",
+    "writeQueueNums": "5",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "true",
+    "attributes": "+message.type=NORMAL,+other=x",
+}
+
+
+async def put(caller: Caller, **changes: str) -> Command:
+    """Create or change the topic."""
+    return await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {**TOPIC, **changes})
+
+
+async def test_created_topic_is_known_everywhere(caller: Caller, nameserver: NameServer) -> None:
+    """When 17 is answered, 351 tells the topic and the name server has its route."""
+    assert (await put(caller)).code == ResponseCode.SUCCESS
+    topic = decode_body(TopicConfig, (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Made"})).body)
+    assert topic == TopicConfig(
+        topic_name="Made",
+        read_queue_nums=6,
+        write_queue_nums=5,
+        order=True,
+        attributes={"message.type": "NORMAL", "other": "x"},
+    )
+    async with open_caller(nameserver.address) as other:
+        route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Made"})
+    assert b'"readQueueNums":6,"topicSysFlag":0,"writeQueueNums":5' in route.body
+
+
+async def test_changed_topic_is_changed_everywhere(caller: Caller, nameserver: NameServer) -> None:
+    """A second 17 changes queues and attributes, in the route too."""
+    await put(caller)
+    await put(caller, readQueueNums="2", attributes="-other")
+    topic = decode_body(TopicConfig, (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Made"})).body)
+    assert (topic.read_queue_nums, topic.attributes) == (2, {"message.type": "NORMAL"})
+    async with open_caller(nameserver.address) as other:
+        route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Made"})
+    assert b'"readQueueNums":2' in route.body
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"topic": "bad topic"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "TBW102"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "rmq_sys_x"}, ResponseCode.INVALID_PARAMETER),
+        ({"readQueueNums": "-1"}, ResponseCode.INVALID_PARAMETER),
+        ({"topicFilterType": "NO_TAG"}, ResponseCode.INVALID_PARAMETER),
+        ({"attributes": "x=y"}, ResponseCode.SYSTEM_ERROR),
+        ({"perm": "all"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+async def test_topic_that_cannot_be(changes: dict[str, str], code: int, caller: Caller) -> None:
+    """Bad names, system topics, negative queue numbers, bad filter types and bad attributes are refused."""
+    assert (await put(caller, **changes)).code == code
+
+
+async def test_unknown_topic_is_answered_17(caller: Caller) -> None:
+    """351 of a topic that is not there."""
+    answer = await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Unknown"})
+    assert (answer.code, answer.remark) == (ResponseCode.TOPIC_NOT_EXIST, "No topic in this broker. topic: Unknown")
+
+
+async def test_lists_hold_everything(caller: Caller) -> None:
+    """21 and 201 tell all topics and groups."""
+    await put(caller)
+    topics = decode_body(TopicConfigTable, (await caller.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
+    assert {"Made", "TBW102", "broker-a", "cluster-a"} <= topics.topic_config_table.keys()
+    body = (await caller.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body
+    assert "TOOLS_CONSUMER" in decode_body(SubscriptionGroupTable, body).subscription_group_table
+
+
+async def test_unknown_group_is_created_by_looking_at_it(caller: Caller) -> None:
+    """352 creates a group with the defaults; a name that cannot be is answered 26."""
+    answer = await caller.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
+    assert decode_body(SubscriptionGroupConfig, answer.body) == SubscriptionGroupConfig(group_name="g")
+    answer = await caller.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "bad group"})
+    assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+async def test_group_with_a_bad_name_is_refused(caller: Caller) -> None:
+    """200 checks the name."""
+    answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, b'{"groupName":"bad group"}')
+    assert answer.code == ResponseCode.INVALID_PARAMETER

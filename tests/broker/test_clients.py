@@ -1,0 +1,155 @@
+"""Heartbeats, consumer lists and change notices, by raw requests."""
+
+import asyncio
+
+import pytest
+from raw_calls import Caller, open_caller
+
+from rocketlet.broker.server import Broker
+from rocketlet.namesrv.server import NameServer
+from rocketlet.remoting.codes import VERSION, RequestCode, ResponseCode
+from rocketlet.remoting.command import Command
+from rocketlet.testing.manual_clock import ManualClock
+
+GROUP = {"consumerGroup": "g"}
+SQL_BODY = b'{"clientId":"c","group":"g","subscriptionData":{"topic":"T","expressionType":"%b","subString":"a > 1"}}'
+
+
+async def client_ids(caller: Caller) -> bytes:
+    """Return the body of the consumer list."""
+    return (await caller.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GROUP)).body
+
+
+async def notified_group(caller: Caller) -> str:
+    """Return the group that the next notice names."""
+    notice = await caller.next_request()
+    assert (notice.code, notice.is_oneway) == (RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, True)
+    return notice.ext["consumerGroup"]
+
+
+@pytest.mark.feature("C1")
+async def test_heartbeat_creates_group_and_retry_topic(caller: Caller, nameserver: NameServer) -> None:
+    """A heartbeat's group exists, its retry topic has one queue and permission 6, and the name server knows it."""
+    answer = await caller.heartbeat("client", "g", {"T": "*"})
+    assert (answer.code, answer.version) == (ResponseCode.SUCCESS, VERSION)
+    async with open_caller(nameserver.address) as other:
+        route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%g"})
+    assert b'"perm":6,"readQueueNums":1,"topicSysFlag":0,"writeQueueNums":1' in route.body
+    groups = await caller.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    assert b'"groupName":"g"' in groups.body
+
+
+@pytest.mark.feature("C5")
+async def test_consumer_list_names_each_member(caller: Caller, broker: Broker) -> None:
+    """The list holds one id per connection, equal ones too; nobody is answered 1."""
+    answer = await caller.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GROUP)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "no consumer for this group, g")
+    async with open_caller(broker.address) as other:
+        await caller.heartbeat("same", "g", {"T": "*"})
+        await other.heartbeat("same", "g", {"T": "*"})
+        assert await client_ids(caller) == b'{"consumerIdList":["same","same"]}'
+
+
+@pytest.mark.feature("C2", "C4")
+async def test_members_hear_of_joining_and_dying(caller: Caller, broker: Broker) -> None:
+    """All members are told when one joins, the joiner too, and the rest when a connection ends."""
+    await caller.heartbeat("one", "g", {"T": "*"})
+    assert await notified_group(caller) == "g"
+    async with open_caller(broker.address) as other:
+        await other.heartbeat("two", "g", {"T": "*"})
+        assert await notified_group(other) == "g"
+        assert await notified_group(caller) == "g"
+    assert await notified_group(caller) == "g"
+    assert await client_ids(caller) == b'{"consumerIdList":["one"]}'
+
+
+@pytest.mark.feature("C28")
+async def test_unregistered_client_leaves_the_list(caller: Caller, broker: Broker) -> None:
+    """A client that says goodbye is off the list at once, and the others are told."""
+    await caller.heartbeat("one", "g", {"T": "*"})
+    async with open_caller(broker.address) as other:
+        await other.heartbeat("two", "g", {"T": "*"})
+        for _ in range(2):
+            assert await notified_group(caller) == "g"
+        await other.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "two", **GROUP})
+        assert await notified_group(caller) == "g"
+        assert await client_ids(caller) == b'{"consumerIdList":["one"]}'
+
+
+async def test_unchanged_heartbeat_tells_nobody(caller: Caller) -> None:
+    """The same heartbeat again, and one with a newer subscription to the same topic, bring no notice."""
+    await caller.heartbeat("one", "g", {"T": "*"})
+    await caller.next_request()
+    await caller.heartbeat("one", "g", {"T": "*"})
+    await caller.heartbeat("one", "g", {"T": "a"}, version=2)
+    assert caller.requests.empty()
+    await caller.heartbeat("one", "g", {"T": "a", "U": "*"})
+    assert await notified_group(caller) == "g"
+
+
+async def test_broadcasting_group_is_not_told(caller: Caller) -> None:
+    """Members of a broadcasting group share nothing and hear of nobody."""
+    await caller.heartbeat("one", "g", {"T": "*"}, messageModel="BROADCASTING")
+    await client_ids(caller)
+    assert caller.requests.empty()
+
+
+async def test_group_that_wants_no_notices(caller: Caller) -> None:
+    """notifyConsumerIdsChangedEnable=false of a group keeps its members quiet."""
+    body = b'{"groupName":"g","notifyConsumerIdsChangedEnable":false}'
+    await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+    await caller.heartbeat("one", "g", {"T": "*"})
+    await client_ids(caller)
+    assert caller.requests.empty()
+
+
+@pytest.mark.feature("C3")
+async def test_silent_client_is_closed(caller: Caller, broker: Broker, clock: ManualClock) -> None:
+    """A client without heartbeats for more than 120 s is closed and off the list within the next scan."""
+    closed = asyncio.Event()
+    async with open_caller(broker.address) as other:
+        other.connection.on_close(lambda _: closed.set())
+        await other.heartbeat("two", "g", {"T": "*"})
+        await caller.heartbeat("one", "g", {"T": "*"})
+        for _ in range(13):
+            await clock.elapse(10_000)
+            await caller.heartbeat("one", "g", {"T": "*"})
+        await closed.wait()
+    assert await client_ids(caller) == b'{"consumerIdList":["one"]}'
+
+
+async def test_short_heartbeat_keeps_subscriptions(caller: Caller) -> None:
+    """A heartbeat without subscriptions (withoutSub) erases none."""
+    await caller.send()
+    await caller.heartbeat("one", "g", {"T": "*"})
+    body = b'{"clientID":"one","consumerDataSet":[{"groupName":"g"}],"withoutSub":true}'
+    await caller.ask(RequestCode.HEART_BEAT, None, body)
+    assert (await caller.pull(consumer_group="g", sys_flag=0)).code == ResponseCode.SUCCESS
+
+
+async def test_heartbeat_of_a_go_client(caller: Caller) -> None:
+    """Go writes tag codes as texts and versions in nanoseconds."""
+    await caller.send(properties="TAGS\x01TagA\x02")
+    body = (
+        b'{"clientID":"go","producerDataSet":[{"groupName":"p"}],"consumerDataSet":[{"groupName":"g","subscriptionDataSet":'
+        b'[{"classFilterMode":false,"topic":"T","subString":"TagA","tagsSet":["TagA"],"codeSet":["2598919"],'
+        b'"subVersion":1700000000000000000,"expressionType":"TAG"}]}]}'
+    )
+    assert (await caller.ask(RequestCode.HEART_BEAT, None, body)).code == ResponseCode.SUCCESS
+    assert (await caller.pull(consumer_group="g", sys_flag=0)).code == ResponseCode.SUCCESS
+
+
+async def test_group_with_a_bad_name_is_passed_over(caller: Caller) -> None:
+    """A consumer whose group cannot be created is left out; the heartbeat is fine all the same."""
+    assert (await caller.heartbeat("one", "bad group!", {"T": "*"})).code == ResponseCode.SUCCESS
+    answer = await caller.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "bad group!"})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.feature("P25")
+async def test_filter_check_of_a_starting_client(caller: Caller) -> None:
+    """A tag expression is fine; SQL92 is answered as a broker with enablePropertyFilter=false does."""
+    assert (await caller.ask(RequestCode.CHECK_CLIENT_CONFIG, None, SQL_BODY % b"TAG")).code == ResponseCode.SUCCESS
+    answer: Command = await caller.ask(RequestCode.CHECK_CLIENT_CONFIG, None, SQL_BODY % b"SQL92")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == "The broker does not support consumer to filter message by SQL92"

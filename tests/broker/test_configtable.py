@@ -1,0 +1,79 @@
+"""Tables on disk."""
+
+import pathlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from rocketlet.broker.configtable import ConfigFolder
+from rocketlet.broker.offsets import OffsetTable
+from rocketlet.common.errors import ConfigError
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> Iterator[ConfigFolder]:
+    """Return an empty folder with a thread of its own."""
+    with ThreadPoolExecutor(1) as writer:
+        yield ConfigFolder(str(tmp_path / "config"), writer)
+
+
+def offsets_with(queue_offset: int | None = None) -> OffsetTable:
+    """Return a table, empty or with one offset."""
+    table = OffsetTable(lambda: 7)
+    if queue_offset is not None:
+        table.commit("g", "T", 0, queue_offset)
+    return table
+
+
+async def test_saved_table_is_loaded(folder: ConfigFolder) -> None:
+    """What was saved fills the next table; without a file nothing happens."""
+    fresh = offsets_with()
+    folder.load(fresh)
+    assert fresh.committed("g", "T", 0) is None
+    await folder.save(offsets_with(5))
+    folder.load(fresh)
+    assert fresh.committed("g", "T", 0) == 5
+
+
+async def test_unchanged_table_is_not_written(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:
+    """A table is written once per change."""
+    table = offsets_with(5)
+    await folder.save(table)
+    (tmp_path / "config" / "consumerOffset.json").unlink()
+    await folder.save(table)
+    assert not (tmp_path / "config" / "consumerOffset.json").exists()
+    table.commit("g", "T", 0, 6)
+    await folder.save(table)
+    assert (tmp_path / "config" / "consumerOffset.json").exists()
+
+
+async def test_backup_stands_in_for_a_broken_file(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:
+    """A file that cannot be read gives way to the one before it."""
+    table = offsets_with(5)
+    await folder.save(table)
+    table.commit("g", "T", 0, 6)
+    await folder.save(table)
+    (tmp_path / "config" / "consumerOffset.json").write_text('{"offsetTable":')
+    loaded = offsets_with()
+    folder.load(loaded)
+    assert loaded.committed("g", "T", 0) == 5
+
+
+async def test_broken_file_without_backup_stops_the_start(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:
+    """Offsets are not lost silently."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "consumerOffset.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"consumerOffset\.json"):
+        folder.load(offsets_with())
+
+
+async def test_failed_save_is_tried_again(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:
+    """A change that the disk refused is written by the next save."""
+    (tmp_path / "config").write_text("in the way")
+    table = offsets_with(5)
+    with pytest.raises(OSError, match="config"):
+        await folder.save(table)
+    (tmp_path / "config").unlink()
+    await folder.save(table)
+    assert (tmp_path / "config" / "consumerOffset.json").exists()

@@ -1,0 +1,78 @@
+"""Committed offsets and their file."""
+
+import msgspec
+import pytest
+
+from rocketlet.broker.offsets import OffsetFile, OffsetTable
+from rocketlet.common.errors import JsonError
+from rocketlet.common.javajson import read_json_as
+from rocketlet.remoting.bodies_register import DataVersion
+
+
+def table() -> OffsetTable:
+    """Return an empty table whose clock stands at 7."""
+    return OffsetTable(lambda: 7)
+
+
+@pytest.mark.feature("C6")
+def test_smaller_offset_is_accepted() -> None:
+    """An offset may go back; another group, topic or queue has its own."""
+    offsets = table()
+    offsets.commit("g", "T", 0, 10)
+    offsets.commit("g", "T", 0, 3)
+    assert offsets.committed("g", "T", 0) == 3
+    assert offsets.committed("g", "T", 1) is None
+    assert offsets.committed("h", "T", 0) is None
+
+
+def test_offsets_read_back_what_they_wrote() -> None:
+    """The file's content fills another table the same way, and names each group's topics."""
+    offsets = table()
+    offsets.commit("g", "T", 0, 10)
+    offsets.commit("g", "%RETRY%g", 0, 2)
+    text = msgspec.json.encode(offsets.content())
+    stored = msgspec.json.decode(text)
+    assert stored["offsetTable"] == {"T@g": {"0": 10}, "%RETRY%g@g": {"0": 2}}
+    assert stored["groupTopicMap"] == {"g": ["T", "%RETRY%g"]}
+    other = table()
+    other.load(read_json_as(text, OffsetFile))
+    assert other.content() == offsets.content()
+
+
+def test_names_with_another_at_sign_are_skipped() -> None:
+    """Java takes keys of exactly two parts; the others are left out."""
+    offsets = table()
+    offsets.load(OffsetFile(offset_table={"T@g": {0: 1}, "T@g@h": {0: 1}, "T": {0: 1}}))
+    assert offsets.content().offset_table == {"T@g": {0: 1}}
+
+
+def test_java_file_is_read() -> None:
+    """Java writes queue ids as bare keys."""
+    offsets = table()
+    offsets.load(read_json_as('{"dataVersion":{"counter":3},"offsetTable":{"T@g":{0:10,1:20}}}', OffsetFile))
+    assert [offsets.committed("g", "T", queue_id) for queue_id in (0, 1)] == [10, 20]
+
+
+@pytest.mark.parametrize("text", ['{"offsetTable":[]}', '{"offsetTable":{"T@g":{"x":1}}}', '{"offsetTable":{"T@g":1}}'])
+def test_other_shape_is_refused(text: str) -> None:
+    """A file of another shape stops the start instead of losing offsets."""
+    with pytest.raises(JsonError):
+        read_json_as(text, OffsetFile)
+
+
+def test_version_moves_with_every_step() -> None:
+    """The data version grows once per 500 commits."""
+    offsets = table()
+    for number in range(1000):
+        offsets.commit("g", "T", 0, number)
+    assert offsets.content().data_version == DataVersion(counter=2, timestamp=7)
+
+
+def test_next_pull_is_remembered_apart() -> None:
+    """Where the next pull begins is no commit."""
+    offsets = table()
+    offsets.note_pull("g", "T", 0, 4)
+    assert offsets.pulled("g", "T", 0) == 4
+    assert offsets.pulled("g", "U", 0) is None
+    assert offsets.committed("g", "T", 0) is None
+    assert offsets.change_count == 0
