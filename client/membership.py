@@ -1,0 +1,129 @@
+"""One consumer's part in its group: subscriptions, share of the queues, offsets, and the jobs that keep them right.
+
+    share        at the start, then as ``rebalance.py`` says; queues are taken and given up as ``share.py`` says
+    commit       every 5 s without waiting for answers; at the end with them
+
+What happens to the messages of an owned queue is the consumer's own: it makes the sink of each.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Generic, NamedTuple
+
+from ..common.allocation import AllocateMessageQueueStrategy
+from ..common.errors import RocketletError
+from ..common.message import MessageQueue
+from ..remoting.bodies_client import ConsumerData, ConsumeType
+from ..remoting.tasks import repeat
+from .brokers import Brokers
+from .offsets import GroupOffsets, StartRule
+from .pulling import Consumption, Refuse
+from .pulls import PullPlan
+from .rebalance import Membership, Rebalance, ShareChange
+from .session import CALL_TIMEOUT_MS, Session
+from .share import Share, SinkT
+from .subscriptions import SubscriptionTable
+
+log = logging.getLogger(__name__)
+
+
+class MemberPlan(NamedTuple):
+    """How a consumer takes part in its group."""
+
+    pull: PullPlan
+    consume_type: ConsumeType
+    start: StartRule
+    strategy: AllocateMessageQueueStrategy
+    rebalance_interval_ms: int
+    commit_interval_ms: int
+
+
+class GroupMember(Generic[SinkT]):
+    """A member of a consumer group, as its session, its rebalance and its consumer see it."""
+
+    def __init__(
+        self, session: Session, plan: MemberPlan, make_sink: Callable[[MessageQueue], SinkT], refuse: Refuse
+    ) -> None:
+        self.group = plan.pull.group
+        self.subscriptions = SubscriptionTable(session.clock)
+        self.brokers = Brokers(session)
+        self.offsets = GroupOffsets(self.group, self.brokers, plan.start)
+        common = Consumption(session, self.brokers, self.subscriptions, plan.pull, refuse)
+        self.share = Share(common, self.offsets, make_sink)
+        membership = Membership(self.group, session.client_id, plan.strategy)
+        self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.rebalance_interval_ms)
+        self._session = session
+        self._plan = plan
+        self._sharing: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<GroupMember of {self.group} {self.subscriptions!r} {self.share!r}>"
+
+    def start(self) -> None:
+        """Begin to take part: heartbeats name the group, offsets are stored."""
+        session = self._session
+        session.join(self)
+        interval_ms = self._plan.commit_interval_ms
+        session.tasks.start(repeat(self._commit, session.clock, first_ms=interval_ms), name="commit offsets")
+
+    def start_sharing(self) -> None:
+        """Begin to share the queues with the other members."""
+        self._sharing = self._session.tasks.start(self._keep_share(), name="rebalance")
+
+    def subscriptions_changed(self) -> None:
+        """Let brokers and the share follow a change of the subscriptions."""
+        self._session.heartbeat_soon()
+        self.rebalance.wake()
+
+    def stop(self) -> None:
+        """Neither share nor pull any more; the queues stay owned until the end."""
+        if self._sharing is not None:
+            self._sharing.cancel()
+        self.share.stop_pulling(self.share.queues)
+
+    async def end(self) -> None:
+        """Store the offsets and leave the group."""
+        await self.offsets.persist_at_end(self.share.queues, self._session.clock, CALL_TIMEOUT_MS)
+        await self._session.leave(self)
+
+    async def _keep_share(self) -> None:
+        for topic in self.subscriptions.topics:
+            try:
+                await self._session.route(topic)
+            except RocketletError as error:
+                log.info("group %s waits for the topic %s: %s", self.group, topic, error)
+        await self._session.heartbeat()
+        await repeat(self.rebalance.step, self._session.clock)
+
+    async def _commit(self) -> int:
+        await self.offsets.persist(self.share.queues)
+        return self._plan.commit_interval_ms
+
+    # ``Participant``
+
+    def topics(self) -> Sequence[str]:
+        """Return the topics that are subscribed to."""
+        return self.subscriptions.topics
+
+    def consumer_data(self) -> ConsumerData:
+        """Return what heartbeats say."""
+        return self.subscriptions.consumer_data(self.group, self._plan.consume_type, self._plan.start.consume_from)
+
+    def route_changed(self, _topic: str) -> None:
+        """Share the queues anew."""
+        self.rebalance.wake()
+
+    def members_changed(self) -> None:
+        """Share the queues anew."""
+        self.rebalance.wake()
+
+    # ``QueueOwner``
+
+    def owned_queues(self) -> Sequence[MessageQueue]:
+        """Return the queues that are owned now."""
+        return self.share.queues
+
+    async def change_share(self, topic: str, change: ShareChange) -> bool:
+        """Give up and take queues; tell whether everything could be taken."""
+        return not await self.share.change(topic, change)

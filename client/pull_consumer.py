@@ -1,0 +1,330 @@
+"""The pull consumer: the application asks for messages when it wants them (Java's ``DefaultLitePullConsumer``).
+
+    subscribe     the members of the group share the queues of the topic
+    assign        this member takes exactly these queues; the two exclude each other
+    poll          a list of messages of one queue, empty when none came in time
+    async for     one message after the other
+
+What was handed out counts as finished when more is asked for. Offsets of finished messages are stored every 5 s and at
+the end; ``commit`` stores those of all messages that were handed out, now. With ``commits_itself=False`` only
+``commit`` moves what is stored. Failed messages do not come again by themselves: seek, or do not commit.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from ..common.clock import Clock
+from ..common.errors import ClientStateError
+from ..common.message import MessageQueue, ReceivedMessage
+from ..common.subscription import ALL
+from ..remoting.bodies_client import ConsumeType
+from .life import Life
+from .membership import GroupMember, MemberPlan
+from .offsets import start_rule
+from .pull_buffer import PullBuffer, Shelf
+from .pulls import PullPlan
+from .push_consumer import QueuesCallback
+from .rebalance import compare_share
+from .session import Session
+from .settings import PullConsumerSettings, check_group, choose_nameserver
+
+log = logging.getLogger(__name__)
+
+START_WAIT_MS = 3_000
+SUSPEND_MS = 20_000
+
+
+class PullConsumer:
+    """Hands out the messages of its topics; use it with ``async with``, from one event loop.
+
+        consumer = PullConsumer("audit", nameserver="127.0.0.1:9876")
+        consumer.subscribe("orders")
+        async with consumer:
+            async for message in consumer:
+                ...
+
+    Without ``nameserver`` the environment variable NAMESRV_ADDR names it.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        nameserver: str | None = None,
+        *,
+        settings: PullConsumerSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.group = check_group(group)
+        self.settings = settings or PullConsumerSettings()
+        self._life = Life(f"pull consumer {group}")
+        self._session = Session(choose_nameserver(nameserver), clock)
+        self._clock = self._session.clock
+        self._shelf = Shelf(self.settings.max_buffered_messages)
+        self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
+        self._stack = AsyncExitStack()
+        self._is_sharing = False
+        self._is_assigned = False
+
+    def __repr__(self) -> str:
+        return f"<PullConsumer {self.group} {self._life.stage.name.lower()}, {self._member.share!r}>"
+
+    @property
+    def client_id(self) -> str:
+        """The id that the members of the group are sorted by."""
+        return self._session.client_id
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this member owns now."""
+        return self._member.share.queues
+
+    def on_queues_changed(self, callback: QueuesCallback) -> None:
+        """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
+        self._member.share.on_change = callback
+
+    # what to consume
+
+    def subscribe(self, topic: str, expression: str = ALL) -> None:
+        """Share the queues of a topic with the group; ``TagA || TagB`` wants two tags, ``*`` all messages.
+
+        May be called before and inside the block, again to change the expression.
+
+        Raises:
+            ValueError: the topic cannot exist, or the expression holds no tag.
+            ClientStateError: queues were assigned.
+        """
+        if self._is_assigned:
+            raise ClientStateError(f"pull consumer {self.group} has assigned queues, it cannot subscribe as well")
+        self._member.subscriptions.put(topic, expression)
+        if self._life.is_open:
+            self._begin_sharing()
+            self._member.subscriptions_changed()
+
+    def unsubscribe(self, topic: str) -> None:
+        """End the subscription to a topic; its queues are given up soon."""
+        self._member.subscriptions.remove(topic)
+        if self._life.is_open:
+            self._member.subscriptions_changed()
+
+    async def assign(self, queues: Iterable[MessageQueue], expression: str = ALL) -> None:
+        """Take exactly these queues, without regard to other members; give up what was assigned before.
+
+        Raises:
+            ValueError: a topic cannot exist, or the expression holds no tag.
+            ClientStateError: topics were subscribed to, or the consumer is not open.
+            RouteNotFoundError, RemotingError, ResponseError: a queue cannot be read now.
+        """
+        self._life.check()
+        if self._is_sharing or (not self._is_assigned and self._member.subscriptions.topics):
+            raise ClientStateError(f"pull consumer {self.group} has subscribed, it cannot assign as well")
+        self._is_assigned = True
+        wanted = set(queues)
+        for topic in {queue.topic for queue in (*wanted, *self.queues)}:
+            self._member.subscriptions.put(topic, expression)
+            await self._session.route(topic)
+            owned = [queue for queue in self.queues if queue.topic == topic]
+            change = compare_share(owned, [queue for queue in wanted if queue.topic == topic])
+            for failure in await self._member.share.change(topic, change):
+                raise failure
+
+    async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return all queues of a topic that can be read.
+
+        Raises:
+            RouteNotFoundError, RemotingError, ResponseError: no name server knows them now.
+        """
+        self._life.check()
+        return await self._member.brokers.queues_of(topic)
+
+    # life
+
+    async def __aenter__(self) -> Self:
+        """Start; when brokers and name servers answer, the share of what was subscribed to is known.
+
+        Raises:
+            ClientStateError: it has been started before.
+        """
+        self._life.begin()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._session)
+            stack.push_async_callback(self._stop)
+            self._member.start()
+            if self._member.subscriptions.topics:
+                self._begin_sharing()
+                await self._member.rebalance.wait_first_run(START_WAIT_MS)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop pulling, store the offsets of finished messages and leave the group."""
+        await self._stack.aclose()
+
+    async def _stop(self) -> None:
+        self._life.end()
+        self._shelf.close()
+        self._member.stop()
+        await self._member.end()
+
+    def _begin_sharing(self) -> None:
+        if not self._is_sharing:
+            self._is_sharing = True
+            self._member.start_sharing()
+
+    # messages
+
+    async def poll(self, timeout_ms: int | None = None, *, max_messages: int | None = None) -> list[ReceivedMessage]:
+        """Return messages of one queue, or an empty list when none came in time.
+
+        Raises:
+            ClientStateError: the consumer is not open, or was closed meanwhile.
+        """
+        self._life.check()
+        self._finish_handed_out()
+        messages = self._shelf.take(max_messages)
+        if messages:
+            return messages
+        try:
+            async with self._clock.timeout(self.settings.poll_timeout_ms if timeout_ms is None else timeout_ms):
+                await self._shelf.wait_available()
+        except TimeoutError:
+            return []
+        self._life.check()
+        return self._shelf.take(max_messages)
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Iterate over messages as they come; the iteration ends when the consumer is closed."""
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """Return the next message."""
+        self._finish_handed_out()
+        while self._life.is_open:
+            messages = self._shelf.take(1)
+            if messages:
+                return messages[0]
+            await self._shelf.wait_available()
+        raise StopAsyncIteration
+
+    # positions
+
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset of the next message of an owned queue.
+
+        Raises:
+            ValueError: the queue is not owned.
+        """
+        position = self._buffer_of(queue).position
+        return position if position is not None else self._member.offsets.table.get(queue) or 0
+
+    async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Go on at another message of an owned queue; what was pulled of it and not handed out is thrown away.
+
+        Raises:
+            ValueError: the queue is not owned, or has no such message.
+            RemotingError, ResponseError: the broker did not say what the queue has.
+        """
+        self._life.check()
+        self._buffer_of(queue)
+        first, end = await self._member.brokers.first_offset(queue), await self._member.brokers.end_offset(queue)
+        if not first <= queue_offset <= end:
+            raise ValueError(f"offset {queue_offset} is outside {queue}, which has {first} to {end}")
+        self._buffer_of(queue).restart(queue_offset)
+        self._member.share.pull_from(queue, queue_offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the first message that an owned queue still has."""
+        await self.seek(queue, await self._member.brokers.first_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on behind the last message of an owned queue."""
+        await self.seek(queue, await self._member.brokers.end_offset(queue))
+
+    async def offset_at(self, queue: MessageQueue, at_ms: int) -> int:
+        """Return the offset of the first message that was stored at an instant or later."""
+        self._life.check()
+        await self._session.route(queue.topic)
+        return await self._member.brokers.offset_at(queue, at_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the offset that the broker has stored for the group, or None."""
+        self._life.check()
+        await self._session.route(queue.topic)
+        return await self._member.brokers.stored_offset(self.group, queue)
+
+    async def commit(self) -> None:
+        """Store the positions of all owned queues, and wait until the brokers have them.
+
+        Raises:
+            RemotingError, ResponseError, RouteNotFoundError: one was not stored.
+        """
+        self._life.check()
+        self._take_over_positions()
+        for queue in self.queues:
+            queue_offset = self._member.offsets.table.get(queue)
+            if queue_offset is not None:
+                await self._member.brokers.store_offset(self.group, queue, queue_offset)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Neither pull nor hand out owned queues until ``resume``."""
+        for queue in queues:
+            self._buffer_of(queue).is_paused = True
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with paused queues."""
+        for queue in queues:
+            buffer = self._buffer_of(queue)
+            buffer.is_paused = False
+            buffer.make_room()
+        self._shelf.look_again()
+
+    def _buffer_of(self, queue: MessageQueue) -> PullBuffer:
+        buffer = self._member.share.sink_of(queue)
+        if buffer is None:
+            raise ValueError(f"{queue} is not owned by this member")
+        return buffer
+
+    def _finish_handed_out(self) -> None:
+        if self.settings.commits_itself:
+            self._take_over_positions()
+
+    def _take_over_positions(self) -> None:
+        for buffer in self._shelf.moved:
+            if buffer.position is not None and not buffer.is_dropped:
+                self._member.offsets.table.seek(buffer.queue, buffer.position)
+        self._shelf.moved.clear()
+
+    # the parts
+
+    def _plan(self) -> MemberPlan:
+        settings = self.settings
+        pull = PullPlan(
+            group=self.group,
+            max_messages=settings.pull_messages,
+            max_bytes=settings.pull_bytes,
+            suspend_ms=SUSPEND_MS,
+            posts_subscription=True,
+            is_lite=True,
+        )
+        return MemberPlan(
+            pull=pull,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            start=start_rule(settings.consume_from, settings.consume_from_at_ms, self._clock.now_ms()),
+            strategy=settings.strategy,
+            rebalance_interval_ms=settings.rebalance_interval_ms,
+            commit_interval_ms=settings.commit_interval_ms,
+        )
+
+    def _make_buffer(self, queue: MessageQueue) -> PullBuffer:
+        return PullBuffer(queue, self.settings.limits, self._shelf)
+
+    async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
+        """Go on at the offset that the broker named."""
+        buffer = self._member.share.sink_of(queue)
+        if buffer is not None:
+            buffer.restart(next_offset)
+        return buffer is not None

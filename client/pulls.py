@@ -1,0 +1,154 @@
+"""One pull, as values: what is asked for, and what an answer says.
+
+    answer code                  messages                  then
+    SUCCESS 0                    those whose tags match    pull on from ``next_offset``
+    PULL_NOT_FOUND 19            none                      the same
+    PULL_RETRY_IMMEDIATELY 20    none                      the same
+    PULL_OFFSET_MOVED 21         none                      the offset was refused, ``next_offset`` is the nearest good
+    any other                    ResponseError
+
+The broker compares hashes of tags, so the tags themselves are compared here. A message of a retry topic gets its first
+topic back (property ``RETRY_TOPIC``); ``queue`` keeps saying where it was stored. A body that does not inflate is
+logged and left out: it would stop its queue for ever.
+"""
+
+import logging
+from typing import NamedTuple
+
+import msgspec
+
+from ..common.errors import DecodeError, RecordError, ResponseError
+from ..common.message import MessageQueue, ReceivedMessage
+from ..common.names import RETRY_PREFIX
+from ..common.properties import MAX_OFFSET, MIN_OFFSET, RETRY_TOPIC
+from ..common.record import Record, decode_message, iter_records
+from ..common.subscription import Subscription
+from ..remoting.codes import ResponseCode
+from ..remoting.command import Command, decode_header
+from ..remoting.headers_pull import (
+    PULL_COMMIT_OFFSET,
+    PULL_LITE,
+    PULL_SUBSCRIPTION,
+    PULL_SUSPEND,
+    PullHeader,
+    PullReply,
+)
+
+log = logging.getLogger(__name__)
+
+
+class PullPlan(NamedTuple):
+    """What all pulls of one consumer have in common."""
+
+    group: str
+    max_messages: int
+    max_bytes: int
+    suspend_ms: int
+    timeout_ms: int = 30_000
+    posts_subscription: bool = False
+    is_lite: bool = False
+
+
+class PullPosition(NamedTuple):
+    """What one pull asks for; ``commit_offset`` above 0 is stored by the broker on the way."""
+
+    queue: MessageQueue
+    queue_offset: int
+    commit_offset: int
+    broker_id: int
+
+
+class PullAnswer(NamedTuple):
+    """What one pull brought; no messages when nothing new matched."""
+
+    messages: list[ReceivedMessage]
+    next_offset: int
+    next_broker_id: int
+    was_offset_refused: bool = False
+
+
+_PULL_CODES = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+def pull_header(plan: PullPlan, subscription: Subscription, position: PullPosition, *, may_commit: bool) -> PullHeader:
+    """Return the header of a pull; a slave is not asked to store offsets."""
+    commit_offset = position.commit_offset if may_commit else 0
+    sys_flag = PULL_SUSPEND
+    if commit_offset > 0:
+        sys_flag |= PULL_COMMIT_OFFSET
+    if plan.posts_subscription:
+        sys_flag |= PULL_SUBSCRIPTION
+    if plan.is_lite:
+        sys_flag |= PULL_LITE
+    return PullHeader(
+        consumer_group=plan.group,
+        topic=position.queue.topic,
+        queue_id=position.queue.queue_id,
+        queue_offset=position.queue_offset,
+        max_messages=plan.max_messages,
+        sys_flag=sys_flag,
+        commit_offset=commit_offset,
+        suspend_ms=plan.suspend_ms,
+        subscription=subscription.expression if plan.posts_subscription else None,
+        sub_version=subscription.version,
+        expression_type=subscription.expression_type,
+        max_bytes=plan.max_bytes,
+        broker_name=position.queue.broker_name,
+    )
+
+
+def read_pull_answer(answer: Command, queue: MessageQueue, subscription: Subscription) -> PullAnswer:
+    """Return what a pull brought.
+
+    Raises:
+        ResponseError: the broker answered with an error.
+        DecodeError: the answer cannot be read.
+    """
+    if answer.code not in _PULL_CODES:
+        raise ResponseError(answer.code, answer.remark)
+    reply = decode_header(PullReply, answer)
+    messages = _read_messages(answer.body, queue, subscription) if answer.code == ResponseCode.SUCCESS else []
+    if messages:
+        lowest, highest = str(reply.min_offset), str(reply.max_offset)
+        for message in messages:
+            message.properties[MIN_OFFSET] = lowest
+            message.properties[MAX_OFFSET] = highest
+    return PullAnswer(
+        messages,
+        reply.next_begin_offset,
+        reply.suggest_which_broker_id,
+        was_offset_refused=answer.code == ResponseCode.PULL_OFFSET_MOVED,
+    )
+
+
+def _read_messages(body: bytes, queue: MessageQueue, subscription: Subscription) -> list[ReceivedMessage]:
+    accepts = subscription.accepts_tags
+    is_retry = queue.topic.startswith(RETRY_PREFIX)
+    messages: list[ReceivedMessage] = []
+    for record in iter_records(body):
+        message = _read_message(record, queue)
+        if message is not None and accepts(message.tags):
+            messages.append(_restore_topic(message) if is_retry else message)
+    return messages
+
+
+def _read_message(record: Record, queue: MessageQueue) -> ReceivedMessage | None:
+    try:
+        return decode_message(record, queue.broker_name)
+    except RecordError:
+        raise
+    except DecodeError as error:
+        log.error("message %d of %s is left out: %s", record.queue_offset, queue, error)  # noqa: TRY400 # no fault of ours
+        return None
+
+
+def _restore_topic(message: ReceivedMessage) -> ReceivedMessage:
+    topic = message.properties.get(RETRY_TOPIC)
+    return message if topic is None else msgspec.structs.replace(message, topic=topic)

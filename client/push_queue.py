@@ -1,0 +1,66 @@
+"""One queue that a push consumer owns: its unfinished messages and what they mean for its offset.
+
+    accept      pulled messages are kept and handed to the listener
+    finish      finished messages leave; the offset moves to the first unfinished one
+    drop        the queue was given up: what has not begun does not begin, offsets move no more
+
+When nothing is unfinished, an answer without messages moves the offset too: what the filter left out need not be read
+again.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ..common.message import MessageQueue, ReceivedMessage
+from .offsets import OffsetTable
+from .process_queue import FlowLimits, ProcessQueue
+
+Submit = Callable[["PushQueue", Sequence[ReceivedMessage]], object]
+
+
+class PushQueue:
+    """The sink of the puller of one owned queue."""
+
+    def __init__(self, queue: MessageQueue, offsets: OffsetTable, limits: FlowLimits, submit: Submit) -> None:
+        self.queue = queue
+        self.unfinished = ProcessQueue()
+        self.is_dropped = False
+        self._offsets = offsets
+        self._limits = limits
+        self._submit = submit
+        self._room = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<PushQueue {self.queue}{' dropped' if self.is_dropped else ''} {self.unfinished!r}>"
+
+    def finish(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Take finished messages out and move the offset."""
+        next_offset = self.unfinished.remove(messages)
+        if next_offset is not None and not self.is_dropped:
+            self._offsets.advance(self.queue, next_offset)
+        if not self._room.is_set() and not self.unfinished.exceeds(self._limits):
+            self._room.set()
+
+    # ``PullSink``
+
+    def drop(self) -> None:
+        """Let nothing begin any more."""
+        self.is_dropped = True
+
+    async def wait_for_room(self) -> None:
+        """Return when more may be pulled."""
+        while self.unfinished.exceeds(self._limits):
+            self._room.clear()
+            await self._room.wait()
+
+    def offset_to_commit(self) -> int:
+        """Return the offset to store with the next pull; 0 for none."""
+        return self._offsets.get(self.queue) or 0
+
+    def accept(self, messages: list[ReceivedMessage], next_offset: int) -> None:
+        """Keep messages and hand them to the listener."""
+        if messages:
+            self.unfinished.put(messages)
+            self._submit(self, messages)
+        elif not self.unfinished:
+            self._offsets.advance(self.queue, next_offset)

@@ -1,0 +1,67 @@
+"""What the calls of the client API return, and what a listener returns to it.
+
+    send status             response code
+    SEND_OK                 0
+    FLUSH_DISK_TIMEOUT      10    stored, but not on disk in time
+    SLAVE_NOT_AVAILABLE     11    stored, but there was no replica to copy it to
+    FLUSH_SLAVE_TIMEOUT     12    stored, but not copied in time
+
+Every other code is a ``ResponseError``.
+"""
+
+import enum
+
+import msgspec
+
+from ..common.message import MessageQueue
+from ..remoting.codes import ResponseCode
+
+
+class SendStatus(enum.Enum):
+    """How far a stored message had come when the broker answered (Java's class of this name)."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+STATUS_OF_CODE: dict[int, SendStatus] = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+}
+
+
+class SendResult(msgspec.Struct, frozen=True):
+    """Where the broker stored a message, or the messages of one batch.
+
+    ``message_id`` is the unique key that the producer made, ``offset_message_id`` names the place in the broker's
+    log; of a batch both are lists joined by commas, and ``queue_offset`` is that of the first message.
+    """
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    region_id: str | None = None
+    is_traced: bool = True
+    recall_handle: str | None = None
+
+
+class ConsumeResult(enum.Enum):
+    """What a listener says about the messages it was given (Java's ``ConsumeConcurrentlyStatus``)."""
+
+    SUCCESS = "SUCCESS"
+    RETRY = "RETRY"
+
+
+class ConsumeFrom(enum.Enum):
+    """Where a group begins in a queue that it has no offset for (Java's ``ConsumeFromWhere``)."""
+
+    LAST = "CONSUME_FROM_LAST_OFFSET"
+    FIRST = "CONSUME_FROM_FIRST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"

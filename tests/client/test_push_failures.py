@@ -1,0 +1,279 @@
+"""The push consumer against scripted brokers: what goes wrong, and what time brings."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from inbox import Inbox
+from scripted_cluster import ScriptedCluster, ScriptedServer, offset_of, refused, silent
+
+from rocketlet.client import ConsumeFrom, ConsumeResult, FlowLimits, PushConsumer, PushConsumerSettings, ReceivedMessage
+from rocketlet.common.record import NewRecord, encode_record
+from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.command import Command, decode_header
+from rocketlet.remoting.headers_offset import CommitOffsetHeader
+from rocketlet.remoting.headers_pull import PullHeader, PullReply
+from rocketlet.remoting.headers_retry import SendBackHeader
+from rocketlet.remoting.later import Later
+from rocketlet.remoting.service import Reply
+from rocketlet.testing import ManualClock
+
+PULL = RequestCode.PULL_MESSAGE
+COMMIT = RequestCode.UPDATE_CONSUMER_OFFSET
+BACK = RequestCode.CONSUMER_SEND_MSG_BACK
+BEAT = RequestCode.HEART_BEAT
+HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
+
+
+def records(first: int, count: int, body: bytes = b"x") -> bytes:
+    """Return stored records of queue 0 of T."""
+    new = NewRecord("T", 0, body, b"", {}, 0, 0, 0, HOST)
+    return b"".join(
+        encode_record(new, queue_offset=offset, log_offset=100 * offset, stored_at_ms=0, store_host=HOST)
+        for offset in range(first, first + count)
+    )
+
+
+def pulled(next_offset: int, body: bytes = b"", code: int = ResponseCode.SUCCESS) -> Command:
+    """Return a pull answer."""
+    reply = PullReply(next_begin_offset=next_offset, min_offset=0, max_offset=next_offset)
+    return Command.response(code, ext=reply, body=body)
+
+
+class Feed:
+    """Answers pulls: with each script entry once, then not at all."""
+
+    def __init__(self, *answers: Command) -> None:
+        self._answers = list(answers)
+
+    def __call__(self, command: Command) -> Reply:
+        """Answer the next pull."""
+        return self._answers.pop(0) if self._answers else Later(command)
+
+
+class Bench:
+    """One scripted broker with one queue of T, and a consumer on a clock of its own."""
+
+    def __init__(self, cluster: ScriptedCluster, broker: ScriptedServer) -> None:
+        self.cluster = cluster
+        self.broker = broker
+        self.clock = ManualClock()
+
+    def consumer(self, **settings: object) -> PushConsumer:
+        """Return a consumer that begins at the first message."""
+        chosen = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, **settings)  # pyright: ignore[reportArgumentType] # by name
+        return PushConsumer("cg", self.cluster.nameserver.address, settings=chosen, clock=self.clock)
+
+    async def elapse_until(self, is_reached: Callable[[], bool]) -> int:
+        """Move the clock on until something is so, and return by how much."""
+        begun_at_ms = self.clock.now_ms()
+        while not is_reached():
+            await self.clock.elapse(100)
+        return self.clock.now_ms() - begun_at_ms
+
+    def pulls(self) -> list[PullHeader]:
+        """Return the headers of all pulls so far."""
+        return [decode_header(PullHeader, command) for command in self.broker.asked(PULL)]
+
+    def commits(self) -> list[int]:
+        """Return the offsets that were stored so far."""
+        return [decode_header(CommitOffsetHeader, command).commit_offset for command in self.broker.asked(COMMIT)]
+
+
+@pytest.fixture
+async def bench(cluster: ScriptedCluster) -> Bench:
+    """Return a bench."""
+    cluster.routes["T"] = {"broker-a": 1}
+    return Bench(cluster, await cluster.add_broker("broker-a"))
+
+
+class Failing:
+    """A listener that fails so often, then succeeds."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+        self.seen: list[ReceivedMessage] = []
+        self._called = asyncio.Event()
+
+    async def __call__(self, messages: list[ReceivedMessage]) -> ConsumeResult:
+        """Fail or succeed."""
+        self.seen += messages
+        self._called.set()
+        self.left -= 1
+        return ConsumeResult.SUCCESS if self.left < 0 else ConsumeResult.RETRY
+
+    async def wait_calls(self, count: int) -> None:
+        """Return when it has been called so often."""
+        while len(self.seen) < count:
+            self._called.clear()
+            await self._called.wait()
+
+
+async def test_failed_message_goes_back_to_its_broker(bench: Bench) -> None:
+    """The broker learns log offset and group and will bring it again; here the message is finished."""
+    bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1)))
+    listener = Failing(1)
+    consumer = bench.consumer(max_retries=3)
+    consumer.subscribe("T", "*", listener)
+    async with consumer:
+        [command] = await bench.broker.wait_asked(BACK)
+    header = decode_header(SendBackHeader, command)
+    assert (header.group, header.log_offset, header.delay_level) == ("cg", 500, 0)
+    assert (header.origin_topic, header.max_reconsume_times, header.broker_name) == ("T", 3, "broker-a")
+    assert bench.commits()[-1] == 6
+    assert len(listener.seen) == 1
+
+
+async def test_failed_message_that_is_not_taken_back_runs_again_after_5_s(bench: Bench) -> None:
+    """It is kept, counted and not committed until it succeeds, however old the broker is."""
+    bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1)))
+    bench.broker.answers[BACK] = refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    listener = Failing(2)
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", listener)
+    async with consumer:
+        for calls in (1, 2):
+            await listener.wait_calls(calls)
+            await bench.broker.wait_asked(BACK, calls)
+            assert await bench.elapse_until(lambda calls=calls: len(listener.seen) > calls) >= 5000
+        assert 6 not in bench.commits()
+    assert [message.reconsume_times for message in listener.seen] == [0, 1, 2]
+    assert bench.commits()[-1] == 6
+
+
+@pytest.mark.feature("B18")
+async def test_refused_offset_is_replaced_by_that_of_the_broker(bench: Bench) -> None:
+    """The offset that the broker names is stored, the queue is taken anew and pulled from there."""
+    bench.broker.answers[PULL] = Feed(pulled(40, code=ResponseCode.PULL_OFFSET_MOVED))
+    bench.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of((bench.commits() or [7])[-1])
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", Inbox())
+    async with consumer:
+        await bench.broker.wait_asked(PULL, 2)
+        assert [pull.queue_offset for pull in bench.pulls()] == [7, 40]
+    assert bench.commits()[0] == 40
+
+
+@pytest.mark.feature("B15")
+@pytest.mark.parametrize(
+    ("limits", "count", "body"),
+    [
+        (FlowLimits(max_messages=10), 11, b"x"),
+        (FlowLimits(max_bytes=100), 11, b"x" * 10),
+        (FlowLimits(max_span=9), 11, b"x"),
+    ],
+    ids=["messages", "bytes", "span"],
+)
+async def test_pulling_pauses_above_a_limit(bench: Bench, limits: FlowLimits, count: int, body: bytes) -> None:
+    """No pull is made while listeners are behind; the first that ends lets the next pull go."""
+    bench.broker.answers[PULL] = Feed(pulled(count, records(0, count, body)))
+    may_end = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def slow(_: list[ReceivedMessage]) -> None:
+        begun.set()
+        await may_end.wait()
+
+    consumer = bench.consumer(limits=limits)
+    consumer.subscribe("T", "*", slow)
+    async with consumer:
+        await begun.wait()
+        await bench.clock.elapse(1000)
+        assert [pull.queue_offset for pull in bench.pulls()] == [0]
+        may_end.set()
+        await bench.broker.wait_asked(PULL, 2)
+        assert bench.pulls()[1].queue_offset == count
+
+
+async def test_pull_after_an_error_waits_a_second(bench: Bench) -> None:
+    """A broker in trouble is not hammered; the offset is kept."""
+    bench.broker.answers[PULL] = Feed(Command.response(ResponseCode.SYSTEM_BUSY, "cold data"))
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", Inbox())
+    async with consumer:
+        await bench.broker.wait_asked(PULL)
+        assert await bench.elapse_until(lambda: len(bench.pulls()) > 1) >= 1000
+        assert [pull.queue_offset for pull in bench.pulls()] == [0, 0]
+
+
+async def test_broker_that_does_not_know_us_gets_a_heartbeat(bench: Bench) -> None:
+    """After SUBSCRIPTION_NOT_EXIST it is told at once, not with the next heartbeat of the timer."""
+    bench.broker.answers[PULL] = Feed(Command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, "who?"))
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", Inbox())
+    async with consumer:
+        await bench.broker.wait_asked(PULL)
+        beats = len(bench.broker.asked(BEAT))
+        await bench.elapse_until(lambda: len(bench.broker.asked(BEAT)) > beats + 1)
+        assert bench.clock.now_ms() - ManualClock().now_ms() < 10_000
+
+
+async def test_offsets_are_stored_every_5_s_and_with_pulls(bench: Bench) -> None:
+    """A pull carries the offset that is known then; the timer stores it without a pull."""
+    bench.broker.answers[PULL] = Feed(pulled(1, records(0, 1)), pulled(3, records(1, 2)))
+    inbox = Inbox()
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", inbox)
+    async with consumer:
+        await inbox.wait_for(3)
+        await bench.elapse_until(lambda: 3 in bench.commits())
+        assert bench.broker.asked(COMMIT)[0].is_oneway
+    assert not bench.broker.asked(COMMIT)[-1].is_oneway
+    flags = [(pull.sys_flag, pull.commit_offset) for pull in bench.pulls()]
+    assert flags[0] == (2, 0)
+    assert flags[-1] in {(3, 1), (3, 3)}
+
+
+async def test_answer_without_messages_moves_the_offset(bench: Bench) -> None:
+    """A group whose tags do not come does not read the same messages again after a restart."""
+    bench.broker.answers[PULL] = Feed(pulled(77, code=ResponseCode.PULL_RETRY_IMMEDIATELY))
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", Inbox())
+    async with consumer:
+        await bench.broker.wait_asked(PULL, 2)
+    assert bench.commits()[-1] == 77
+
+
+async def test_failures_of_a_given_up_queue_are_left_to_its_new_owner(bench: Bench) -> None:
+    """When another member has the queue, neither the offset moves nor does the message go back."""
+    bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1)))
+    begun, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def fail_late(_: list[ReceivedMessage]) -> ConsumeResult:
+        begun.set()
+        await may_fail.wait()
+        return ConsumeResult.RETRY
+
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", fail_late)
+    given_up = asyncio.Event()
+    consumer.on_queues_changed(lambda queues: None if queues else given_up.set())
+    async with consumer:
+        await begun.wait()
+        consumer.unsubscribe("T")
+        await given_up.wait()
+        may_fail.set()
+    assert bench.broker.asked(BACK) == []
+    assert 6 not in bench.commits()
+
+
+async def test_closing_is_bounded_when_a_broker_is_silent(bench: Bench) -> None:
+    """Neither offsets nor the farewell can keep the block open: 3 s for each."""
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", Inbox())
+    async with asyncio.TaskGroup() as group:
+        left = asyncio.Event()
+        group.create_task(live_until(consumer, left, bench))
+        await left.wait()
+        await bench.broker.wait_asked(COMMIT)
+        await bench.clock.elapse(3000)
+        await bench.broker.wait_asked(RequestCode.UNREGISTER_CLIENT)
+        await bench.clock.elapse(3000)
+
+
+async def live_until(consumer: PushConsumer, left: asyncio.Event, bench: Bench) -> None:
+    """Enter and leave a consumer whose broker falls silent inside the block."""
+    async with consumer:
+        await bench.broker.wait_asked(PULL)
+        bench.broker.answers[COMMIT] = bench.broker.answers[RequestCode.UNREGISTER_CLIENT] = silent
+        left.set()
