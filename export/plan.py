@@ -1,0 +1,175 @@
+"""Plans the reading of store directories: which range of which file each task reads.
+
+    STORE or STORE/commitlog -> files in order -> one ``Split`` per file, the last one up to the end of the log
+
+Rules:
+
+- The end of the log is found once, here, so that all tasks of one reading see the same prefix of a store that a
+  broker is writing to. What is written later belongs to the next reading.
+- Files before the last must be whole: their tasks meet a blank at the end, or say where the damage is.
+- A copy of a store may lack a part of its last file. Foreign files beside the segments are left alone.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..common.errors import ConfigError, StoreDamagedError, StoreError
+from ..store.config import SEGMENT_KEY
+from ..store.segments import SegmentFile
+from .segment import Segment
+from .tail import check_at, find_end
+
+_DIRECTORY: Final = "commitlog"
+_NAME_DIGITS: Final = 20
+_LISTINGS: Final = 3
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of one file that one task reads: the records that start in ``[start, stop)``."""
+
+    store: str
+    path: str
+    base_offset: int
+    start: int
+    stop: int
+    ends_in_blank: bool
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def open(self) -> Segment:
+        """Map the file.
+
+        Raises:
+            StoreError: It is gone or cannot be read.
+        """
+        return _map(self.path, self.base_offset, self.stop)
+
+
+def plan_stores(stores: Iterable[str], segment_bytes: int | None = None) -> list[Split]:
+    """Return the splits of all stores, in log order.
+
+    ``segment_bytes`` is the size that the files were written with; without it, it is taken from the first file.
+
+    Raises:
+        ConfigError: A directory holds no commit log, is given twice, or has files of another size.
+        StoreDamagedError: A file is missing, or sound records follow a bad one at the end of the log.
+        StoreError: A file or directory cannot be read.
+    """
+    return [split for store, files in _find_files(stores) for split in _plan_store(store, files, segment_bytes)]
+
+
+def check_stores(stores: Iterable[str]) -> None:
+    """Raise what ``plan_stores`` would for directories that are no stores; cheap, since no file is opened."""
+    _find_files(stores)
+
+
+def _find_files(stores: Iterable[str]) -> list[tuple[str, list[SegmentFile]]]:
+    found: dict[str, tuple[str, list[SegmentFile]]] = {}
+    for store in stores:
+        files = _list_settled(store)
+        real = os.path.realpath(store)
+        if real in found:
+            raise ConfigError(f"store {store} is given twice")
+        found[real] = store, files
+    return list(found.values())
+
+
+def _plan_store(store: str, files: Sequence[SegmentFile], segment_bytes: int | None) -> list[Split]:
+    _check_files(files, segment_bytes)
+    last = _last_with_records(files)
+    end = find_end([_map(*file) for file in files[last:]])
+    splits = [Split(store, path, base, 0, size, ends_in_blank=True) for path, base, size in files[:last]]
+    if end.position:
+        path, base, _ = files[last]
+        splits.append(Split(store, path, base, 0, end.position, ends_in_blank=end.is_full))
+    return splits
+
+
+def _log_directory(store: str) -> str:
+    nested = os.path.join(store, _DIRECTORY)
+    if not os.path.exists(nested) and os.path.basename(os.path.realpath(store)) == _DIRECTORY:
+        return store
+    return nested
+
+
+def _list_settled(store: str) -> list[SegmentFile]:
+    """List the files again when one seems to be missing: a broker makes and deletes files while they are listed."""
+    files = _list_files(store)
+    for _ in range(_LISTINGS):
+        if _find_gap(files) is None:
+            break
+        files = _list_files(store)
+    return files
+
+
+def _list_files(store: str) -> list[SegmentFile]:
+    directory = _log_directory(store)
+    try:
+        os.stat(store)
+        with os.scandir(directory) as entries:
+            names = sorted(entry.name for entry in entries if _is_segment(entry))
+    except (FileNotFoundError, NotADirectoryError):
+        reason = f"it has no directory {_DIRECTORY}" if os.path.exists(store) else "it does not exist"
+        raise ConfigError(f"{store} is not a store: {reason}") from None
+    except OSError as error:
+        raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
+    files = [SegmentFile(path, int(name), _size(path)) for name in names for path in (os.path.join(directory, name),)]
+    # A file without bytes was deleted just now, or its creation was cut off.
+    if not any(file.size for file in files):
+        raise ConfigError(f"store {store} holds no commit log file")
+    return [file for file in files if file.size]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _is_segment(entry: os.DirEntry[str]) -> bool:
+    name = entry.name
+    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit() and entry.is_file()
+
+
+def _find_gap(files: Sequence[SegmentFile]) -> int | None:
+    """Return the number of the first file that does not follow the one before it."""
+    for number in range(1, len(files)):
+        before = files[number - 1]
+        if files[number].base_offset != before.base_offset + before.size:
+            return number
+    return None
+
+
+def _check_files(files: Sequence[SegmentFile], segment_bytes: int | None) -> None:
+    expected = files[0].size if segment_bytes is None else segment_bytes
+    for number, (path, _, size) in enumerate(files):
+        is_last = number == len(files) - 1
+        if size != expected and not (is_last and size < expected):
+            raise ConfigError(f"{path} has {size} bytes, {SEGMENT_KEY} is {expected}", key=SEGMENT_KEY)
+    gap = _find_gap(files)
+    if gap is not None:
+        path, before = files[gap].path, files[gap - 1].path
+        message = f"{path} does not follow {before}: a file between them is missing"
+        raise StoreDamagedError(message, path=path, position=0)
+
+
+def _last_with_records(files: Sequence[SegmentFile]) -> int:
+    """Return the number of the last file that begins with a sound record, 0 when there is none."""
+    for number in range(len(files) - 1, 0, -1):
+        if check_at(_map(*files[number]), 0) > 0:
+            return number
+    return 0
+
+
+def _map(path: str, base_offset: int, size: int) -> Segment:
+    try:
+        return Segment(path, base_offset, size)
+    except ValueError as error:  # this is how mmap says it
+        raise StoreError(f"{path} has become shorter than {size} bytes") from error
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error

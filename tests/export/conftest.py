@@ -1,0 +1,40 @@
+"""Stores and logs that the tests of exporting read."""
+
+import pathlib
+
+import pytest
+from javastores import STORES, JavaStores, Read, Row, unpack_store
+from logbuilder import LogBuilder
+
+from rocketlet.export.plan import plan_stores
+from rocketlet.export.read import Reading, ReadOptions
+from rocketlet.export.report import Report
+from rocketlet.export.selection import Selection
+
+
+@pytest.fixture(scope="session")
+def java_stores(vectors: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> JavaStores:
+    """Return the store directories that a Java broker wrote, by name."""
+    folder = tmp_path_factory.mktemp("java-stores")
+    return {name: unpack_store(vectors, name, folder) for name in STORES}
+
+
+@pytest.fixture
+def log(tmp_path: pathlib.Path) -> LogBuilder:
+    """Return an empty log with files of 4 KiB."""
+    return LogBuilder(tmp_path / "store")
+
+
+@pytest.fixture(scope="session")
+def read() -> Read:
+    """Return the function that reads stores."""
+
+    def read_stores(*stores: pathlib.Path | str, options: ReadOptions | None = None) -> tuple[list[Row], Report]:
+        reading = Reading(plan_stores(map(str, stores)), options or ReadOptions(Selection(includes_system=True)))
+        rows: list[Row] = []
+        for batch in reading:
+            batch.validate(full=True)
+            rows += batch.to_pylist()
+        return rows, reading.report
+
+    return read_stores
