@@ -1,0 +1,110 @@
+"""``rocketlet broker``: a broker that registers at name servers, and what ``up`` shares with it."""
+
+import dataclasses
+import os
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from ..common.clock import Clock
+from . import settings
+
+if TYPE_CHECKING:
+    from ..broker.config import BrokerConfig
+    from ..broker.server import Broker
+
+
+class BrokerFlags(TypedDict):
+    """The options that ``broker`` and ``up`` share."""
+
+    host: str | None
+    broker_port: int | None
+    store: str | None
+    ephemeral: bool
+    advertise: settings.Address | None
+    config_file: str | None
+    pairs: dict[str, str]
+    print_config: bool
+    log_level: str
+
+
+class AloneFlags(BrokerFlags):
+    """The options of ``broker``."""
+
+    namesrv: str | None
+
+
+@click.command
+@settings.with_options(
+    settings.HOST,
+    settings.BROKER_PORT,
+    click.option("--namesrv", metavar="A;B", help="Name servers to register at.  [default: NAMESRV_ADDR]"),
+    settings.STORE,
+    settings.EPHEMERAL,
+    settings.ADVERTISE,
+    settings.CONFIG,
+    settings.SET,
+    settings.PRINT_CONFIG,
+    settings.LOG_LEVEL,
+)
+def broker(**flags: Unpack[AloneFlags]) -> None:
+    """Start a broker."""
+    given = gather_broker_settings(flags, flags["namesrv"])
+    given.setdefault("namesrvAddr", os.environ.get("NAMESRV_ADDR", ""))
+    if flags["print_config"]:
+        click.echo(settings.format_settings(load_broker_config(flags, given).describe()))
+        return
+    from .serve import serve
+
+    async def start(servers: AsyncExitStack, clock: Clock) -> str:
+        started = await enter_broker(servers, clock, flags, given)
+        return f"ready broker={started.address}"
+
+    serve(start, log_level=flags["log_level"])
+
+
+def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -> dict[str, str]:
+    """Merge the options of a broker into Java's keys.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        UsageError: the options contradict each other.
+    """
+    settings.check_store_options(store=flags["store"], is_ephemeral=flags["ephemeral"], pairs=flags["pairs"])
+    own = {
+        "bindAddress": flags["host"],
+        "listenPort": flags["broker_port"],
+        "brokerIP1": flags["advertise"] and flags["advertise"].host,
+        "namesrvAddr": nameservers,
+        settings.STORE_KEY: flags["store"],
+    }
+    merged = settings.gather_settings(own, flags["pairs"], flags["config_file"])
+    merged.setdefault(settings.STORE_KEY, settings.default_store())
+    return merged
+
+
+def load_broker_config(flags: BrokerFlags, given: dict[str, str]) -> "BrokerConfig":
+    """Parse the settings of a broker.
+
+    Raises:
+        ConfigError: a key or value that cannot be used.
+    """
+    from ..broker.config import BrokerConfig
+
+    advertised_port = flags["advertise"].port if flags["advertise"] else 0
+    return dataclasses.replace(BrokerConfig.from_java(given), advertised_port=advertised_port)
+
+
+async def enter_broker(servers: AsyncExitStack, clock: Clock, flags: BrokerFlags, given: dict[str, str]) -> "Broker":
+    """Start a broker that stops with the stack.
+
+    Raises:
+        ConfigError: a setting, port or store that cannot be used.
+    """
+    from ..broker.server import Broker
+    from .serve import make_ephemeral_store
+
+    if flags["ephemeral"]:
+        given[settings.STORE_KEY] = await make_ephemeral_store(servers)
+    return await servers.enter_async_context(Broker(load_broker_config(flags, given), clock))

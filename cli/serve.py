@@ -1,0 +1,78 @@
+"""Runs servers until a signal: the loop, the ready line, the garbage collector.
+
+What belongs to a process and not to a server is here only: signal handlers, log output, loop, limits, collector.
+The first SIGINT or SIGTERM stops cleanly; the handlers are gone then, so that a second one ends the process at once.
+"""
+
+import asyncio
+import gc
+import logging
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+
+import click
+
+from ..common.clock import Clock
+from ..remoting.clock import LoopClock
+from ..remoting.loop import find_loop_factory
+
+Start = Callable[[AsyncExitStack, Clock], Awaitable[str]]
+FIRST_GC_THRESHOLD = 50_000  # allocations between collections of the young generation; Python's own is 700 or 2,000
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def serve(start: Start, *, log_level: str) -> None:
+    """Enter servers into a stack by ``start``, print the line that it returns, and wait for a signal."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    _raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
+        runner.run(_serve(start))
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow as many connections and files as the system lets this user have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # macOS names a hard limit that it does not grant
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _serve(start: Start) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, _stop, stopped)
+    async with AsyncExitStack() as servers:
+        click.echo(await start(servers, LoopClock()))
+        _spare_garbage_collector()
+        await stopped.wait()
+
+
+def _stop(stopped: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
+    stopped.set()
+
+
+def _spare_garbage_collector() -> None:
+    """What the start made stays for the life of the process, so no collection has to walk it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(FIRST_GC_THRESHOLD, *gc.get_threshold()[1:])
+
+
+async def make_ephemeral_store(stack: AsyncExitStack) -> str:
+    """Make a temporary directory that is removed when the stack closes."""
+    path = tempfile.mkdtemp(prefix="rocketlet-")
+    stack.push_async_callback(asyncio.to_thread, shutil.rmtree, path)
+    return path

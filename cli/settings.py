@@ -1,0 +1,182 @@
+"""Options that the server commands share, and the settings that come out of them.
+
+    strongest   a flag (``--host``, ``--broker-port``, ``--store`` …)
+                ``--set key=value``
+                ``-c FILE``, in Java's properties format
+                the environment variable NAMESRV_ADDR (``rocketlet broker`` only)
+    weakest     the default
+
+All of them end as one mapping of Java's keys, which the parts parse themselves. Paths are texts here: pathlib would
+cost the start some milliseconds.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import click
+
+from ..common.errors import ConfigError, DecodeError
+from ..common.javaproperties import parse_java_properties
+
+Command = TypeVar("Command", bound=Callable[..., None])
+LOG_LEVELS = ("debug", "info", "warning", "error")
+STORE_KEY = "storePathRootDir"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What ``--advertise`` names; port 0 is the port that is listened at."""
+
+    host: str
+    port: int = 0
+
+
+def _parse_address(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Address | None:
+    if text is None:
+        return None
+    host, port = _split_address(text)
+    if not host or not (port == "" or (port.isascii() and port.isdigit() and 0 < int(port) < 65_536)):
+        raise click.BadParameter(f"{text!r} is not HOST or HOST:PORT")
+    return Address(host, int(port or 0))
+
+
+def _split_address(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        return (host, rest.removeprefix(":")) if bracket and rest[:1] in {"", ":"} else ("", "")
+    if text.count(":") > 1:
+        return text, ""  # a bare IPv6 address
+    host, colon, port = text.partition(":")
+    return host, port if port or not colon else "missing"
+
+
+def _split_pair(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        key, value = key.strip(), value.strip()
+        if not key or not equals:
+            raise click.BadParameter(f"{text!r} is not key=value")
+        if pairs.setdefault(key, value) != value:
+            raise click.BadParameter(f"{key} is both {pairs[key]!r} and {value!r}")
+    return pairs
+
+
+def _refuse_blank(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
+    if text is not None and not text.strip():
+        raise click.BadParameter("it is empty")  # as an unset variable of a shell is
+    return text
+
+
+HOST = click.option("--host", help="Address to listen at.  [default: 127.0.0.1]")
+PORT = click.IntRange(0, 65_535)
+NAMESRV_PORT = click.option(
+    "--namesrv-port", type=PORT, help="Port of the name server; 0 takes a free one.  [default: 9876]"
+)
+BROKER_PORT = click.option("--broker-port", type=PORT, help="Port of the broker; 0 takes a free one.  [default: 10911]")
+STORE = click.option(
+    "--store",
+    type=click.Path(file_okay=False),
+    callback=_refuse_blank,
+    help="Directory of the store.  [default: the user's data directory]",
+)
+EPHEMERAL = click.option("--ephemeral", is_flag=True, help="Keep the store in a temporary directory, removed at exit.")
+ADVERTISE = click.option(
+    "--advertise",
+    metavar="HOST[:PORT]",
+    callback=_parse_address,
+    help="Address that clients shall use.  [default: the one each client reached the server by]",
+)
+CONFIG = click.option(
+    "-c",
+    "--config",
+    "config_file",
+    type=click.Path(),
+    help="Settings in Java's properties format, with Java's keys.",
+)
+SET = click.option(
+    "--set", "pairs", multiple=True, metavar="KEY=VALUE", callback=_split_pair, help="One setting; repeatable."
+)
+PRINT_CONFIG = click.option("--print-config", is_flag=True, help="List keys, values, defaults and meaning, and exit.")
+LOG_LEVEL = click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="warning",
+    show_default=True,
+    help="Least level of what is logged to stderr.",
+)
+
+
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Give a command several options, listed by its help in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def gather_settings(flags: Mapping[str, object], pairs: Mapping[str, str], config_file: str | None) -> dict[str, str]:
+    """Merge flags (``None`` is not given) over ``--set`` over the file.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    given = {key: str(value) for key, value in flags.items() if value is not None}
+    return {**(read_settings(config_file) if config_file else {}), **pairs, **given}
+
+
+def read_settings(path: str) -> dict[str, str]:
+    """Read a file in Java's properties format; UTF-8, or Latin-1 as Java writes it.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return parse_java_properties(_decode(file.read()))
+    except OSError as error:
+        raise ConfigError(f"-c {path} cannot be read: {error.strerror}", key="-c") from error
+    except DecodeError as error:
+        raise ConfigError(f"-c {path} cannot be read: {error}", key="-c") from error
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
+def check_store_options(*, store: str | None, is_ephemeral: bool, pairs: Mapping[str, str]) -> None:
+    """Refuse a store that shall both stay and go.
+
+    Raises:
+        UsageError: the options contradict each other.
+    """
+    if is_ephemeral and store is not None:
+        raise click.UsageError("--ephemeral and --store contradict each other")
+    if is_ephemeral and STORE_KEY in pairs:
+        raise click.UsageError(f"--ephemeral and --set {STORE_KEY} contradict each other")
+
+
+def default_store() -> str:
+    """Return the store in the user's data directory."""
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/rocketlet/store")
+    data = os.environ.get("XDG_DATA_HOME", "")  # to be ignored unless absolute, says the XDG specification
+    return os.path.join(data if os.path.isabs(data) else os.path.expanduser("~/.local/share"), "rocketlet", "store")
+
+
+def format_settings(rows: Sequence[tuple[str, str, str, str]]) -> str:
+    """Lay out key, value, default and meaning in columns."""
+    table = [("key", "value", "default", "meaning"), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(3)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in table
+    )

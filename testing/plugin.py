@@ -1,0 +1,55 @@
+"""The pytest plugin of rocketlet.
+
+    rocketmq_broker      a name server and a broker for the whole session, on free ports, with a temporary store
+    rocketmq_settings    the broker's settings, Java's keys; override it in your conftest.py (scope "session")
+
+A test that uses ``rocketmq_broker`` must have closed its producers and consumers when it ends: those that it started
+and that are still connected are an error that names them. ``rocketmq_leak_check = false`` in the ini file turns that
+off.
+
+pytest imports this module in every run, so nothing heavy is imported before a test asks for a fixture.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .broker_thread import RocketmqBroker
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the ini option."""
+    parser.addini("rocketmq_leak_check", "fail tests that leave producers or consumers connected", "bool", default=True)
+
+
+@pytest.fixture(scope="session")
+def rocketmq_settings() -> Mapping[str, str]:
+    """Return the settings that the broker of the session is started with."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def rocketmq_broker(rocketmq_settings: Mapping[str, str]) -> Iterator["RocketmqBroker"]:
+    """Run a broker for the session: ``.nameserver`` is its address, ``.topic()`` makes a topic of a test's own."""
+    from .broker_thread import RocketmqBroker
+
+    with RocketmqBroker(rocketmq_settings) as broker:
+        yield broker
+
+
+@pytest.fixture(autouse=True)
+def _rocketmq_leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
+    if "rocketmq_broker" not in request.fixturenames:
+        yield
+        return
+    broker: RocketmqBroker = request.getfixturevalue("rocketmq_broker")
+    broker.prefix = request.node.name
+    known = broker.connections()
+    yield
+    if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(known)):
+        from .broker_thread import describe_presence
+
+        names = "; ".join(map(describe_presence, left))
+        pytest.fail(f"still connected to the broker at the end of the test: {names}", pytrace=False)

@@ -1,0 +1,210 @@
+"""`rocketlet up`, `namesrv` and `broker` as processes."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+import pytest
+from command_line import Refuse, Start
+
+from rocketlet.client import ConsumeFrom, Message, Producer, PullConsumer, PullConsumerSettings
+from rocketlet.common.record import NewRecord
+from rocketlet.remoting.bodies import decode_body
+from rocketlet.remoting.bodies_route import TopicRouteData
+from rocketlet.remoting.client import ConnectionPool
+from rocketlet.remoting.clock import LoopClock
+from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.command import Command
+from rocketlet.store.config import StoreConfig
+from rocketlet.store.message_store import MessageStore
+
+FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+EXAMPLE = """\
+namesrvAddr=127.0.0.1:1;127.0.0.1:2
+brokerClusterName=itzhai-com-cluster
+brokerIP1=127.0.0.1
+listenPort=0
+brokerName=broker-1
+brokerId=0
+deleteWhen=02
+fileReservedTime=48
+brokerRole=ASYNC_MASTER
+flushDiskType=ASYNC_FLUSH
+autoCreateTopicEnable=true
+storePathRootDir={store}
+"""
+
+
+async def find_route(nameserver: str, topic: str) -> TopicRouteData:
+    """Ask a name server for a route."""
+    async with ConnectionPool(LoopClock()) as pool:
+        request = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        reply = await pool.request(nameserver, request, 5_000)
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    return decode_body(TopicRouteData, reply.body)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_stops_cleanly(start: Start, number: signal.Signals):
+    """One ready line with both addresses, nothing else on stdout or stderr, and exit code 0 at a signal."""
+    running = start("up", "--ephemeral", *FREE_PORTS)
+    assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+ broker=127\.0\.0\.1:\d+\n", running.ready)
+    assert running.stop(number) == (0, "", "")
+
+
+def test_ephemeral_store_is_removed(start: Start):
+    """The temporary store is there while the broker runs and gone after it."""
+    before = set(pathlib.Path(tempfile.gettempdir()).glob("rocketlet-*"))
+    running = start("up", "--ephemeral", *FREE_PORTS)
+    (store,) = set(pathlib.Path(tempfile.gettempdir()).glob("rocketlet-*")) - before
+    assert (store / "abort").exists()
+    running.stop()
+    assert not store.exists()
+
+
+async def test_clients_can_use_it_at_once(start: Start):
+    """After the ready line the route of the template topic is known and names the broker of the line."""
+    running = start("up", "--ephemeral", *FREE_PORTS)
+    route = await find_route(running.addresses["namesrv"], "TBW102")
+    assert [data.broker_addrs for data in route.broker_datas] == [{0: running.addresses["broker"]}]
+
+
+@pytest.mark.feature("H6")
+async def test_store_stays(start: Start, tmp_path: pathlib.Path):
+    """A message is still there after a stop and another start on the same store, and `abort` is gone in between."""
+    running = start("up", "--store", "store", *FREE_PORTS)
+    async with Producer("cli", nameserver=running.addresses["namesrv"]) as producer:
+        await producer.send(Message("kept", b"hello"))
+    assert running.stop()[0] == 0
+    assert not (tmp_path / "store" / "abort").exists()
+    running = start("up", "--store", "store", *FREE_PORTS)
+    settings = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
+    async with PullConsumer("cli", nameserver=running.addresses["namesrv"], settings=settings) as consumer:
+        consumer.subscribe("kept")
+        async for message in consumer:
+            assert message.body == b"hello"
+            break
+
+
+def test_default_store_is_the_users(start: Start, tmp_path: pathlib.Path):
+    """Without an option the store is in the user's data directory."""
+    start("up", *FREE_PORTS)
+    assert (tmp_path / "data" / "rocketlet" / "store" / "abort").exists()
+
+
+@pytest.mark.feature("H7")
+def test_config_file_of_a_java_broker_works(start: Start, tmp_path: pathlib.Path):
+    """A usual broker.conf starts a broker; keys that have no effect are named in warnings."""
+    (tmp_path / "broker.conf").write_text(EXAMPLE.format(store=tmp_path / "elsewhere"))
+    running = start("up", "-c", "broker.conf", "--namesrv-port", "0")
+    assert (tmp_path / "elsewhere" / "abort").exists()
+    code, _, logged = running.stop()
+    assert code == 0
+    assert "setting deleteWhen has no effect" in logged
+    assert "setting fileReservedTime has no effect" in logged
+
+
+async def test_advertised_address_is_told(start: Start):
+    """With `--advertise` the ready line and the routes name that host and port."""
+    running = start("up", "--ephemeral", "--advertise", "localhost:7000", *FREE_PORTS)
+    assert running.addresses["namesrv"].startswith("localhost:")
+    assert running.addresses["broker"] == "localhost:7000"
+    route = await find_route(running.addresses["namesrv"], "TBW102")
+    assert [data.broker_addrs for data in route.broker_datas] == [{0: "localhost:7000"}]
+
+
+@pytest.mark.feature("N4")
+async def test_broker_registers_at_each_name_server(start: Start):
+    """A broker alone is known to every name server that it was given, when it is ready."""
+    nameservers = [start("namesrv", "--namesrv-port", "0").addresses["namesrv"] for _ in range(2)]
+    running = start("broker", "--ephemeral", "--broker-port", "0", "--namesrv", ";".join(nameservers))
+    assert re.fullmatch(r"ready broker=127\.0\.0\.1:\d+\n", running.ready)
+    for nameserver in nameservers:
+        route = await find_route(nameserver, "TBW102")
+        assert [data.broker_addrs for data in route.broker_datas] == [{0: running.addresses["broker"]}]
+
+
+async def test_name_server_of_the_environment(start: Start):
+    """Without an option a broker registers at NAMESRV_ADDR; the option wins over it."""
+    nameserver = start("namesrv", "--namesrv-port", "0").addresses["namesrv"]
+    broker = ("broker", "--ephemeral", "--broker-port", "0")
+    by_environment = start(*broker, "--set", "brokerName=one", NAMESRV_ADDR=nameserver)
+    by_option = start(*broker, "--set", "brokerName=two", "--namesrv", nameserver, NAMESRV_ADDR="127.0.0.1:1")
+    route = await find_route(nameserver, "TBW102")
+    assert {data.broker_name: data.broker_addrs[0] for data in route.broker_datas} == {
+        "one": by_environment.addresses["broker"],
+        "two": by_option.addresses["broker"],
+    }
+
+
+@pytest.mark.parametrize("option", ["--namesrv-port", "--broker-port"])
+def test_busy_port_is_refused(refuse: Refuse, option: str):
+    """A port that somebody listens at ends the start with a sentence that names it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
+        ports = {"--namesrv-port": "0", "--broker-port": "0", option: port}
+        line = refuse("up", "--ephemeral", *(text for pair in ports.items() for text in pair))
+    assert line == f"rocketlet: cannot listen on 127.0.0.1:{port}: the address is in use\n"
+
+
+def test_store_of_another_process_is_refused(start: Start, refuse: Refuse):
+    """A store that another process has open ends the start with a sentence that names it."""
+    start("up", "--store", "store", *FREE_PORTS)
+    line = refuse("up", "--store", "store", *FREE_PORTS)
+    assert "store" in line
+    assert "in use" in line or "open" in line
+
+
+def test_directory_that_is_a_file_is_refused(refuse: Refuse, tmp_path: pathlib.Path):
+    """A path at which no directory can be made ends the start with a sentence that names it."""
+    (tmp_path / "file").touch()
+    assert "file" in refuse("up", "--set", "storePathRootDir=file/store", *FREE_PORTS)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="platform: root may read every directory")
+def test_unreadable_directory_is_refused(refuse: Refuse, tmp_path: pathlib.Path):
+    """A directory without permissions ends the start with a sentence that names it."""
+    (tmp_path / "store").mkdir(mode=0)
+    assert "store" in refuse("up", "--store", "store", *FREE_PORTS)
+
+
+def test_wrong_segment_size_is_refused(refuse: Refuse, tmp_path: pathlib.Path):
+    """A store that was written with files of another size ends the start with a sentence that names the key."""
+    config = StoreConfig(str(tmp_path / "store"), segment_bytes=1 << 20)
+    with MessageStore.open(config, now_ms=lambda: 0, store_host=bytes(8)) as store:
+        store.append(NewRecord("topic", 0, b"body", b"", {}, 0, 0, 0, bytes(8)))
+        store.commit()
+    line = refuse("up", "--store", "store", "--set", "mappedFileSizeCommitLog=2097152", *FREE_PORTS)
+    assert "mappedFileSizeCommitLog" in line or "1048576" in line
+
+
+def test_print_config_starts_nothing(tmp_path: pathlib.Path):
+    """`--print-config` lists each key with value, default and meaning, and leaves no store behind."""
+    command = [sys.executable, "-m", "rocketlet", "up", "--print-config", "--broker-port", "7", "--store", "store"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    rows = {tuple(line.split()[:3]) for line in ended.stdout.splitlines()}
+    assert ("listenPort", "7", "10911") in rows
+    assert ("listenPort", "9876", "9876") in rows
+    assert not (tmp_path / "store").exists()
+
+
+def test_start_imports_nothing_heavy(start: Start):
+    """A started broker has not imported numpy, pyarrow, rich or what only some commands use."""
+    running = start("up", "--ephemeral", *FREE_PORTS, PYTHONPROFILEIMPORTTIME="1")
+    imported = set(re.findall(r"\| +([\w.]+)$", running.stop()[2], flags=re.MULTILINE))
+    assert "rocketlet.broker.server" in imported
+    assert not imported & {"numpy", "pyarrow", "rich", "zstandard", "rocketlet.client", "rocketlet.export"}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="platform: no /proc to read the memory from")
+def test_idle_memory_is_small(start: Start):
+    """An idle name server and broker take at most 48 MB."""
+    running = start("up", "--ephemeral", *FREE_PORTS)
+    status = pathlib.Path(f"/proc/{running.process.pid}/status").read_text()
+    (kilobytes,) = re.findall(r"^VmRSS:\s+(\d+) kB$", status, flags=re.MULTILINE)
+    assert int(kilobytes) * 1024 <= 48_000_000

@@ -1,0 +1,136 @@
+"""The fixture `rocketmq_broker`, as our tests and those of others use it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from rocketlet.client import ConsumeFrom, Message, Producer, PullConsumer, PullConsumerSettings
+from rocketlet.common.errors import ConfigError
+from rocketlet.testing import RocketmqBroker
+
+LEAKS = """
+import pytest
+from rocketlet.client import Message, Producer
+
+async def test_leaks(rocketmq_broker, request):
+    producer = await Producer("leaking", nameserver=rocketmq_broker.nameserver).__aenter__()
+    request.session.leaked = producer  # nothing collects it before the check has looked
+    await producer.send(Message(await rocketmq_broker.create_topic(), b"1"))
+
+async def test_closes(rocketmq_broker):
+    async with Producer("tidy", nameserver=rocketmq_broker.nameserver) as producer:
+        await producer.send(Message(await rocketmq_broker.create_topic(), b"1"))
+"""
+
+
+@pytest.fixture
+def outer_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Return a runner for the tests of somebody who has installed rocketlet."""
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    return pytester
+
+
+async def test_message_goes_in_and_out(rocketmq_broker: RocketmqBroker):
+    """Clients on the test's own loop send to the broker of the session and consume from it."""
+    topic = await rocketmq_broker.create_topic(queues=2)
+    async with Producer("plugin", nameserver=rocketmq_broker.nameserver) as producer:
+        await producer.send(Message(topic, b"hello"))
+    settings = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
+    async with PullConsumer("plugin", nameserver=rocketmq_broker.nameserver, settings=settings) as consumer:
+        consumer.subscribe(topic)
+        async for message in consumer:
+            assert message.body == b"hello"
+            break
+
+
+def test_topics_are_new_and_named_after_the_test(rocketmq_broker: RocketmqBroker):
+    """Each call without a name makes another topic, and its name tells the test."""
+    first, second = rocketmq_broker.topic(), rocketmq_broker.topic(queues=1)
+    assert first != second
+    assert first.startswith("test_topics_are_new_and_named_after_the_test-")
+    assert rocketmq_broker.topic("orders") == "orders"
+
+
+def test_bad_topic_is_refused(rocketmq_broker: RocketmqBroker):
+    """A name that no broker takes is a ValueError with the broker's words."""
+    with pytest.raises(ValueError, match="contains illegal characters"):
+        rocketmq_broker.topic("a/b")
+
+
+async def test_messages_are_what_was_sent(rocketmq_broker: RocketmqBroker):
+    """`messages` returns everything that is stored in a topic, more than one read brings."""
+    topic = await rocketmq_broker.create_topic(queues=3)
+    async with Producer("plugin", nameserver=rocketmq_broker.nameserver) as producer:
+        for number in range(100):
+            await producer.send(Message(topic, b"%d" % number, tags="even" if number % 2 == 0 else "odd"))
+    stored = rocketmq_broker.messages(topic)
+    assert sorted(int(message.body) for message in stored) == list(range(100))
+    assert {message.tags for message in stored if int(message.body) % 2} == {"odd"}
+    assert rocketmq_broker.messages("no-such-topic") == []
+
+
+def test_store_is_a_directory_while_the_broker_runs():
+    """The store is removed when the broker stops."""
+    with RocketmqBroker() as broker:
+        store = broker.store
+        assert (store / "abort").exists()
+        assert repr(broker) == f"<RocketmqBroker {broker.address}, name server {broker.nameserver}>"
+    assert not store.exists()
+
+
+def test_bad_settings_fail_the_start():
+    """A setting that cannot be used is raised to who starts the broker, and nothing is left behind."""
+    broker = RocketmqBroker({"brokerRole": "SLAVE"})
+    with pytest.raises(ConfigError, match="brokerRole"):
+        broker.__enter__()
+    assert not broker.store.exists()
+
+
+def test_leaking_test_is_an_error(outer_pytest: pytest.Pytester):
+    """A test that leaves a producer connected gets an error with client and group; the next test is not blamed."""
+    outer_pytest.makepyfile(LEAKS)
+    result = outer_pytest.runpytest_subprocess("-W", "ignore")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.re_match_lines(
+        [r".*still connected to the broker at the end of the test: .* \(producer of leaking\)"]
+    )
+
+
+def test_leak_check_can_be_turned_off(outer_pytest: pytest.Pytester):
+    """The ini option turns the check off."""
+    outer_pytest.makepyfile(LEAKS)
+    outer_pytest.runpytest_subprocess("-W", "ignore", "-o", "rocketmq_leak_check=false").assert_outcomes(passed=2)
+
+
+def test_settings_can_be_overridden(outer_pytest: pytest.Pytester):
+    """A conftest gives the broker of its session other settings."""
+    outer_pytest.makeconftest(
+        """
+        import pytest
+        @pytest.fixture(scope="session")
+        def rocketmq_settings(): return {"autoCreateTopicEnable": "false"}
+        """
+    )
+    outer_pytest.makepyfile(
+        """
+        import pytest
+        from rocketlet.client import Message, Producer
+        from rocketlet.common.errors import RocketletError
+        async def test_no_topic(rocketmq_broker):
+            async with Producer("plain", nameserver=rocketmq_broker.nameserver) as producer:
+                with pytest.raises(RocketletError):
+                    await producer.send(Message("not-there", b"1"))
+        """
+    )
+    outer_pytest.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_plugin_imports_nothing_heavy():
+    """A run without our fixtures pays for the plugin's own lines only."""
+    code = "import pytest, sys; had = set(sys.modules); import rocketlet.testing.plugin; print(*set(sys.modules) - had)"
+    environment = {**os.environ, "PYTHONPATH": ""}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert set(run.stdout.split()) == {"rocketlet", "rocketlet.testing", "rocketlet.testing.plugin"}
