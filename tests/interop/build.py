@@ -1,0 +1,27 @@
+"""Builds the drivers of the official clients ahead of the tests: ``python tests/interop/build.py [java] [go]``."""
+
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
+
+from interop.toolchain import MissingToolError, build_go, build_java
+
+BUILDS = {"java": build_java, "go": build_go}
+
+
+def main() -> None:
+    """Build the named drivers, or all; a missing tool is told and is no failure, since the tests skip then."""
+    for name in sys.argv[1:] or list(BUILDS):
+        started = time.monotonic()
+        try:
+            BUILDS[name]()
+        except MissingToolError as missing:
+            sys.stderr.write(f"the {name} driver is not built: {missing}\n")
+        else:
+            sys.stdout.write(f"the {name} driver is built ({time.monotonic() - started:.1f} s)\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Official clients in driver processes, and the servers that they talk to.
+
+The server is ``rocketlet up``. With ``ROCKETLET_INTEROP_SERVER=java`` it is the official one: so the tests themselves
+are tried, and what passes there and fails with ours is our fault. ``ROCKETLET_INTEROP_JAVA=4.9.8`` runs them with that
+Java client instead of 5.4.0.
+"""
+
+import itertools
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from interop.clients import Admin
+from interop.driver import Driver
+from interop.servers import JavaServer, RocketletServer, Server
+from interop.toolchain import JAVA_VERSION, MissingToolError, build_go, java_command
+
+HERE = pathlib.Path(__file__).parent
+NewTopic = Callable[..., str]
+StartServer = Callable[..., Server]
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let building the drivers, which the first test may do, take longer than a test."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(120, func_only=True))
+
+
+def _start_driver(name: str) -> Driver:
+    try:
+        return Driver(name, _java_client_command if name == "java" else lambda _: [str(build_go())])
+    except MissingToolError as missing:
+        pytest.skip(f"the official {name} client cannot run: {missing}")
+
+
+def _java_client_command(directory: pathlib.Path) -> list[str]:
+    return java_command(directory, os.environ.get("ROCKETLET_INTEROP_JAVA", JAVA_VERSION))
+
+
+def _start_server(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:
+    if os.environ.get("ROCKETLET_INTEROP_SERVER") == "java":
+        return _start_java_server(store, replaced, **settings)
+    return RocketletServer(store, settings, replaced)
+
+
+def _start_java_server(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:
+    try:
+        return JavaServer(store, settings, replaced)
+    except MissingToolError as missing:
+        pytest.skip(f"the official broker cannot run: {missing}")
+
+
+@pytest.fixture(scope="session")
+def java() -> Iterator[Driver]:
+    """Return a process with the official Java client 5.4.0."""
+    with _start_driver("java") as driver:
+        yield driver
+
+
+@pytest.fixture(scope="session")
+def go() -> Iterator[Driver]:
+    """Return a process with the official Go client."""
+    with _start_driver("go") as driver:
+        yield driver
+
+
+@pytest.fixture
+def drivers(java: Driver, request: pytest.FixtureRequest) -> Callable[[str], Driver]:
+    """Return a call that gives the driver of a client by its name."""
+    return lambda name: java if name == "java" else request.getfixturevalue(name)
+
+
+@pytest.fixture
+def another_java() -> Iterator[Callable[[], Driver]]:
+    """Return a call that starts one more process with the Java client, to be killed."""
+    with ExitStack() as started:
+        yield lambda: started.enter_context(_start_driver("java"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return the server that most tests share; each test has topics of its own."""
+    with _start_server(tmp_path_factory.mktemp("shared") / "store") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def rocketlet_up() -> Iterator[StartServer]:
+    """Return a call that starts ``rocketlet up`` on a store directory, with Java's settings.
+
+    With ``replaced=`` a server that has ended, it takes the same ports.
+    """
+    with ExitStack() as started:
+
+        def start(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:
+            return started.enter_context(_start_server(store, replaced, **settings))
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def java_broker() -> Iterator[StartServer]:
+    """Return a call that starts the official name server and broker on a store directory."""
+    with ExitStack() as started:
+
+        def start(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:
+            return started.enter_context(_start_java_server(store, replaced, **settings))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def admin(java: Driver, server: Server) -> Iterator[Admin]:
+    """Return an administration client of the shared server."""
+    with Admin(java, namesrv=server.namesrv) as client:
+        yield client
+
+
+@pytest.fixture
+def new_name(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Return a call that gives names for topics and groups that no other test uses."""
+    return lambda: f"{request.node.originalname}-{next(_numbers)}".replace("_", "-")
+
+
+@pytest.fixture
+def new_topic(admin: Admin, server: Server, new_name: Callable[[], str]) -> NewTopic:
+    """Return a call that creates a topic on the shared server, with 4 queues unless told otherwise."""
+
+    def create(queues: int = 4) -> str:
+        topic = new_name()
+        admin.create_topic(server.broker, topic, queues)
+        return topic
+
+    return create

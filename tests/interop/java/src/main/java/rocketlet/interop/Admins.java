@@ -1,0 +1,116 @@
+package rocketlet.interop;
+
+import com.google.gson.JsonArray;
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/** Administration: any method of DefaultMQAdminExt by its name, and mqadmin with what it prints. */
+final class Admins implements CommandGroup {
+    private final Named<DefaultMQAdminExt> admins = new Named<>("admin");
+
+    @Override
+    public Map<String, Command> commands() {
+        return Map.of(
+                "admin.start", this::start,
+                "admin.call", this::call,
+                "admin.createTopic", this::createTopic,
+                "admin.awaitRoute", this::awaitRoute,
+                "admin.stop", this::stop,
+                "mqadmin", Admins::runTool);
+    }
+
+    private Object start(Arguments arguments) throws Exception {
+        String name = arguments.text("name");
+        DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        admin.setNamesrvAddr(arguments.text("namesrv"));
+        admin.setInstanceName(arguments.text("instance", Clients.instance(name)));
+        Beans.apply(admin, arguments.object("settings")).start();
+        admins.put(name, admin);
+        return null;
+    }
+
+    /** Calls {@code method(args…)}; arguments are converted to the parameter types of the fitting overload. */
+    private Object call(Arguments arguments) throws Exception {
+        DefaultMQAdminExt admin = admins.get(arguments);
+        JsonArray values = arguments.elements("args");
+        RuntimeException mismatch = null;
+        for (Method method : overloads(arguments.text("method"), values.size())) {
+            Object[] converted;
+            try {
+                converted = convert(method, values);
+            } catch (RuntimeException unfit) {
+                mismatch = unfit;
+                continue;
+            }
+            return method.invoke(admin, converted);
+        }
+        throw new IllegalArgumentException("no " + arguments.text("method") + " takes " + values, mismatch);
+    }
+
+    private static List<Method> overloads(String name, int count) {
+        return Arrays.stream(DefaultMQAdminExt.class.getMethods())
+                .filter(method -> method.getName().equals(name) && method.getParameterCount() == count)
+                .toList();
+    }
+
+    private static Object[] convert(Method method, JsonArray values) {
+        Object[] converted = new Object[values.size()];
+        for (int index = 0; index < converted.length; index++) {
+            converted[index] = Json.GSON.fromJson(values.get(index), method.getGenericParameterTypes()[index]);
+        }
+        return converted;
+    }
+
+    /** Creates a topic on one broker and waits until the name server tells its route. */
+    private Object createTopic(Arguments arguments) throws Exception {
+        DefaultMQAdminExt admin = admins.get(arguments);
+        TopicConfig config = new TopicConfig(arguments.text("topic"));
+        int queues = arguments.count("queues", 4);
+        config.setReadQueueNums(queues);
+        config.setWriteQueueNums(queues);
+        Beans.apply(config, arguments.object("settings"));
+        admin.createAndUpdateTopicConfig(arguments.text("broker"), config);
+        return awaitRoute(arguments);
+    }
+
+    private Object awaitRoute(Arguments arguments) throws Exception {
+        DefaultMQAdminExt admin = admins.get(arguments);
+        String topic = arguments.text("topic");
+        return Map.of("routed", Await.until(arguments.number("timeoutMs", 5_000), () -> hasRoute(admin, topic)));
+    }
+
+    private static boolean hasRoute(DefaultMQAdminExt admin, String topic) throws Exception {
+        try {
+            return !admin.examineTopicRouteInfo(topic).getQueueDatas().isEmpty();
+        } catch (org.apache.rocketmq.client.exception.MQClientException noRoute) {
+            return false;
+        }
+    }
+
+    private Object stop(Arguments arguments) throws Exception {
+        var client = admins.remove(arguments);
+        Clients.stop(client, client::shutdown);
+        return null;
+    }
+
+    /** Runs mqadmin in this process and returns what it prints; one at a time, since it prints to the one stdout. */
+    private static synchronized Object runTool(Arguments arguments) {
+        PrintStream before = System.out;
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
+        try {
+            MQAdminStartup.main0(arguments.texts("args").toArray(new String[0]), null);
+        } finally {
+            System.setOut(before);
+        }
+        return Map.of("output", printed.toString(StandardCharsets.UTF_8));
+    }
+}

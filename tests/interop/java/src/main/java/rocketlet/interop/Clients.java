@@ -1,0 +1,48 @@
+package rocketlet.interop;
+
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.impl.MQClientManager;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** What all kinds of clients share. */
+final class Clients {
+    private static final long STOP_LIMIT_MS = 30_000;
+
+    private Clients() {
+    }
+
+    /** An instance name of its own for each client, so that several live in one process with their own connections. */
+    static String instance(String name) {
+        return name + "#" + ProcessHandle.current().pid();
+    }
+
+    /** Closes the connections of a client and lets it open no others: to the servers it died without a good-bye. */
+    static void drop(MQClientInstance client) {
+        client.getMQClientAPIImpl().getRemotingClient().shutdown();
+    }
+
+    /** Makes the client and its groups known to the brokers of its topics now, not with the next timer. */
+    static void announce(ClientConfig client) {
+        MQClientManager.getInstance().getOrCreateMQClientInstance(client).sendHeartbeatToAllBrokerWithLock();
+    }
+
+    /**
+     * Shuts a client down and returns when it has taken leave of the servers; its own threads may take 3 s more to end,
+     * since one of them looks only that often whether it shall stop.
+     */
+    static void stop(ClientConfig client, Runnable shutdown) throws Exception {
+        MQClientInstance shared = MQClientManager.getInstance().getOrCreateMQClientInstance(client);
+        Thread stopping = new Thread(shutdown, "stopping");
+        stopping.setDaemon(true);
+        stopping.start();
+        Await.until(STOP_LIMIT_MS, () -> shared.getPullMessageService().isStopped() || !stopping.isAlive());
+    }
+
+    static List<Map<String, Object>> sorted(Collection<MessageQueue> queues) {
+        return queues.stream().sorted().map(Json::queue).toList();
+    }
+}

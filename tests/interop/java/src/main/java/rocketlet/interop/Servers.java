@@ -1,0 +1,155 @@
+package rocketlet.interop;
+
+import com.google.gson.JsonObject;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ThreadLocalRandom;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.remoting.protocol.RequestCode;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+
+/** The official name server and broker, in this process, on free ports of the loopback address. */
+final class Servers implements CommandGroup {
+    private static final String HOST = "127.0.0.1";
+    /** Below the range from which systems take the ports of outgoing connections. */
+    private static final int FIRST_PORT = 15_000;
+    private static final int LAST_PORT = 32_000;
+
+    private final Named<NamesrvController> nameServers = new Named<>("name server");
+    private final Named<BrokerController> brokers = new Named<>("broker");
+
+    @Override
+    public Map<String, Command> commands() {
+        return Map.of(
+                "namesrv.start", this::startNameServer,
+                "namesrv.stop", this::stopNameServer,
+                "broker.start", this::startBroker,
+                "broker.stop", this::stopBroker);
+    }
+
+    private Object startNameServer(Arguments arguments) throws Exception {
+        NettyServerConfig netty = new NettyServerConfig();
+        netty.setBindAddress(HOST);
+        netty.setListenPort(arguments.has("port") ? arguments.count("port", 0) : freePort(1));
+        NamesrvConfig config = new NamesrvConfig();
+        config.setKvConfigPath(arguments.text("directory") + "/kvConfig.json");
+        config.setConfigStorePath(arguments.text("directory") + "/namesrv.properties");
+        MixAll.properties2Object(properties(arguments.object("settings")), config);
+        NamesrvController controller = new NamesrvController(config, netty);
+        require(controller.initialize(), "name server");
+        controller.start();
+        nameServers.put(arguments.text("name"), controller);
+        return Map.of("address", HOST + ":" + netty.getListenPort());
+    }
+
+    private Object stopNameServer(Arguments arguments) {
+        nameServers.remove(arguments).shutdown();
+        return null;
+    }
+
+    /** Starts a broker on a store directory; settings are the keys of a broker.conf, as text. */
+    private Object startBroker(Arguments arguments) throws Exception {
+        System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
+        Properties settings = properties(arguments.object("settings"));
+        settings.putIfAbsent("namesrvAddr", arguments.text("namesrv"));
+        settings.putIfAbsent("bindAddress", HOST);
+        settings.putIfAbsent("brokerIP1", HOST);
+        settings.putIfAbsent("brokerIP2", HOST);
+        settings.putIfAbsent("listenPort", Integer.toString(freePort(3)));
+        settings.putIfAbsent("storePathRootDir", arguments.text("store"));
+        settings.putIfAbsent("storePathCommitLog", arguments.text("store") + "/commitlog");
+        int port = Integer.parseInt(settings.getProperty("listenPort"));
+        settings.putIfAbsent("haListenPort", Integer.toString(port - 1));
+
+        BrokerController controller = build(settings);
+        require(controller.initialize(), "broker");
+        controller.start();
+        brokers.put(arguments.text("name"), controller);
+        String address = HOST + ":" + settings.getProperty("listenPort");
+        for (String nameServer : settings.getProperty("namesrvAddr").split(";")) {
+            awaitRegistration(controller, nameServer, address);
+        }
+        return Map.of("address", address);
+    }
+
+    /** A broker skips its first registration when its client has not connected yet; the next comes 10 s later. */
+    private static void awaitRegistration(BrokerController controller, String nameServer, String address)
+            throws Exception {
+        RemotingCommand question = RemotingCommand.createRequestCommand(RequestCode.GET_BROKER_CLUSTER_INFO, null);
+        boolean registered = Await.until(20_000, () -> {
+            var client = controller.getBrokerOuterAPI().getRemotingClient();
+            RemotingCommand answer = client.invokeSync(nameServer, question, 3_000);
+            boolean knows = new String(answer.getBody(), StandardCharsets.UTF_8).contains('"' + address + '"');
+            if (!knows) {
+                controller.registerBrokerAll(true, false, true);
+            }
+            return knows;
+        });
+        require(registered, "broker's registration");
+    }
+
+    private static BrokerController build(Properties settings) {
+        BrokerConfig broker = new BrokerConfig();
+        NettyServerConfig server = new NettyServerConfig();
+        NettyClientConfig client = new NettyClientConfig();
+        MessageStoreConfig store = new MessageStoreConfig();
+        for (Object config : new Object[] {broker, server, client, store}) {
+            MixAll.properties2Object(settings, config);
+        }
+        BrokerController controller = new BrokerController(broker, server, client, store);
+        controller.getConfiguration().registerConfig(settings);
+        return controller;
+    }
+
+    private Object stopBroker(Arguments arguments) {
+        brokers.remove(arguments).shutdown();
+        return null;
+    }
+
+    private static Properties properties(Arguments settings) {
+        Properties properties = new Properties();
+        JsonObject json = settings.json();
+        json.entrySet().forEach(entry -> properties.setProperty(entry.getKey(), entry.getValue().getAsString()));
+        return properties;
+    }
+
+    private static void require(boolean initialized, String what) {
+        if (!initialized) {
+            throw new IllegalStateException("the " + what + " did not initialize; its log is on stderr");
+        }
+    }
+
+    /** The last of count neighbouring free ports: a broker also uses the two below its own. */
+    private static int freePort(int count) {
+        for (int attempt = 0; attempt < 1000; attempt++) {
+            int port = ThreadLocalRandom.current().nextInt(FIRST_PORT, LAST_PORT);
+            if (areFree(port - count + 1, port)) {
+                return port;
+            }
+        }
+        throw new IllegalStateException("no free ports");
+    }
+
+    private static boolean areFree(int first, int last) {
+        for (int port = first; port <= last; port++) {
+            try (ServerSocket socket = new ServerSocket()) {
+                socket.bind(new InetSocketAddress(HOST, port));
+            } catch (IOException taken) {
+                return false;
+            }
+        }
+        return true;
+    }
+}

@@ -1,0 +1,65 @@
+"""The drivers do what the tests and benchmarks that use them believe."""
+
+from collections.abc import Callable
+
+import pytest
+from interop.clients import Outgoing, Producer, PushConsumer, Received
+from interop.driver import Driver, DriverError
+from interop.servers import Server
+from interop.traffic import read_topic
+
+NewTopic = Callable[..., str]
+
+
+@pytest.mark.parametrize("client", ["java", "go"])
+def test_failing_command_is_answered(client: str, drivers: Callable[[str], Driver]) -> None:
+    """An unknown command, and one for a client that does not run, are errors that say so."""
+    with pytest.raises(DriverError, match="unknown command no\\.such"):
+        drivers(client).call("no.such")
+    with pytest.raises(DriverError, match="producer nobody is not running"):
+        drivers(client).call("producer.stop", name="nobody")
+
+
+def test_commands_run_side_by_side(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """A command that waits for messages does not hold up the one that sends them."""
+    topic = new_topic()
+    about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
+    with PushConsumer(java, **about) as consumer, Producer(java, namesrv=server.namesrv) as producer:
+        waiting = java.begin("consumer.received", name=consumer.name, count=1, timeoutMs=30_000)
+        producer.send_all(topic, Outgoing(b"awaited"))
+        received = java.finish(waiting, "consumer.received", dict[str, list[Received]])
+    assert [message.body for message in received["messages"]] == [b"awaited"]
+
+
+@pytest.mark.parametrize(
+    "how", [{"threads": 2}, {"inFlight": 16}, {"threads": 2, "batch": 10}], ids=["sync", "async", "batch"]
+)
+def test_load_is_counted(how: dict[str, int], java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """The load generator sends as many messages as it says, and consumes them again."""
+    topic = new_topic()
+    about = {"namesrv": server.namesrv, "topic": topic}
+    sent = java.call("load.send", **about, count=200, warmup=20, bodyBytes=64, **how)
+    assert (sent["sent"], sent["failed"]) == (200, 0)
+    assert [len(message.body) for message in read_topic(java, server.namesrv, topic)] == [64] * 220
+    consumed = java.call("load.consume", **about, group=f"{topic}-group", count=220)
+    assert (consumed["received"], consumed["complete"]) == (220, True)
+
+
+def test_mqadmin_prints_a_route(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """A command of mqadmin runs in the driver, and what it prints is returned."""
+    topic = new_topic()
+    printed = java.call("mqadmin", args=["topicRoute", "-n", server.namesrv, "-t", topic])
+    assert server.broker in printed["output"]
+
+
+@pytest.mark.feature("P17")
+def test_lite_pull_consumer_gets_its_tags(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """A lite pull consumer, whose requests carry their own subscription, polls the messages of its tags."""
+    topic = new_topic()
+    about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "A"}}
+    with Producer(java, namesrv=server.namesrv) as producer:
+        producer.send_all(topic, *[Outgoing(tag.encode(), tags=tag) for tag in "ABABAC"])
+    java.call("lite.start", name=topic, **about)
+    polled = java.call_as(dict[str, list[Received]], "lite.poll", name=topic, count=3, timeoutMs=30_000)
+    java.call("lite.stop", name=topic)
+    assert [message.body for message in polled["messages"]] == [b"A"] * 3

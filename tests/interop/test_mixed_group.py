@@ -1,0 +1,120 @@
+"""Our client and the official one work together, on our broker and on the official one."""
+
+import asyncio
+import pathlib
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from interop import clients
+from interop.clients import Outgoing
+from interop.driver import Driver
+from interop.servers import Server
+
+from rocketlet.client import ConsumeFrom, Message, Producer, PushConsumer, PushConsumerSettings, ReceivedMessage
+
+NewTopic = Callable[..., str]
+SETTINGS = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
+
+
+class Member:
+    """Our consumer in a test: what it owns and got, and waits for both."""
+
+    def __init__(self, group: str, topic: str, namesrv: str) -> None:
+        self.bodies: list[bytes] = []
+        self.consumer = PushConsumer(group, namesrv, settings=SETTINGS)
+        self.consumer.subscribe(topic, "*", self._receive)
+        self.consumer.on_queues_changed(lambda _: self._changed.set())
+        self._changed = asyncio.Event()
+
+    async def wait_queues(self, count: int) -> set[int]:
+        """Return the ids of the owned queues once there are as many."""
+        await self._wait_until(lambda: len(self.consumer.queues) == count)
+        return {queue.queue_id for queue in self.consumer.queues}
+
+    async def wait_bodies(self, count: int) -> list[bytes]:
+        """Return the bodies once there are as many."""
+        await self._wait_until(lambda: len(self.bodies) >= count)
+        return self.bodies
+
+    async def _receive(self, messages: list[ReceivedMessage]) -> None:
+        self.bodies += [message.body for message in messages]
+        self._changed.set()
+
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+@asynccontextmanager
+async def official_member(java: Driver, group: str, topic: str, namesrv: str) -> AsyncGenerator[clients.PushConsumer]:
+    """Run an official consumer, without blocking the loop on which ours runs."""
+    about = {"namesrv": namesrv, "group": group, "subscriptions": {topic: "*"}}
+    consumer = await asyncio.to_thread(lambda: clients.PushConsumer(java, **about))
+    try:
+        yield consumer
+    finally:
+        await asyncio.to_thread(consumer.stop)
+
+
+@pytest.mark.feature("B27", "B28", "B1")
+async def test_mixed_group_shares_queues(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """A Java and one of our consumers own 4 of 8 queues each and get each message once; the last member owns all."""
+    topic = new_topic(8)
+    group = f"{topic}-group"
+    ours = Member(group, topic, server.namesrv)
+    async with ours.consumer:
+        await ours.wait_queues(8)
+        async with official_member(java, group, topic, server.namesrv) as official:
+            theirs = {queue.queue_id for queue in await asyncio.to_thread(official.queues, topic, 4)}
+            assert (await ours.wait_queues(4)) | theirs == set(range(8))
+            async with Producer("senders", server.namesrv) as producer:
+                for number in range(80):
+                    await producer.send(Message(topic, b"%d" % number))
+            got = await ours.wait_bodies(40)
+            got += [message.body for message in await asyncio.to_thread(official.received, 40)]
+            assert Counter(got) == {b"%d" % number: 1 for number in range(80)}
+        await ours.wait_queues(8)
+
+
+@pytest.mark.feature("B28")
+async def test_our_client_reads_what_java_sent(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """Bodies (compressed too), tags, keys and properties of a Java producer reach our consumer as they were."""
+    topic, large = new_topic(1), b"large " * 2000
+    sent = Outgoing(large, tags="tag", keys=["a", "b"], properties={"größe": "公斤 😀"})
+    with clients.Producer(java, namesrv=server.namesrv) as producer:
+        (result,) = await asyncio.to_thread(producer.send_all, topic, sent)
+    received: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
+
+    async def receive(messages: list[ReceivedMessage]) -> None:
+        await received.put(messages[0])
+
+    consumer = PushConsumer(f"{topic}-group", server.namesrv, settings=SETTINGS)
+    consumer.subscribe(topic, "tag", receive)
+    async with consumer, asyncio.timeout(30):
+        message = await received.get()
+    assert (message.body, message.tags, message.keys) == (large, "tag", ("a", "b"))
+    assert message.properties["größe"] == "公斤 😀"
+    assert (message.message_id, message.offset_message_id) == (result.msg_id, result.offset_msg_id)
+
+
+@pytest.mark.feature("B28")
+async def test_our_client_works_on_the_official_broker(
+    java: Driver, java_broker: Callable[..., Server], tmp_path: pathlib.Path
+) -> None:
+    """Our producer and consumer work on the official broker, together with the official client."""
+    server = await asyncio.to_thread(java_broker, tmp_path / "store")
+    ours = Member("group", "topic", server.namesrv)
+    async with Producer("senders", server.namesrv) as producer:
+        await producer.send(Message("topic", b"0"))
+        async with ours.consumer:
+            await ours.wait_queues(4)
+            for number in range(1, 10):
+                await producer.send(Message("topic", b"%d" % number, tags="tag", keys=("key",)))
+            assert sorted(await ours.wait_bodies(10)) == [b"%d" % number for number in range(10)]
+            async with official_member(java, "group", "topic", server.namesrv) as official:
+                await ours.wait_queues(2)
+                assert len(await asyncio.to_thread(official.queues, "topic", 2)) == 2

@@ -1,0 +1,79 @@
+"""Fixtures that run the command line as its users do: as a process."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+COMMAND = (sys.executable, "-m", "rocketlet")
+
+
+@dataclass
+class Running:
+    """A server that has printed its ready line."""
+
+    process: subprocess.Popen[str]
+    ready: str
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The addresses of the ready line by part."""
+        return dict(re.findall(r"(\w+)=(\S+)", self.ready))
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+        """Send a signal; return exit code, what else was printed, and what was logged."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate()
+        return self.process.returncode, out, err
+
+
+Start = Callable[..., Running]
+Refuse = Callable[..., str]
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path) -> Iterator[Start]:
+    """Return a call that starts ``rocketlet ARGUMENTS`` and waits for its ready line."""
+    with ExitStack() as started:
+
+        def run(*arguments: str, **environment: str) -> Running:
+            variables = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), **environment}
+            process = subprocess.Popen(
+                [*COMMAND, *arguments],
+                cwd=tmp_path,
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            started.enter_context(process)
+            started.callback(process.terminate)
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            if not ready:
+                pytest.fail(f"no ready line: {process.communicate()[1]}")
+            return Running(process, ready)
+
+        yield run
+
+
+@pytest.fixture
+def refuse(tmp_path: pathlib.Path) -> Refuse:
+    """Return a call that runs ``rocketlet ARGUMENTS``, expects exit code 2, and returns its line on stderr."""
+
+    def run(*arguments: str) -> str:
+        command = [*COMMAND, *arguments]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert ended.returncode == 2, ended.stderr
+        assert ended.stdout == ""
+        assert ended.stderr.count("\n") == 1, ended.stderr
+        return ended.stderr
+
+    return run

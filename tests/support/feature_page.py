@@ -1,0 +1,137 @@
+"""Which rows of the feature table the tests show, and the page that says so.
+
+``@pytest.mark.feature("S1", "P1")`` ties a test to rows of ``tests/features.json``; an unknown row stops the run.
+With ``--compatibility-page FILE`` the run ends by writing the page from the markers and outcomes that it saw.
+"""
+
+import json
+import pathlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+FEATURES = pathlib.Path(__file__).parent.parent / "features.json"
+HEAD = """# Compatibility
+
+Which rows of the feature table the tests show. `make compatibility` writes this page from the markers and outcomes of
+a whole run; it is not edited by hand. Priority 1 is the core, 2 is expected, 3 is extra.
+"""
+STATES = {"passed": "shown", "skipped": "skipped", "failed": "failing"}  # from best to worst
+NO_TEST = "not yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A row of the feature table."""
+
+    id: str
+    section: str
+    feature: str
+    shown_by: list[str]
+    asserts: str
+    priority: int
+    seed: str
+
+
+def load_features() -> list[Feature]:
+    """Read the feature table."""
+    return [Feature(**row) for row in json.loads(FEATURES.read_text())]
+
+
+def test_name(nodeid: str) -> str:
+    """Return how the page names a test: its file below ``tests`` and its function, without parameters.
+
+    >>> test_name("tests/broker/test_send.py::test_send_answers[V2]")
+    'broker/test_send.py::test_send_answers'
+    """
+    return nodeid.partition("[")[0].removeprefix("tests/")
+
+
+test_name.__test__ = False  # type: ignore[attr-defined] # pytest must not take the name for a test
+
+
+def format_page(features: Iterable[Feature], outcomes: Mapping[str, Mapping[str, str]]) -> str:
+    """Write the page; ``outcomes`` maps row ids to the outcomes of their tests."""
+    sections: dict[str, list[str]] = defaultdict(list)
+    counts: dict[str, int] = defaultdict(int)
+    for feature in features:
+        tests = outcomes.get(feature.id, {})
+        state = _state(tests)
+        counts[state] += 1
+        names = "<br>".join(f"`{name}`" for name in sorted(tests))
+        text = feature.feature.replace("|", "\\|")
+        sections[feature.section].append(f"| {feature.id} | {feature.priority} | {text} | {names} | {state} |")
+    summary = ", ".join(f"{counts[state]} {state}" for state in (*STATES.values(), NO_TEST) if counts[state])
+    tables = (_format_table(section, rows) for section, rows in sections.items())
+    return "\n".join([HEAD, f"{sum(counts.values())} rows: {summary}.", *tables])
+
+
+def _state(tests: Mapping[str, str]) -> str:
+    worst = [state for outcome, state in STATES.items() if outcome in tests.values()]
+    return worst[-1] if worst else NO_TEST
+
+
+def _format_table(section: str, rows: list[str]) -> str:
+    return "\n".join(
+        [f"\n## {section}\n", "| row | priority | feature | tests | state |", "|---|---|---|---|---|", *rows]
+    )
+
+
+def parse_page(page: str) -> dict[str, set[str]]:
+    """Return the tests that the page lists for each row."""
+    rows = re.findall(r"^\| ([A-Z]+\d+) \| \d \| (.*) \| (.*?) \| [a-z ]+ \|$", page, flags=re.MULTILINE)
+    return {row: set(re.findall("`(.*?)`", tests)) for row, _, tests in rows}
+
+
+class FeatureRecorder:
+    """Collects markers and outcomes of one run."""
+
+    def __init__(self, page: pathlib.Path | None) -> None:
+        self._page = page
+        self._features = load_features()
+        self._known = {feature.id for feature in self._features}
+        self._ids: dict[str, set[str]] = {}
+        self.outcomes: dict[str, dict[str, str]] = defaultdict(dict)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note the markers, and stop the run at an unknown row."""
+        for item in items:
+            ids = {str(row) for marker in item.iter_markers("feature") for row in marker.args}
+            if unknown := sorted(ids - self._known):
+                raise pytest.UsageError(f"{item.nodeid}: no such feature: {', '.join(unknown)}")
+            self._ids[item.nodeid] = ids
+            for row in ids:
+                self.outcomes[row].setdefault(test_name(item.nodeid), "")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the worst outcome of all phases and parameters of a test."""
+        order = ["", *STATES]
+        for row in self._ids.get(report.nodeid, ()):
+            name, tests = test_name(report.nodeid), self.outcomes[row]
+            tests[name] = max(tests[name], report.outcome, key=order.index)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the page when it was asked for."""
+        if self._page is not None:
+            self._page.write_text(format_page(self._features, self.outcomes) + "\n")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer ``--compatibility-page``."""
+    parser.addoption("--compatibility-page", type=pathlib.Path, help="write the compatibility page of this run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the run."""
+    config.pluginmanager.register(FeatureRecorder(config.getoption("--compatibility-page")), "feature-recorder")
+
+
+@pytest.fixture
+def feature_recorder(request: pytest.FixtureRequest) -> FeatureRecorder:
+    """Return what the running session has recorded so far."""
+    recorder = request.config.pluginmanager.get_plugin("feature-recorder")
+    assert isinstance(recorder, FeatureRecorder)
+    return recorder

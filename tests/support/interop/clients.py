@@ -1,0 +1,257 @@
+"""Handles of the clients that run in a driver, and the values that travel to and from them.
+
+Field names are ours; their camel-case form is the driver's JSON. Bodies are bytes here and base64 there.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import msgspec
+from interop.driver import Driver, Failure
+
+WAIT_MS = 30_000
+_numbers = itertools.count(1)
+
+
+class Queue(msgspec.Struct, rename="camel", frozen=True, order=True):
+    """A message queue."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class Outgoing(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A message to send."""
+
+    body: bytes
+    tags: str | None = None
+    keys: Sequence[str] = ()
+    properties: Mapping[str, str] = {}
+    flag: int = 0
+
+
+class Sent(msgspec.Struct, rename="camel"):
+    """What a send gave; with an error, the rest is missing."""
+
+    status: str = ""
+    msg_id: str = ""
+    offset_msg_id: str = ""
+    queue: Queue | None = None
+    queue_offset: int = -1
+    region_id: str | None = None
+    error: Failure | None = None
+
+    @property
+    def queue_id(self) -> int:
+        """Return the id of the queue that took the message, or -1 after an error."""
+        return self.queue.queue_id if self.queue else -1
+
+
+class Received(msgspec.Struct, rename="camel"):
+    """A message as the official client hands it over."""
+
+    topic: str
+    queue_offset: int
+    log_offset: int
+    msg_id: str
+    body: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    store_timestamp: int
+    born_host: str
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    store_size: int
+    properties: dict[str, str]
+    queue_id: int = -1
+    broker_name: str | None = None
+    offset_msg_id: str | None = None
+    tags: str | None = None
+    keys: str | None = None
+
+
+class _SentAnswer(msgspec.Struct):
+    results: list[Sent] | None = None
+
+
+class _ReceivedAnswer(msgspec.Struct):
+    messages: list[Received] | None = None
+
+
+class _QueueAnswer(msgspec.Struct):
+    queues: list[Queue]
+
+
+class _OffsetAnswer(msgspec.Struct):
+    offset: int
+
+
+class Offsets(msgspec.Struct, rename="camel"):
+    """The ends of a queue."""
+
+    min: int
+    max: int
+    earliest_stored_at: int
+
+
+class Pulled(msgspec.Struct, rename="camel"):
+    """The answer to one pull."""
+
+    status: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: list[Received]
+
+
+class _Client:
+    """A client in a driver; a context manager that stops it properly."""
+
+    kind = ""
+
+    def __init__(self, driver: Driver, **arguments: object) -> None:
+        self.driver = driver
+        self.name = f"{self.kind}-{next(_numbers)}"
+        self._is_running = True
+        self.client_id: str | None = driver.call(f"{self.kind}.start", name=self.name, **arguments).get("clientId")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop it as an application does; once is enough."""
+        if self._is_running:
+            self._is_running = False
+            self.driver.call(f"{self.kind}.stop", name=self.name)
+
+
+class Producer(_Client):
+    """A producer."""
+
+    kind = "producer"
+
+    def send(self, topic: str, *messages: Outgoing, mode: str = "sync", **where: object) -> list[Sent]:
+        """Send one after the other (sync), at once (async), without answers (oneway) or together (batch)."""
+        return self.finish_send(self.begin_send(topic, *messages, mode=mode, **where))
+
+    def begin_send(self, topic: str, *messages: Outgoing, mode: str = "sync", **where: object) -> int:
+        """Start to send, and return at once."""
+        return self.driver.begin("producer.send", name=self.name, topic=topic, mode=mode, messages=messages, **where)
+
+    def finish_send(self, begun: int) -> list[Sent]:
+        """Return what became of the messages."""
+        return self.driver.finish(begun, "producer.send", _SentAnswer).results or []
+
+    def send_all(self, topic: str, *messages: Outgoing, mode: str = "sync", **where: object) -> list[Sent]:
+        """Send, and demand that each message was stored."""
+        results = self.send(topic, *messages, mode=mode, **where)
+        refused = [result for result in results if result.status != "SEND_OK"]
+        assert not refused, refused[:3]
+        return results
+
+    def queues(self, topic: str) -> list[Queue]:
+        """Return the queues that the producer would choose from."""
+        return self.driver.call_as(_QueueAnswer, "producer.queues", name=self.name, topic=topic).queues
+
+
+class PushConsumer(_Client):
+    """A push consumer that keeps what it receives."""
+
+    kind = "consumer"
+
+    def received(self, count: int = 0, timeout_ms: int = WAIT_MS) -> list[Received]:
+        """Return all deliveries so far, once there are as many as asked for or the time is over."""
+        answer = self.driver.call_as(
+            _ReceivedAnswer, "consumer.received", name=self.name, count=count, timeoutMs=timeout_ms
+        )
+        return answer.messages or []
+
+    def wait_bodies(self, wanted: Iterable[bytes], timeout_ms: int = WAIT_MS) -> set[bytes]:
+        """Return all bodies so far, once the wanted are among them or none comes any more; some may come twice."""
+        needed, messages = set(wanted), self.received()
+        while not needed <= {message.body for message in messages}:
+            known = len(messages)
+            messages = self.received(known + 1, timeout_ms)
+            if len(messages) == known:
+                break
+        return {message.body for message in messages}
+
+    def queues(self, topic: str, count: int | None = None, timeout_ms: int = WAIT_MS) -> list[Queue]:
+        """Return the queues that it owns, once there are as many as asked for or the time is over."""
+        answer = self.driver.call_as(
+            _QueueAnswer, "consumer.queues", name=self.name, topic=topic, count=count, timeoutMs=timeout_ms
+        )
+        return answer.queues
+
+    def drop(self) -> None:
+        """Close its connections without telling anybody."""
+        self._is_running = False
+        self.driver.call("consumer.drop", name=self.name)
+
+
+class PullConsumer(_Client):
+    """A pull consumer."""
+
+    kind = "pull"
+
+    def pull(self, queue: Queue, offset: int, **how: object) -> Pulled:
+        """Pull once; how: count, expression, block."""
+        return self.driver.call_as(Pulled, "pull.pull", name=self.name, queue=queue, offset=offset, **how)
+
+    def read_all(self, topic: str) -> list[Received]:
+        """Return every message of a topic, queue by queue."""
+        return self.driver.call_as(_ReceivedAnswer, "pull.all", name=self.name, topic=topic).messages or []
+
+    def queues(self, topic: str) -> list[Queue]:
+        """Return the readable queues of a topic."""
+        return self.driver.call_as(_QueueAnswer, "pull.queues", name=self.name, topic=topic).queues
+
+    def offsets(self, queue: Queue) -> Offsets:
+        """Return the ends of a queue."""
+        return self.driver.call_as(Offsets, "pull.offsets", name=self.name, queue=queue)
+
+    def query(self, topic: str, key: str) -> list[Received]:
+        """Return the messages with a key."""
+        return self.driver.call_as(_ReceivedAnswer, "pull.query", name=self.name, topic=topic, key=key).messages or []
+
+    def view(self, topic: str, message_id: str) -> Received:
+        """Return a message by its unique key or offset id."""
+        return self.driver.call_as(Received, "pull.view", name=self.name, topic=topic, messageId=message_id)
+
+    def commit(self, queue: Queue, offset: int) -> None:
+        """Store an offset of the group."""
+        self.driver.call("pull.commit", name=self.name, queue=queue, offset=offset)
+
+    def committed(self, queue: Queue) -> int:
+        """Return the stored offset of the group, or -1."""
+        return self.driver.call_as(_OffsetAnswer, "pull.committed", name=self.name, queue=queue).offset
+
+
+class Admin(_Client):
+    """An administration client."""
+
+    kind = "admin"
+
+    def call(self, method: str, *arguments: object) -> dict[str, Any]:
+        """Call a method of Java's ``DefaultMQAdminExt``."""
+        return self.driver.call("admin.call", name=self.name, method=method, args=arguments)
+
+    def create_topic(self, broker: str, topic: str, queues: int = 4, **settings: object) -> None:
+        """Create a topic on a broker and wait for its route."""
+        answer = self.driver.call(
+            "admin.createTopic", name=self.name, broker=broker, topic=topic, queues=queues, settings=settings
+        )
+        assert answer["routed"], f"no route of {topic}"
+
+    def await_route(self, topic: str) -> dict[str, Any]:
+        """Wait until a name server knows a topic, and return its route."""
+        assert self.driver.call("admin.awaitRoute", name=self.name, topic=topic)["routed"], f"no route of {topic}"
+        return self.call("examineTopicRouteInfo", topic)

@@ -1,0 +1,149 @@
+"""Name server and broker under test: ``rocketlet up`` and the official 5.4.0, each in a process of its own.
+
+Both are context managers. Inside the block clients can use ``namesrv``; ``stop`` is a clean stop, ``kill`` a SIGKILL,
+and leaving the block kills whatever still runs.
+"""
+
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Protocol, Self
+
+from interop.driver import Driver, last_lines
+from interop.toolchain import java_command
+
+START_LIMIT_S = 30.0
+STOP_LIMIT_S = 20.0
+BROKER_NAME = "broker-a"
+# A JVM that is still warming up on a busy machine is not to answer "busy" after 200 ms.
+JAVA_SETTINGS = {"brokerClusterName": "DefaultCluster", "brokerName": BROKER_NAME, "waitTimeMillsInSendQueue": "10000"}
+READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)\n")
+
+
+class Server(Protocol):
+    """A name server and a broker on one store directory."""
+
+    namesrv: str
+    broker: str
+    store: pathlib.Path
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def stop(self) -> None:
+        """Stop cleanly."""
+        ...
+
+    def kill(self) -> None:
+        """Kill the process."""
+        ...
+
+
+def ports_of(server: Server) -> tuple[str, str]:
+    """Return the ports of a server's name server and broker, for one that takes its place."""
+    return server.namesrv.rpartition(":")[2], server.broker.rpartition(":")[2]
+
+
+class RocketletServer:
+    """``rocketlet up`` on free ports."""
+
+    def __init__(self, store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> None:
+        self.store = store
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 # lives as long as the process, closed in _end
+        program = pathlib.Path(sys.executable).with_name("rocketlet")
+        namesrv, broker = ports_of(replaced) if replaced else ("0", "0")
+        command = [program, "up", "--namesrv-port", namesrv, "--broker-port", broker, "--store", store]
+        command += [
+            argument
+            for key, value in {"brokerName": BROKER_NAME, **settings}.items()
+            for argument in ("--set", f"{key}={value}")
+        ]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        try:
+            self.namesrv, self.broker = self._read_ready_line()
+        except BaseException:
+            self.kill()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the running server."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process if it still runs."""
+        self.kill()
+
+    def stop(self) -> None:
+        """Stop cleanly, as SIGTERM does; anything but exit code 0 is an error."""
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(STOP_LIMIT_S)
+        log = self.log_end()
+        self._end()
+        assert code == 0, f"exit code {code} after SIGTERM{log}"
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait for the end."""
+        self._process.kill()
+        self._end()
+
+    def log_end(self) -> str:
+        """Return the last lines of the log."""
+        return last_lines(self._log, "rocketlet up")
+
+    def _end(self) -> None:
+        self._process.wait(STOP_LIMIT_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._log.close()
+
+    def _read_ready_line(self) -> tuple[str, str]:
+        assert self._process.stdout is not None, "the pipe is made with the process"
+        readable, _, _ = select.select([self._process.stdout], [], [], START_LIMIT_S)
+        line = self._process.stdout.readline() if readable else ""
+        ready = READY.fullmatch(line)
+        if ready is None:
+            raise RuntimeError(f"rocketlet up printed {line!r} instead of its ready line{self.log_end()}")
+        return ready[1], ready[2]
+
+
+class JavaServer:
+    """The official name server and broker in one driver process, on free ports."""
+
+    def __init__(self, store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> None:
+        self.store = store
+        self._driver = Driver("java-server", java_command)
+        namesrv, broker = ports_of(replaced) if replaced else (None, None)
+        defaults = JAVA_SETTINGS.copy()
+        if broker is not None:
+            defaults["listenPort"] = broker
+        try:
+            started = self._driver.call("namesrv.start", name="ns", directory=str(self._driver.directory), port=namesrv)
+            self.namesrv: str = started["address"]
+            started = self._driver.call(
+                "broker.start", name="b", namesrv=self.namesrv, store=str(store), settings=defaults | dict(settings)
+            )
+            self.broker: str = started["address"]
+        except BaseException:
+            self._driver.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the running server."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process if it still runs; a clean stop of the Java broker takes 10 s, so it is not done unasked."""
+        self.kill()
+
+    def stop(self) -> None:
+        """Stop cleanly."""
+        self._driver.call("broker.stop", name="b")
+        self._driver.close()
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait for the end."""
+        self._driver.kill()

@@ -1,0 +1,105 @@
+"""Builds the drivers of the official clients, once: a build is used again until its sources change.
+
+    driver   sources             result                                     built by
+    Java     tests/interop/java  java/target/VERSION/classes and classpath  Maven
+    Go       tests/interop/go    go/target/driver                           go build
+
+Beside each result lies a stamp, the digest of its sources; while it fits, neither tool nor network is needed.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Callable, Generator, Sequence
+
+INTEROP = pathlib.Path(__file__).parent.parent.parent / "interop"
+JAVA_SOURCES = INTEROP / "java"
+GO_SOURCES = INTEROP / "go"
+JAVA_VERSION = "5.4.0"
+OLD_JAVA_VERSION = "4.9.8"
+VERSIONS_WITHOUT_SERVERS = frozenset({OLD_JAVA_VERSION})
+
+# Drivers live for seconds: the first compiler alone, one collector thread, nothing outside their directory.
+QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+EVERY_JVM = ("-Xmx512m", "-XX:-UsePerfData", "-Drocketmq.client.logUseSlf4j=true")
+# A change of a group's members reaches clients through the broker's notice; this is how soon they act on it.
+REBALANCE_AT_ONCE = "-Drocketmq.client.rebalance.minInterval=50"
+
+
+class MissingToolError(Exception):
+    """A program that a build needs is not installed."""
+
+
+def build_java(version: str = JAVA_VERSION) -> str:
+    """Build the Java driver with the official clients of a version; return its class path."""
+    target = JAVA_SOURCES / "target" / version
+
+    def build() -> None:
+        profile = ["-P", "clients"] if version in VERSIONS_WITHOUT_SERVERS else []
+        goals = ["compile", "dependency:build-classpath"]
+        _run([_find("mvn"), "-q", "-B", f"-Drocketmq.version={version}", *profile, *goals], JAVA_SOURCES)
+
+    _find("java")
+    class_path = target / "classpath"
+    if class_path.exists() and not all(map(os.path.exists, class_path.read_text().split(os.pathsep))):
+        (target / "stamp").unlink(missing_ok=True)  # Maven's repository has been cleaned since
+    _build_once(target, [JAVA_SOURCES / "pom.xml", *sorted((JAVA_SOURCES / "src").rglob("*.*"))], build)
+    return f"{target / 'classes'}{os.pathsep}{class_path.read_text()}"
+
+
+def build_go() -> pathlib.Path:
+    """Build the Go driver; return the program."""
+    program = GO_SOURCES / "target" / "driver"
+    sources = [*sorted(GO_SOURCES.glob("*.go")), GO_SOURCES / "go.mod", GO_SOURCES / "go.sum"]
+    _build_once(program.parent, sources, lambda: _run([_find("go"), "build", "-o", str(program), "."], GO_SOURCES))
+    return program
+
+
+def java_command(directory: pathlib.Path, version: str = JAVA_VERSION, options: Sequence[str] = QUICK_JVM) -> list[str]:
+    """Return the command that starts a Java driver which writes nothing outside a directory."""
+    home = [f"-D{name}={directory}" for name in ("user.home", "java.io.tmpdir", "rocketmq.home.dir")]
+    class_path = build_java(version)
+    if version == OLD_JAVA_VERSION:  # its tools look for their logging there and nowhere else
+        (directory / "conf").mkdir()
+        shutil.copy(JAVA_SOURCES / "src/main/resources/logback.xml", directory / "conf" / "logback_tools.xml")
+    return ["java", *EVERY_JVM, *options, REBALANCE_AT_ONCE, *home, "-cp", class_path, "rocketlet.interop.Driver"]
+
+
+def _find(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        raise MissingToolError(f"{program} is not installed")
+    return found
+
+
+def _build_once(target: pathlib.Path, sources: Sequence[pathlib.Path], build: Callable[[], None]) -> None:
+    digest = hashlib.sha256()
+    for source in sources:
+        if source.is_file():
+            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    stamp = target / "stamp"
+    with _lock(target):
+        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        stamp.unlink(missing_ok=True)
+        build()
+        stamp.write_text(digest.hexdigest())
+
+
+@contextlib.contextmanager
+def _lock(target: pathlib.Path) -> Generator[None]:
+    """Let one process build at a time."""
+    target.mkdir(parents=True, exist_ok=True)
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[str], directory: pathlib.Path) -> None:
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout[-8000:]}{done.stderr[-8000:]}")

@@ -1,0 +1,49 @@
+"""A connection without a socket: what it writes is kept, and a test hands it the bytes of a read."""
+
+import asyncio
+
+from rocketlet.common.clock import Clock
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.service import Limits, Service
+
+
+class _Home:
+    """Keeps no connections."""
+
+    def add(self, connection: Connection) -> None:
+        """Do nothing."""
+
+    def discard(self, connection: Connection) -> None:
+        """Do nothing."""
+
+
+class MemoryTransport(asyncio.Transport):
+    """Takes what is written; nothing is ever unsent. ``has_written`` is set by the first write."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 10_911)})
+        self.last_write = b""
+        self.has_written = asyncio.Event()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep the bytes."""
+        self.last_write = bytes(data)
+        self.has_written.set()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Do nothing: there is no buffer."""
+
+    def get_write_buffer_size(self) -> int:
+        """Return 0."""
+        return 0
+
+    def is_closing(self) -> bool:
+        """Return False."""
+        return False
+
+
+def connect_in_memory(service: Service, clock: Clock) -> tuple[Connection, MemoryTransport]:
+    """Return a connection that is served, and its transport."""
+    connection, transport = Connection(service, clock, Limits(), _Home()), MemoryTransport()
+    connection.connection_made(transport)
+    return connection, transport

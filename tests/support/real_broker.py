@@ -1,0 +1,41 @@
+"""A real name server and broker on the loop of the test, with tiny files and free ports."""
+
+import contextlib
+import pathlib
+from collections.abc import AsyncGenerator
+
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.server import Broker
+from rocketlet.namesrv.config import NameServerConfig
+from rocketlet.namesrv.server import NameServer
+from rocketlet.remoting.clock import LoopClock
+
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": "4194304",
+    "mappedFileSizeConsumeQueue": "60000",
+    "maxHashSlotNum": "1000",
+    "maxIndexNum": "4000",
+}
+
+
+@contextlib.asynccontextmanager
+async def running_broker(
+    nameserver: NameServer, store: pathlib.Path, name: str = "broker-a", port: int = 0
+) -> AsyncGenerator[Broker]:
+    """Run a broker over a directory, registered at the name server."""
+    settings = {
+        "brokerName": name,
+        "listenPort": str(port),
+        "namesrvAddr": nameserver.address,
+        "storePathRootDir": str(store),
+        **SMALL_FILES,
+    }
+    async with Broker(BrokerConfig.from_java(settings), LoopClock()) as broker:
+        yield broker
+
+
+@contextlib.asynccontextmanager
+async def running_nameserver() -> AsyncGenerator[NameServer]:
+    """Run a name server."""
+    async with NameServer(NameServerConfig(port=0), LoopClock()) as nameserver:
+        yield nameserver
