@@ -1,0 +1,118 @@
+import gc
+import json
+import pathlib
+import platform
+import sys
+import tracemalloc
+from collections.abc import Sequence
+from types import FrameType
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pytest
+from clientframes import batch_body, batches, pulls, sends
+from memory_connection import MemoryTransport
+
+from rocketlet.remoting.connection import Connection
+
+QUEUES = 4
+BODY = bytes(128)
+READS = 64
+assert np, "once loaded, the index is built as records come"
+TOLERANCE = 1.05
+RECORDED = pathlib.Path(__file__).parent / "costs.json"
+
+
+class Cost(msgspec.Struct):
+    """What a workload costs for each message; ``peak_bytes`` are those allocated at once while a read is served."""
+
+    calls: float
+    peak_bytes: float
+
+
+class Workload(NamedTuple):
+    """Reads of frames, and how many messages stand for one read."""
+
+    reads: Sequence[bytes]
+    messages: int
+
+
+def send_reads(count: int) -> list[bytes]:
+    """Return reads that hold as many sends each."""
+    frames = sends("Cost", QUEUES, BODY)
+    return [b"".join(next(frames) for _ in range(count)) for _ in range(READS)]
+
+
+def workload(name: str) -> Workload:
+    """Return what is measured under a name in ``costs.json``."""
+    if name == "send alone":
+        return Workload(send_reads(1), 1)
+    if name == "send, 32 in a read":
+        return Workload(send_reads(32), 32)
+    if name == "send, batch of 32":
+        frames = batches("Cost", QUEUES, batch_body(32, BODY))
+        return Workload([next(frames) for _ in range(READS)], 32)
+    frames = pulls("Cost", QUEUES, READS * 32 // QUEUES, 32)
+    return Workload([next(frames) for _ in range(READS)], 32)
+
+
+def count_calls(connection: Connection, work: Workload) -> float:
+    """Return calls of Python and C functions per message."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        if event in ("call", "c_call"):
+            calls += 1
+
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        for read in work.reads:
+            connection.data_received(read)
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return calls / len(work.reads) / work.messages
+
+
+def measure_peak(connection: Connection, work: Workload) -> float:
+    """Return the largest number of bytes per message that one read holds beside what was there before it."""
+    peaks: list[int] = []
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for read in work.reads:
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            connection.data_received(read)
+            peaks.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    return sorted(peaks)[len(peaks) // 2] / work.messages
+
+
+def recorded(name: str) -> tuple[Cost, float]:
+    """Return the recorded cost and how far it may be exceeded; another Python than the recorded one gets more room."""
+    content = json.loads(RECORDED.read_text())
+    version = ".".join(platform.python_version_tuple()[:2])
+    return msgspec.convert(content["costs"][name], Cost), TOLERANCE if version == content["python"] else 1.3
+
+
+@pytest.mark.parametrize("name", ["send alone", "send, 32 in a read", "send, batch of 32", "pull, 32 at a time"])
+async def test_cost_of_a_message_has_not_risen(name: str, connected: tuple[Connection, MemoryTransport]) -> None:
+    """A message takes no more calls and no more memory than ``costs.json`` says, which is changed only on purpose."""
+    connection, transport = connected
+    connection.data_received(send_reads(1)[0])
+    await transport.has_written.wait()  # the first answer comes when the new topic is on disk
+    if name.startswith("pull"):
+        for read in send_reads(32):
+            connection.data_received(read)
+    count_calls(connection, workload(name))  # fills caches
+    cost = Cost(round(count_calls(connection, workload(name)), 2), round(measure_peak(connection, workload(name))))
+    allowed, tolerance = recorded(name)
+    assert b'"code":0,' in transport.last_write[:64]
+    assert cost.calls <= allowed.calls * tolerance, f"{name}: {cost}"
+    assert cost.peak_bytes <= allowed.peak_bytes * tolerance, f"{name}: {cost}"
