@@ -1,0 +1,53 @@
+# The doors of a checkout. Each target sets up what it needs: `.venv` by constraints.txt, Java, Maven and Go by .ci/tools.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYRIGHT := $(VENV)/.pyright-ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fix bench compatibility
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+demo: $(READY) ## send, consume and export 100,000 messages, with proof, in under a minute
+	@.ci/tools java
+	@$(BIN)/python examples/demo.py
+
+test: check ## run all checks and all tests
+	@.ci/tools --try jdk maven go
+	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/pytest
+
+check: $(READY) $(PYRIGHT) ## check format, lint, types and layers
+	@$(BIN)/ruff format --check --quiet || { echo 'run "make fix" to format these files'; exit 1; }
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/pyright
+	@$(BIN)/pytest -q tests/test_layers.py
+
+fix: $(READY) ## repair what can be repaired: format and lint
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(READY) ## measure sends and consumption beside a bare echo
+	@.ci/tools --try jdk maven
+	@$(BIN)/python bench/run.py
+
+compatibility: $(READY) ## run all tests and write docs/reference/compatibility.md
+	@.ci/tools --try jdk maven go
+	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/pytest tests --ignore=tests/house/test_features.py --compatibility-page=docs/reference/compatibility.md
+
+$(READY): constraints.txt pyproject.toml
+	@.ci/tools venv
+	@echo 'setting up $(VENV) (once; later runs find it ready)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# The pyright of the Python registry is a shell around a JavaScript program that npm brings on first use.
+$(PYRIGHT): $(READY)
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright --version >$@.log 2>&1 || { \
+		cat $@.log; \
+		echo 'pyright could not fetch its JavaScript part: make check needs the network (npm) once'; exit 1; }
+	@rm $@.log && touch $@

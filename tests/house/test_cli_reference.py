@@ -1,0 +1,37 @@
+"""The reference of the command line is whole."""
+
+import pathlib
+import re
+
+import click
+import pytest
+
+from rocketlet.cli.main import COMMANDS, rocketlet
+
+
+def options(command: click.Command) -> set[str]:
+    """Return the long options of a command; ``--help`` is explained once for all."""
+    names = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    return names - {"--help"}
+
+
+@pytest.fixture(scope="module")
+def sections(checkout: pathlib.Path) -> dict[str, str]:
+    """Return the text of each section of the page by its heading."""
+    page = (checkout / "docs" / "reference" / "cli.md").read_text()
+    parts = re.split(r"^## (.*)\n", page, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_is_in_the_reference(name: str, sections: dict[str, str]):
+    """The page lists the options of a command, all of them and no others."""
+    command = rocketlet.get_command(click.Context(rocketlet), name)
+    assert command is not None
+    rows = [line.split("|")[1] for line in sections[f"rocketlet {name}"].splitlines() if line.startswith("| ")]
+    assert set(re.findall(r"--[a-z-]+", " ".join(rows))) == options(command)
+
+
+def test_options_of_the_group_are_in_the_reference(sections: dict[str, str]):
+    """The page lists the options of `rocketlet` itself."""
+    assert set(re.findall(r"`(--[a-z]+)`", sections["rocketlet"])) == {"--version", "--help"} | options(rocketlet)

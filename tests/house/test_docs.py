@@ -1,0 +1,131 @@
+"""What the documentation shows is run.
+
+python   as a program; as tests when it defines some
+java     compiled and run with the official client
+go       the same
+console  options of each `rocketlet` command are known
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import NamedTuple
+
+import click
+import pytest
+from interop.toolchain import GO_SOURCES, MissingToolError, build_go, build_java
+
+from rocketlet.cli.main import COMMANDS, rocketlet
+from rocketlet.client import Message, Producer
+from rocketlet.testing import RocketmqBroker
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMESERVER = "127.0.0.1:9876"
+
+
+class Snippet(NamedTuple):
+    """A fenced block of a page."""
+
+    place: str
+    language: str
+    text: str
+
+
+def find_snippets() -> list[Snippet]:
+    """Return the blocks of all pages."""
+    found: list[Snippet] = []
+    for page in PAGES:
+        text = page.read_text()
+        for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+            line = text[: match.start()].count("\n") + 1
+            found.append(Snippet(f"{page.relative_to(ROOT)}:{line}", match[1], match[2]))
+    return found
+
+
+SNIPPETS = find_snippets()
+
+
+def snippets(language: str) -> pytest.MarkDecorator:
+    """Run a test for each block in a language."""
+    chosen = [snippet for snippet in SNIPPETS if snippet.language == language]
+    return pytest.mark.parametrize("snippet", chosen, ids=[snippet.place for snippet in chosen])
+
+
+def run(command: list[str | pathlib.Path], directory: pathlib.Path) -> str:
+    """Run a program in a directory and return what it printed."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    ended = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture
+async def broker(rocketmq_broker: RocketmqBroker) -> RocketmqBroker:
+    """Return a broker whose topic of the documentation holds a message."""
+    async with Producer("docs", nameserver=rocketmq_broker.nameserver) as producer:
+        await producer.send(Message("orders", b"hello", tags="paid"))
+    return rocketmq_broker
+
+
+def test_languages_are_known():
+    """Each block is of a language that is run here, or is plain text."""
+    assert {snippet.language for snippet in SNIPPETS} <= {"python", "java", "go", "console", "text"}
+
+
+@snippets("python")
+def test_python_runs(snippet: Snippet, broker: RocketmqBroker, tmp_path: pathlib.Path):
+    """A Python block runs, against a broker where it names one, on a store where it names one."""
+    if "pyspark" in snippet.text and not shutil.which("java") and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java 17")
+    text = snippet.text.replace(NAMESERVER, broker.nameserver).replace('"STORE"', repr(str(broker.store)))
+    (tmp_path / "test_snippet.py").write_text(text)
+    if "def test_" in text:
+        (tmp_path / "pytest.ini").write_text(
+            "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+        )
+        run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], tmp_path)
+    else:
+        run([sys.executable, "test_snippet.py"], tmp_path)
+
+
+@snippets("java")
+def test_java_runs(snippet: Snippet, broker: RocketmqBroker, tmp_path: pathlib.Path):
+    """A Java block compiles and runs with the official client."""
+    try:
+        class_path = build_java()
+    except MissingToolError as missing:
+        pytest.skip(str(missing))
+    (match,) = re.findall(r"public class (\w+)", snippet.text)
+    (tmp_path / f"{match}.java").write_text(snippet.text.replace(NAMESERVER, broker.nameserver))
+    options = ["-XX:-UsePerfData", "-XX:TieredStopAtLevel=1", f"-Duser.home={tmp_path}", "-cp", class_path]
+    assert "sendStatus=SEND_OK" in run(["java", *options, f"{match}.java"], tmp_path)
+
+
+@snippets("go")
+def test_go_runs(snippet: Snippet, broker: RocketmqBroker, tmp_path: pathlib.Path):
+    """A Go block compiles and runs with the official client."""
+    try:
+        build_go()
+    except MissingToolError as missing:
+        pytest.skip(str(missing))
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(GO_SOURCES / name, tmp_path)
+    (tmp_path / "main.go").write_text(snippet.text.replace(NAMESERVER, broker.nameserver))
+    assert "sendStatus=0" in run(["go", "run", "."], tmp_path)
+
+
+@snippets("console")
+def test_commands_are_known(snippet: Snippet):
+    """The commands of a console block exist and take the options that they are given."""
+    for line in snippet.text.splitlines():
+        program, *arguments = shlex.split(line.removeprefix("$ "), comments=True) or [""]
+        if line.startswith("$ ") and program == "rocketlet":
+            assert arguments[0] in COMMANDS
+            command = rocketlet.get_command(click.Context(rocketlet), arguments[0])
+            assert command is not None
+            command.make_context(arguments[0], arguments[1:])

@@ -1,0 +1,70 @@
+"""The feature table, its markers and the page made of them."""
+
+import pathlib
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from feature_page import Feature, format_page, load_features, parse_page, test_name
+
+ROWS = {"N": 25, "S": 27, "P": 29, "C": 32, "T": 11, "L": 9, "Q": 8, "O": 9, "H": 9, "K": 20, "B": 28, "D": 22}
+
+
+def feature(row: str, section: str = "Send", text: str = "sync send") -> Feature:
+    """Return a row with the given id."""
+    return Feature(row, section, text, ["J"], "SEND_OK", 1, "")
+
+
+def test_table_is_whole():
+    """The table has each row once, as many of each letter as its origin counts."""
+    ids = [row.id for row in load_features()]
+    assert len(ids) == len(set(ids)) == 229
+    assert Counter(re.sub(r"\d", "", row) for row in ids) == ROWS
+
+
+def test_unknown_row_stops_the_run(run_plugin: Callable[..., subprocess.CompletedProcess[str]]):
+    """A marker that names no row of the table fails the collection, naming test and row."""
+    source = "import pytest\n@pytest.mark.feature('S1', 'S99', 'X1')\ndef test_it(): pass\n"
+    run = run_plugin("feature_page", source)
+    assert run.returncode == pytest.ExitCode.USAGE_ERROR, run.stdout
+    assert "test_it.py::test_it: no such feature: S99, X1" in run.stderr
+
+
+def test_page_tells_the_worst_outcome():
+    """A row is shown when all its tests passed, failing when one failed, and not yet shown without a test."""
+    rows = [feature(row) for row in ("S1", "S2", "S3", "S4")]
+    outcomes = {
+        "S1": {"a.py::test_a": "passed", "b.py::test_b": "passed"},
+        "S2": {"a.py::test_a": "passed", "a.py::test_c": "failed"},
+        "S3": {"a.py::test_a": "passed", "a.py::test_d": "skipped"},
+    }
+    page = format_page(rows, outcomes)
+    assert "4 rows: 1 shown, 1 skipped, 1 failing, 1 not yet." in page
+    assert "| S1 | 1 | sync send | `a.py::test_a`<br>`b.py::test_b` | shown |" in page
+    assert "| S2 | 1 | sync send | `a.py::test_a`<br>`a.py::test_c` | failing |" in page
+    assert "| S4 | 1 | sync send |  | not yet |" in page
+
+
+def test_page_is_read_back():
+    """What the page lists is found again, also in a row whose text holds a bar."""
+    rows = [feature("P18", text="tag filter A || B"), feature("S2")]
+    page = format_page(rows, {"P18": {"a.py::test_a": "passed", "b.py::test_b": ""}})
+    assert parse_page(page) == {"P18": {"a.py::test_a", "b.py::test_b"}, "S2": set()}
+
+
+def test_name_leaves_parameters_out():
+    """Parameters of a test are one test on the page."""
+    assert test_name("tests/broker/test_send.py::test_send[a::b]") == "broker/test_send.py::test_send"
+
+
+def test_page_is_in_step_with_the_markers(tmp_path: pathlib.Path, checkout: pathlib.Path):
+    """The page lists the tests that carry the markers; `make compatibility` writes it anew."""
+    fresh = tmp_path / "compatibility.md"
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", f"--compatibility-page={fresh}"]
+    run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    assert run.returncode == pytest.ExitCode.OK, run.stdout
+    page = checkout / "docs" / "reference" / "compatibility.md"
+    assert parse_page(page.read_text()) == parse_page(fresh.read_text())
