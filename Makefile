@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYRIGHT := $(VENV)/.pyright-ready
+PARTS := broker cli client common export namesrv remoting spark store testing
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check fix bench compatibility
@@ -43,6 +44,7 @@ $(READY): constraints.txt pyproject.toml
 	@.ci/tools venv
 	@echo 'setting up $(VENV) (once; later runs find it ready)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m compileall -q src $(PARTS) # else every start compiles where PYTHONDONTWRITEBYTECODE is set
 	@touch $@
 
 # The pyright of the Python registry is a shell around a JavaScript program that npm brings on first use.

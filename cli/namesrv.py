@@ -46,10 +46,14 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     if flags["print_config"]:
         click.echo(settings.format_settings(config.describe()))
         return
+    from ..broker.keyrules import warn_unused
+    from ..common.settings import setting_keys
+    from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
     from .serve import serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
+        warn_unused(flags["pairs"], used=setting_keys(NameServerConfig))
         started = await servers.enter_async_context(NameServer(config, clock))
         return f"ready namesrv={started.address}"
 
@@ -62,8 +66,12 @@ def load_nameserver_config(given: Mapping[str, str], advertised: settings.Addres
     Raises:
         ConfigError: a key or value that cannot be used.
     """
+    from ..broker.keyrules import refuse_dangerous
     from ..namesrv.config import NameServerConfig
 
+    for key, value in given.items():
+        if "tls" in key.lower():  # other keys that are dangerous are so for a broker, whose file this may be
+            refuse_dangerous(key, value.strip())
     config = NameServerConfig.from_java(given)
     if advertised is None:
         return config

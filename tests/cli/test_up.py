@@ -208,3 +208,22 @@ def test_idle_memory_is_small(start: Start):
     status = pathlib.Path(f"/proc/{running.process.pid}/status").read_text()
     (kilobytes,) = re.findall(r"^VmRSS:\s+(\d+) kB$", status, flags=re.MULTILINE)
     assert int(kilobytes) * 1024 <= 48_000_000
+
+
+def test_store_option_is_not_empty(refuse: Refuse):
+    """An unset variable of a shell does not put the store into the working directory."""
+    assert refuse("up", "--store", "", *FREE_PORTS) == "rocketlet: Invalid value for '--store': it is empty\n"
+
+
+def test_name_server_alone_looks_at_its_keys(start: Start, refuse: Refuse):
+    """A misspelt key is warned about with the nearest one; enforced TLS stops the start."""
+    running = start("namesrv", "--namesrv-port", "0", "--set", "kvConfigPatx=there")
+    assert "setting kvConfigPatx is unknown; did you mean kvConfigPath?" in running.stop()[2]
+    assert "TLS is not built" in refuse("namesrv", "--set", "tls.server.mode=enforcing")
+
+
+async def test_broker_of_up_has_a_name_of_its_own(start: Start):
+    """`up` calls its broker broker-a, whatever the machine is called."""
+    running = start("up", "--ephemeral", *FREE_PORTS)
+    route = await find_route(running.addresses["namesrv"], "TBW102")
+    assert [data.broker_name for data in route.broker_datas] == ["broker-a"]

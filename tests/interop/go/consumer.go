@@ -99,7 +99,11 @@ func received(arguments receivedArguments) (any, error) {
 	for over := false; ; {
 		deliveries, arrived := running.snapshot()
 		if over || len(deliveries) >= arguments.Count {
-			return map[string]any{"messages": deliveries[min(arguments.From, len(deliveries)):]}, nil
+			from := arguments.From
+			if from > len(deliveries) {
+				from = len(deliveries)
+			}
+			return map[string]any{"messages": deliveries[from:]}, nil
 		}
 		select {
 		case <-arrived:

@@ -1,6 +1,6 @@
 module rocketlet/interop
 
-go 1.23
+go 1.19
 
 require github.com/apache/rocketmq-client-go/v2 v2.1.2
 
