@@ -26,7 +26,7 @@ from .announcing import Announce
 from .sendanswers import SendAnswers
 from .sendgate import Admission, Refusal, SendGate
 from .stamp import PropertyStamp, Stamped
-from .unbuilt import unbuilt_remark
+from .unbuilt import unbuilt_batch_remark, unbuilt_remark
 
 SEND_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _MULTI_TAG = "MULTI_TAG"
@@ -106,9 +106,8 @@ class Sender:
         parts = decode_batch(command.body)
         properties = parse_properties(header.properties or "")
         parsed = [parse_properties(part.property_text) for part in parts]
-        for each in (properties, *parsed):
-            if (remark := unbuilt_remark(each, header.sys_flag)) is not None:
-                return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if (remark := unbuilt_batch_remark((properties, *parsed), header.sys_flag)) is not None:
+            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         admission = self._gate.admit(header, command.version, connection.remote_address)
         if isinstance(admission, Refusal):
             return self._answers.refused(*admission)

@@ -5,7 +5,7 @@ MESSAGE_ILLEGAL, which clients raise at once and do not retry. A consumer that f
 its retry topic with a delay keeps the message when that send is refused, and tries again by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..common.properties import (
     DELAY,
@@ -35,6 +35,16 @@ def unbuilt_remark(properties: Mapping[str, str], sys_flag: int = 0) -> str | No
     if _is_at_once(level):
         return None
     return f"this broker does not delay messages yet, {DELAY} is {level}; the message was not stored"
+
+
+def unbuilt_batch_remark(messages: Iterable[Mapping[str, str]], sys_flag: int) -> str | None:
+    """Return why one of the messages of a batch cannot be taken, None when all can."""
+    for properties in messages:
+        if not UNBUILT_NAMES.isdisjoint(properties) or sys_flag & TRANSACTION_MASK:
+            remark = unbuilt_remark(properties, sys_flag)
+            if remark is not None:
+                return remark
+    return None
 
 
 def _is_at_once(level: str) -> bool:

@@ -134,7 +134,7 @@ class BatchPart(NamedTuple):
     property_text: bytes
 
 
-def encode_record(new: NewRecord, *, queue_offset: int, log_offset: int, stored_at_ms: int, store_host: bytes) -> bytes:
+def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_ms: int, store_host: bytes) -> bytes:
     """Return the bytes of a record at its place in the log.
 
     Raises:
@@ -313,18 +313,19 @@ def decode_batch(body: Buffer) -> list[BatchPart]:
         RecordError: A length does not fit the body.
     """
     parts: list[BatchPart] = []
-    position = 0
-    while position < len(body):
+    body = bytes(body)
+    position, end = 0, len(body)
+    while position < end:
         try:
             _, _, _, flag, length = _BATCH_HEAD.unpack_from(body, position)
         except struct.error:
-            raise RecordError(f"batch record at {position}: {len(body) - position} bytes are left") from None
+            raise RecordError(f"batch record at {position}: {end - position} bytes are left") from None
         body_at = position + _BATCH_HEAD.size
         size_at = body_at + length
         properties_at = size_at + 2
         size = int.from_bytes(body[size_at:properties_at], "big", signed=True) if length >= 0 else -1
         position = properties_at + size
-        if size < 0 or position > len(body):
-            raise RecordError(f"batch record: body of {length} and properties of {size} bytes end after {len(body)}")
-        parts.append(BatchPart(flag, bytes(body[body_at:size_at]), bytes(body[properties_at:position])))
+        if size < 0 or position > end:
+            raise RecordError(f"batch record: body of {length} and properties of {size} bytes end after {end}")
+        parts.append(BatchPart(flag, body[body_at:size_at], body[properties_at:position]))
     return parts

@@ -20,13 +20,7 @@ class RecordEncoder:
     def encode(self, new: NewRecord, queue_offset: int, log_offset: int, stored_at_ms: int) -> bytes:
         """Return the record at its place (raises ``MessageIllegalError``)."""
         try:
-            data = encode_record(
-                new,
-                queue_offset=queue_offset,
-                log_offset=log_offset,
-                stored_at_ms=stored_at_ms,
-                store_host=self.store_host,
-            )
+            data = encode_record(new, queue_offset, log_offset, stored_at_ms, self.store_host)
         except ValueError as error:
             raise MessageIllegalError(str(error)) from error
         if len(data) > self._record_limit:
