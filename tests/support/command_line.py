@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -66,10 +66,13 @@ def start(tmp_path: pathlib.Path) -> Iterator[Start]:
 
 @pytest.fixture
 def refuse(tmp_path: pathlib.Path) -> Refuse:
-    """Return a call that runs ``rocketlet ARGUMENTS``, expects exit code 2, and returns its line on stderr."""
+    """Return a call that runs ``rocketlet ARGUMENTS``, expects exit code 2, and returns its line on stderr.
 
-    def run(*arguments: str) -> str:
-        command = [*COMMAND, *arguments]
+    ``behind`` is a command that runs another one, such as ``env``.
+    """
+
+    def run(*arguments: str, behind: Sequence[str] = ()) -> str:
+        command = [*behind, *COMMAND, *arguments]
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
         assert ended.returncode == 2, ended.stderr
         assert ended.stdout == ""
