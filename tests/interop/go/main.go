@@ -33,7 +33,7 @@ func main() {
 		if err != nil {
 			return
 		}
-		go print(answer(line))
+		go func() { print(answer(line)) }()
 	}
 }
 

@@ -99,6 +99,7 @@ func sendTogether(from rocketmq.Producer, messages []*primitive.Message) (any, e
 	}
 	outcomes := make(chan outcome, len(messages))
 	for index, message := range messages {
+		index := index // one variable for all turns before Go 1.22
 		callback := func(_ context.Context, result *primitive.SendResult, err error) {
 			outcomes <- outcome{index, sentValue(result, err)}
 		}
