@@ -14,11 +14,11 @@ from typing import NamedTuple
 import msgspec
 
 from ..common.names import (
-    DLQ_PREFIX,
     NOT_SENDABLE_TOPICS,
     PERM_WRITE,
     RETRY_PREFIX,
     broker_topic_remark,
+    dlq_topic,
 )
 from ..remoting.bodies_register import TopicConfig
 from ..remoting.codes import Release, ResponseCode
@@ -115,7 +115,7 @@ class SendGate:
             most = header.max_reconsume_times
         if (header.reconsume_times or 0) <= most and not self._locks.is_any_live(name, self._now_ms()):
             return admission
-        letters, is_new = self._topics.ensure(DLQ_PREFIX + name, 1)
+        letters, is_new = self._topics.ensure(dlq_topic(name), 1)
         if is_new:
             self.created.append(letters.topic_name)
         return Admission(letters, random.randrange(max(1, letters.write_queue_nums)), is_dead_letter=True)

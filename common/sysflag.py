@@ -16,13 +16,3 @@ NEEDS_UNWRAP: Final = 0x40
 INNER_BATCH: Final = 0x80
 COMPRESSION_MASK: Final = 0x700
 COMPRESSION_SHIFT: Final = 8
-
-
-def transaction_type(sys_flag: int) -> int:
-    """Return the two transaction bits, to be compared together."""
-    return sys_flag & TRANSACTION_MASK
-
-
-def is_queued(sys_flag: int) -> bool:
-    """Tell whether such a record gets a consume queue entry: neither prepared nor rolled back (store.md §3.3)."""
-    return sys_flag & TRANSACTION_MASK in (TRANSACTION_NONE, TRANSACTION_COMMIT)

@@ -8,7 +8,8 @@ import pytest
 from stores import StoreDirectory, new_record, read_all
 
 from rocketlet.common.errors import StoreDamagedError, StoreInUseError
-from rocketlet.store.reader import open_segments
+from rocketlet.export.read import count_stores
+from rocketlet.export.selection import Selection
 
 OPEN_STORE = """
 import sys
@@ -41,13 +42,15 @@ def test_second_opening_in_this_process_is_refused(directory: StoreDirectory) ->
 def test_opening_from_another_process_is_refused(directory: StoreDirectory) -> None:
     """The other process gets the error, and this store works on, also after a reader came and went."""
     store = directory.open()
-    list(open_segments(str(directory.root / "commitlog")))
+    store.append(new_record())
+    store.commit()
+    assert count_stores([str(directory.root)], Selection()).faults() == []
     command = [sys.executable, "-c", OPEN_STORE, str(directory.root)]
     found = subprocess.run(command, capture_output=True, text=True, check=True, input="")
     assert "in use by another process" in found.stdout
     store.append(new_record())
     store.commit()
-    assert read_all(store) == {("T", 0): [(0, b"body")]}
+    assert read_all(store) == {("T", 0): [(0, b"body"), (1, b"body")]}
 
 
 def test_store_of_another_process_is_refused_and_free_after_its_end(directory: StoreDirectory) -> None:

@@ -3,13 +3,14 @@
 import pathlib
 import shutil
 from collections.abc import Callable
+from itertools import islice
 
 import pytest
 from stores import StoreDirectory, file_bytes, new_record, read_all, sample
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreNotWritableError
+from rocketlet.common.record import iter_records
 from rocketlet.store.checkpoint import CHECKPOINT_BYTES
-from rocketlet.store.reader import open_segments
 
 Copy = Callable[..., StoreDirectory]
 
@@ -331,7 +332,7 @@ def test_stale_records_of_a_java_broker_behind_the_end_are_cut(directory: StoreD
     """Java does not zero what it cuts; sound but older records behind the end are no reason to refuse."""
     directory.fill(12, queues=1)
     old = directory.segment().read_bytes()
-    (cut,) = [record.log_offset for _, record in open_segments(str(directory.root / "commitlog"))][4:5]
+    cut = next(islice(iter_records(old), 4, None)).log_offset
     directory.segment().write_bytes(old[:cut] + bytes(len(old) - cut))
     shutil.rmtree(directory.root / "consumequeue")
     shutil.rmtree(directory.root / "index")
