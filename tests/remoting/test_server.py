@@ -114,7 +114,7 @@ async def test_address_that_cannot_be_bound_is_a_config_error(host: str, port: i
 
 async def test_connection_knows_both_addresses(clock: Clock, dial: Dial, read_commands: ReadCommands):
     """A connection knows the peer's address and the local one that the peer reached."""
-    async with RemotingServer("0.0.0.0", 0, SERVICE, clock) as server:  # noqa: S104 # every address of this machine is what is tested
+    async with RemotingServer("0.0.0.0", 0, SERVICE, clock) as server:  # noqa: S104  every local address is the point
         peer = await dial(_at(server))
         await _meet(peer, read_commands)
         [connection] = server.connections
