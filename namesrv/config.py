@@ -20,6 +20,24 @@ class NameServerConfig:
     returns_order_table: bool = setting(
         "returnOrderTopicConfigToBroker", True, "tell registering brokers which topics are ordered"
     )
+    shows_order_table: bool = setting(
+        "orderMessageEnable", False, "routes carry the order configuration of their topic"
+    )
+    supports_acting_master: bool = setting(
+        "supportActingMaster", False, "show the first slave of a group without master as its master, to be read from"
+    )
+    deletes_absent_topics: bool = setting(
+        "deleteTopicWithBrokerRegistration", False, "a registration takes back the topics that it leaves out"
+    )
+    lists_all_topics: bool = setting("enableAllTopicList", True, "answer requests for the names of all topics")
+    lists_topics: bool = setting("enableTopicList", True, "answer requests for the topics of a cluster or unit")
+    waits_for_service: bool = setting("needWaitForService", False, "give no routes for a while after the start")
+    service_wait_seconds: int = setting("waitSecondsForService", 45, "how long, with needWaitForService")
+    black_list: str = setting(
+        "configBlackList",
+        "configBlackList;configStorePath;kvConfigPath",
+        "keys that administrators may not change, between semicolons",
+    )
     scan_period_ms: int = setting("scanNotActiveBrokerInterval", 5000, "how often to look for silent brokers", least=1)
     max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
 

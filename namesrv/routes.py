@@ -2,17 +2,20 @@
 
 Rules (RocketMQ 5.4 ``RouteInfoManager``; spec behaviour.md A.1, A.3, A.4, A.5)
     1. A broker group (one broker name) exists while it has an address; its topics disappear with its last address.
-    2. Only a master (broker id 0) brings topics; topics that its registration leaves out stay.
+    2. Only a master (broker id 0) brings topics, or without a master the slave with the least id, if its release knows
+       of acting masters; topics that a registration leaves out stay, unless told otherwise.
     3. A broker id that is not known yet and brings exactly one topic is refused: a restarted name server must not
        take an incremental registration for the whole truth. Nothing of a refused registration is kept.
     4. A broker is found by cluster and address, and lives until it unregisters, falls silent for longer than it
        promised, or loses the link on which it registered.
+    5. A group that agreed to an acting master loses its write permission with its master.
 
 Pure: time and links are arguments; a link is compared by identity and handed back, never used.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from ..common.names import PERM_READ, PERM_WRITE
@@ -48,6 +51,9 @@ class Registration:
     topics: Mapping[str, QueueShape]
     expiry_ms: int
     follows_clients: bool = False
+    zone: str | None = None
+    acts_as_master: bool | None = None
+    """Whether a slave may stand in for its master; None before 5.0."""
 
 
 class Registered(NamedTuple):
@@ -65,6 +71,8 @@ class BrokerGroup:
     cluster: str
     broker_name: str
     addresses: dict[int, str] = field(default_factory=dict[int, str])
+    zone: str | None = None
+    acts_as_master: bool = False
 
 
 @dataclass(slots=True)
@@ -99,7 +107,9 @@ class RouteTable:
     def __repr__(self) -> str:
         return f"<RouteTable topics={len(self._queues)} groups={len(self._groups)} live={len(self._live)}>"
 
-    def register(self, registration: Registration, link: object, now_ms: int) -> Registered:
+    def register(
+        self, registration: Registration, link: object, now_ms: int, *, deletes_absent: bool = False
+    ) -> Registered:
         """Take a broker's word about itself (A.3)."""
         who = registration.identity
         known = self._groups.get(who.broker_name)
@@ -111,30 +121,45 @@ class RouteTable:
             return Registered(is_accepted=False)
         group = self._groups.setdefault(who.broker_name, BrokerGroup(who.cluster, who.broker_name))
         _move_address(group, who)
-        if who.broker_id == MASTER_ID:
+        group.zone, group.acts_as_master = registration.zone, registration.acts_as_master is True
+        if who.broker_id == MASTER_ID or (
+            registration.acts_as_master is not None and who.broker_id == min(group.addresses)
+        ):
+            if deletes_absent:
+                self._forget_topics(
+                    {who.broker_name}, [topic for topic in self._queues if topic not in registration.topics]
+                )
             self._take_topics(registration, is_first=holder is None)
         self._live[_LiveKey(who.cluster, who.address)] = LiveBroker(registration, now_ms, link)
         return self._registered(group, who)
 
-    def unregister(self, who: Identity) -> None:
-        """Forget an address, and with its last address the group and its topics (A.4)."""
-        self._live.pop(_LiveKey(who.cluster, who.address), None)
-        group = self._groups.get(who.broker_name)
-        if group is None or group.addresses.get(who.broker_id) != who.address:
-            return
-        del group.addresses[who.broker_id]
-        if not group.addresses:
-            del self._groups[who.broker_name]
-            self._forget_topics(who.broker_name)
+    def unregister(self, *whose: Identity) -> None:
+        """Forget addresses, and with its last address each group and its topics, in one walk over them (A.4)."""
+        gone: set[str] = set()
+        for who in whose:
+            self._live.pop(_LiveKey(who.cluster, who.address), None)
+            group = self._groups.get(who.broker_name)
+            if group is None:
+                continue
+            _drop_address(group, who.address)
+            if not group.addresses:
+                del self._groups[who.broker_name]
+                gone.add(who.broker_name)
+            elif group.acts_as_master and MASTER_ID not in group.addresses:
+                self.set_writable(who.broker_name, is_writable=False)
+        if gone:
+            self._forget_topics(gone, self.topics())
 
     def drop_link(self, link: object) -> list[Identity]:
         """Unregister every broker that registered on a link; return them."""
-        return self._unregister_all(live.said.identity for live in self._live.values() if live.link is link)
+        lost = [live.said.identity for live in self._live.values() if live.link is link]
+        self.unregister(*lost)
+        return lost
 
     def expire(self, now_ms: int) -> list[object]:
         """Unregister the brokers that were silent for too long; return their links, which shall be closed."""
         silent = [live for live in self._live.values() if live.heard_at_ms + live.said.expiry_ms < now_ms]
-        self._unregister_all(live.said.identity for live in silent)
+        self.unregister(*[live.said.identity for live in silent])
         return [live.link for live in silent]
 
     def refresh(self, cluster: str, address: str, now_ms: int) -> None:
@@ -161,14 +186,31 @@ class RouteTable:
         groups = [self._groups[name] for name in queues if name in self._groups]
         return Route(queues, groups) if groups else None
 
+    def register_topic(self, topic: str, shapes: Mapping[str, QueueShape]) -> None:
+        """Set the queues of one topic by broker name, up to the first unknown name; a new topic only if none is."""
+        if topic not in self._queues and not shapes.keys() <= self._groups.keys():
+            return
+        for broker_name in takewhile(self._groups.__contains__, shapes):
+            self._queues.setdefault(topic, {})[broker_name] = shapes[broker_name]
+
+    def delete_topic(self, topic: str, cluster: str | None) -> None:
+        """Forget a topic everywhere, or at the brokers of one cluster."""
+        if topic in self._queues:
+            queues = self._queues[topic]
+            self._forget_topics(set(queues) if cluster is None else self._names_in(cluster), [topic])
+
     def topics(self) -> list[str]:
         """Return the names of all topics."""
         return list(self._queues)
 
     def topics_of(self, cluster: str) -> list[str]:
         """Return the topics that at least one group of a cluster holds."""
-        names = {group.broker_name for group in self._groups.values() if group.cluster == cluster}
+        names = self._names_in(cluster)
         return [topic for topic, queues in self._queues.items() if not names.isdisjoint(queues)]
+
+    def topics_flagged(self, accepts: Callable[[int], bool]) -> list[str]:
+        """Return the topics whose system flag, as one of their brokers told it, is accepted."""
+        return [topic for topic, queues in self._queues.items() if accepts(next(iter(queues.values())).sys_flag)]
 
     def groups(self) -> list[BrokerGroup]:
         """Return all broker groups."""
@@ -196,6 +238,9 @@ class RouteTable:
                 count += 1
         return count
 
+    def _names_in(self, cluster: str) -> set[str]:
+        return {group.broker_name for group in self._groups.values() if group.cluster == cluster}
+
     def _is_newer(self, cluster: str, holder: str, newcomer: Registration) -> bool:
         version = self.version_of(cluster, holder)
         return version is not None and version.state_version > newcomer.version.state_version
@@ -206,7 +251,7 @@ class RouteTable:
         for topic, shape in registration.topics.items():
             queues = self._queues.setdefault(topic, {})
             if is_changed or who.broker_name not in queues:
-                queues[who.broker_name] = shape
+                queues[who.broker_name] = _shape_of(registration, shape)
 
     def _registered(self, group: BrokerGroup, who: Identity) -> Registered:
         master = group.addresses.get(MASTER_ID)
@@ -215,23 +260,28 @@ class RouteTable:
         live = self._live.get(_LiveKey(who.cluster, master))
         return Registered(True, master, live.said.ha_address) if live else Registered(is_accepted=True)
 
-    def _unregister_all(self, whose: Iterable[Identity]) -> list[Identity]:
-        identities = list(whose)
-        for who in identities:
-            self.unregister(who)
-        return identities
-
-    def _forget_topics(self, broker_name: str) -> None:
-        for topic in [topic for topic, queues in self._queues.items() if broker_name in queues]:
+    def _forget_topics(self, broker_names: set[str], topics: Iterable[str]) -> None:
+        for topic in topics:
             queues = self._queues[topic]
-            del queues[broker_name]
+            for name in broker_names & queues.keys():
+                del queues[name]
             if not queues:
                 del self._queues[topic]
 
 
 def _move_address(group: BrokerGroup, who: Identity) -> None:
     """Give an address one broker id: a slave that became master registers again under id 0."""
-    for broker_id in [known for known, address in group.addresses.items() if address == who.address]:
-        del group.addresses[broker_id]
+    _drop_address(group, who.address)
     group.cluster = who.cluster
     group.addresses[who.broker_id] = who.address
+
+
+def _drop_address(group: BrokerGroup, dropped: str) -> None:
+    for broker_id in [known for known, address in group.addresses.items() if address == dropped]:
+        del group.addresses[broker_id]
+
+
+def _shape_of(registration: Registration, shape: QueueShape) -> QueueShape:
+    """A slave that stands in for its master is read from only."""
+    is_read_only = registration.acts_as_master is True and registration.identity.broker_id != MASTER_ID
+    return shape._replace(perm=shape.perm & ~PERM_WRITE) if is_read_only else shape

@@ -7,6 +7,7 @@ Inside the block the port is bound; after it no connection, task or timer is lef
 """
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -30,6 +31,7 @@ from .config import NameServerConfig
 from .handlers import name_server_handlers
 from .kv import ORDER_NAMESPACE, KvFile, KvTable
 from .kvhandlers import KvHandlers
+from .livesettings import LiveSettings
 from .routes import RouteTable
 
 
@@ -39,6 +41,7 @@ class NameServer:
     def __init__(self, config: NameServerConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
+        self._settings = LiveSettings(config)
         self._routes = RouteTable()
         self._kv = KvTable()
         self._kv_turn = asyncio.Lock()
@@ -90,19 +93,18 @@ class NameServer:
         await self._stack.aclose()
 
     def _service(self) -> Service:
-        handlers = name_server_handlers(self._routes, self._order_table, self._clock.now_ms)
+        handlers = name_server_handlers(self._routes, self._settings, self._order_table, self._clock.now_ms)
         kv_handlers = KvHandlers(self._kv, self._save_kv if self._config.kv_path else None)
         return Service({**handlers, **kv_handlers.table()})
 
-    def _order_table(self) -> dict[str, str] | None:
-        table = self._kv.namespace(ORDER_NAMESPACE) if self._config.returns_order_table else None
-        return dict(table) if table else None
+    def _order_table(self) -> Mapping[str, str] | None:
+        return self._kv.namespace(ORDER_NAMESPACE)
 
     async def _drop_silent(self) -> int:
         for link in self._routes.expire(self._clock.now_ms()):
             if isinstance(link, Connection):
                 link.close()
-        return self._config.scan_period_ms
+        return self._settings.config.scan_period_ms
 
     def _save_kv(self, later: Later) -> None:
         self._tasks.start(self._write_kv(later), "save key-value table")

@@ -1,0 +1,132 @@
+"""What brokers, and administrators about brokers, ask of a name server (behaviour.md A.3, A.4, A.7)."""
+
+from collections.abc import Callable, Mapping
+
+from ..common.checksum import crc31
+from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies_register import (
+    DataVersion,
+    KVTable,
+    TopicConfig,
+    TopicConfigTable,
+    decode_register_body,
+)
+from ..remoting.codes import ResponseCode
+from ..remoting.command import Command, decode_header
+from ..remoting.connection import Connection
+from ..remoting.headers_namesrv import (
+    BrokerHeader,
+    BrokerHeartbeatHeader,
+    DataVersionReply,
+    RegisterBrokerHeader,
+    RegisterBrokerReply,
+)
+from ..remoting.headers_namesrv_admin import AddWriteReply, BrokerNameHeader, WipeWriteReply
+from .livesettings import LiveSettings
+from .routes import Identity, QueueShape, Registration, RouteTable
+
+EXPIRY_MS = 120_000
+V3_0_11 = 37
+"""The first release whose registration is more than its topics."""
+
+
+class BrokerHandlers:
+    """Registrations, signs of life, and the write permission of brokers."""
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        settings: LiveSettings,
+        order_table: Callable[[], Mapping[str, str] | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._routes = routes
+        self._settings = settings
+        self._order_table = order_table
+        self._now_ms = now_ms
+        self._links: set[Connection] = set()
+
+    def register(self, command: Command, connection: Connection) -> Command:
+        """Take a broker's word about itself."""
+        header = decode_header(RegisterBrokerHeader, command)
+        if header.body_crc32 and crc31(command.body) != header.body_crc32:
+            return Command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        registration = _read_registration(header, _read_topics(command), connection)
+        deletes_absent = self._settings.config.deletes_absent_topics
+        outcome = self._routes.register(registration, connection, self._now_ms(), deletes_absent=deletes_absent)
+        if not outcome.is_accepted:
+            return Command.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        self._watch(connection)
+        reply = RegisterBrokerReply(outcome.master_ha_address, outcome.master_address)
+        return Command.response(ResponseCode.SUCCESS, None, reply, self._order_body())
+
+    def unregister(self, command: Command, _connection: Connection) -> Command:
+        """Forget a broker that stops."""
+        header = decode_header(BrokerHeader, command)
+        self._routes.unregister(Identity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr))
+        return Command.response(ResponseCode.SUCCESS)
+
+    def compare_version(self, command: Command, _connection: Connection) -> Command:
+        """Tell a broker whether its topics are the ones it registered last."""
+        header = decode_header(BrokerHeader, command)
+        known = self._routes.version_of(header.cluster_name, header.broker_addr)
+        self._routes.refresh(header.cluster_name, header.broker_addr, self._now_ms())
+        is_changed = known is None or known != decode_body(DataVersion, command.body)
+        body = b"" if known is None else encode_body(known)
+        return Command.response(ResponseCode.SUCCESS, None, DataVersionReply(changed=is_changed), body)
+
+    def hear(self, command: Command, _connection: Connection) -> Command:
+        """Note that a broker is alive."""
+        header = decode_header(BrokerHeartbeatHeader, command)
+        self._routes.refresh(header.cluster_name, header.broker_addr, self._now_ms())
+        return Command.response(ResponseCode.SUCCESS)
+
+    def wipe_write(self, command: Command, _connection: Connection) -> Command:
+        """Take a broker's topics out of what producers see."""
+        count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=False)
+        return Command.response(ResponseCode.SUCCESS, None, WipeWriteReply(wipe_topic_count=count))
+
+    def add_write(self, command: Command, _connection: Connection) -> Command:
+        """Put a broker's topics back into what producers see."""
+        count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=True)
+        return Command.response(ResponseCode.SUCCESS, None, AddWriteReply(add_topic_count=count))
+
+    def _order_body(self) -> bytes:
+        """Return the order configuration; an empty one clears the flags of topics, none leaves them."""
+        table = self._order_table() if self._settings.config.returns_order_table else None
+        return b"" if table is None else encode_body(KVTable(table=dict(table)))
+
+    def _watch(self, connection: Connection) -> None:
+        if connection not in self._links:
+            self._links.add(connection)
+            connection.on_close(self._lose)
+
+    def _lose(self, connection: Connection) -> None:
+        self._links.discard(connection)
+        self._routes.drop_link(connection)
+
+
+def _read_topics(command: Command) -> TopicConfigTable:
+    if not command.body:  # upstream takes it for no topics
+        return TopicConfigTable()
+    if command.version < V3_0_11:
+        return decode_body(TopicConfigTable, command.body)
+    return decode_register_body(command.body).topic_config_serialize_wrapper
+
+
+def _read_registration(header: RegisterBrokerHeader, topics: TopicConfigTable, connection: Connection) -> Registration:
+    is_local = connection.remote_address[0] == connection.local_address[0]
+    return Registration(
+        Identity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr),
+        header.ha_server_addr,
+        topics.data_version,
+        {name: _shape(topic) for name, topic in topics.topic_config_table.items()},
+        header.heartbeat_timeout_ms or EXPIRY_MS,
+        follows_clients=is_local and header.follows_clients is True and header.broker_addr.rpartition(":")[2].isdigit(),
+        zone=header.zone_name,
+        acts_as_master=header.enable_acting_master,
+    )
+
+
+def _shape(topic: TopicConfig) -> QueueShape:
+    return QueueShape(topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)
