@@ -12,6 +12,7 @@
         StoreDamagedError     damage that must not be repaired without being asked
         StoreNotWritableError the store takes no more writes
         StoreFullError        the disk takes no more bytes; nothing of the write was kept
+          DiskFullError       the disk is fuller than the settings allow
         MessageIllegalError   a message that the store must refuse
       RemotingError           a call that got no answer
         ConnectFailedError    no connection to the address
@@ -82,6 +83,10 @@ class StoreNotWritableError(StoreError):
 
 class StoreFullError(StoreNotWritableError):
     """The disk takes no more bytes; nothing of the refused write was kept."""
+
+
+class DiskFullError(StoreFullError):
+    """The disk is fuller than the settings allow; it has room, but not for more messages."""
 
 
 class MessageIllegalError(StoreError):

@@ -57,6 +57,7 @@ __all__ = [  # the names of ``walk`` are part of this module's face
     "iter_records",
     "reserve_property_crc",
     "seal_property_crc",
+    "unwrap_batch",
 ]
 
 MAX_TOPIC_BYTES: Final = 32_767
@@ -285,6 +286,30 @@ def decode_message(record: Record, broker_name: str) -> ReceivedMessage:
 
 
 _queue = lru_cache(maxsize=4096)(MessageQueue)
+
+
+def unwrap_batch(batch: ReceivedMessage) -> list[ReceivedMessage]:
+    """Return the messages of an inner batch, each at its own queue offset (``MessageDecoder.decodeMessage``).
+
+    Raises:
+        RecordError: The body is no batch.
+    """
+    messages: list[ReceivedMessage] = []
+    for place, (flag, body, text) in enumerate(decode_batch(batch.body)):
+        properties = parse_properties(text)
+        messages.append(
+            msgspec.structs.replace(
+                batch,
+                body=body,
+                tags=properties.get(TAGS),
+                keys=split_keys(properties.get(KEYS)),
+                properties=properties,
+                flag=flag,
+                queue_offset=batch.queue_offset + place,
+                message_id=properties.get(UNIQ_KEY) or batch.offset_message_id,
+            )
+        )
+    return messages
 
 
 def encode_batch(parts: Iterable[BatchPart]) -> bytes:

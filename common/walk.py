@@ -2,8 +2,8 @@
 
 Rules (store.md §7.2, §7.6; ``CommitLog.checkMessageAndReturnSize``; the layout is in ``record``):
 
-- A record must be whole, have a known magic, lengths that add up, its own position, and at least the head of a blank
-  (``BLANK_BYTES``) behind it in the file.
+- A record must be whole, have a known magic, lengths that add up, its own position, no negative queue offset, and at
+  least the head of a blank (``BLANK_BYTES``) behind it in the file.
 - A blank ends the file. Zeros are the unwritten end. Everything else is damage of one named kind.
 """
 
@@ -19,8 +19,8 @@ MAGIC_V2: Final = 0xDAA320AB
 MAGIC_BLANK: Final = 0xCBD43194
 BLANK_BYTES: Final = 8
 
-# TOTALSIZE, MAGIC, BODYCRC, PHYSICALOFFSET, SYSFLAG, BODYLENGTH (for IPv4 hosts)
-_SKETCH: Final = struct.Struct(">iIi16xqi44xi")
+# TOTALSIZE, MAGIC, BODYCRC, QUEUEOFFSET, PHYSICALOFFSET, SYSFLAG, BODYLENGTH (for IPv4 hosts)
+_SKETCH: Final = struct.Struct(">iIi8xqqi44xi")
 _INT: Final = struct.Struct(">i")
 _BLANK: Final = struct.Struct(">iI")
 _BODY_AT: Final = {0: 88, BORN_HOST_V6: 100, STORE_HOST_V6: 100, HOSTS_V6: 112}
@@ -39,6 +39,8 @@ class Verdict(IntEnum):
     PLACE = -5
     ROOM = -6
     BODY_CRC = -7
+    SEAL = -8
+    QUEUE_OFFSET = -9
 
     @property
     def is_damage(self) -> bool:
@@ -58,8 +60,10 @@ _REASONS: Final = {
     Verdict.MAGIC: "the magic is unknown",
     Verdict.LENGTHS: "the lengths of the parts do not add up to the size of the record",
     Verdict.PLACE: "the record names another position in the log",
+    Verdict.QUEUE_OFFSET: "the record has a negative offset in its queue",
     Verdict.ROOM: "the record leaves no room for a blank in the file",
     Verdict.BODY_CRC: "the body does not have its checksum",
+    Verdict.SEAL: "the record does not end in its checksum",
 }
 
 
@@ -73,7 +77,7 @@ def check_record(
     """
     room = len(buffer) - position
     try:
-        size, magic, body_crc, named_offset, sys_flag, body_length = _SKETCH.unpack_from(buffer, position)
+        size, magic, body_crc, queue_offset, named_offset, sys_flag, body_length = _SKETCH.unpack_from(buffer, position)
         body_at = position + 88
         if sys_flag & HOSTS_V6:
             body_at = position + _BODY_AT[sys_flag & HOSTS_V6]
@@ -88,6 +92,8 @@ def check_record(
         return Verdict.LENGTHS
     if named_offset != log_offset:
         return Verdict.PLACE
+    if queue_offset < 0:
+        return Verdict.QUEUE_OFFSET
     if size > room - reserved_bytes:
         return Verdict.ROOM
     if checks_crc and body_length and zlib.crc32(buffer[body_at : body_at + body_length]) & 0x7FFFFFFF != body_crc:

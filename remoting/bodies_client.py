@@ -129,7 +129,7 @@ class LockedQueues(msgspec.Struct, kw_only=True):
 class CheckClientBody(msgspec.Struct, rename="camel", kw_only=True):
     """A subscription that a client asks about before it starts."""
 
-    client_id: str
-    group: str
+    client_id: str | None = None
+    group: str | None = None
     namespace: str | None = None
-    subscription_data: SubscriptionData
+    subscription_data: SubscriptionData | None = None

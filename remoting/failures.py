@@ -16,12 +16,17 @@ _log = logging.getLogger(__name__)
 def failure_reply(command: Command, error: BaseException) -> Command:
     """Return the answer to a request whose handler raised, and log what happened.
 
-    A request that cannot be read is its sender's mistake and is answered with the error's own text. Anything else is
-    ours: the traceback is logged, the answer has Java's form ``<class>: <message>, <where>``.
+    A request that cannot be read is its sender's mistake and is answered with the error's own text. A file that cannot
+    be used is nobody's who is asking or answering: it is named, in one line. Anything else is ours: the traceback is
+    logged, the answer has Java's form ``<class>: <message>, <where>``.
     """
     if isinstance(error, DecodeError):
         _log.warning("%r is refused: %s", command, error)
         return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
+    if isinstance(error, OSError) and error.filename is not None:
+        remark = f"{error.filename} cannot be used: {error.strerror}"
+        _log.error("%r failed: %s", command, remark)
+        return Command.response(ResponseCode.SYSTEM_ERROR, remark)
     _log.error("%r failed", command, exc_info=error)
     return Command.response(ResponseCode.SYSTEM_ERROR, describe_failure(error))
 

@@ -59,8 +59,18 @@ class SendReplies:
         size = len(header)
         return PREFIX.pack(size + 4, size) + header
 
+    def stored_inner_batch(self, message_id: str, queue_id: int, queue_offset: int, unique_key: str) -> Command:
+        """Return the answer SUCCESS to a batch that was stored as one record."""
+        reply = self._reply(message_id, queue_id, queue_offset, unique_key)
+        reply.batch_uniq_id = unique_key
+        return Command.response(ResponseCode.SUCCESS, None, reply)
+
     def _stored_slowly(self, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> Command:
-        reply = SendReply(
+        reply = self._reply(message_id, queue_id, queue_offset, unique_key)
+        return Command.response(ResponseCode.SUCCESS, None, reply)
+
+    def _reply(self, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> SendReply:
+        return SendReply(
             msg_id=message_id,
             queue_id=queue_id,
             queue_offset=queue_offset,
@@ -68,7 +78,6 @@ class SendReplies:
             region=self._region,
             trace_on=self._trace,
         )
-        return Command.response(ResponseCode.SUCCESS, None, reply)
 
 
 def encode_pull_reply(

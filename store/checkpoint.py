@@ -17,6 +17,7 @@ from .files import Files
 CHECKPOINT_BYTES: Final = 4096
 _FIELDS: Final = struct.Struct(">qqqqq")
 _MARGIN_MS: Final = 3_000
+_LATEST_MS: Final = 4_102_444_800_000  # the year 2100: what lies behind it was not written as a time
 
 
 class Checkpoint(NamedTuple):
@@ -35,7 +36,7 @@ class Checkpoint(NamedTuple):
 
 
 def load_checkpoint(files: Files, path: str) -> Checkpoint:
-    """Read the file; a missing or short one is all zeros."""
+    """Read the file; a missing, short or senseless one is all zeros."""
     if not files.exists(path):
         return Checkpoint()
     descriptor = files.open(path)
@@ -43,7 +44,9 @@ def load_checkpoint(files: Files, path: str) -> Checkpoint:
         data = files.pread(descriptor, _FIELDS.size, 0)
     finally:
         files.close(descriptor)
-    return Checkpoint(*_FIELDS.unpack(data)) if len(data) == _FIELDS.size else Checkpoint()
+    found = Checkpoint(*_FIELDS.unpack(data)) if len(data) == _FIELDS.size else Checkpoint()
+    is_plausible = all(0 <= at_ms < _LATEST_MS for at_ms in found[:3])
+    return found if is_plausible else Checkpoint()
 
 
 def save_checkpoint(files: Files, path: str, checkpoint: Checkpoint) -> None:

@@ -7,13 +7,14 @@ Rules (store.md §2.3, §2.4):
 - ``add`` and ``roll`` only plan; ``commit`` writes everything planned with one ``pwritev`` per file and then moves
   ``max_offset``. A write that comes up short is undone: zeros over it, new files removed, plans dropped.
 - Files are created at full size. The file after the active one may be prepared by the flusher before it is needed.
-- Reading goes through read-only maps. A map is dropped, not closed, when it leaves the bounded set: slices that are
-  still being sent keep it alive.
+- Reading goes through read-only maps. A map is dropped, not closed, when it leaves the bounded set or its file leaves
+  the log: slices that are still being sent keep it alive, and a deleted file gives its room back with the last one.
 
 It does not know queues, index or what a record holds.
 """
 
 import errno
+import os
 import struct
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -21,8 +22,8 @@ from typing import NamedTuple, NoReturn
 
 from ..common.errors import StoreFullError, StoreNotWritableError
 from ..common.record import BLANK_BYTES, MAGIC_BLANK
-from .files import NO_ROOM, Files, zero_range
-from .segments import segment_path
+from .files import NO_ROOM, Files, make_tree, zero_range
+from .logpaths import LogPaths
 
 _BLANK = struct.Struct(">iI")
 _MAX_BUFFERS = 1024  # IOV_MAX of Linux and macOS
@@ -59,14 +60,14 @@ class CommitLog:
     left of the file behind it.
     """
 
-    def __init__(self, files: Files, directory: str, file_bytes: int, *, max_maps: int = 64) -> None:
+    def __init__(self, files: Files, where: LogPaths | str, file_bytes: int, *, max_maps: int = 64) -> None:
         self._files = files
-        self._directory = directory
+        self.paths = LogPaths((where,), file_bytes) if isinstance(where, str) else where
         self._max_maps = max_maps
         self._maps: OrderedDict[int, memoryview] = OrderedDict()
         self._active: Segment | None = None
         self._unflushed: list[Segment] = []
-        self._has_new_files = False
+        self._new_directories: set[str] = set()
         self._runs: list[_Run] = []
         self._buffers: list[bytes] = []
         self._run_start = 0
@@ -75,12 +76,15 @@ class CommitLog:
         self.room = file_bytes
 
     def __repr__(self) -> str:
-        return f"<CommitLog {self._directory} {self.min_offset}..{self.max_offset}>"
+        return f"<CommitLog {self.paths} {self.min_offset}..{self.max_offset}>"
 
     def set_bounds(self, min_offset: int, max_offset: int) -> None:
         """Take over what recovery found: the first file's position and the end of the last record."""
         self.min_offset = min_offset
         self.max_offset = max_offset
+        self.paths.forget_from(max_offset)
+        for base in [base for base in self._maps if base >= max_offset]:
+            del self._maps[base]  # the file is gone; another one will take its place
         self.drop_plans()
 
     def close(self) -> None:
@@ -156,22 +160,43 @@ class CommitLog:
         taken, self._unflushed = self._unflushed, []
         return taken
 
-    def take_new_directory(self) -> str | None:
-        """Return the directory if files were created in it since the last call."""
-        has_new_files, self._has_new_files = self._has_new_files, False
-        return self._directory if has_new_files else None
+    def take_new_directories(self) -> set[str]:
+        """Return the directories in which files were created since the last call."""
+        taken, self._new_directories = self._new_directories, set()
+        return taken
 
     def spare(self) -> tuple[str, int] | None:
         """Return path and size of the next file, to be prepared, once the active one is half full."""
         is_due = self.room * 2 < self.file_bytes
-        return (segment_path(self._directory, self._next_base()), self.file_bytes) if is_due else None
+        return (self.paths.hold(self._next_base()), self.file_bytes) if is_due else None
 
     def remove_spare(self) -> None:
         """Remove a prepared file that was not needed."""
-        path = segment_path(self._directory, self._next_base())
+        path = self.paths.path_of(self._next_base())
         if self._files.exists(path):
             self._files.unlink(path)
-            self._has_new_files = True
+            self._new_directories.add(os.path.dirname(path))
+        self.paths.forget(self._next_base())
+
+    def removable_files(self, end: int, most: int) -> list[str]:
+        """Return the first files that end at or before the position, never the last one of the log."""
+        last = self.max_offset - 1 - (self.max_offset - 1) % self.file_bytes
+        stop = min(last, self.min_offset + most * self.file_bytes, end - end % self.file_bytes)
+        return [self.paths.path_of(base) for base in range(self.min_offset, stop, self.file_bytes)]
+
+    def drop_first(self) -> str:
+        """Let the first file leave the log; the caller removes it, or calls ``keep_first`` if that fails."""
+        base = self.min_offset
+        path = self.paths.path_of(base)
+        self._maps.pop(base, None)
+        self.paths.forget(base)
+        self.min_offset = base + self.file_bytes
+        return path
+
+    def keep_first(self, path: str) -> None:
+        """Take the file that was dropped last into the log again."""
+        self.min_offset -= self.file_bytes
+        self.paths.set_file(self.min_offset, path)
 
     def holds(self, log_offset: int, size: int) -> bool:
         """Tell whether the bytes are written and in one file."""
@@ -196,7 +221,7 @@ class CommitLog:
         if view is not None:
             self._maps.move_to_end(base_offset)
             return view
-        descriptor = self._files.open(segment_path(self._directory, base_offset))
+        descriptor = self._files.open(self.paths.path_of(base_offset))
         try:
             view = self._files.map(descriptor, self.file_bytes)
         finally:
@@ -213,10 +238,18 @@ class CommitLog:
         base = log_offset - log_offset % self.file_bytes
         if self._active is not None and self._active.base_offset == base:
             return self._active
-        self._files.make_directories(self._directory)
-        path = segment_path(self._directory, base)
-        self._has_new_files = True
-        return Segment(path, base, self._files.create(path, self.file_bytes))
+        path = self.paths.path_of(base)
+        directory = os.path.dirname(path)
+        # With several directories the name of the file before may be in another one, which a power loss could forget
+        # while it keeps this one: the log would seem to begin here. Files are far larger than what a flush waits for,
+        # so this hardly ever happens twice between two flushes.
+        for other in sorted(self._new_directories - {directory}) if self.paths.are_several else ():
+            self._files.sync_directory(other)
+            self._new_directories.discard(other)
+        self._new_directories.update(make_tree(self._files, directory), (directory,))
+        segment = Segment(path, base, self._files.create(path, self.file_bytes))
+        self.paths.set_file(base, path)
+        return segment
 
     def _end_run(self, end: int, *, ends_file: bool) -> None:
         self._runs.append(_Run(self._run_start, end - self._run_start, self._buffers, ends_file))
@@ -231,6 +264,7 @@ class CommitLog:
 
     def _undo(self, written: list[tuple[Segment, _Run]], error: OSError) -> NoReturn:
         self.drop_plans()
+        where = os.path.dirname(written[-1][0].path if written else self.paths.path_of(self._next_base()))
         try:
             for segment, run in reversed(written):
                 start = run.start - segment.base_offset
@@ -238,10 +272,12 @@ class CommitLog:
                     zero_range(self._files, segment.descriptor, start, start + run.size)
                 else:
                     self._files.unlink(segment.path)
+                    self.paths.forget(segment.base_offset)
+                    self._maps.pop(segment.base_offset, None)
                 if segment is not self._active:
                     self._files.close(segment.descriptor)
         except OSError as second:
-            raise StoreNotWritableError(f"cannot take back a failed write to {self._directory}: {second}") from error
+            raise StoreNotWritableError(f"cannot take back a failed write to {where}: {second}") from error
         if error.errno in NO_ROOM:
-            raise StoreFullError(f"no room to write to {self._directory}: {error.strerror}") from error
-        raise StoreNotWritableError(f"cannot write to {self._directory}: {error.strerror}") from error
+            raise StoreFullError(f"no room to write to {where}: {error.strerror}") from error
+        raise StoreNotWritableError(f"cannot write to {where}: {error.strerror}") from error

@@ -6,31 +6,46 @@ start, since reading it with the wrong size would cut it in the wrong places.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..common.errors import ConfigError
+from .cleaningconfig import CleaningConfig
 
 ENTRY_BYTES: Final = 20
 BATCH_UNIT_BYTES: Final = 46
+PATH_SEPARATOR: Final = ","
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 SEGMENT_KEY: Final = "mappedFileSizeCommitLog"
 QUEUE_KEY: Final = "mappedFileSizeConsumeQueue"
+BATCH_KEY: Final = "mapperFileSizeBatchConsumeQueue"
 SLOTS_KEY: Final = "maxHashSlotNum"
+LOG_KEY: Final = "storePathCommitLog"
+FLUSH_KEY: Final = "flushDiskType"
+READ_ONLY_KEY: Final = "readOnlyCommitLogStorePaths"
 ENTRIES_KEY: Final = "maxIndexNum"
 
 _FIELDS: Final = {
     SEGMENT_KEY: "segment_bytes",
     QUEUE_KEY: "queue_file_bytes",
-    "mapperFileSizeBatchConsumeQueue": "batch_file_bytes",
+    BATCH_KEY: "batch_file_bytes",
     SLOTS_KEY: "index_slots",
     ENTRIES_KEY: "index_entries",
     "messageIndexEnable": "has_index",
     "maxMessageSize": "max_message_bytes",
+    "syncFlushTimeout": "sync_flush_timeout_ms",
+    "flushIntervalCommitLog": "flush_log_interval_ms",
+    "flushCommitLogTimed": "is_log_flush_timed",
+    "flushCommitLogLeastPages": "flush_log_least_pages",
+    "flushCommitLogThoroughInterval": "flush_log_thorough_ms",
     "flushIntervalConsumeQueue": "flush_queue_interval_ms",
+    "flushConsumeQueueLeastPages": "flush_queue_least_pages",
+    "flushConsumeQueueThoroughInterval": "flush_queue_thorough_ms",
     "checkCRCOnRecover": "checks_crc",
+    "enabledAppendPropCRC": "seals_records",
+    "forceVerifyPropCRC": "demands_seals",
     "maxFilterMessageSize": "max_scan_bytes",
     "accessMessageInMemoryMaxRatio": "in_memory_percent",
     "maxTransferBytesOnMessageInMemory": "max_memory_bytes",
@@ -43,10 +58,14 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """How one store directory is laid out, read and written."""
+    """How one store directory is laid out, read and written.
+
+    ``log_directory`` and ``read_only_log`` may name several directories, separated by commas.
+    """
 
     root: str
     log_directory: str = ""
+    read_only_log: str = ""
     segment_bytes: int = 1_073_741_824
     queue_file_bytes: int = 6_000_000
     batch_file_bytes: int = 13_800_000
@@ -54,8 +73,18 @@ class StoreConfig:
     index_entries: int = 20_000_000
     has_index: bool = True
     max_message_bytes: int = 4_194_304
+    is_sync_flush: bool = False
+    sync_flush_timeout_ms: int = 5_000
+    flush_log_interval_ms: int = 500
+    is_log_flush_timed: bool = True
+    flush_log_least_pages: int = 4
+    flush_log_thorough_ms: int = 10_000
     flush_queue_interval_ms: int = 1_000
+    flush_queue_least_pages: int = 2
+    flush_queue_thorough_ms: int = 60_000
     checks_crc: bool = True
+    seals_records: bool = False
+    demands_seals: bool = False
     max_scan_bytes: int = 16_000
     in_memory_percent: int = 40
     max_memory_bytes: int = 262_144
@@ -64,13 +93,17 @@ class StoreConfig:
     max_disk_messages: int = 8
     max_query_messages: int = 64
     delays_ms: tuple[int, ...] = ()
+    cleaning: CleaningConfig = field(default_factory=CleaningConfig)
 
     def __post_init__(self) -> None:
         _check_sizes(self)
         set_field = object.__setattr__  # the dataclass is frozen for everybody else
         set_field(self, "root", os.path.abspath(os.path.expanduser(self.root)))
         log_directory = self.log_directory or os.path.join(self.root, "commitlog")
-        set_field(self, "log_directory", os.path.abspath(os.path.expanduser(log_directory)))
+        set_field(self, "log_directory", PATH_SEPARATOR.join(split_paths(log_directory)))
+        set_field(self, "read_only_log", PATH_SEPARATOR.join(split_paths(self.read_only_log)))
+        if not set(split_paths(self.log_directory)) - set(split_paths(self.read_only_log)):
+            raise ConfigError(f"{LOG_KEY} names no directory that is not in {READ_ONLY_KEY}", key=LOG_KEY)
         set_field(self, "queue_file_bytes", -(-self.queue_file_bytes // ENTRY_BYTES) * ENTRY_BYTES)
         set_field(self, "batch_file_bytes", -(-self.batch_file_bytes // BATCH_UNIT_BYTES) * BATCH_UNIT_BYTES)
         set_field(self, "delays_ms", self.delays_ms or parse_delay_levels(DEFAULT_DELAY_LEVELS))
@@ -85,12 +118,10 @@ class StoreConfig:
         fields: dict[str, Any] = {"root": settings.get("storePathRootDir", "~/store")}
         if not fields["root"].strip():
             raise ConfigError("storePathRootDir is empty, it must name a directory", key="storePathRootDir")
-        log_directory = settings.get("storePathCommitLog", "")
-        if "," in log_directory:
-            raise ConfigError(
-                "storePathCommitLog lists several directories, one is supported", key="storePathCommitLog"
-            )
-        fields["log_directory"] = log_directory
+        fields["log_directory"] = settings.get(LOG_KEY, "")
+        fields["read_only_log"] = settings.get(READ_ONLY_KEY, "")
+        fields["is_sync_flush"] = _parse_flush_type(settings.get(FLUSH_KEY, "ASYNC_FLUSH"))
+        fields["cleaning"] = CleaningConfig.from_java(settings)
         for key, name in _FIELDS.items():
             if key in settings:
                 fields[name] = _parse(key, settings[key], is_flag=isinstance(getattr(cls, name), bool))
@@ -99,9 +130,25 @@ class StoreConfig:
         return cls(**fields)
 
     @property
+    def flush_disk_type(self) -> str:
+        """Java's word for whether sends wait for the disk."""
+        return "SYNC_FLUSH" if self.is_sync_flush else "ASYNC_FLUSH"
+
+    @property
+    def log_directories(self) -> tuple[str, ...]:
+        """All directories that hold files of the log, the read-only ones as well."""
+        return tuple(dict.fromkeys(split_paths(self.log_directory) + split_paths(self.read_only_log)))
+
+    @property
     def index_file_bytes(self) -> int:
         """Length of an index file."""
         return 40 + 4 * self.index_slots + 20 * self.index_entries
+
+
+def split_paths(text: str) -> list[str]:
+    """Return the directories of a list such as ``storePathCommitLog``, as absolute paths."""
+    words = [word.strip() for word in text.split(PATH_SEPARATOR)]
+    return [os.path.abspath(os.path.expanduser(word)) for word in words if word]
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -118,6 +165,13 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     return tuple(delays)
 
 
+def _parse_flush_type(text: str) -> bool:
+    word = text.strip()
+    if word not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
+        raise ConfigError(f"{FLUSH_KEY} is {text!r}, it must be ASYNC_FLUSH or SYNC_FLUSH", key=FLUSH_KEY)
+    return word == "SYNC_FLUSH"
+
+
 def _parse(key: str, text: str, *, is_flag: bool) -> int | bool:
     word = text.strip()
     if is_flag and word.lower() in ("true", "false"):
@@ -131,6 +185,7 @@ def _check_sizes(config: StoreConfig) -> None:
     limits = {
         SEGMENT_KEY: (config.segment_bytes, 1_024, 2**31 - 1),
         QUEUE_KEY: (config.queue_file_bytes, ENTRY_BYTES, 2**31 - 1),
+        BATCH_KEY: (config.batch_file_bytes, BATCH_UNIT_BYTES, 2**31 - 1),
         SLOTS_KEY: (config.index_slots, 1, 2**29 - 1),
         ENTRIES_KEY: (config.index_entries, 2, 2**31 - 1),
     }

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from ..common.errors import ConfigError, JsonError
-from .files import OS_FILES, Files
+from .files import OS_FILES, Files, make_lasting_directory
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -42,26 +42,31 @@ def load_config(path: str, parse: Callable[[str], T], files: Files = OS_FILES) -
         ConfigError: The ``.bak`` does not parse either, or one of them cannot be read.
     """
     text = _read(path, files)
+    problem = ""
     if text:
         try:
             return parse(text)
         except (JsonError, ValueError) as error:
-            _log.warning("%s is passed over for its .bak: %s", path, error)
+            problem = str(error)
     backup = _read(f"{path}.bak", files)
     if not backup:
         if text:
-            raise ConfigError(f"{path} cannot be read, and there is no {path}.bak")
+            raise ConfigError(
+                f"{path} cannot be parsed, and there is no {path}.bak: {problem}; restore a copy, or remove it"
+            )
         return None
+    if problem:
+        _log.warning("%s is passed over for its .bak: %s", path, problem)
     try:
         return parse(backup)
     except (JsonError, ValueError) as error:
-        raise ConfigError(f"{path}.bak cannot be read: {error}") from error
+        raise ConfigError(f"{path}.bak cannot be parsed: {error}; restore a copy, or remove it") from error
 
 
 def save_config_text(path: str, text: str, files: Files = OS_FILES) -> None:
     """Write the file, keeping the text before as ``.bak`` (raises ``OSError``)."""
     directory = os.path.dirname(path)
-    files.make_directories(directory)
+    make_lasting_directory(files, directory)
     try:
         _write(f"{path}.tmp", text.encode(), files)
     except OSError:

@@ -7,7 +7,8 @@ Rules (``ReputMessageService``, ``CommitLogDispatcher``; store.md §3.2, §3.3, 
 - Notices come last, when all records of the call are readable.
 - When a queue cannot be written, the records stay here, in order, and the next call takes them up again; what is
   already in its queue is not written twice.
-- Prepared and rolled-back records of the old transaction kind, and inner batches, get no queue entry.
+- Prepared and rolled-back records of the old transaction kind get no queue entry; inner batches get one in batch
+  queues only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +17,9 @@ from ..common.errors import StoreFullError, StoreNotWritableError
 from ..common.hashing import tags_code
 from ..common.properties import DELAY, TAGS
 from ..common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
+from .batchqueue import BatchQueue, count_of, encode_unit
 from .consumequeue import ENTRY, ConsumeQueue
-from .dispatched import Appended
+from .dispatched import Appended, leave_topic
 from .files import NO_ROOM
 from .index import Index
 
@@ -53,6 +55,10 @@ class Dispatcher:
         """Take records that are in the log, in its order."""
         self._waiting += records
 
+    def forget_topic(self, topic: str) -> None:
+        """Let the waiting records of a topic have no queue: it is gone."""
+        leave_topic(self._waiting, topic)
+
     def advance(self, confirm_offset: int) -> None:
         """Make the waiting records that end at or before the offset readable.
 
@@ -67,6 +73,9 @@ class Dispatcher:
             return
         try:
             self._write_queues(ready)
+        except StoreNotWritableError:
+            self._waiting = ready + self._waiting
+            raise
         except OSError as error:
             self._waiting = ready + self._waiting
             raise translate_write_error(error) from error
@@ -90,27 +99,34 @@ class Dispatcher:
         return ready
 
     def _write_queues(self, ready: list[Appended]) -> None:
-        touched: list[ConsumeQueue] = []
+        touched: list[ConsumeQueue | BatchQueue] = []
         pack, delays_ms = ENTRY.pack, self._delays_ms
-        for record in ready:
-            queue = record.queue
-            if queue is None or record.queue_offset < queue.max_offset:
-                continue
-            if not queue.pending:
-                _check_place(record, queue)
-                touched.append(queue)
-            record.tags_code = code = entry_code(record.topic, record.properties, record.stored_at_ms, delays_ms)
-            queue.pending += pack(record.log_offset, record.size, code)
         try:
+            for record in ready:
+                queue = record.queue
+                if queue is None or record.queue_offset < queue.max_offset:
+                    continue
+                pending = queue.pending
+                if not pending:
+                    _check_place(record, queue)
+                    touched.append(queue)
+                record.tags_code = code = entry_code(record.topic, record.properties, record.stored_at_ms, delays_ms)
+                pending += batch_unit(record) if queue.is_batch else pack(record.log_offset, record.size, code)
             for queue in touched:
                 queue.write_pending()
-        except OSError:
+        except (OSError, StoreNotWritableError):
             for queue in touched:
                 queue.pending.clear()
             raise
 
 
-def _check_place(record: Appended, queue: ConsumeQueue) -> None:
+def batch_unit(record: Appended) -> bytes:
+    """Return the unit of a record in a batch queue; its tags code is known."""
+    entry = record.log_offset, record.size, record.tags_code
+    return encode_unit(entry, record.stored_at_ms, record.queue_offset, count_of(record.sys_flag, record.properties))
+
+
+def _check_place(record: Appended, queue: ConsumeQueue | BatchQueue) -> None:
     if record.queue_offset != queue.max_offset:
         raise StoreNotWritableError(
             f"queue {queue.directory} ends at {queue.max_offset}, the next record in the log has {record.queue_offset}"
@@ -118,7 +134,7 @@ def _check_place(record: Appended, queue: ConsumeQueue) -> None:
 
 
 def gets_entry(sys_flag: int) -> bool:
-    """Tell whether such a record gets a consume queue entry (store.md §3.3, §3.8)."""
+    """Tell whether such a record gets an entry in a queue that is no batch queue (store.md §3.3, §3.8)."""
     return not sys_flag & WITHOUT_ENTRY
 
 

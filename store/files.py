@@ -16,6 +16,7 @@ import mmap
 import os
 import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
@@ -58,6 +59,15 @@ class Files:
         """Return the length of a file."""
         return os.stat(path).st_size
 
+    def modified_at_ms(self, path: str) -> int:
+        """Return when a file was last written."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def disk_usage(self, path: str) -> tuple[int, int]:
+        """Return how many bytes of the disk behind the path are in use, and how many a user may still fill."""
+        disk = os.statvfs(path)
+        return (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_bavail * disk.f_frsize
+
     def exists(self, path: str) -> bool:
         """Tell whether the path exists."""
         return os.path.exists(path)
@@ -84,6 +94,10 @@ class Files:
             os.fdatasync(descriptor)
         else:
             os.fsync(descriptor)
+
+    def has_name(self, descriptor: int) -> bool:
+        """Tell whether a file is still in a directory; else its bytes end with the last descriptor."""
+        return os.fstat(descriptor).st_nlink > 0
 
     def sync_directory(self, path: str) -> None:
         """Return once the names in a directory are on disk."""
@@ -113,14 +127,10 @@ class Files:
         """Return what a directory holds, sorted by name; nothing when it does not exist."""
         try:
             with os.scandir(path) as found:
-                entries = [
-                    DirectoryEntry(entry.name, is_directory, 0 if is_directory else entry.stat().st_size)
-                    for entry in found
-                    for is_directory in (entry.is_dir(),)
-                ]
+                entries = [_describe(entry) for entry in found]
         except FileNotFoundError:
             return []
-        return sorted(entries)
+        return sorted(entry for entry in entries if entry is not None)
 
     def map(self, descriptor: int, size: int) -> memoryview:
         """Map a file for reading; the map lives as long as a slice of it does."""
@@ -135,6 +145,40 @@ class Files:
 
 
 OS_FILES = Files()
+
+
+def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:
+    """Return the name with its size, ``None`` when it has gone since the directory was read."""
+    try:
+        is_directory = entry.is_dir()
+        return DirectoryEntry(entry.name, is_directory, 0 if is_directory else entry.stat().st_size)
+    except FileNotFoundError:
+        return None
+
+
+def make_tree(files: Files, path: str) -> list[str]:
+    """Make a directory and those above it, where missing; return those that got a new name and are to be flushed."""
+    changed: list[str] = []
+    missing = path
+    while not files.exists(missing):
+        missing = os.path.dirname(missing)
+        changed.append(missing)
+    if changed:
+        files.make_directories(path)
+    return changed
+
+
+def make_lasting_directory(files: Files, path: str) -> None:
+    """Make a directory and those above it, where missing, and bring their names to the disk."""
+    made: list[str] = []
+    while not files.exists(path):
+        made.append(path)
+        path = os.path.dirname(path)
+    if made:
+        files.make_directories(made[0])
+    for directory in reversed(made):
+        with suppress(PermissionError):  # one may make names in a directory that one may not open
+            files.sync_directory(os.path.dirname(directory))
 
 
 def zero_range(files: Files, descriptor: int, start: int, end: int) -> None:

@@ -1,144 +1,169 @@
-"""The flusher: a thread that brings written bytes to the disk when asked.
+"""The flusher: two threads that bring written bytes to the disk when asked, one for the log, one for all else.
 
 Rules (store.md §6.1; DESIGN "the flusher"):
 
-- Nothing here waits on time. The owner asks, with what there is to flush at that moment (``FlushWork``); all requests
-  that arrive while the disk is busy are served by the next round together (group commit).
-- Order of a round: log, new directories, queues and index, checkpoint. The checkpoint never runs ahead.
-- After a failed flush every later request fails too: the kernel may have dropped the pages.
-- A round that finds no descriptor free has flushed the log, whose files are open; the rest waits for the next request.
-- ``done`` callbacks run on the flusher's thread.
+- Nothing here waits on time. The owner asks, with what there is to flush at that moment; all requests that arrive
+  while the disk is busy are served by the next round together (group commit).
+- Whoever waits for the log never waits for queues: these have a thread of their own.
+- A log round: files, then the directories in which they are new; then ``flushed`` moves. A file that somebody has
+  removed meanwhile is a failure: its bytes would end with the process.
+- A round of the rest: queues and index, their directories, checkpoint, next log file. What the checkpoint says was
+  true when the round was asked for, or is by what the round did before.
+- After a failed flush every later request fails too: the kernel may have dropped the pages. One line is logged.
+- A round that finds no descriptor free is put off until the next request; files of the log are open.
+- ``done`` callbacks run on the thread of the log.
 """
 
+import errno
 import logging
-import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ..common.errors import StoreNotWritableError
 from .checkpoint import Checkpoint, save_checkpoint
 from .commitlog import Segment
 from .files import NO_DESCRIPTOR, Files
+from .rounds import Done, Rounds
+from .syncing import sync_all
 
 _log = logging.getLogger(__name__)
 
-Done = Callable[[StoreNotWritableError | None], None]
+
+class Flushed(NamedTuple):
+    """How far the log is on disk: up to the position, and all records stored up to the instant."""
+
+    offset: int = 0
+    until_ms: int = 0
 
 
 @dataclass
-class FlushWork:
-    """What was written since the last request; taken on the owner's thread."""
+class LogWork:
+    """What was written to the log since the last request; taken on the owner's thread."""
 
-    log_end: int
-    segments: list[tuple[Segment, bool]] = field(default_factory=list[tuple[Segment, bool]])
-    paths: set[str] = field(default_factory=set[str])
+    reaches: Flushed
+    segments: list[Segment] = field(default_factory=list[Segment])
+    full: list[int] = field(default_factory=list[int])  # descriptors that nobody writes to any more, to be closed
     directories: set[str] = field(default_factory=set[str])
-    spare: tuple[str, int] | None = None
-    checkpoint: Checkpoint | None = None
 
-    def merge(self, later: "FlushWork") -> None:
+    def merge(self, later: "LogWork") -> None:
         """Take over a later request."""
-        self.log_end = later.log_end
+        self.reaches = later.reaches
         self.segments += later.segments
-        self.paths |= later.paths
+        self.full += later.full
         self.directories |= later.directories
-        self.spare = later.spare or self.spare
+
+
+@dataclass
+class FileWork:
+    """Queue and index files to flush, directories with new names, and what follows then."""
+
+    paths: list[str] = field(default_factory=list[str])
+    directories: list[str] = field(default_factory=list[str])
+    checkpoint: Checkpoint | None = None
+    spare: tuple[str, int] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.paths or self.directories or self.checkpoint or self.spare)
+
+    def merge(self, later: "FileWork") -> None:
+        """Take over a later request."""
+        self.paths += later.paths
+        self.directories += later.directories
         self.checkpoint = later.checkpoint or self.checkpoint
+        self.spare = later.spare or self.spare
 
 
 class Flusher:
-    """One thread, started by the first request (``FlushRealTimeService``, ``GroupCommitService``)."""
+    """Flushes for one store (``FlushRealTimeService``, ``GroupCommitService``, ``FlushConsumeQueueService``)."""
 
-    def __init__(self, files: Files, checkpoint_path: str) -> None:
+    def __init__(self, files: Files, checkpoint_path: str, flushed: Flushed = Flushed()) -> None:  # noqa: B008 # a tuple
         self._files = files
         self._checkpoint_path = checkpoint_path
-        self._condition = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._work: FlushWork | None = None
-        self._put_off: FlushWork | None = None  # touched by whoever serves only
-        self._waiters: list[Done] = []
-        self._is_closing = False
-        self.flushed_offset = 0
+        self._log_rounds = Rounds("rocketlet-log-flusher", self._serve_log)
+        self._file_rounds = Rounds("rocketlet-flusher", self._serve_files)
+        self._log_put_off: LogWork | None = None  # touched by whoever serves only
+        self._files_put_off: FileWork | None = None
+        self.flushed = flushed
         self.failure: StoreNotWritableError | None = None
 
     def __repr__(self) -> str:
-        return f"<Flusher at {self.flushed_offset}{f', failed: {self.failure}' if self.failure else ''}>"
+        return f"<Flusher at {self.flushed.offset}{f', failed: {self.failure}' if self.failure else ''}>"
 
-    def request(self, work: FlushWork, done: Done) -> None:
-        """Flush the work and everything asked for before; ``done`` gets the failure or ``None``."""
-        with self._condition:
-            if self._work is None:
-                self._work = work
-            else:
-                self._work.merge(work)
-            self._waiters.append(done)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="rocketlet-flusher", daemon=True)
-                self._thread.start()
-            self._condition.notify()
+    @property
+    def is_log_put_off(self) -> bool:
+        """Whether a flush of the log waits for a descriptor, to be asked for again."""
+        return self._log_put_off is not None
 
-    def close(self) -> None:
-        """Serve what was asked for and end the thread."""
-        with self._condition:
-            self._is_closing = True
-            self._condition.notify()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+    @property
+    def are_files_put_off(self) -> bool:
+        """Whether a flush of queues and index waits for a descriptor, to be asked for again."""
+        return self._files_put_off is not None
 
-    def flush_now(self, work: FlushWork) -> None:
-        """Flush on the caller's thread; only when the flusher is closed.
+    def request_log(self, work: LogWork, done: Done | None = None) -> None:
+        """Flush the log on its thread; ``done`` gets the failure or ``None``."""
+        self._log_rounds.request(work, done)
+
+    def request_files(self, work: FileWork) -> None:
+        """Flush the rest on its thread."""
+        self._file_rounds.request(work)
+
+    def flush_log(self, work: LogWork) -> None:
+        """Flush the log on the caller's thread.
 
         Raises:
             StoreNotWritableError: This or an earlier flush failed, or could not be done.
         """
-        self._serve(work)
-        if self._put_off is not None:
-            raise StoreNotWritableError("no descriptor was free to flush queues and index")
-        if self.failure is not None:
-            raise self.failure
+        _raise_unless_done(self._log_rounds.run_now(work), is_put_off=self.is_log_put_off)
 
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                self._condition.wait_for(lambda: self._work is not None or self._is_closing)
-                work, self._work = self._work, None
-                waiters, self._waiters = self._waiters, []
-            if work is None:
-                return
-            self._serve(work)
-            for done in waiters:
-                done(self.failure)
+    def flush_files(self, work: FileWork) -> None:
+        """Flush the rest on the caller's thread (raises as ``flush_log`` does)."""
+        _raise_unless_done(self._file_rounds.run_now(work), is_put_off=self.are_files_put_off)
 
-    def _serve(self, work: FlushWork) -> None:
-        if self._put_off is not None:
-            self._put_off.merge(work)
-            work, self._put_off = self._put_off, None
+    def close(self) -> None:
+        """Serve what was asked for and end the threads."""
+        self._log_rounds.close()
+        self._file_rounds.close()
+
+    def _serve_log(self, work: LogWork) -> StoreNotWritableError | None:
+        if self._log_put_off is not None:
+            self._log_put_off.merge(work)
+            work, self._log_put_off = self._log_put_off, None
         try:
             if self.failure is None:
-                self._flush(work)
+                self._flush_log(work)
         except OSError as error:
-            self._judge(work, error)
+            if self._may_put_off(error, "the log"):
+                self._log_put_off = replace(work, segments=[], full=[])
         finally:
-            for descriptor in {segment.descriptor for segment, is_full in work.segments if is_full}:
+            for descriptor in work.full:
                 self._files.close(descriptor)
+        return self.failure
 
-    def _judge(self, work: FlushWork, error: OSError) -> None:
-        if error.errno in NO_DESCRIPTOR:
-            _log.warning("the flush of queues and index is put off: %s", error)
-            self._put_off = replace(work, segments=[])
-        else:
-            self.failure = StoreNotWritableError(f"a flush failed, the store takes no more writes: {error}")
-
-    def _flush(self, work: FlushWork) -> None:
-        for descriptor in {segment.descriptor: None for segment, _ in work.segments}:
+    def _flush_log(self, work: LogWork) -> None:
+        for descriptor, path in {segment.descriptor: segment.path for segment in work.segments}.items():
             self._files.sync(descriptor)
-        self.flushed_offset = work.log_end
-        for directory in work.directories:
-            with suppress(FileNotFoundError):  # the queue was removed after it was written
-                self._files.sync_directory(directory)
-        self._sync_paths(work.paths)
+            if not self._files.has_name(descriptor):
+                raise FileNotFoundError(errno.ENOENT, "it was removed while it was written to", path)
+        if work.directories:
+            sync_all(self._files, (), sorted(work.directories))
+        self.flushed = work.reaches
+
+    def _serve_files(self, work: FileWork) -> StoreNotWritableError | None:
+        if self._files_put_off is not None:
+            self._files_put_off.merge(work)
+            work, self._files_put_off = self._files_put_off, None
+        try:
+            if self.failure is None:
+                self._flush_files(work)
+        except OSError as error:
+            if self._may_put_off(error, "queues and index"):
+                self._files_put_off = work
+        return self.failure
+
+    def _flush_files(self, work: FileWork) -> None:
+        sync_all(self._files, list(dict.fromkeys(work.paths)), list(dict.fromkeys(work.directories)))
         if work.checkpoint is not None:
             save_checkpoint(self._files, self._checkpoint_path, work.checkpoint)
         if work.spare is not None:
@@ -150,13 +175,18 @@ class Flusher:
         except OSError as error:
             _log.warning("cannot prepare %s: %s", path, error)  # the commit that needs it creates it, or fails
 
-    def _sync_paths(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            try:
-                descriptor = self._files.open(path, writable=True)
-            except FileNotFoundError:
-                continue  # the queue was removed after it was written
-            try:
-                self._files.sync(descriptor)
-            finally:
-                self._files.close(descriptor)
+    def _may_put_off(self, error: OSError, what: str) -> bool:
+        if error.errno in NO_DESCRIPTOR:
+            _log.warning("the flush of %s is put off: %s", what, error)
+            return True
+        if self.failure is None:
+            self.failure = StoreNotWritableError(f"a flush failed, the store takes no more writes: {error}")
+            _log.error("%s until it is opened again; reading goes on", self.failure)
+        return False
+
+
+def _raise_unless_done(failure: StoreNotWritableError | None, *, is_put_off: bool) -> None:
+    if failure is not None:
+        raise failure
+    if is_put_off:
+        raise StoreNotWritableError("no descriptor was free to flush with")

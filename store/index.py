@@ -10,6 +10,7 @@ Rules (``IndexService``; store.md §4):
 - A file that is full gets its slots written; the flush that follows lets ``full_end_at_ms`` into the checkpoint.
 """
 
+import errno
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +20,7 @@ from ..common.hashing import index_hash
 from .config import ENTRIES_KEY, SLOTS_KEY
 from .dispatched import Appended
 from .indexfile import IndexFile, IndexSpace
+from .segments import find_other_size
 
 if TYPE_CHECKING:
     from .indexbuild import Batch
@@ -61,9 +63,15 @@ class Index:
         return hasattr(sys.modules.get(f"{__package__}.indexbuild"), "restore")  # its last name: it is loaded whole
 
     def prepare(self) -> None:
-        """Load what building needs; takes long, may run in any thread."""
-        from . import indexbuild
+        """Load what building needs; takes long, may run in any thread.
 
+        Raises:
+            OSError: It cannot be loaded, mostly for want of descriptors.
+        """
+        try:
+            from . import indexbuild
+        except ImportError as error:
+            raise OSError(errno.EMFILE, f"cannot load what builds the index: {error}") from error
         assert indexbuild.restore, "the module is loaded"
 
     @property
@@ -81,13 +89,13 @@ class Index:
         """Find the files on disk; a short one is removed with all that follow, to be written anew.
 
         Raises:
-            ConfigError: All files have one size that is not the configured one.
+            ConfigError: The files have one size that is not the configured one.
         """
         entries = self._space.files.list(self._space.directory)
         named = [entry for entry in entries if not entry.is_directory and _is_name(entry.name)]
-        sizes = {entry.size for entry in named}
         expected = self._space.file_bytes
-        if len(sizes) == 1 and (size := sizes.pop()) != expected and size % 4 == 0 and size > 40:
+        size = find_other_size([entry.size for entry in named], expected)
+        if size is not None and size % 4 == 0 and size > 40:
             raise ConfigError(
                 f"files in {self._space.directory} have {size} bytes, {SLOTS_KEY} and {ENTRIES_KEY} make {expected}",
                 key=ENTRIES_KEY,
@@ -98,14 +106,20 @@ class Index:
         for file in self.files:
             file.load_header()
 
-    def restore(self, sure_at_ms: int, log_offset: int) -> None:
+    def full_paths(self) -> set[str]:
+        """Return the files that get no more entries."""
+        return {file.path for file in self.files[:-1]}
+
+    def restore(self, sure_at_ms: int, log_offset: int = sys.maxsize) -> None:
         """Make what was written since ``sure_at_ms`` end before the log position, and drop what is not sound.
 
-        The newest record loses its entries, too, since they may be incomplete. The caller adds all that was dropped.
+        The newest record loses its entries, too, since they may be incomplete: its keys may have been meant for two
+        files. Sure are full files only; the caller adds all that was dropped.
         """
         from .indexbuild import restore, save_slots
 
-        first = next((at for at, file in enumerate(self.files) if file.end_at_ms > sure_at_ms), len(self.files))
+        unsure = (at for at, file in enumerate(self.files) if file.end_at_ms > sure_at_ms or not file.is_full)
+        first = next(unsure, len(self.files))
         for number in range(first, len(self.files)):
             file = self.files[number]
             is_sound = restore(self._space, file, log_offset)
@@ -114,8 +128,7 @@ class Index:
                 break
             save_slots(file)
             file.slots = None
-        if first < len(self.files):
-            self._drop_last_record()
+        self._drop_last_record()
 
     def _drop_last_record(self) -> None:
         from .indexbuild import restore
@@ -136,6 +149,7 @@ class Index:
         """
         if not self.is_behind:
             return
+        self.prepare()
         from .indexbuild import collect, insert
 
         records, self.pending = self.pending, []
@@ -173,6 +187,16 @@ class Index:
 
             save_slots(self.files[-1])
 
+    def drop_first(self, log_min_offset: int) -> str | None:
+        """Forget the first file if all of its records lie before the position, never the last one; return its path.
+
+        The caller removes it (``deleteExpiredFile``).
+        """
+        if len(self.files) < 2 or self.files[0].end_log_offset >= log_min_offset:
+            return None
+        self._space.forget(self.files[0])
+        return self.files.pop(0).path
+
     def remove_from(self, position: int) -> None:
         """Remove the files from a position on."""
         for file in self.files[position:]:
@@ -186,6 +210,8 @@ class Index:
         if last is not None:
             self._finish(last)
         self.files.append(self._space.create(self._now_ms(), last))
+        if last is not None:
+            self.full_end_at_ms = last.end_at_ms  # not before: the next flush takes it along from now on
         return self.files[-1]
 
     def _finish(self, file: IndexFile) -> None:
@@ -193,7 +219,6 @@ class Index:
 
         save_slots(file)
         file.slots = None
-        self.full_end_at_ms = file.end_at_ms
 
 
 def _is_name(name: str) -> bool:

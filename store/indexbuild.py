@@ -23,7 +23,7 @@ from .indexfile import HEADER, MAX_SECONDS, IndexFile, IndexSpace
 
 _ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 _SLOT_CHUNK = 16_384
-_CHECK_ENTRIES = 1 << 20
+_CHECK_ENTRIES = 1 << 17
 
 
 class Batch(NamedTuple):
@@ -122,7 +122,7 @@ def insert(space: IndexSpace, file: IndexFile, batch: Batch) -> None:
     """Write the entries, which fit the file, and its header (raises ``OSError``, nothing counts then)."""
     table = file.slots if file.slots is not None else load_slots(space, file)
     slots = batch.hashes % space.max_slots
-    previous, firsts, last_rows = _chain(slots, table, file.count)
+    previous, firsts, last_rows = chain(slots, table, file.count)
     entries = np.empty(len(slots), _ENTRY)
     entries["hash"] = batch.hashes
     entries["log_offset"] = batch.log_offsets
@@ -160,7 +160,7 @@ def save_slots(file: IndexFile) -> None:
             file.write(chunk.tobytes(), HEADER.size + 4 * start)
 
 
-def _chain(
+def chain(
     slots: NDArray[np.int64], table: NDArray[np.int32], count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the previous entry of every row, the table's value for every slot touched, and the last row of each."""
@@ -195,7 +195,7 @@ def restore(space: IndexSpace, file: IndexFile, log_offset: int) -> bool:
     The chain of an entry follows from the hashes before it, so a page that never reached the disk shows.
     """
     table = np.zeros(space.max_slots, ">i4")
-    end = min(file.count, space.max_entries)
+    end, end_at_ms = min(file.count, space.max_entries), file.end_at_ms
     number, is_sound, last_offset = 1, True, file.begin_log_offset
     while number < end and is_sound:
         chunk = np.frombuffer(file.read_entries(number, min(_CHECK_ENTRIES, end - number)), _ENTRY)
@@ -208,10 +208,35 @@ def restore(space: IndexSpace, file: IndexFile, log_offset: int) -> bool:
         number += keep
         if before < len(chunk):
             break
+    if number == end:
+        file.end_at_ms = end_at_ms  # to the millisecond, while entries know seconds
     file.slots = table
     file.used_slots = int(np.count_nonzero(table))
     file.count = number
     return is_sound
+
+
+def _enter_chained(slots: NDArray[np.int64], previous: NDArray[np.int64], table: NDArray[np.int32], count: int) -> bool:
+    """Enter entries into the table if each points to the one before it in its slot; else change nothing.
+
+    It needs no sorting: when every pointer stays in its slot and goes back, no two go to the same entry, and a slot has
+    one pointer out of these entries, which is what the table says, then each slot is one chain in order.
+    """
+    numbers = np.arange(count, count + len(slots))
+    is_inner = previous >= count
+    targets = previous[is_inner] - count
+    before = table[slots]
+    if (previous >= numbers).any() or (previous != before)[~is_inner].any():
+        return False
+    used = np.zeros(len(slots), bool)
+    used[targets] = True
+    if (slots[targets] != slots[is_inner]).any() or np.count_nonzero(used) != len(targets):
+        return False
+    table[slots] = numbers  # of equal slots the last one stays
+    if np.count_nonzero(table[slots] == numbers) == len(slots) - len(targets):
+        return True
+    table[slots] = before
+    return False
 
 
 def _sound_entries(entries: NDArray[np.void], table: NDArray[np.int32], count: int, least_offset: int) -> int:
@@ -221,7 +246,11 @@ def _sound_entries(entries: NDArray[np.void], table: NDArray[np.int32], count: i
     if not len(entries):
         return 0
     slots = np.maximum(hashes, 0) % len(table)
-    previous, _, last_rows = _chain(slots, table, count)
+    is_monotone = offsets[0] >= least_offset and bool((offsets[1:] >= offsets[:-1]).all())
+    is_plain = is_monotone and hashes.min() >= 0 and entries["seconds"].min() >= 0
+    if is_plain and _enter_chained(slots, entries["previous"].astype(np.int64), table, count):
+        return len(entries)
+    previous, _, last_rows = chain(slots, table, count)
     is_good = (previous == entries["previous"]) & (hashes >= 0) & (entries["seconds"] >= 0)
     is_good &= np.concatenate(([offsets[0] >= least_offset], offsets[1:] >= offsets[:-1]))
     if is_good.all():

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from .descriptors import Descriptors
-from .files import Files
+from .files import Files, make_tree
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,7 +130,7 @@ class IndexFile:
 
 
 class IndexSpace:
-    """What all index files of a store share; ``dirty_paths`` is what the next flush takes."""
+    """What all index files of a store share; ``dirty_paths`` and ``new_directories`` are what the next flush takes."""
 
     def __init__(self, files: Files, directory: str, sizes: tuple[int, int], descriptors: Descriptors) -> None:
         self.files = files
@@ -139,7 +139,7 @@ class IndexSpace:
         self.file_bytes = HEADER.size + _SLOT.size * self.max_slots + INDEX_ENTRY.size * self.max_entries
         self.descriptors = descriptors
         self.dirty_paths: set[str] = set()
-        self.has_new_files = False
+        self.new_directories: set[str] = set()
 
     def read(self, path: str, size: int, position: int) -> bytes:
         """Read from a file, zeros where it ends early."""
@@ -156,21 +156,29 @@ class IndexSpace:
 
         Its header begins with the end of the file before it, as ``IndexService.getAndCreateLastIndexFile`` has it.
         """
-        self.files.make_directories(self.directory)
+        self.new_directories.update(make_tree(self.files, self.directory), (self.directory,))
         file = IndexFile(self, f"{self.directory}/{_file_name(at_ms, after)}")
         self.descriptors.create(file.path, self.file_bytes)
-        self.has_new_files = True
         if after is not None:
             file.begin_at_ms = file.end_at_ms = after.end_at_ms
             file.begin_log_offset = file.end_log_offset = after.end_log_offset
-        file.write_header()
+        try:
+            file.write_header()
+        except OSError:
+            self.remove(file)  # the next try takes another name
+            raise
         return file
+
+    def forget(self, file: IndexFile) -> None:
+        """Close a file that is about to be removed."""
+        self.descriptors.drop(file.path)
+        self.dirty_paths.discard(file.path)
 
     def remove(self, file: IndexFile) -> None:
         """Remove a file."""
-        self.descriptors.drop(file.path)
-        self.dirty_paths.discard(file.path)
+        self.forget(file)
         self.files.unlink(file.path)
+        self.new_directories.add(self.directory)
 
 
 def _file_name(at_ms: int, after: IndexFile | None) -> str:

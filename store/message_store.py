@@ -11,64 +11,79 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
-from ..common.errors import MessageIllegalError, StoreError, StoreFullError, StoreNotWritableError
+from ..common.errors import (
+    DiskFullError,
+    MessageIllegalError,
+    StoreError,
+    StoreFullError,
+    StoreNotWritableError,
+)
 from ..common.record import BLANK_BYTES, NewRecord
 from ..common.sysflag import INNER_BATCH
+from .batchqueue import BatchQueue
+from .cleaning import Cleaner
 from .config import StoreConfig
 from .consumequeue import ConsumeQueue
-from .dispatched import Appended
-from .dispatcher import WITHOUT_ENTRY, Arrivals, gets_entry, translate_write_error
+from .dispatched import Appended, leave_topic, place_run
+from .dispatcher import WITHOUT_ENTRY, Arrivals, translate_write_error
 from .files import OS_FILES, Files
-from .flush import Done
+from .flush import LogWork
 from .flushplan import FlushPlan
 from .index import Index
+from .innerbatch import number_inner_batch
 from .opening import Parts, abort_path, open_parts
-from .query import KeyKind, KeyRange, QueryResult, query
-from .reading import AcceptsCode, AcceptsRecord, Reader, ReadLimits, ReadResult, ReadStatus
+from .readable import ReadableStore
 from .recordencoder import RecordEncoder
-from .timesearch import Boundary, offset_by_time
+from .rounds import Done
 
 _log = logging.getLogger(__name__)
 
 
-class MessageStore:
+class MessageStore(ReadableStore):
     """Messages on disk, by queue offset, log offset, time and key (``DefaultMessageStore``)."""
 
     def __init__(self, config: StoreConfig, parts: Parts, now_ms: Callable[[], int], store_host: bytes) -> None:
-        self.config = config
+        super().__init__(config, parts)
         self._parts = parts
-        self._log = parts.log
-        self._queues = parts.queues
-        self._index = parts.index
         self._dispatcher = parts.dispatcher
         self._flusher = parts.flusher
-        self._flusher.flushed_offset = parts.log.max_offset
-        self._reader = Reader(parts.log, config)
         self._now_ms = now_ms
         self._encoder = RecordEncoder(config, store_host)
         self._planned: list[Appended] = []
         self._refusal: StoreNotWritableError | None = None
         self._last_refusal = ""
-        self._last_at_ms = self._committed_at_ms = parts.recovered.last_stored_at_ms
-        self._plan_flush = FlushPlan(parts, config.flush_queue_interval_ms, now_ms())
+        self._committed_at_ms = parts.recovered.last_stored_at_ms
+        self._last_at_ms = max(self._committed_at_ms, parts.checkpoint.log_at_ms + 1)
+        self._is_sync_flush = config.is_sync_flush
+        self._plan_flush = FlushPlan(parts, config, now_ms())
         self._is_closed = False
+        self._disk_full: DiskFullError | None = None
+        self.cleaner = Cleaner(config, parts, now_ms, self._set_disk_full)
 
     @classmethod
     def open(
-        cls, config: StoreConfig, *, now_ms: Callable[[], int], store_host: bytes, files: Files = OS_FILES
-    ) -> "MessageStore":
+        cls,
+        config: StoreConfig,
+        *,
+        now_ms: Callable[[], int],
+        store_host: bytes,
+        files: Files = OS_FILES,
+        repairs: bool = False,
+    ) -> Self:
         """Lock, load and recover a directory, which is made if need be.
+
+        With ``repairs`` the log is cut where it is damaged: what lies behind is lost, and is said in warnings.
 
         Raises:
             ConfigError: The directory cannot be used, or was written with other sizes.
             StoreInUseError: Somebody else has it open.
-            StoreDamagedError: Damage before valid data.
+            StoreDamagedError: Damage before valid data, or a file missing between others.
         """
-        return cls(config, open_parts(config, now_ms, files), now_ms, store_host)
+        return cls(config, open_parts(config, now_ms, files, repairs=repairs), now_ms, store_host)
 
     def __enter__(self) -> Self:
         return self
@@ -112,11 +127,17 @@ class MessageStore:
         stored_at_ms = self._last_at_ms if self._planned else self._next_stored_at()
         queue = self._queue_for(new)
         queue_offset = 0 if queue is None else queue.next_offset
+        count = 1
+        if new.sys_flag & INNER_BATCH and queue is not None:
+            new, count = number_inner_batch(new, queue_offset)
         data = self._encoder.encode(new, queue_offset, log.append_offset, stored_at_ms)
         if len(data) + BLANK_BYTES > log.room:
             log.roll()
             data = self._encoder.encode(new, queue_offset, log.append_offset, stored_at_ms)
-        return self._plan(new, data, queue, stored_at_ms)
+        placed = self._plan_run((new,), (data,), queue, stored_at_ms)[0]
+        if count > 1 and queue is not None:
+            queue.next_offset += count - 1
+        return placed
 
     def append_batch(self, head: NewRecord, parts: Sequence[NewRecord]) -> list[Appended]:
         """Plan the records of a batch: one file, one store time, consecutive offsets in the queue of ``head``.
@@ -141,7 +162,7 @@ class MessageStore:
         return self._plan_run(parts, encoded, queue, stored_at_ms)
 
     def commit(self) -> None:
-        """Write all planned records and make them readable.
+        """Write all planned records and, unless they have to be flushed first, make them readable.
 
         Raises:
             StoreFullError: No room; nothing was kept, the places are free again.
@@ -162,7 +183,8 @@ class MessageStore:
             raise
         self._committed_at_ms = planned[-1].stored_at_ms
         self._dispatcher.add(planned)
-        self.advance()
+        if not self._is_sync_flush:
+            self.advance()
 
     def advance(self) -> None:
         """Make committed records readable as far as they are confirmed; what fails for want of room waits."""
@@ -184,6 +206,7 @@ class MessageStore:
         self.advance()
         if self._index is not None and self._index.may_build:
             self._build_index(self._index)
+        self._refusal = self._refusal or self._disk_full
         if refused is not None and self._refusal is None:
             _log.warning("store %s takes records again", self.config.root)
 
@@ -199,29 +222,71 @@ class MessageStore:
 
     @property
     def confirm_offset(self) -> int:
-        """How far the log may be read: everything written, since ASYNC_FLUSH does not wait for the disk."""
-        return self._log.max_offset
+        """How far the log may be read: what is written, under SYNC_FLUSH what is on disk."""
+        return self._flusher.flushed.offset if self._is_sync_flush else self._log.max_offset
+
+    def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
+        """Return the record at a log position, ``None`` when none that may be read begins there."""
+        return super().record_at(log_offset, size) if log_offset < self.confirm_offset else None
 
     # --- flushing and the end
 
     @property
-    def log_min_offset(self) -> int:
-        """The first position of the log."""
-        return self._log.min_offset
+    def was_closed_cleanly(self) -> bool:
+        """Whether the stop before this start was a clean one."""
+        return self._parts.is_clean
 
     @property
-    def log_max_offset(self) -> int:
-        """The end of the committed log."""
-        return self._log.max_offset
+    def log_append_offset(self) -> int:
+        """The end of what is planned, where the next record goes."""
+        return self._log.append_offset
+
+    @property
+    def flush_failure(self) -> StoreNotWritableError | None:
+        """Why a flush failed, after which the store is never writable again."""
+        return self._flusher.failure
 
     @property
     def flushed_offset(self) -> int:
         """The end of what is on disk for certain."""
-        return self._flusher.flushed_offset
+        return self._flusher.flushed.offset
 
     def request_flush(self, done: Done) -> None:
-        """Bring everything committed to the disk on the flusher's thread, where ``done`` is called then."""
-        self._flusher.request(self._plan_flush.take(self._committed_at_ms, self._now_ms()), done)
+        """Bring the committed log to the disk on the flusher's thread, where ``done`` is called then.
+
+        Requests that wait together are served together; each different ``done`` is called once for them.
+        """
+        self._flusher.request_log(self._take_log(), done)
+
+    def flush_when_due(self, done: Done | None = None) -> None:
+        """Ask for what the settings want flushed by now: log, queues, index, checkpoint; to be called now and then.
+
+        ``done`` is called as by ``request_flush``, and not at all when the log is not due.
+        """
+        if self._plan_flush.is_log_due(self._now_ms()):
+            self._flusher.request_log(self._take_log(), done)
+        work = self._plan_flush.take_files(self._next_at_ms(), self._now_ms())
+        if not work.is_empty or self._flusher.are_files_put_off:
+            self._flusher.request_files(work)
+
+    def flush(self) -> None:
+        """Bring everything committed to the disk on the caller's thread, make it readable, then flush what else is due.
+
+        Raises:
+            StoreNotWritableError: A flush failed, or could not be done for want of a descriptor.
+        """
+        self._flusher.flush_log(self._take_log())
+        self.advance()
+        self._flusher.flush_files(self._plan_flush.take_files(self._next_at_ms(), self._now_ms()))
+
+    def _take_log(self) -> LogWork:
+        work = self._plan_flush.take_log(self._committed_at_ms, self._next_at_ms(), self._now_ms())
+        self._last_at_ms = max(self._last_at_ms, work.reaches.until_ms + 1)  # also when the clock is set back
+        return work
+
+    def _next_at_ms(self) -> int:
+        """Return the least store time of the next record to be committed."""
+        return self._last_at_ms if self._planned else self._now_ms()
 
     def close(self) -> None:
         """Stop cleanly; ``abort`` stays when something could not be written or flushed."""
@@ -241,89 +306,39 @@ class MessageStore:
         if isinstance(self._refusal, StoreFullError):
             self._refusal = None
         self.commit()
+        self._flusher.flush_log(self._take_log())
         self.advance()
         if self.refusal is not None:
             raise self.refusal
         if self._index is not None:
             self._index.save()
-        self._flusher.flush_now(self._plan_flush.take_all(self._committed_at_ms))
         self._log.remove_spare()
+        newest_at_ms = self._committed_at_ms
+        self._flusher.flush_log(self._plan_flush.take_log(newest_at_ms, newest_at_ms + 1, self._now_ms()))
+        self._flusher.flush_files(self._plan_flush.take_rest(newest_at_ms))
         self._parts.files.unlink(abort_path(self.config))
         self._parts.files.sync_directory(self.config.root)
 
-    # --- reading
+    def clean_now(self) -> None:
+        """Do one round of cleaning on the caller's thread, without its pauses."""
+        for step in self.cleaner.round():
+            step.run()
 
-    def read(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        limits: ReadLimits,
-        accepts: AcceptsCode | None = None,
-        accepts_record: AcceptsRecord | None = None,
-    ) -> ReadResult:
-        """Read messages of a queue from an offset on (``getMessage``).
+    def set_batch_topic(self, topic: str) -> None:
+        """Make a topic one whose queues count by messages and keep batches whole (``queue.type=BatchCQ``).
 
-        ``accepts`` sees the tags code of each entry, ``accepts_record`` the bytes of each record that passed it.
+        Raises:
+            ConfigError: It has queues of the other kind.
         """
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
-        return self._reader.read(queue, queue_offset, limits, accepts, accepts_record)
-
-    def queues(self) -> Iterator[tuple[str, int]]:
-        """Yield topic and id of every queue that has or had messages."""
-        return ((queue.topic, queue.queue_id) for queue in self._queues if queue.max_offset)
-
-    def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the first offset whose message is still there."""
-        queue = self._queues.get(topic, queue_id)
-        return queue.min_offset if queue is not None else 0
-
-    def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the offset that the next readable message will have."""
-        queue = self._queues.get(topic, queue_id)
-        return queue.max_offset if queue is not None else 0
-
-    def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
-        """Return the record at a log position, ``None`` when none begins there."""
-        return self._reader.record_at(log_offset, size)
-
-    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time of a message, -1 when there is none."""
-        queue = self._queues.get(topic, queue_id)
-        entry = queue.entry(queue_offset) if queue is not None and queue_offset >= queue.min_offset else None
-        return self._reader.entry_stored_at(entry) if entry is not None else -1
-
-    def earliest_stored_at(self, topic: str, queue_id: int) -> int:
-        """Return the store time of a queue's first message, -1 when it is empty."""
-        return self.stored_at(topic, queue_id, self.min_offset(topic, queue_id))
-
-    def offset_by_time(self, topic: str, queue_id: int, at_ms: int, boundary: Boundary = "LOWER") -> int:
-        """Return the offset that belongs to a time (``getOffsetInQueueByTime``)."""
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return 0
-        return offset_by_time(queue, at_ms, boundary, self._reader.entry_stored_at, self._log.min_offset)
-
-    def query(
-        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, kind: KeyKind = "K"
-    ) -> QueryResult:
-        """Return messages that may have the key: a unique key, a word of KEYS, with kind T a tag (``queryMessage``)."""
-        if self._index is None:
-            return QueryResult([], [])
-        wanted = KeyRange(min(max_count, self.config.max_query_messages), begin_ms, end_ms)
-        self._build_index(self._index)
-        return query(self._index, f"{topic}#T#{key}" if kind == "T" else f"{topic}#{key}", wanted, self.record_at)
-
-    def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Tell whether a message exists and lies near the log's end (``checkInMemByConsumeOffset``)."""
-        queue = self._queues.get(topic, queue_id)
-        entry = queue.entry(queue_offset) if queue is not None and queue_offset >= queue.min_offset else None
-        return entry is not None and self._reader.is_near(entry[0])
+        self._queues.set_batch_topic(topic)
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the queues of a topic; its records stay in the log until their files go (raises ``OSError``)."""
+        """Remove the queues of a topic; its records stay in the log until their files go (raises ``OSError``).
+
+        Records on their way to these queues get no entry either.
+        """
+        leave_topic(self._planned, topic)
+        self._dispatcher.forget_topic(topic)
         self._queues.remove_topic(topic)
 
     # --- inside
@@ -334,6 +349,11 @@ class MessageStore:
         refusal = self.refusal
         if refusal is not None:
             raise type(refusal)(*refusal.args)
+
+    def _set_disk_full(self, error: DiskFullError | None) -> None:
+        self._disk_full = error
+        if self._refusal is None or isinstance(self._refusal, DiskFullError):
+            self._refusal = error
 
     def _refuse(self, error: StoreNotWritableError) -> None:
         if str(error) != self._last_refusal:
@@ -350,43 +370,20 @@ class MessageStore:
         self._last_at_ms = max(self._now_ms(), self._last_at_ms)
         return self._last_at_ms
 
-    def _queue_for(self, new: NewRecord) -> ConsumeQueue | None:
+    def _queue_for(self, new: NewRecord) -> ConsumeQueue | BatchQueue | None:
         queue = self._queues.by_key.get((new.topic, new.queue_id))
         if queue is not None and not new.sys_flag & WITHOUT_ENTRY:
             return queue
-        if new.sys_flag & INNER_BATCH or new.topic in self._queues.batch_topics:
-            raise MessageIllegalError(f"topic {new.topic} keeps messages in batches, which cannot be written")
-        return self._queues.obtain(new.topic, new.queue_id) if gets_entry(new.sys_flag) else None
-
-    def _plan(self, new: NewRecord, data: bytes, queue: ConsumeQueue | None, stored_at_ms: int) -> Appended:
-        return self._plan_run((new,), (data,), queue, stored_at_ms)[0]
+        return self._queues.place_for(new.topic, new.queue_id, new.sys_flag)
 
     def _plan_run(
-        self, parts: Sequence[NewRecord], encoded: Sequence[bytes], queue: ConsumeQueue | None, stored_at_ms: int
+        self,
+        parts: Sequence[NewRecord],
+        encoded: Sequence[bytes],
+        queue: ConsumeQueue | BatchQueue | None,
+        stored_at_ms: int,
     ) -> list[Appended]:
-        queue_offset = 0 if queue is None else queue.next_offset
-        step = 0 if queue is None else 1
-        log_offset = self._log.append_offset
-        placed: list[Appended] = []
-        for new, data in zip(parts, encoded, strict=True):
-            size = len(data)
-            placed.append(
-                Appended(
-                    log_offset,
-                    queue_offset,
-                    size,
-                    new.topic,
-                    new.queue_id,
-                    new.sys_flag,
-                    stored_at_ms,
-                    new.properties,
-                    queue,
-                )
-            )
-            log_offset += size
-            queue_offset += step
-        if queue is not None:
-            queue.next_offset = queue_offset
-        self._log.add(encoded, log_offset - self._log.append_offset)
+        placed = place_run(parts, encoded, self._log.append_offset, queue, stored_at_ms)
+        self._log.add(encoded, placed[-1].log_offset + placed[-1].size - placed[0].log_offset)
         self._planned += placed
         return placed

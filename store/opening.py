@@ -9,20 +9,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..common.errors import ConfigError, RocketletError
+from .batchqueues import BatchQueues, batch_space, check_kinds, load_batch_topics
 from .checkpoint import Checkpoint, load_checkpoint
 from .commitlog import CommitLog
-from .config import SEGMENT_KEY, StoreConfig
+from .config import SEGMENT_KEY, StoreConfig, split_paths
 from .consumequeue import QueueSpace
 from .descriptors import Descriptors
 from .dispatcher import Dispatcher
-from .files import Files, descriptor_limit
-from .flush import Flusher
+from .extqueue import ExtQueues
+from .files import Files, descriptor_limit, make_lasting_directory
+from .flush import Flushed, Flusher
+from .foreign import refuse_foreign
 from .index import Index
 from .indexfile import IndexSpace
 from .lock import StoreLock
+from .logpaths import LogPaths, check_directories
 from .queues import Queues
 from .recovery import Recovered, Recovery
-from .segments import empty_last_file, list_segments
+from .segments import SegmentFile, complete_cut_off, empty_last_file, list_segments, remove_unused
+from .settle import mark_unsettled, save_if_changed, settle_log, settle_queues, settled_checkpoint
 
 _MOST_DESCRIPTORS = 4_096
 _MOST_MAPS = 512
@@ -44,6 +49,7 @@ class Parts:
     flusher: Flusher
     checkpoint: Checkpoint
     recovered: Recovered
+    is_clean: bool
 
     def close(self) -> None:
         """Let go of all files, the lock last."""
@@ -53,7 +59,7 @@ class Parts:
         self.lock.release()
 
 
-def open_parts(config: StoreConfig, now_ms: Callable[[], int], files: Files) -> Parts:
+def open_parts(config: StoreConfig, now_ms: Callable[[], int], files: Files, *, repairs: bool = False) -> Parts:
     """Lock, load and recover the directory.
 
     Raises:
@@ -63,9 +69,10 @@ def open_parts(config: StoreConfig, now_ms: Callable[[], int], files: Files) -> 
     """
     lock = StoreLock(files, config.root)
     try:
-        files.make_directories(config.root)
+        make_lasting_directory(files, config.root)
         lock.acquire()
-        return _load(config, now_ms, files, lock)
+        refuse_foreign(files, config.root)
+        return _load(config, now_ms, (files, lock), repairs=repairs)
     except OSError as error:
         lock.release()
         what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
@@ -80,22 +87,23 @@ def abort_path(config: StoreConfig) -> str:
     return os.path.join(config.root, "abort")
 
 
-def _load(config: StoreConfig, now_ms: Callable[[], int], files: Files, lock: StoreLock) -> Parts:
+def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, StoreLock], *, repairs: bool) -> Parts:
+    files, lock = held
     limit = descriptor_limit()
     descriptors = Descriptors(files, min(limit // 4, _MOST_DESCRIPTORS))
-    log = CommitLog(files, config.log_directory, config.segment_bytes, max_maps=max(4, min(limit // 8, _MOST_MAPS)))
-    queue_root = os.path.join(config.root, "consumequeue")
-    queue_space = QueueSpace(files, queue_root, config.queue_file_bytes, descriptors)
-    batch_topics = [entry.name for entry in files.list(os.path.join(config.root, "batchconsumequeue"))]
-    queues = Queues(queue_space, batch_topics)
+    paths = LogPaths(split_paths(config.log_directory), config.segment_bytes, split_paths(config.read_only_log))
+    log = CommitLog(files, paths, config.segment_bytes, max_maps=max(4, min(limit // 8, _MOST_MAPS)))
+    queues = _make_queues(config, files, descriptors)
     sizes = (config.index_slots, config.index_entries)
     index_space = IndexSpace(files, os.path.join(config.root, "index"), sizes, descriptors)
     index = Index(index_space, now_ms) if config.has_index else None
-    checkpoint_path = os.path.join(config.root, "checkpoint")
-    checkpoint = load_checkpoint(files, checkpoint_path)
+    checkpoint = load_checkpoint(files, _checkpoint_path(config))
+    is_clean = not files.exists(abort_path(config))
     try:
-        recovered = _recover(config, files, (log, queues, index), checkpoint)
-        files.make_directories(config.log_directory)
+        recovered = _recover(config, files, (log, queues, index), checkpoint, repairs=repairs)
+        for directory in split_paths(config.log_directory):
+            make_lasting_directory(files, directory)
+        checkpoint = _settle(config, files, (log, queues, checkpoint), recovered, now_ms())
         _write_abort(config, files)
     except (OSError, RocketletError):
         log.close()
@@ -103,13 +111,13 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], files: Files, lock: St
         raise
     dispatcher = Dispatcher(index, config.delays_ms)
     dispatcher.dispatched_offset = recovered.end
-    flusher = Flusher(files, checkpoint_path)
+    flusher = Flusher(files, _checkpoint_path(config), Flushed(log.max_offset, checkpoint.log_at_ms))
     return Parts(
         files,
         lock,
         descriptors,
         log,
-        queue_space,
+        queues.space,
         queues,
         index_space,
         index,
@@ -117,22 +125,73 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], files: Files, lock: St
         flusher,
         checkpoint,
         recovered,
+        is_clean,
     )
 
 
+def _make_queues(config: StoreConfig, files: Files, descriptors: Descriptors) -> Queues:
+    root, ext_root = (os.path.join(config.root, name) for name in ("consumequeue", "consumequeue_ext"))
+    space = QueueSpace(files, root, config.queue_file_bytes, descriptors)
+    queues = Queues(space, BatchQueues(batch_space(config, space)))
+    if files.list(ext_root):
+        queues.ext = ExtQueues(files, ext_root, descriptors)
+    return queues
+
+
 def _recover(
-    config: StoreConfig, files: Files, parts: tuple[CommitLog, Queues, Index | None], checkpoint: Checkpoint
+    config: StoreConfig,
+    files: Files,
+    parts: tuple[CommitLog, Queues, Index | None],
+    checkpoint: Checkpoint,
+    *,
+    repairs: bool,
 ) -> Recovered:
     log, queues, index = parts
-    segments = list_segments(files, [config.log_directory], config.segment_bytes, SEGMENT_KEY)
-    empty = empty_last_file(files, config.log_directory)
+    check_directories(files, config)
+    is_clean = not files.exists(abort_path(config))
+    behind: list[SegmentFile] = []
+    if not is_clean:
+        complete_cut_off(files, config.log_directories, config.segment_bytes)
+    segments = list_segments(
+        files, config.log_directories, config.segment_bytes, SEGMENT_KEY, None if is_clean else behind
+    )
+    log.paths.set_files([*segments, *behind])
+    empty = empty_last_file(files, config.log_directories)
+    kinds = load_batch_topics(files, config.root)
+    check_kinds(files, config.root, kinds)
+    queues.batches.topics.update(name for name, is_batch in kinds.items() if is_batch)
+    queues.batches.load()
     queues.load()
+    if is_clean and kinds:
+        queues.known_topics = frozenset({*kinds, *(key[0] for key in (*queues.by_key, *queues.batches.by_key))})
     if index is not None:
         index.load()
     if empty is not None:
         files.unlink(empty)
+    if not behind:
+        segments = remove_unused(files, segments)
+    recovery = Recovery(files, config, log, queues, index)
+    recovery.behind = behind
+    return recovery.run(segments, checkpoint, is_clean=is_clean, repairs=repairs)
+
+
+def _settle(
+    config: StoreConfig, files: Files, parts: tuple[CommitLog, Queues, Checkpoint], recovered: Recovered, now_ms: int
+) -> Checkpoint:
+    log, queues, found = parts
     is_clean = not files.exists(abort_path(config))
-    return Recovery(files, config, log, queues, index).run(segments, checkpoint, is_clean=is_clean)
+    start = max(0, log.max_offset - 1) if is_clean else recovered.start
+    settle_log(files, log, start, split_paths(config.log_directory))
+    settle_queues(queues.space)
+    if not is_clean:
+        mark_unsettled([*queues, *(queue.slots for queue in queues.batches)], recovered.start)
+    checkpoint = settled_checkpoint(found, recovered, now_ms, are_queues_settled=is_clean)
+    save_if_changed(files, _checkpoint_path(config), found, checkpoint)
+    return checkpoint
+
+
+def _checkpoint_path(config: StoreConfig) -> str:
+    return os.path.join(config.root, "checkpoint")
 
 
 def _write_abort(config: StoreConfig, files: Files) -> None:

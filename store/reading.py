@@ -8,6 +8,8 @@ Rules (``DefaultMessageStore.getMessage``; store.md §3.10, behaviour.md B.4.3):
   40 % of the memory from the log's end, else at 64 KiB / 8 messages.
 - Records that follow each other in one file are one slice.
 - The offset that counts is the entry's place, not the one inside the record.
+- A batch queue yields whole records, from the one on that holds the offset; the limits count messages, and the next
+  read begins behind the last record.
 """
 
 import os
@@ -19,8 +21,9 @@ from typing import Final, NamedTuple
 
 from ..common.record import MAGIC_V1, MAGIC_V2
 from ..common.sysflag import BORN_HOST_V6
+from .batchqueue import BatchQueue, Unit
 from .commitlog import CommitLog
-from .config import ENTRY_BYTES, StoreConfig
+from .config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
 from .consumequeue import ENTRY, PRE_BLANK_SIZE, ConsumeQueue, Entry
 
 _HEAD: Final = struct.Struct(">iI20xqi")  # total size, magic, log offset, sys flag
@@ -129,6 +132,54 @@ class Reader:
             not self.is_near(taken.last_log_offset),
         )
 
+    def read_batches(
+        self,
+        queue: BatchQueue,
+        offset: int,
+        limits: ReadLimits,
+        accepts: AcceptsCode | None = None,
+        accepts_record: AcceptsRecord | None = None,
+    ) -> ReadResult:
+        """Read from the offset on, or from the batch that holds it."""
+        outside = _outside(queue, offset)
+        if outside is not None:
+            return outside
+        slot = queue.slot_of(offset)
+        result = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset, [])
+        if slot is None:
+            result.status, result.next_offset = ReadStatus.OFFSET_FOUND_NULL, queue.max_offset
+            return result
+        last_scanned = offset + max(self._config.max_scan_bytes // BATCH_UNIT_BYTES, limits.max_messages)
+        for unit in queue.units_of_file(slot):
+            if unit.first_offset >= last_scanned or self._is_full(result, unit, limits):
+                break
+            result.next_offset, result.is_far_behind = unit.next_offset, not self.is_near(unit.log_offset)
+            if accepts is not None and not accepts(unit.tags_code):
+                continue
+            record = self.record_at(unit.log_offset, unit.size)
+            if record is None:
+                result.status = ReadStatus.MESSAGE_WAS_REMOVING if not result.records else result.status
+            elif accepts_record is None or accepts_record(record):
+                result.status = ReadStatus.FOUND
+                result.records.append(record)
+                result.message_count += unit.message_count
+                result.size += unit.size
+        return result
+
+    def _is_full(self, result: ReadResult, unit: Unit, limits: ReadLimits) -> bool:
+        """Tell whether the batch of an answer ends before the unit (``isTheBatchFull``)."""
+        config = self._config
+        if not result.records:
+            return False
+        is_near = self.is_near(unit.log_offset)
+        most_count = config.max_memory_messages if is_near else config.max_disk_messages
+        most_bytes = config.max_memory_bytes if is_near else config.max_disk_bytes
+        return (
+            result.message_count + unit.message_count > limits.max_messages
+            or result.message_count >= most_count
+            or result.size + unit.size > min(limits.max_bytes, most_bytes)
+        )
+
     def _take(
         self, entries: bytes, limits: ReadLimits, accepts: AcceptsCode | None, accepts_record: AcceptsRecord | None
     ) -> "_Taken":
@@ -194,7 +245,7 @@ class _Taken(NamedTuple):
     last_log_offset: int
 
 
-def _outside(queue: ConsumeQueue, offset: int) -> ReadResult | None:
+def _outside(queue: ConsumeQueue | BatchQueue, offset: int) -> ReadResult | None:
     low, high = queue.min_offset, queue.max_offset
     if high == 0:
         status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0

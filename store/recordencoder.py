@@ -1,9 +1,15 @@
-"""New records as bytes at their place, within the store's limits (store.md §2.7)."""
+"""New records as bytes at their place, within the store's limits (store.md §2.7, §2.8).
+
+With ``enabledAppendPropCRC`` each record ends in a checksum of all its bytes, which is a property. It is computed when
+the place is final; the limit of the properties includes it.
+"""
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ..common.errors import MessageIllegalError
-from ..common.record import BLANK_BYTES, NewRecord, encode_record
+from ..common.record import BLANK_BYTES, NewRecord, encode_record, reserve_property_crc, seal_property_crc
 from .config import StoreConfig
 
 _PROPERTY_ROOM = 65_536
@@ -14,11 +20,14 @@ class RecordEncoder:
 
     def __init__(self, config: StoreConfig, store_host: bytes) -> None:
         self.store_host = store_host
+        self._seals = config.seals_records
         self._body_limit = config.max_message_bytes
         self._record_limit = min(config.max_message_bytes + _PROPERTY_ROOM, config.segment_bytes - BLANK_BYTES)
 
     def encode(self, new: NewRecord, queue_offset: int, log_offset: int, stored_at_ms: int) -> bytes:
         """Return the record at its place (raises ``MessageIllegalError``)."""
+        if self._seals:
+            new = msgspec.structs.replace(new, property_text=reserve_property_crc(new.property_text))
         try:
             data = encode_record(new, queue_offset, log_offset, stored_at_ms, self.store_host)
         except ValueError as error:
@@ -27,7 +36,7 @@ class RecordEncoder:
             raise MessageIllegalError(f"record is {len(data)} bytes, limit is {self._record_limit}")
         if len(new.body) > self._body_limit:
             raise MessageIllegalError(f"body is {len(new.body)} bytes, limit is {self._body_limit}")
-        return data
+        return seal_property_crc(data) if self._seals else data
 
     def encode_run(
         self, parts: Sequence[NewRecord], queue_offset: int, log_offset: int, stored_at_ms: int

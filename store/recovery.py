@@ -7,41 +7,43 @@ Rules (store.md §7; stricter than Java in §7.6 and §15.2):
 - What the walk yields must stand in the queues and the index; what is missing or wrong is written. Broken queues and
   a missing index are written anew from the whole log.
 - A torn tail is cut: zeros to the end of its file, later files removed, before anything is written. Bytes that are no
-  record before valid data stop the start, with ``StoreDamagedError``.
+  record before valid data (``logtail``) stop the start with ``StoreDamagedError``; with ``repairs`` the log is cut
+  there, and what is lost is said.
 - Entries that point behind the end of the log are cut, too.
 """
 
 import logging
-import sys
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Final, NamedTuple
 
 from ..common.errors import StoreDamagedError
-from ..common.record import Record, decode_record
-from ..common.walk import check_record
 from .checkpoint import Checkpoint
 from .commitlog import CommitLog
-from .config import ENTRY_BYTES, StoreConfig
+from .config import StoreConfig
 from .consumequeue import PRE_BLANK_SIZE, ConsumeQueue
-from .dispatched import Appended, has_keys
-from .files import Files, zero_range
-from .index import INDEX_BATCH_RECORDS, Index
+from .files import Files
+from .index import Index
+from .indexrecovery import index_before, prepare_index
+from .logcut import cut_log, damaged, give_up
+from .logsource import LogSource, Redispatch
+from .logtail import Validity, find_valid
 from .queues import Queues
-from .requeue import Requeue, describe
-from .scan import Stop, Walk, find_record
-from .segments import SegmentFile
+from .requeue import Requeue
+from .scan import Stop
+from .segments import SegmentFile, missing_before
 
 TAIL_BYTES: Final = 8 << 20
-_LOOK_BEHIND: Final = 16
 _log = logging.getLogger(__name__)
 
 
 class Recovered(NamedTuple):
-    """What the store goes on from: the end of the log and the store time of its last record."""
+    """What the store goes on from: the end of the log, the store time of its last record, where the walk began."""
 
     end: int
     last_stored_at_ms: int
+    start: int = 0
 
 
 class Recovery:
@@ -55,84 +57,102 @@ class Recovery:
         self._index = index
         self._checkpoint = Checkpoint()
         self._is_clean = False
+        self._source = LogSource((), self._view)
+        self.behind: Sequence[SegmentFile] = ()
+        """Files of the log that lie behind a missing one."""
 
-    def run(self, segments: Sequence[SegmentFile], checkpoint: Checkpoint, *, is_clean: bool) -> Recovered:
-        """Recover (raises ``StoreDamagedError``, ``OSError``)."""
+    def run(
+        self, segments: Sequence[SegmentFile], checkpoint: Checkpoint, *, is_clean: bool, repairs: bool = False
+    ) -> Recovered:
+        """Recover; with ``repairs`` damage is cut off (raises ``StoreDamagedError``, ``OSError``)."""
         self._checkpoint, self._is_clean = checkpoint, is_clean
-        if not segments:
-            return self._run_without_log()
-        first = segments[0].base_offset
-        self._log.set_bounds(first, segments[-1].base_offset + segments[-1].size)
+        while segments:
+            self._log.set_bounds(segments[0].base_offset, segments[-1].base_offset + segments[-1].size)
+            try:
+                return self._recover(segments)
+            except StoreDamagedError as damage:
+                if not repairs:
+                    raise
+                segments = give_up(self._files, segments, damage)
+        return self._run_without_log(repairs=repairs)
+
+    def _recover(self, segments: Sequence[SegmentFile]) -> Recovered:
+        config = self._config
+        self._source = LogSource(segments, self._view, config.checks_crc, config.demands_seals)
         known_end = self._known_end()
-        start = self._start(segments, known_end)
-        self._prepare_index(segments, start)
-        recovered = self._walk(segments, start, known_end)
-        for queue in self._queues:
-            queue.correct_min_offset(first)
+        start = self._start(known_end)
+        if self._index is not None:
+            prepare_index(self._index, self._source, start, None if self._is_clean else self._checkpoint.index_at_ms)
+            damage = index_before(self._index, self._source, start)
+            if damage is not None:
+                raise damaged(damage)
+        recovered = self._walk(start, known_end)
+        for queue in (*self._queues, *self._queues.batches):
+            queue.correct_min_offset(segments[0].base_offset)
         return recovered
 
-    def _run_without_log(self) -> Recovered:
+    def _run_without_log(self, *, repairs: bool) -> Recovered:
+        for queue in (*self._queues, *self._queues.batches):
+            if queue.max_offset and self._is_clean and not repairs:
+                where = self._config.log_directories[0]
+                reason = f"it is empty, but {queue.directory} has entries"
+                raise damaged(Stop(where, 0, 0, reason, is_torn=False))
         for queue in self._queues:
-            if queue.max_offset and self._is_clean:
-                raise StoreDamagedError(
-                    f"{self._config.log_directory} is empty, but {queue.directory} has entries",
-                    path=self._config.log_directory,
-                    position=0,
-                )
             self._queues.clear(queue)
+        for queue in self._queues.batches:
+            self._queues.batches.clear(queue)
         if self._index is not None:
             self._index.remove_from(0)
         self._log.set_bounds(0, 0)
         return Recovered(0, 0)
 
-    def _walk(self, segments: Sequence[SegmentFile], start: int, known_end: int) -> Recovered:
-        requeue = self._requeue(start, segments[0].base_offset)
-        walk = Walk(segments, self._view, checks_crc=self._config.checks_crc)
-        index = self._index
-        index_end = index.end_log_offset if index is not None else sys.maxsize
-        last_record = None
-        for log_offset, record in walk.walk_from(start):
-            last_record = record
-            if log_offset <= index_end and requeue.confirm(log_offset, record):
-                continue
-            appended = requeue.feed(record)
-            if index is not None and log_offset > index_end:
-                _add_to_index(index, appended)
-        last_at_ms = decode_record(last_record).stored_at_ms if last_record is not None else 0
-        assert walk.stop is not None, "set whenever the iteration ends"
-        self._judge_end(walk.stop, segments, known_end, last_at_ms)
-        self._cut_log(walk.stop, segments)
+    def _walk(self, start: int, known_end: int) -> Recovered:
+        requeue = self._requeue(start)
+        walk = Redispatch(self._source, requeue, self._index)
+        stop = walk.run(start)
+        assert stop is not None, "a walk without an end to stop at ends at the log's"
+        self._judge_end(stop, known_end, walk.last_at_ms)
+        kept = cut_log(self._files, [*self._source.segments, *self.behind], stop.log_offset)
+        self._log.set_bounds(self._source.first, stop.log_offset)
+        if kept:
+            self._source = replace(self._source, segments=kept)
         requeue.finish()
-        self._rebuild(requeue.broken, segments)
-        if index is not None and index.end_log_offset >= walk.stop.log_offset:
-            index.restore(-1, walk.stop.log_offset)
-        return Recovered(walk.stop.log_offset, last_at_ms)
+        self._rebuild(requeue)
+        if self._index is not None and self._index.end_log_offset >= stop.log_offset:
+            self._index.restore(-1, stop.log_offset)
+            index_before(self._index, self._source, stop.log_offset)
+        return Recovered(stop.log_offset, walk.last_at_ms, start)
 
-    def _requeue(self, start: int, first: int) -> Requeue:
-        requeue = Requeue(self._queues, start, self._config.delays_ms, is_whole_log=start == first)
-        for queue in self._queues.broken:
+    def _requeue(self, start: int) -> Requeue:
+        requeue = Requeue(self._queues, start, self._config.delays_ms, is_whole_log=start == self._source.first)
+        for queue in (*self._queues.broken, *self._queues.batches.broken):
             _log.warning("queue files in %s cannot be used and are written anew", queue.directory)
+        for queue in self._queues.broken:
             self._queues.clear(queue)
-        if start != first:
+        for queue in self._queues.batches.broken:
+            self._queues.batches.clear(queue)
+        if start != self._source.first:
             requeue.skip(self._queues.broken)
+            requeue.batches.skip(self._queues.batches.broken)
         return requeue
 
-    def _rebuild(self, broken: set[ConsumeQueue], segments: Sequence[SegmentFile]) -> None:
-        if not broken:
+    def _rebuild(self, walked: Requeue) -> None:
+        """Write the queues anew which the walk found to lack entries of records before its start."""
+        broken, broken_batches = walked.broken, walked.batches.broken
+        if not broken and not broken_batches:
             return
-        first = segments[0].base_offset
-        for queue in broken:
+        for queue in (*broken, *broken_batches):
             _log.warning("queue %s does not hold what the log holds and is written anew", queue.directory)
+        for queue in broken:
             self._queues.clear(queue)
-        requeue = Requeue(self._queues, first, self._config.delays_ms, is_whole_log=True)
+        for queue in broken_batches:
+            self._queues.batches.clear(queue)
+        requeue = Requeue(self._queues, self._source.first, self._config.delays_ms, is_whole_log=True)
         requeue.limit_to(broken)
-        walk = Walk(segments, self._view, checks_crc=False)
-        for log_offset, record in walk.walk_from(first):
-            if log_offset >= self._log.max_offset:
-                break
-            requeue.feed(record)
-        if walk.stop is not None and walk.stop.log_offset < self._log.max_offset:
-            raise _damaged(walk.stop)
+        requeue.batches.limit_to(broken_batches)
+        stop = Redispatch(self._source.unchecked(), requeue, None).run(self._source.first, self._log.max_offset)
+        if stop is not None and stop.log_offset < self._log.max_offset:
+            raise damaged(stop)
         requeue.finish()
 
     def _view(self, segment: SegmentFile) -> memoryview:
@@ -141,152 +161,54 @@ class Recovery:
     # --- where to start
 
     def _known_end(self) -> int:
-        ends = [entry[0] + entry[1] for entry in map(_last_entry, self._queues) if entry is not None]
+        ends = [entry[0] + entry[1] for entry in map(_last_entry, self._entry_queues()) if entry is not None]
         return max(ends, default=-1)
 
-    def _start(self, segments: Sequence[SegmentFile], known_end: int) -> int:
-        if not self._is_clean:
-            for segment in reversed(segments):
-                if 0 < self._first_stored_at(segment) <= self._checkpoint.sure_at_ms:
-                    return segment.base_offset
-            return segments[0].base_offset
-        return self._tail_start(segments, known_end)
+    def _entry_queues(self) -> Iterable[ConsumeQueue]:
+        """Return all queues that name records; of batch queues, their units."""
+        return chain(self._queues, (queue.slots for queue in self._queues.batches))
 
-    def _tail_start(self, segments: Sequence[SegmentFile], known_end: int) -> int:
+    def _start(self, known_end: int) -> int:
+        if self._is_clean:
+            return self._tail_start(known_end)
+        for segment in reversed(self._source.segments):
+            record = self._source.record_at(segment.base_offset)
+            if record is not None and 0 < record.stored_at_ms <= self._checkpoint.sure_at_ms:
+                return segment.base_offset
+        return self._source.first
+
+    def _tail_start(self, known_end: int) -> int:
         """Return a position about ``TAIL_BYTES`` before the end: a file's, or a record's that a queue knows."""
         wanted = known_end - TAIL_BYTES
-        if wanted <= segments[0].base_offset:
-            return segments[0].base_offset
-        segment = [one for one in segments if one.base_offset <= wanted][-1]
-        for queue in self._queues:
+        if wanted <= self._source.first:
+            return self._source.first
+        for queue in self._entry_queues():
             entry = _last_entry(queue)
             if entry is not None and entry[0] + entry[1] == known_end:
-                near = queue.entry(queue.first_at(wanted, max(queue.first_base, 0) // ENTRY_BYTES, queue.max_offset))
-                holder = next((one for one in segments if near is not None and one.holds(near[0])), None)
-                if near is not None and holder is not None and self._is_record(holder, near[0]):
+                near = queue.entry(queue.first_at(wanted, queue.min_offset, queue.max_offset))
+                if near is not None and self._source.record_at(near[0]) is not None:
                     return near[0]
-        return segment.base_offset
-
-    def _is_record(self, segment: SegmentFile, log_offset: int) -> bool:
-        view, position = self._view(segment), log_offset - segment.base_offset
-        return check_record(view, position, log_offset, checks_crc=self._config.checks_crc) > 0
-
-    def _first_stored_at(self, segment: SegmentFile) -> int:
-        if not self._is_record(segment, segment.base_offset):
-            return 0
-        return decode_record(self._view(segment)).stored_at_ms
+        return [one.base_offset for one in self._source.segments if one.base_offset <= wanted][-1]
 
     # --- the end of the log
 
-    def _judge_end(self, stop: Stop, segments: Sequence[SegmentFile], known_end: int, last_at_ms: int) -> None:
-        """Raise ``StoreDamagedError`` if cutting at the stop would lose records that were flushed.
-
-        A sound record behind the stop that is older than the last one before it is what the Java broker left lying
-        when it cut its log after a crash and went on writing.
-        """
-        behind = self._record_behind(stop, segments, known_end)
-        if behind is not None:
-            sure_at_ms = self._checkpoint.log_at_ms
-            is_sure = self._is_clean or not sure_at_ms or behind.stored_at_ms <= sure_at_ms
-            if is_sure and behind.stored_at_ms >= last_at_ms:
-                raise _damaged(stop)
+    def _judge_end(self, stop: Stop, known_end: int, last_at_ms: int) -> None:
+        """Raise ``StoreDamagedError`` if cutting at the stop would lose records that were flushed."""
+        log_at_ms = self._checkpoint.log_at_ms
+        validity = Validity(last_at_ms, None if self._is_clean or not log_at_ms else log_at_ms)
+        for segment in self._source.segments:
+            if segment.base_offset + segment.size <= stop.log_offset:
+                continue
+            start = stop.position + 1 if segment.path == stop.path else 0
+            if find_valid(self._files, segment, self._view(segment), start, validity) is not None:
+                raise damaged(stop)
+        for segment in self.behind:
+            if find_valid(self._files, segment, self._view(segment), 0, validity) is not None:
+                raise missing_before(segment, self._source.segments[-1])
         if stop.is_torn or (self._is_clean and known_end > stop.log_offset):
             _log.warning("the log ends at %s; queues know records up to %d", stop, known_end)
-
-    def _record_behind(self, stop: Stop, segments: Sequence[SegmentFile], known_end: int) -> Record | None:
-        for segment in segments:
-            if segment.base_offset >= stop.log_offset and self._is_record(segment, segment.base_offset):
-                return decode_record(self._view(segment))
-            is_stopped_in = segment.base_offset < stop.log_offset < segment.base_offset + segment.size
-            if segment.path == stop.path and (stop.is_torn or (is_stopped_in and known_end > stop.log_offset)):
-                view = self._view(segment)
-                position = find_record(view, segment.base_offset, stop.position + 1)
-                if position is not None:
-                    return decode_record(view, position)
-        return None
-
-    def _cut_log(self, stop: Stop, segments: Sequence[SegmentFile]) -> None:
-        for segment in segments:
-            if segment.base_offset >= stop.log_offset:
-                self._files.unlink(segment.path)
-            elif segment.base_offset + segment.size > stop.log_offset:
-                self._zero_tail(segment, stop.log_offset - segment.base_offset)
-        self._log.set_bounds(segments[0].base_offset, stop.log_offset)
-
-    def _zero_tail(self, segment: SegmentFile, position: int) -> None:
-        descriptor = self._files.open(segment.path, writable=True)
-        try:
-            zero_range(self._files, descriptor, position, segment.size)
-            if not self._is_clean:
-                self._files.sync(descriptor)
-        finally:
-            self._files.close(descriptor)
-
-    # --- the index
-
-    def _prepare_index(self, segments: Sequence[SegmentFile], start: int) -> None:
-        index = self._index
-        if index is None:
-            return
-        if not self._is_clean:
-            index.restore(self._checkpoint.index_at_ms, start)
-        if not self._ends_at_record(index, segments):
-            _log.warning("the index ends at %d, where no record is", index.end_log_offset)
-            index.restore(-1, start)
-        if not self._ends_at_record(index, segments) or self._lacks_file(index, segments):
-            index.remove_from(0)
-        self._index_before(index, segments, start)
-
-    def _ends_at_record(self, index: Index, segments: Sequence[SegmentFile]) -> bool:
-        end = index.end_log_offset
-        holder = next((one for one in segments if one.holds(end)), None)
-        if holder is None:
-            return end < segments[0].base_offset
-        return self._is_record(holder, end)
-
-    def _lacks_file(self, index: Index, segments: Sequence[SegmentFile]) -> bool:
-        """Tell whether a record with keys, soon behind the end of a file, lies before the next one begins."""
-        end = segments[0].base_offset - 1
-        for file in index.files:
-            walk = Walk(segments, self._view, checks_crc=False).walk_from(max(end, segments[0].base_offset))
-            for log_offset, record in islice(walk, _LOOK_BEHIND):
-                if log_offset >= file.begin_log_offset:
-                    break
-                if log_offset > end and has_keys(describe(record)):
-                    _log.warning("the index lacks what comes before %s, and is written anew", file.path)
-                    return True
-            end = file.end_log_offset
-        return False
-
-    def _index_before(self, index: Index, segments: Sequence[SegmentFile], start: int) -> None:
-        end = index.end_log_offset
-        begin = max(end, segments[0].base_offset)
-        if begin >= start:
-            return
-        walk = Walk(segments, self._view, checks_crc=False)
-        for log_offset, record in walk.walk_from(begin):
-            if log_offset >= start:
-                return
-            if log_offset > end:
-                _add_to_index(index, describe(record))
-        if walk.stop is not None and walk.stop.log_offset < start:
-            raise _damaged(walk.stop)
-
-
-def _add_to_index(index: Index, record: Appended) -> None:
-    index.pending.append(record)
-    if len(index.pending) >= INDEX_BATCH_RECORDS:
-        index.build()
 
 
 def _last_entry(queue: ConsumeQueue) -> tuple[int, int, int] | None:
     entry = queue.entry(queue.max_offset - 1) if queue.max_offset else None
     return None if entry is None or entry[1] == PRE_BLANK_SIZE else entry
-
-
-def _damaged(stop: Stop) -> StoreDamagedError:
-    return StoreDamagedError(
-        f"{stop.path} is damaged at position {stop.position}, before valid data: {stop.reason}",
-        path=stop.path,
-        position=stop.position,
-    )

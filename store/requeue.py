@@ -6,6 +6,9 @@ Rules (store.md §3.4, §7.3, §7.4, §15.2):
   order. The first difference cuts the queue there, and the rest is written from the log.
 - A record goes to the slot of its queue offset. When the queue ends below it, it goes to the end, as Java puts it:
   slots shift. When the queue is already further, a new numbering began there: it replaces what it overlaps.
+- An entry whose code is the address of an extended one is right when it names the record.
+- After a clean stop, records of a topic that ``config/topics.json`` does not list and that has no queue left are what a
+  deletion left in the log: they get no queue.
 - A queue that lacks entries of records before the start cannot be completed by this walk; it is reported in
   ``broken`` and written anew by a walk over the whole log.
 """
@@ -17,11 +20,13 @@ from typing import Final
 
 from ..common.hashing import tags_code
 from ..common.record import MAGIC_V1, decode_record
-from ..common.sysflag import HOSTS_V6, INNER_BATCH
+from ..common.sysflag import HOSTS_V6, TRANSACTION_PREPARED
+from .batchrequeue import BatchRequeue
 from .config import ENTRY_BYTES
 from .consumequeue import ENTRY, ConsumeQueue
 from .dispatched import Appended
 from .dispatcher import WITHOUT_ENTRY, entry_code, gets_entry
+from .extqueue import is_same_entry
 from .queues import Queues
 
 _SKETCH: Final = struct.Struct(">12xi4xq8xi44xi")  # queue id, queue offset, sys flag, body length
@@ -30,6 +35,10 @@ _NOT_PLAIN: Final = HOSTS_V6 | WITHOUT_ENTRY
 _SEPARATOR: Final = 2
 _READ_ENTRIES: Final = 4_096
 _WRITE_BYTES: Final = 65_536
+
+
+Place = tuple[bytes, int]
+"""Topic and queue id, as they stand in records."""
 
 
 class _Progress:
@@ -50,6 +59,15 @@ class _Progress:
             self.known_at = 0
         return self.known[self.known_at : self.known_at + ENTRY_BYTES]
 
+    def take_known(self, size: int) -> bytes:
+        """Return and step over the next entries that the queue has, ``size`` bytes of them at most."""
+        if self.known_at >= len(self.known):
+            self.known = self.queue.read(self.cursor, max(_READ_ENTRIES, size // ENTRY_BYTES))
+            self.known_at = 0
+        taken = self.known[self.known_at : self.known_at + size]
+        self.known_at += len(taken)
+        return taken
+
     def forget_known(self) -> None:
         """Drop what was read ahead."""
         self.known = b""
@@ -65,8 +83,9 @@ class Requeue:
         self._delays_ms = delays_ms
         self._is_whole_log = is_whole_log
         self._only: set[ConsumeQueue] | None = None
+        self.batches = BatchRequeue(queues.batches, start, delays_ms, is_whole_log=is_whole_log)
         self._progress: dict[ConsumeQueue, _Progress] = {}
-        self._by_place: dict[tuple[bytes, int], _Progress] = {}
+        self._by_place: dict[Place, _Progress] = {}
         self.broken: set[ConsumeQueue] = set()
         self.written = 0
 
@@ -92,26 +111,65 @@ class Requeue:
         if not known:
             return False
         code = _tags_code(bytes(record[topic_end + 2 :]))
-        if code is None or known != ENTRY.pack(log_offset, len(record), code):
+        if code is None or not is_same_entry(known, ENTRY.pack(log_offset, len(record), code)):
             return False
         progress.cursor += 1
         progress.known_at += ENTRY_BYTES
         return True
 
+    def confirm_run(self, place: Place, queue_offset: int, entries: memoryview) -> int:
+        """Take the first of consecutive entries of a queue that are there already; return how many were taken."""
+        progress = self._by_place.get(place)
+        if progress is None:
+            return len(entries) // ENTRY_BYTES if self._is_ignored(place) else 0
+        if queue_offset != progress.cursor or progress.queue.pending:
+            return 0
+        taken = 0
+        while taken < len(entries):
+            known = progress.take_known(len(entries) - taken)
+            if not known or known != bytes(entries[taken : taken + len(known)]):
+                progress.forget_known()
+                break
+            taken += len(known)
+            progress.cursor += len(known) // ENTRY_BYTES
+        return taken // ENTRY_BYTES
+
+    def append_run(self, place: Place, queue_offset: int, entries: memoryview) -> bool:
+        """Write consecutive entries behind the last one of a queue; tell whether that is where they belong."""
+        progress = self._by_place.get(place)
+        if progress is None or queue_offset != progress.cursor:
+            return False
+        queue = progress.queue
+        if not queue.pending and progress.next_known():
+            return False
+        queue.pending += entries
+        progress.cursor += len(entries) // ENTRY_BYTES
+        if len(queue.pending) >= _WRITE_BYTES:
+            self._write(progress)
+        return True
+
+    def _is_ignored(self, place: Place) -> bool:
+        queue = self._queues.by_key.get((str(place[0], "utf-8", "replace"), place[1]))
+        return queue in self.broken or (self._only is not None and queue not in self._only)
+
     def feed(self, record: memoryview) -> Appended:
         """Take one record; return it decoded, for the index."""
         appended = describe(record)
-        if appended.sys_flag & INNER_BATCH:
-            self._queues.batch_topics.add(appended.topic)
-        if gets_entry(appended.sys_flag) and appended.topic not in self._queues.batch_topics:
-            appended.queue = self._queues.obtain(appended.topic, appended.queue_id)
-        queue = appended.queue
-        if queue is not None and queue not in self.broken and (self._only is None or queue in self._only):
-            self._place(queue, appended)
+        if self._queues.is_deleted(appended.topic):
+            return appended
+        if appended.topic in self._queues.batch_topics:
+            if not appended.sys_flag & TRANSACTION_PREPARED:
+                self.batches.feed(appended)
+            return appended
+        if gets_entry(appended.sys_flag):
+            appended.queue = queue = self._queues.obtain(appended.topic, appended.queue_id)
+            if queue not in self.broken and (self._only is None or queue in self._only):
+                self._place(queue, appended)
         return appended
 
     def finish(self) -> None:
         """Write what is collected and cut entries that no record stands behind."""
+        self.batches.finish()
         for queue in self._queues:
             if queue in self.broken or (self._only is not None and queue not in self._only):
                 continue
@@ -119,6 +177,7 @@ class Requeue:
             self._write(progress)
             if progress.cursor < queue.max_offset:
                 queue.cut(progress.cursor)
+                queue.find_end()  # entries before them, of records that are lost or gone, may never have arrived
 
     def _place(self, queue: ConsumeQueue, record: Appended) -> None:
         progress = self._progress.get(queue)
@@ -140,7 +199,7 @@ class Requeue:
         code = entry_code(record.topic, record.properties, record.stored_at_ms, self._delays_ms)
         entry = ENTRY.pack(record.log_offset, record.size, code)
         progress.cursor += 1
-        if known == entry:
+        if known and is_same_entry(known, entry):
             progress.known_at += ENTRY_BYTES
             return
         if known:

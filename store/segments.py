@@ -6,7 +6,8 @@ Rules (``MappedFileQueue.doLoad``, store.md §1):
 
 - Files have their full size from the start, follow each other without a gap, and nothing else lies beside them; the
   Java broker refuses to start, or deletes, what breaks this. Here it is an error that names the file.
-- A last file of 0 bytes is a creation that was cut off; it is removed. Sub-directories are skipped.
+- A last file of 0 bytes is a creation that was cut off; it is removed. Sub-directories are skipped. After an unclean
+  stop, one before the last may be the same (``complete_cut_off``).
 """
 
 import os
@@ -15,6 +16,9 @@ from typing import NamedTuple
 
 from ..common.errors import ConfigError, StoreDamagedError
 from .files import Files
+
+REPAIR = "`rocketlet store repair DIR` goes on without what lies behind"
+_HEAD_BYTES = 4_096
 
 
 class SegmentFile(NamedTuple):
@@ -34,40 +38,123 @@ def segment_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}"
 
 
-def list_segments(files: Files, directories: Sequence[str], file_bytes: int | None, key: str) -> list[SegmentFile]:
+def list_segments(
+    files: Files,
+    directories: Sequence[str],
+    file_bytes: int | None,
+    key: str,
+    behind: list[SegmentFile] | None = None,
+) -> list[SegmentFile]:
     """Return the files of all directories in order; without ``file_bytes``, all must have the size of the first.
+
+    With ``behind``, the files behind a missing one go there, and are for the caller to judge.
 
     Raises:
         ConfigError: A foreign file, or one whose size is not that of the setting ``key``.
         StoreDamagedError: A file is missing between others.
     """
-    found = sorted(
-        (
-            _named(directory, entry.name, entry.size)
-            for directory in directories
-            for entry in files.list(directory)
-            if not entry.is_directory
-        ),
-        key=lambda segment: segment.base_offset,
-    )
+    found = [
+        _named(directory, entry.name, entry.size)
+        for directory in directories
+        for entry in files.list(directory)
+        if not entry.is_directory
+    ]
+    found.sort(key=lambda segment: segment.base_offset)
     if found and found[-1].size == 0:
         found.pop()
     expected = file_bytes if file_bytes is not None else (found[0].size if found else 0)
     for position, segment in enumerate(found):
-        if segment.size != expected:
-            raise ConfigError(f"{segment.path} has {segment.size} bytes, {key} is {expected}", key=key)
-        if segment.base_offset % expected:
-            raise ConfigError(f"{segment.path} does not begin at a multiple of {key}, which is {expected}", key=key)
+        _check_size(segment, expected, key)
+        if position and segment.base_offset == found[position - 1].base_offset:
+            raise StoreDamagedError(
+                f"{found[position - 1].path} and {segment.path} hold the same part of the log",
+                path=segment.path,
+                position=0,
+            )
         if segment.base_offset != found[0].base_offset + position * expected:
-            missing = segment_path(os.path.dirname(segment.path), found[0].base_offset + position * expected)
-            raise StoreDamagedError(f"{missing} is missing before {segment.path}", path=missing, position=0)
+            if behind is None:
+                raise missing_before(segment, found[position - 1])
+            behind += found[position:]
+            return found[:position]
     return found
 
 
-def empty_last_file(files: Files, directory: str) -> str | None:
+def _check_size(segment: SegmentFile, expected: int, key: str) -> None:
+    if segment.size != expected:
+        raise ConfigError(
+            f"{segment.path} has {segment.size} bytes, {key} is {expected}: set it as it was when the store was made; "
+            f"if the file was cut off, {REPAIR}",
+            key=key,
+        )
+    if segment.base_offset % expected:
+        raise ConfigError(f"{segment.path} does not begin at a multiple of {key}, which is {expected}", key=key)
+
+
+def missing_before(segment: SegmentFile, last: SegmentFile) -> StoreDamagedError:
+    """Return the error that says that files between two are missing, and how to go on."""
+    missing = segment_path(os.path.dirname(segment.path), last.base_offset + last.size)
+    return StoreDamagedError(
+        f"{missing} is missing before {segment.path}: put it back, or {REPAIR}", path=missing, position=0
+    )
+
+
+def complete_cut_off(files: Files, directories: Sequence[str], file_bytes: int) -> None:
+    """Bring files of 0 bytes to their full size, but for the last one: names may survive a power loss alone.
+
+    They hold zeros then, where the log ends, unless something that is surely on disk follows (raises ``OSError``).
+    """
+    empty = [
+        (entry.name, directory)
+        for directory in directories
+        for entry in files.list(directory)
+        if not entry.is_directory and entry.size == 0
+    ]
+    last = empty_last_file(files, directories)
+    for path in (os.path.join(directory, name) for name, directory in empty):
+        if path != last:
+            files.close(files.create(path, file_bytes))
+
+
+def empty_last_file(files: Files, directories: Sequence[str]) -> str | None:
     """Return the path of a last file of 0 bytes, which a cut-off creation leaves."""
-    found = [entry for entry in files.list(directory) if not entry.is_directory]
-    return os.path.join(directory, found[-1].name) if found and found[-1].size == 0 else None
+    found = [
+        (entry.name, directory, entry.size)
+        for directory in directories
+        for entry in files.list(directory)
+        if not entry.is_directory
+    ]
+    name, directory, size = max(found, default=("", "", 1))
+    return os.path.join(directory, name) if size == 0 else None
+
+
+def remove_unused(files: Files, segments: Sequence[SegmentFile]) -> list[SegmentFile]:
+    """Remove files at the end that nothing was ever written to, but the first; return those that stay.
+
+    They were prepared for later. To look for records in them would not only be in vain: on a full tmpfs, where reading
+    a hole through a map takes room, it would end in a signal.
+    """
+    used = list(segments)
+    while len(used) > 1 and _is_hole(files, used[-1]):
+        files.unlink(used.pop().path)
+    return used
+
+
+def _is_hole(files: Files, segment: SegmentFile) -> bool:
+    descriptor = files.open(segment.path)
+    try:
+        return files.next_data(descriptor, 0) is None and not any(files.pread(descriptor, _HEAD_BYTES, 0))
+    finally:
+        files.close(descriptor)
+
+
+def find_other_size(sizes: Sequence[int], expected: int) -> int | None:
+    """Return the size that files were made with if it is not the expected one, ``None`` when single ones are damaged.
+
+    A wrong setting shows in all files, and files of damage are shorter: one short file alone says nothing.
+    """
+    size = min(sizes, default=expected)
+    is_setting = size == max(sizes, default=expected) and (len(sizes) > 1 or size > expected)
+    return size if is_setting and size != expected else None
 
 
 def _named(directory: str, name: str, size: int) -> SegmentFile:

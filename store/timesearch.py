@@ -6,11 +6,14 @@ Rules (``ConsumeQueue.getOffsetInQueueByTime``; store.md §3.6):
 - LOWER: the first entry stored at or after the time, UPPER: the last one stored at or before it. Entries whose record
   is gone count as too early, pre-blank entries as well.
 - The result is brought into [min offset, max offset].
+- In a batch queue the units hold the times, and the answer is the first offset of a unit. Java's search there is an own
+  one, which may return the first unit behind the time for UPPER; the answers are kept.
 """
 
 from collections.abc import Callable
 from typing import Literal
 
+from .batchqueue import BatchQueue
 from .config import ENTRY_BYTES
 from .consumequeue import PRE_BLANK_SIZE, ConsumeQueue, Entry
 
@@ -28,6 +31,42 @@ def offset_by_time(queue: ConsumeQueue, at_ms: int, boundary: Boundary, stored_a
     low, high = times.file_range(at_ms, boundary)
     found = _search(times, at_ms, boundary, low, high)
     return min(max(found, queue.min_offset), queue.max_offset)
+
+
+def batch_offset_by_time(queue: BatchQueue, at_ms: int, boundary: Boundary) -> int:
+    """Return the offset for the time in a batch queue (``BatchConsumeQueue.getOffsetInQueueByTime``)."""
+    starts = queue.first_slots()
+    if not starts:
+        return queue.min_offset
+    first = next((slot for slot in reversed(starts) if _unit_time(queue, slot) <= at_ms), starts[0])
+    last = min(first + starts.step, queue.slots.max_offset) - 1
+    slot = last if at_ms >= _unit_time(queue, last) else _search_slots(queue, at_ms, boundary, range(first, last + 1))
+    unit = queue.unit(slot) if slot is not None else None
+    return min(max(unit.first_offset if unit is not None else 0, queue.min_offset), queue.max_offset)
+
+
+def _search_slots(queue: BatchQueue, at_ms: int, boundary: Boundary, slots: range) -> int | None:
+    """Return the slot that ``BatchConsumeQueue.binarySearchRight`` stops at."""
+    left, right = slots[0], slots[-1]
+    while left <= right:
+        middle = (left + right) // 2
+        time = _unit_time(queue, middle)
+        if middle == right:
+            return middle if time >= at_ms else None
+        if middle == left:
+            if time >= at_ms:
+                return middle
+            left = middle + 1
+        elif boundary == "LOWER":
+            left, right = (middle + 1, right) if time < at_ms else (left, middle)
+        else:
+            left, right = (middle, right) if time <= at_ms else (left, middle - 1)
+    return None
+
+
+def _unit_time(queue: BatchQueue, slot: int) -> int:
+    unit = queue.unit(slot)
+    return unit.stored_at_ms if unit is not None else -1
 
 
 class _Times:

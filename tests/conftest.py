@@ -4,8 +4,18 @@ import pathlib
 
 import hypothesis
 import pytest
+from logbuilder import LogBuilder
 
-pytest_plugins = ["blocking", "command_line", "feature_page", "leftovers", "local_spark", "missing_tools", "pytester"]
+pytest_plugins = [
+    "blocking",
+    "command_line",
+    "durability_page",
+    "feature_page",
+    "leftovers",
+    "local_spark",
+    "missing_tools",
+    "pytester",
+]
 
 # Other work on the machine must not fail an example for being slow.
 hypothesis.settings.register_profile("rocketlet", deadline=None)
@@ -16,3 +26,9 @@ hypothesis.settings.load_profile("rocketlet")
 def vectors() -> pathlib.Path:
     """Return the folder of bytes that were recorded from an official broker and its clients."""
     return pathlib.Path(__file__).parent / "vectors"
+
+
+@pytest.fixture
+def log(tmp_path: pathlib.Path) -> LogBuilder:
+    """Return an empty log with files of 4 KiB."""
+    return LogBuilder(tmp_path / "store")

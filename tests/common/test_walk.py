@@ -71,6 +71,7 @@ def test_blank_and_zeros(room: int) -> None:
         (4, b"\xda\xa3\x20\xab", Verdict.LENGTHS),
         (4, b"\xcb\xd4\x31\x94", Verdict.BLANK),
         (8, b"\x00\x00\x00\x00", Verdict.BODY_CRC),
+        (20, b"\x80\x00\x00\x00\x00\x00\x00\x01", Verdict.QUEUE_OFFSET),
         (28, b"\x00\x00\x00\x00\x00\x00\x00\x01", Verdict.PLACE),
         (36, b"\x00\x00\x00\x10", Verdict.LENGTHS),
         (84, b"\xff\xff\xff\xff", Verdict.LENGTHS),
@@ -132,7 +133,7 @@ def test_what_passes_the_check_is_decoded(make_record: Callable[..., NewRecord],
     except RecordError:
         assert size <= 0
     else:
-        assert size in (record.total_size, Verdict.PLACE, Verdict.ROOM)
+        assert size in (record.total_size, Verdict.PLACE, Verdict.ROOM, Verdict.QUEUE_OFFSET)
 
 
 @pytest.mark.parametrize("store", ["plain", "killed", "delay-retry", "batchcrc"])

@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
+from retention import age, cleaned_directory, log_files
 from stores import GoldenStore, LimitedFiles, StoreDirectory
 
 from rocketlet.store.descriptors import Descriptors
@@ -58,3 +59,15 @@ def golden(vectors: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[[
     yield unpack
     for one in unpacked:
         one.directory.close_all()
+
+
+@pytest.fixture
+def aged(tmp_path: pathlib.Path) -> Iterator[StoreDirectory]:
+    """Give a closed store of 120 messages in 3 queues and 8 files, all but the last two of which are 2 hours old."""
+    directory = cleaned_directory(tmp_path / "store")
+    directory.fill(120)
+    assert log_files(directory) == list(range(8))
+    age(directory, range(6), hours=2)
+    age(directory, range(6, 8), hours=0.5)
+    yield directory
+    directory.close_all()

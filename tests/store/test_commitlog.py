@@ -154,24 +154,15 @@ def test_prepared_next_file_is_used_and_a_spare_one_removed(directory: StoreDire
     """The flusher prepares the next file in time; a clean stop leaves none behind."""
     store = directory.open()
     append(store, 3000)
-    flush(store)
+    store.flush()
     assert directory.segment(1).stat().st_size == FILE_BYTES
     append(store, 2000)
-    flush(store)
+    store.flush()
     assert not directory.segment(2).exists()
     append(store, 1000)
-    flush(store)
+    store.flush()
     assert directory.segment(2).exists()
     before = read_all(store)
     directory.close_all()
     assert not directory.segment(2).exists()
     assert read_all(directory.open()) == before
-
-
-def flush(store: MessageStore) -> None:
-    """Flush and wait for it."""
-    import threading
-
-    done = threading.Event()
-    store.request_flush(lambda _: done.set())
-    assert done.wait(30)

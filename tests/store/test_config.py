@@ -45,7 +45,7 @@ def test_settings_come_by_javas_keys() -> None:
         ("maxHashSlotNum", "0"),
         ("maxIndexNum", "1"),
         ("messageIndexEnable", "yes"),
-        ("storePathCommitLog", "/a,/b"),
+        ("deleteWhen", "04,16"),
         ("messageDelayLevel", "1s soon"),
         ("storePathRootDir", " "),
     ],

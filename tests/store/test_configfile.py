@@ -84,10 +84,10 @@ def test_missing_empty_or_unusable_file_gives_way_to_its_backup(path: str, broke
 def test_unusable_backup_stops_the_start(path: str) -> None:
     """Going on with defaults would forget what the file said."""
     save_config_text(path, "{")
-    with pytest.raises(ConfigError, match="cannot be read, and there is no"):
+    with pytest.raises(ConfigError, match=r"cannot be parsed, and there is no .*; restore a copy"):
         load_config(path, json.loads)
     save_config_text(path, "[")
-    with pytest.raises(ConfigError, match=r"\.bak cannot be read"):
+    with pytest.raises(ConfigError, match=r"\.bak cannot be parsed"):
         load_config(path, json.loads)
 
 

@@ -1,9 +1,11 @@
 """Queue files: entries, rolling over, pre-blanks, bounds; and many queues with few descriptors."""
 
+import pathlib
+import shutil
 import struct
 
 import pytest
-from stores import StoreDirectory, new_record, read_queue, sample
+from stores import StoreDirectory, new_record, read_all, read_queue, sample
 
 from rocketlet.store.consumequeue import ENTRY, ConsumeQueue, QueueSpace
 from rocketlet.store.descriptors import Descriptors
@@ -158,3 +160,46 @@ def test_deleted_topic_is_gone_from_disk(directory: StoreDirectory) -> None:
     assert list(store.queues()) == [("Kept", 0)]
     assert [path.name for path in (directory.root / "consumequeue").iterdir()] == ["Kept"]
     assert store.append(new_record("Gone")).queue_offset == 0
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_message_on_its_way_to_a_deleted_topic_gets_no_entry(
+    tmp_path: pathlib.Path, *, before: int, is_committed: bool
+) -> None:
+    """It is deleted with the topic; the messages of other topics behind it become readable all the same."""
+    directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
+    with directory.open() as store:
+        for _ in range(before):
+            store.append(new_record("Gone"))
+        store.commit()
+        store.flush()
+        store.append(new_record("Gone"))
+        store.append(new_record("Kept"))
+        if is_committed:
+            store.commit()
+        store.delete_topic("Gone")
+        store.commit()
+        store.flush()
+        assert store.refusal is None
+        assert read_all(store) == {("Kept", 0): [(0, b"body")]}
+        assert not (directory.root / "consumequeue" / "Gone").exists()
+        assert store.append(new_record("Gone")).queue_offset == 0
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_deleted_topic_stays_deleted_after_a_clean_stop(directory: StoreDirectory, *, is_clean: bool) -> None:
+    """Its records are still in the log, but topics.json does not list it; after a kill the list may be an old one."""
+    config = directory.root / "config"
+    config.mkdir(parents=True)
+    (config / "topics.json").write_text('{"topicConfigTable":{"Kept":{"topicName":"Kept"}}}')
+    with directory.open() as store:
+        for topic in ("Gone", "Kept"):
+            store.append(new_record(topic))
+        store.commit()
+        store.delete_topic("Gone")
+    if not is_clean:
+        directory.abort.touch()
+    shutil.rmtree(directory.root / "consumequeue" / "Kept")
+    store = directory.open()
+    assert sorted(store.queues()) == ([("Kept", 0)] if is_clean else [("Gone", 0), ("Kept", 0)])

@@ -6,6 +6,8 @@ import pytest
 from stores import LimitedFiles, StoreDirectory, new_record, read_all, sample
 
 from rocketlet.common.errors import StoreError, StoreFullError
+from rocketlet.store.checkpoint import load_checkpoint
+from rocketlet.store.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 
 Copy = Callable[..., StoreDirectory]
@@ -118,6 +120,32 @@ def test_queue_without_room_is_written_later(directory: StoreDirectory, disk: Li
     assert store.refusal is None
     assert (store.max_offset("T", 0), arrived) == (1, [0])
     assert store.append(new_record()).queue_offset == 1
+
+
+@pytest.mark.parametrize("filled", [0, 9])
+def test_index_file_without_room_is_made_once(directory: StoreDirectory, disk: LimitedFiles, filled: int) -> None:
+    """Tries that fail leave no file behind, and no checkpoint says more of the index than is on disk."""
+    tiny = StoreDirectory(directory.root.with_name("tiny"), segment_bytes=1 << 20, index_entries=4 * 9 + 1)
+    with tiny.open(disk) as store:
+        store.prepare_index()
+        for number in range(filled):
+            store.append(sample(number))
+        store.commit()
+        store.tick()
+        store.append(sample(filled))
+        store.commit()
+        disk.room = 4 * tiny.config.index_slots if filled else 0
+        for _ in range(3):
+            tiny.now_ms += 1000
+            store.tick()
+            assert isinstance(store.refusal, StoreFullError)
+        disk.room = None
+        store.flush()
+        assert load_checkpoint(OS_FILES, str(tiny.root / "checkpoint")).index_at_ms == 0
+        assert len(list((tiny.root / "index").glob("*"))) == filled // 9
+        store.tick()
+        assert len(list((tiny.root / "index").glob("*"))) == filled // 9 + 1
+        assert len(store.query("T", f"k{filled}", 64, 0, 1 << 62).log_offsets) == 1
 
 
 def test_stop_on_a_full_disk_keeps_abort(directory: StoreDirectory, disk: LimitedFiles) -> None:

@@ -50,11 +50,12 @@ def test_arrival_callback_can_be_taken_back(directory: StoreDirectory) -> None:
 def test_append_out_of_order_makes_the_store_unwritable(directory: StoreDirectory) -> None:
     """A gap in a queue would shift all later offsets; it is a bug, and is not written."""
     store = directory.open()
-    placed = store.append(new_record())
+    other, placed = store.append(new_record("Other")), store.append(new_record())
     assert placed.queue is not None
+    assert other.queue is not None
     placed.queue_offset = 5
     store.commit()
     assert isinstance(store.refusal, StoreNotWritableError)
-    assert store.max_offset("T", 0) == 0
+    assert (store.max_offset("T", 0), store.max_offset("Other", 0), other.queue.pending) == (0, 0, b"")
     with pytest.raises(StoreNotWritableError, match="ends at 0, the next record in the log has 5"):
         store.append(new_record())

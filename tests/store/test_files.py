@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketlet.store.files import OS_FILES, descriptor_limit, zero_range
+from rocketlet.store.files import OS_FILES, DirectoryEntry, descriptor_limit, zero_range
 
 SIZE = 3 << 20
 
@@ -58,3 +58,11 @@ def test_listing_is_sorted_and_forgiving(tmp_path: pathlib.Path) -> None:
 def test_descriptor_limit_is_a_usable_number() -> None:
     """Also where the process has no limit."""
     assert descriptor_limit() > 0
+
+
+def test_list_leaves_out_what_goes_while_it_is_made(tmp_path: pathlib.Path) -> None:
+    """A name without a file behind it does not hide the others; a directory that is not there is empty."""
+    (tmp_path / "kept").write_bytes(b"12")
+    (tmp_path / "gone").symlink_to(tmp_path / "nothing")
+    assert OS_FILES.list(str(tmp_path)) == [DirectoryEntry("kept", is_directory=False, size=2)]
+    assert OS_FILES.list(str(tmp_path / "nothing")) == []

@@ -1,102 +1,133 @@
-"""The flusher: what a request brings to the disk, the checkpoint, and what a failed flush means."""
+"""The flusher: what a request brings to the disk, and what a failed flush means."""
 
-import errno
-import os
-import struct
+import pathlib
+import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 from stores import LimitedFiles, StoreDirectory, new_record, read_all, sample
+from syncs import LOG, NAMES, QUEUE, CrowdedFiles, RecordedSyncs, checkpoint, flush, write
 
 from rocketlet.common.errors import StoreFullError, StoreNotWritableError
-from rocketlet.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rocketlet.store.files import OS_FILES
-from rocketlet.store.message_store import MessageStore
+from rocketlet.store.index import INDEX_BATCH_RECORDS
+from rocketlet.store.syncing import SIDE_BY_SIDE_FROM
+
+Copy = Callable[..., StoreDirectory]
 
 
-def flush(store: MessageStore) -> StoreNotWritableError | None:
-    """Flush and return what the flusher reported."""
-    answers: list[StoreNotWritableError | None] = []
-    done = threading.Event()
-
-    def answer(error: StoreNotWritableError | None) -> None:
-        answers.append(error)
-        done.set()
-
-    store.request_flush(answer)
-    assert done.wait(30)
-    return answers[0]
-
-
-def checkpoint(directory: StoreDirectory) -> Checkpoint:
-    """Read the checkpoint file."""
-    return load_checkpoint(OS_FILES, str(directory.root / "checkpoint"))
-
-
-class RecordedSyncs(LimitedFiles):
-    """Knows what was flushed, in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: dict[int, str] = {}
-        self.synced: list[str] = []
-
-    def open(self, path: str, *, writable: bool = False) -> int:
-        """Open and remember."""
-        descriptor = super().open(path, writable=writable)
-        self.opened[descriptor] = path
-        return descriptor
-
-    def create(self, path: str, size: int) -> int:
-        """Create and remember."""
-        descriptor = super().create(path, size)
-        self.opened[descriptor] = path
-        return descriptor
-
-    def sync(self, descriptor: int) -> None:
-        """Flush and remember."""
-        super().sync(descriptor)
-        self.synced.append(self.opened[descriptor].rsplit("/store/", 1)[1])
-
-    def sync_directory(self, path: str) -> None:
-        """Flush and remember."""
-        super().sync_directory(path)
-        self.synced.append(f"{path}/".rsplit("/store/", 1)[1])
+def test_sync_flush_shows_nothing_before_it_is_on_disk(tmp_path: pathlib.Path) -> None:
+    """A committed message is read, found by key, by its place and by time only when it is flushed."""
+    directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
+    arrived: list[int] = []
+    with directory.open() as store:
+        store.on_arrivals = lambda records: arrived.extend(record.queue_offset for record in records)
+        for number in range(2):
+            place = store.append(sample(0))
+            store.commit()
+            assert (store.confirm_offset, store.max_offset("T", 0)) == (place.log_offset, number)
+            assert store.record_at(place.log_offset) is None
+            assert len(store.query("T", "k0", 64, 0, 1 << 62).log_offsets) == number
+            store.flush()
+            assert arrived == list(range(number + 1))
+            assert [offset for offset, _ in read_all(store)["T", 0]] == arrived
+            assert store.record_at(place.log_offset) is not None
+            assert len(store.query("T", "k0", 64, 0, 1 << 62).log_offsets) == number + 1
 
 
-def test_flush_brings_log_queues_and_checkpoint_in_this_order(directory: StoreDirectory) -> None:
-    """New directories as well; the checkpoint comes last and says how far the store times went."""
+def test_sync_flush_is_stopped_cleanly_with_messages_on_their_way(tmp_path: pathlib.Path) -> None:
+    """Closing flushes and dispatches what was committed; ``abort`` goes and the next start finds it."""
+    directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
+    with directory.open() as store:
+        write(store, "T", "U")
+    assert not directory.abort.exists()
+    with directory.open() as store:
+        assert sorted(read_all(store)) == [("T", 0), ("U", 0)]
+
+
+def test_failed_flush_under_sync_flush_publishes_nothing(tmp_path: pathlib.Path) -> None:
+    """The message whose flush failed is never readable while the store is open; what was before it is."""
+    directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
+    disk = LimitedFiles()
+    with directory.open(disk) as store:
+        write(store, "T")
+        store.flush()
+        write(store, "T")
+        disk.fails_sync = True
+        with pytest.raises(StoreNotWritableError, match="a flush failed"):
+            store.flush()
+        disk.fails_sync = False
+        store.advance()
+        store.tick()
+        assert read_all(store) == {("T", 0): [(0, b"body")]}
+        with pytest.raises(StoreNotWritableError, match="a flush failed"):
+            store.append(new_record())
+    assert directory.abort.exists()
+
+
+def test_stopping_flushes_many_new_queues(directory: StoreDirectory) -> None:
+    """More queues than are flushed one after the other: each file and each name is on disk before ``abort`` goes."""
     disk = RecordedSyncs()
     store = directory.open(disk)
+    topics = [f"T{number}" for number in range(2 * SIDE_BY_SIDE_FROM)]
+    write(store, *topics)
     disk.synced.clear()
-    store.append(new_record())
-    store.commit()
-    assert store.flushed_offset == 0
-    directory.now_ms += directory.config.flush_queue_interval_ms
+    directory.close_all()
+    expected = {f"consumequeue/{topic}/0/{0:020d}" for topic in topics} | {
+        f"consumequeue/{topic}/{rest}" for topic in topics for rest in ("", "0/")
+    }
+    assert expected <= set(disk.synced)
+    assert len(disk.synced) == len(set(disk.synced)) + 1  # the root, once more without ``abort``
+    assert (disk.synced[-2:], directory.abort.exists()) == (["checkpoint", "/"], False)
+
+
+def test_failing_disk_is_noticed_among_many_queues(directory: StoreDirectory) -> None:
+    """One of many flushes side by side fails: the store is not closed cleanly."""
+    disk = LimitedFiles()
+    store = directory.open(disk)
+    write(store, *(f"T{number}" for number in range(2 * SIDE_BY_SIDE_FROM)))
     assert flush(store) is None
-    assert store.flushed_offset == store.log_max_offset
-    first, *middle, last = disk.synced
-    assert (first, last) == ("commitlog/00000000000000000000", "checkpoint")
-    assert sorted(middle) == ["commitlog/", "consumequeue/T/0/", "consumequeue/T/0/00000000000000000000"]
-    assert checkpoint(directory)[:3] == (directory.now_ms - 1000, directory.now_ms - 1000, 0)
+    disk.fails_sync = True
+    directory.close_all()
+    assert directory.abort.exists()
 
 
-def test_queues_are_flushed_at_their_interval(directory: StoreDirectory) -> None:
-    """Before ``flushIntervalConsumeQueue`` has passed only the log is flushed; an idle store writes nothing."""
+def test_removed_topic_leaves_the_disk(directory: StoreDirectory) -> None:
+    """The directory that lost the topic's name is flushed with the next."""
     disk = RecordedSyncs()
     store = directory.open(disk)
+    write(store, "T", "U")
+    store.flush()
+    store.delete_topic("U")
+    directory.now_ms += 60_000
     disk.synced.clear()
-    store.append(new_record())
-    store.commit()
-    assert flush(store) is None
-    assert disk.synced == ["commitlog/00000000000000000000", "commitlog/"]
-    directory.now_ms += 1000
-    assert flush(store) is None
+    store.flush()
+    assert "consumequeue/" in disk.synced
+
+
+def test_killed_process_leaves_nothing_to_memory(directory: StoreDirectory, copy_of: Copy) -> None:
+    """After a kill, log, queues and their names are flushed before the checkpoint says that they are."""
+    store = directory.open()
+    write(store, "T")
+    twin = copy_of()
+    disk = RecordedSyncs()
+    opened = twin.open(disk)
+    assert disk.synced[:2] == [LOG, "commitlog/"]
+    assert checkpoint(twin).queues_at_ms < directory.now_ms
     disk.synced.clear()
-    for _ in range(3):
-        directory.now_ms += 1000
-        assert flush(store) is None
-    assert disk.synced == []
+    opened.flush()
+    assert {QUEUE, *NAMES} <= set(disk.synced)
+
+
+def test_queue_that_a_start_wrote_anew_is_on_disk_before_abort(directory: StoreDirectory) -> None:
+    """The checkpoint speaks for queue files that were there; after a power loss, the next start must find those."""
+    with directory.open() as store:
+        write(store, "T", count=3)
+    directory.queue_file().unlink()
+    files = RecordedSyncs()
+    directory.open(files)
+    assert files.synced.index(QUEUE) < files.synced.index("abort")
+    assert files.synced.index("consumequeue/T/0/") < files.synced.index("abort")
 
 
 @pytest.mark.parametrize("keeps_order", [True, False])
@@ -172,72 +203,39 @@ def test_removed_queue_does_not_fail_the_flush(directory: StoreDirectory) -> Non
     assert store.refusal is None
 
 
-def test_clean_stop_writes_the_checkpoint(directory: StoreDirectory) -> None:
-    """Log and queue times are those of the last message; the index time is the end of the newest full file."""
-    with directory.open() as store:
-        for number in range(30):
-            directory.now_ms += 10
-            store.append(sample(number))
-            store.commit()
-    found = checkpoint(directory)
-    assert (found.log_at_ms, found.queues_at_ms) == (directory.now_ms, directory.now_ms)
-    assert directory.now_ms - 300 < found.index_at_ms <= directory.now_ms
-    assert found.sure_at_ms == directory.now_ms - 3000
-
-
-def test_checkpoint_file_is_javas(directory: StoreDirectory) -> None:
-    """Five longs, 4096 bytes, the rest zero; missing and short files say nothing."""
-    directory.root.mkdir()
-    path = directory.root / "checkpoint"
-    assert load_checkpoint(OS_FILES, str(path)) == Checkpoint()
-    save_checkpoint(OS_FILES, str(path), Checkpoint(1, 2, 3, 4, 5))
-    assert path.read_bytes() == struct.pack(">5q", 1, 2, 3, 4, 5) + bytes(4056)
-    assert load_checkpoint(OS_FILES, str(path)) == Checkpoint(1, 2, 3, 4, 5)
-    path.write_bytes(b"\x01\x02")
-    assert load_checkpoint(OS_FILES, str(path)) == Checkpoint()
-
-
-class CrowdedFiles(RecordedSyncs):
-    """Other parts of the process have all its descriptors, while told so."""
-
-    is_crowded = False
-
-    def open(self, path: str, *, writable: bool = False) -> int:
-        """Fail or open."""
-        self._check(path)
-        return super().open(path, writable=writable)
-
-    def create(self, path: str, size: int) -> int:
-        """Fail or create."""
-        self._check(path)
-        return super().create(path, size)
-
-    def sync_directory(self, path: str) -> None:
-        """Fail or flush."""
-        self._check(path)
-        super().sync_directory(path)
-
-    def _check(self, path: str) -> None:
-        if self.is_crowded:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
-
-
 def test_flush_without_descriptors_is_made_up_for(directory: StoreDirectory) -> None:
     """The log is flushed, queues and checkpoint are by the next request, and the store stays writable."""
     files = CrowdedFiles()
     store = directory.open(files)
-    store.append(new_record())
-    store.commit()
+    write(store, "T")
+    assert flush(store) is None  # the log's file has its name on disk now
+    write(store, "T")
     files.synced.clear()
     files.is_crowded = True
-    directory.now_ms += 2_000  # queues are flushed once a second
-    assert flush(store) is None
-    assert (files.synced, store.flushed_offset) == (["commitlog/00000000000000000000"], store.log_max_offset)
+    directory.now_ms += 60_000
+    with pytest.raises(StoreNotWritableError, match="no descriptor was free"):
+        store.flush()
+    assert (files.synced, store.flushed_offset) == ([LOG], store.log_max_offset)
     files.is_crowded = False
-    assert flush(store) is None
-    assert {"commitlog/", "consumequeue/T/0/", "consumequeue/T/0/00000000000000000000"} <= set(files.synced)
+    store.flush()
+    assert {QUEUE, *NAMES} <= set(files.synced)
     assert checkpoint(directory).queues_at_ms > 0
     assert store.refusal is None
+
+
+def test_log_whose_name_is_not_on_disk_does_not_count_as_flushed(directory: StoreDirectory) -> None:
+    """Without a descriptor for its directory a new file may vanish: the offset waits for the next request."""
+    files = CrowdedFiles()
+    store = directory.open(files)
+    write(store, "T")
+    files.is_crowded = True
+    assert flush(store) is None
+    assert store.flushed_offset == 0
+    files.is_crowded = False
+    asked = threading.Event()
+    store.flush_when_due(lambda _: asked.set())
+    assert asked.wait(30)
+    assert store.flushed_offset == store.log_max_offset
 
 
 def test_stop_without_descriptors_keeps_abort(directory: StoreDirectory) -> None:
@@ -271,3 +269,49 @@ def test_send_without_descriptors_works_later(directory: StoreDirectory) -> None
     store.append(new_record())
     store.commit()
     assert read_all(store) == {("T", 0): [(0, b"taken"), (1, b"body")], ("Other", 0): [(0, b"kept")]}
+
+
+def test_index_tools_that_cannot_be_loaded_stop_no_commit(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numpy cannot be loaded for want of descriptors: committed messages are readable, then the store waits for it."""
+    directory = StoreDirectory(tmp_path / "store", segment_bytes=1 << 20, index_entries=10_000)
+    store = directory.open()
+    with monkeypatch.context() as patched:
+        patched.setattr("rocketlet.store.index._MOST_WAITING", INDEX_BATCH_RECORDS)
+        patched.delattr("rocketlet.store.indexbuild")
+        patched.setitem(sys.modules, "rocketlet.store.indexbuild", None)
+        with pytest.raises(OSError, match="cannot load what builds the index"):
+            store.prepare_index()
+        for number in range(INDEX_BATCH_RECORDS):
+            store.append(sample(number))
+        store.commit()
+        assert sum(map(len, read_all(store).values())) == INDEX_BATCH_RECORDS
+        with pytest.raises(StoreFullError, match="cannot load what builds the index"):
+            store.append(new_record())
+    store.append(new_record(KEYS="later"))
+    store.commit()
+    for key in ("k0", f"k{INDEX_BATCH_RECORDS - 1}", "later"):
+        assert len(store.query("T", key, 64, 0, 1 << 62).log_offsets) == 1
+    directory.close_all()
+    assert not directory.abort.exists()
+
+
+def test_many_queues_are_flushed_without_more_threads(
+    directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system has no thread left, files are flushed one after the other, and the store stays writable."""
+    disk = RecordedSyncs()
+    store = directory.open(disk)
+    topics = [f"T{number}" for number in range(2 * SIDE_BY_SIDE_FROM)]
+    write(store, *topics)
+    directory.now_ms += 60_000
+    with monkeypatch.context() as patched:
+        patched.setattr("threading.Thread.start", _refuse_to_start)
+        store.flush()
+    assert {f"consumequeue/{topic}/0/{0:020d}" for topic in topics} <= set(disk.synced)
+    assert store.refusal is None
+
+
+def _refuse_to_start(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")

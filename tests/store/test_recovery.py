@@ -345,3 +345,46 @@ def test_stale_records_of_a_java_broker_behind_the_end_are_cut(directory: StoreD
     data = directory.segment().read_bytes()
     directory.segment().write_bytes(data[:end] + old[end:])
     append_and_check(directory, before)
+
+
+@pytest.mark.parametrize("what", ["consumequeue/T/0/00000000000000000000", "index"])
+def test_single_short_file_is_damage_and_no_wrong_setting(directory: StoreDirectory, what: str) -> None:
+    """A file cut at a whole entry says nothing of the setting: it is written anew."""
+    directory.fill(6, queues=1)
+    with directory.open() as store:
+        before = read_all(store)
+    found = directory.root / what
+    path = next(found.iterdir()) if found.is_dir() else found
+    path.write_bytes(path.read_bytes()[:60])
+    append_and_check(directory, before)
+
+
+def test_deleted_head_of_the_log_is_no_damage(directory: StoreDirectory) -> None:
+    """The store begins where its first file begins; queues start at the first message that is left."""
+    directory.fill(60)
+    with directory.open() as store:
+        before = read_all(store)
+    directory.segment(0).unlink()
+    store = directory.open()
+    assert store.log_min_offset == 4096
+    after = read_all(store)
+    for key, messages in before.items():
+        assert 0 < len(after[key]) < len(messages)
+        assert messages[-len(after[key]) :] == after[key]
+
+
+@pytest.mark.parametrize("demands", [True, False])
+def test_demanded_seals_end_the_log_at_a_record_without(directory: StoreDirectory, demands: bool) -> None:
+    """``forceVerifyPropCRC``: a record that does not end in its checksum is damage, whatever its body."""
+    sealed = StoreDirectory(directory.root, seals_records=True)
+    sealed.fill(5, queues=1)
+    plain = StoreDirectory(directory.root)
+    plain.now_ms = sealed.now_ms
+    with plain.open() as store:
+        end = store.log_max_offset
+        store.append(sample(6))
+        store.commit()
+    strict = StoreDirectory(directory.root, seals_records=True, demands_seals=demands)
+    strict.abort.touch()
+    with strict.open() as store:
+        assert (store.log_max_offset == end) is demands

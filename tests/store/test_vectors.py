@@ -62,6 +62,9 @@ def test_queue_entries_are_those_that_java_lists(golden: Golden, name: str) -> N
     java.directory.open()
     for topic, queue_id, queue in java.queues():
         folder = java.directory.root / "consumequeue" / topic / str(queue_id)
+        if topic == "InnerBatch":  # a batch queue; Java lists its units more than once
+            assert not folder.exists()
+            continue
         data = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
         entries = [list(entry) for entry in ENTRY.iter_unpack(data) if entry[1]]
         assert entries[queue["minOffset"] :] == queue["consumeQueue"]

@@ -75,9 +75,11 @@ class StoreDirectory:
         self.now_ms = 1_750_000_000_000
         self._open: list[MessageStore] = []
 
-    def open(self, files: Files = OS_FILES) -> MessageStore:
+    def open(self, files: Files = OS_FILES, *, repairs: bool = False) -> MessageStore:
         """Open the store; ``close_all`` closes it."""
-        store = MessageStore.open(self.config, now_ms=lambda: self.now_ms, store_host=HOST, files=files)
+        store = MessageStore.open(
+            self.config, now_ms=lambda: self.now_ms, store_host=HOST, files=files, repairs=repairs
+        )
         self._open.append(store)
         return store
 
@@ -174,11 +176,10 @@ class GoldenStore:
         return cls(name, directory, truth)
 
     def queues(self) -> Iterator[tuple[str, int, dict[str, Any]]]:
-        """Yield topic, queue id and truth of every queue of 20-byte entries."""
+        """Yield topic, queue id and truth of every queue."""
         for topic in self.truth["topics"]:
             for queue in topic["queues"]:
-                if topic["topic"] != "InnerBatch":
-                    yield topic["topic"], queue["queueId"], queue
+                yield topic["topic"], queue["queueId"], queue
 
     def messages(self) -> Iterator[dict[str, Any]]:
         """Yield the truth of every message."""

@@ -1,0 +1,128 @@
+"""The reading half of an open store: by queue offset, log offset, time and key.
+
+It changes nothing on disk but index entries that wait to be built, since a look-up must see all that is readable.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from .batchqueue import BatchQueue
+from .config import StoreConfig
+from .consumequeue import ENTRY, Entry
+from .index import Index
+from .opening import Parts
+from .query import KeyKind, KeyRange, QueryResult, query
+from .reading import AcceptsCode, AcceptsRecord, Reader, ReadLimits, ReadResult, ReadStatus
+from .timesearch import Boundary, batch_offset_by_time, offset_by_time
+
+
+class ReadableStore:
+    """What is readable of a store (the reading calls of ``DefaultMessageStore``)."""
+
+    def __init__(self, config: StoreConfig, parts: Parts) -> None:
+        self.config = config
+        self._log = parts.log
+        self._queues = parts.queues
+        self._index = parts.index
+        self._reader = Reader(parts.log, config)
+
+    @property
+    def log_min_offset(self) -> int:
+        """The first position of the log."""
+        return self._log.min_offset
+
+    @property
+    def log_max_offset(self) -> int:
+        """The end of the committed log."""
+        return self._log.max_offset
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        limits: ReadLimits,
+        accepts: AcceptsCode | None = None,
+        accepts_record: AcceptsRecord | None = None,
+    ) -> ReadResult:
+        """Read messages of a queue from an offset on (``getMessage``).
+
+        ``accepts`` sees the tags code of each entry, ``accepts_record`` the bytes of each record that passed it.
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
+        if accepts is not None and self._queues.ext is not None:
+            accepts = self._queues.ext.accepting(topic, queue_id, accepts)
+        if isinstance(queue, BatchQueue):
+            return self._reader.read_batches(queue, queue_offset, limits, accepts, accepts_record)
+        return self._reader.read(queue, queue_offset, limits, accepts, accepts_record)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[Entry]:
+        """Return up to ``count`` entries of a queue from an offset on, fewer where one of its files ends."""
+        queue = self._queues.by_key.get((topic, queue_id))
+        return [] if queue is None else list(ENTRY.iter_unpack(queue.read(queue_offset, count)))
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Yield topic and id of every queue that has or had messages."""
+        queues = chain(self._queues, self._queues.batches)
+        return ((queue.topic, queue.queue_id) for queue in queues if queue.max_offset)
+
+    def batch_topics(self) -> dict[str, int]:
+        """Return the topics whose queues are batch queues, and how many each has on disk."""
+        counts = dict.fromkeys(self._queues.batch_topics, 0)
+        for queue in self._queues.batches:
+            counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+        return counts
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the first offset whose message is still there."""
+        queue = self._queues.get(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next readable message will have."""
+        queue = self._queues.get(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
+        """Return the record at a log position, ``None`` when none begins there."""
+        return self._reader.record_at(log_offset, size)
+
+    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return the store time of a message, -1 when there is none."""
+        queue = self._queues.get(topic, queue_id)
+        entry = queue.entry(queue_offset) if queue is not None and queue_offset >= queue.min_offset else None
+        return self._reader.entry_stored_at(entry) if entry is not None else -1
+
+    def earliest_stored_at(self, topic: str, queue_id: int) -> int:
+        """Return the store time of a queue's first message, -1 when it is empty."""
+        return self.stored_at(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def offset_by_time(self, topic: str, queue_id: int, at_ms: int, boundary: Boundary = "LOWER") -> int:
+        """Return the offset that belongs to a time (``getOffsetInQueueByTime``)."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        if isinstance(queue, BatchQueue):
+            return batch_offset_by_time(queue, at_ms, boundary)
+        return offset_by_time(queue, at_ms, boundary, self._reader.entry_stored_at, self._log.min_offset)
+
+    def query(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, kind: KeyKind = "K"
+    ) -> QueryResult:
+        """Return messages that may have the key: a unique key, a word of KEYS, with kind T a tag (``queryMessage``)."""
+        if self._index is None:
+            return QueryResult([], [])
+        wanted = KeyRange(min(max_count, self.config.max_query_messages), begin_ms, end_ms)
+        self._build_index(self._index)
+        return query(self._index, f"{topic}#T#{key}" if kind == "T" else f"{topic}#{key}", wanted, self.record_at)
+
+    def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Tell whether a message exists and lies near the log's end (``checkInMemByConsumeOffset``)."""
+        queue = self._queues.get(topic, queue_id)
+        entry = queue.entry(queue_offset) if queue is not None and queue_offset >= queue.min_offset else None
+        return entry is not None and self._reader.is_near(entry[0])
+
+    def _build_index(self, index: Index) -> None:
+        index.build()
