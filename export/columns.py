@@ -16,10 +16,11 @@ from ..common.compression import inflate
 from ..common.errors import DecodeError
 from ..common.properties import KEYS, TAGS, UNIQ_KEY
 from ..common.sysflag import COMPRESSED
+from ..store.block import Block, Longs
 from .hosts import born_hosts, offset_ids, store_hosts
 from .propertymap import PropertyTable, parse_property_texts, split_keys
 from .schema import TIMESTAMP
-from .segment import Block, Longs
+from .segment import bodies, texts, topics
 
 MAX_BODY_BYTES: Final = 128 * 1024 * 1024
 _FIRST_MS: Final = -62_135_596_800_000
@@ -32,9 +33,10 @@ Inflated = Mapping[int, bytes | None]
 class Rows:
     """The messages of a block, column by column; what columns share is made once."""
 
-    def __init__(self, block: Block, inflated: Inflated) -> None:
+    def __init__(self, block: Block, inflated: Inflated, topics_by_row: tuple[Longs, list[str]] | None = None) -> None:
         self.block = block
         self.inflated = inflated
+        self.topics = topics(block) if topics_by_row is None else topics_by_row
 
     def __len__(self) -> int:
         return len(self.block)
@@ -52,7 +54,7 @@ class Rows:
     def properties(self) -> PropertyTable:
         """The properties of the records."""
         block = self.block
-        return parse_property_texts(block.texts(block.properties_at, block.properties_bytes))
+        return parse_property_texts(texts(block.segment, block.properties_at, block.properties_bytes))
 
     @cached_property
     def offset_ids(self) -> pa.Array:
@@ -62,11 +64,11 @@ class Rows:
     def bodies(self) -> pa.Array:
         """Return the bodies, inflated."""
         if not self.inflated:
-            return self.block.bodies
+            return bodies(self.block)
         chosen = np.arange(len(self))
         chosen[list(self.inflated)] = len(self) + np.arange(len(self.inflated))
         inflated = pa.array(list(self.inflated.values()), pa.binary())
-        return pa.concat_arrays([self.block.bodies, inflated]).take(pa.array(chosen))
+        return pa.concat_arrays([bodies(self.block), inflated]).take(pa.array(chosen))
 
 
 def inflate_in_pieces(block: Block, *, max_bytes: int = MAX_BODY_BYTES) -> Iterator[tuple[Block, Inflated]]:
@@ -97,7 +99,7 @@ def _number(name: str, kind: pa.DataType) -> Callable[[Rows], pa.Array]:
 
 
 def _topics(rows: Rows) -> pa.Array:
-    codes, names = rows.block.topics
+    codes, names = rows.topics
     return pa.array(names, pa.string()).take(pa.array(codes))
 
 

@@ -19,9 +19,9 @@ from ..common.compression import inflate
 from ..common.errors import DecodeError
 from ..common.record import BatchPart, decode_batch
 from ..common.sysflag import INNER_BATCH
+from ..store.block import Block, Longs
 from .columns import Rows
 from .propertymap import PropertyTable, parse_property_texts
-from .segment import Block, Longs
 
 # Position of a record in its segment -> the messages in it.
 Batches = Mapping[int, Sequence[BatchPart]]

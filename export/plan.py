@@ -1,22 +1,28 @@
 """Plans the reading of store directories: which range of which file each task reads.
 
     STORE or STORE/commitlog -> files in order -> one ``Split`` per file, the last one up to the end of the log
+    LOG,LOG,…                -> the same for a log in several directories, named as in ``storePathCommitLog``
 
 Rules:
 
 - The end of the log is found once, here, so that all tasks of one reading see the same prefix of a store that a
   broker is writing to. What is written later belongs to the next reading.
 - Files before the last must be whole: their tasks meet a blank at the end, or say where the damage is.
+- Damage that shows already here stops a reading before its first row (``plan_stores``), or the prefix before it is
+  read and the damage told (``plan_prefixes``).
 - A copy of a store may lack a part of its last file. Foreign files beside the segments are left alone.
 """
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..common.errors import ConfigError, StoreDamagedError, StoreError
-from ..store.config import SEGMENT_KEY
+from ..common.record import decode_record
+from ..store.checkpoint import load_checkpoint
+from ..store.config import PATH_SEPARATOR, SEGMENT_KEY
+from ..store.files import OS_FILES
 from ..store.segments import SegmentFile
 from .segment import Segment
 from .tail import check_at, find_end
@@ -49,6 +55,13 @@ class Split:
         return _map(self.path, self.base_offset, self.stop)
 
 
+class Plan(NamedTuple):
+    """The splits of all stores, in log order, and by store the damage that they end at, where there is any."""
+
+    splits: list[Split]
+    damages: dict[str, StoreDamagedError]
+
+
 def plan_stores(stores: Iterable[str], segment_bytes: int | None = None) -> list[Split]:
     """Return the splits of all stores, in log order.
 
@@ -59,7 +72,25 @@ def plan_stores(stores: Iterable[str], segment_bytes: int | None = None) -> list
         StoreDamagedError: A file is missing, or sound records follow a bad one at the end of the log.
         StoreError: A file or directory cannot be read.
     """
-    return [split for store, files in _find_files(stores) for split in _plan_store(store, files, segment_bytes)]
+    splits, damages = plan_prefixes(stores, segment_bytes)
+    for damage in damages.values():
+        raise damage
+    return splits
+
+
+def plan_prefixes(stores: Iterable[str], segment_bytes: int | None = None) -> Plan:
+    """Return the splits of all stores up to damage, and the damage.
+
+    Raises:
+        ConfigError, StoreError: As ``plan_stores``.
+    """
+    plan = Plan([], {})
+    for store, files in _find_files(stores):
+        splits, damage = _plan_store(store, files, segment_bytes)
+        plan.splits.extend(splits)
+        if damage is not None:
+            plan.damages[store] = damage
+    return plan
 
 
 def check_stores(stores: Iterable[str]) -> None:
@@ -71,22 +102,50 @@ def _find_files(stores: Iterable[str]) -> list[tuple[str, list[SegmentFile]]]:
     found: dict[str, tuple[str, list[SegmentFile]]] = {}
     for store in stores:
         files = _list_settled(store)
-        real = os.path.realpath(store)
+        real = os.path.realpath(files[0].path)
         if real in found:
             raise ConfigError(f"store {store} is given twice")
         found[real] = store, files
     return list(found.values())
 
 
-def _plan_store(store: str, files: Sequence[SegmentFile], segment_bytes: int | None) -> list[Split]:
-    _check_files(files, segment_bytes)
-    last = _last_with_records(files)
-    end = find_end([_map(*file) for file in files[last:]])
-    splits = [Split(store, path, base, 0, size, ends_in_blank=True) for path, base, size in files[:last]]
+def _plan_store(
+    store: str, files: Sequence[SegmentFile], segment_bytes: int | None
+) -> tuple[list[Split], StoreDamagedError | None]:
+    _check_sizes(files, segment_bytes)
+    gap = _find_gap(files)
+    if gap is not None:
+        damage = _missing_file(files[gap - 1], files[gap])
+        return [_whole(store, file) for file in files[:gap]], damage
+    sure_at_ms = _sure_at_ms(store)
+    last = _last_with_records(files, sure_at_ms)
+    end = find_end([_map(*file) for file in files[last:]], sure_at_ms)
+    last += end.number
+    splits = [_whole(store, file) for file in files[:last]]
     if end.position:
         path, base, _ = files[last]
         splits.append(Split(store, path, base, 0, end.position, ends_in_blank=end.is_full))
-    return splits
+    return splits, end.damage
+
+
+def _whole(store: str, file: SegmentFile) -> Split:
+    return Split(store, file.path, file.base_offset, 0, file.size, ends_in_blank=True)
+
+
+def _missing_file(before: SegmentFile, behind: SegmentFile) -> StoreDamagedError:
+    message = f"{behind.path} does not follow {before.path}: a file between them is missing"
+    return StoreDamagedError(message, path=behind.path, position=0)
+
+
+def _log_directories(store: str) -> list[str]:
+    if PATH_SEPARATOR in store and not os.path.exists(store):
+        return [_several(path.strip()) for path in store.split(PATH_SEPARATOR) if path.strip()]
+    return [_log_directory(store)]
+
+
+def _several(path: str) -> str:
+    nested = os.path.join(path, _DIRECTORY)
+    return nested if os.path.exists(nested) else path
 
 
 def _log_directory(store: str) -> str:
@@ -107,21 +166,29 @@ def _list_settled(store: str) -> list[SegmentFile]:
 
 
 def _list_files(store: str) -> list[SegmentFile]:
-    directory = _log_directory(store)
-    try:
-        os.stat(store)
-        with os.scandir(directory) as entries:
-            names = sorted(entry.name for entry in entries if _is_segment(entry))
-    except (FileNotFoundError, NotADirectoryError):
-        reason = f"it has no directory {_DIRECTORY}" if os.path.exists(store) else "it does not exist"
-        raise ConfigError(f"{store} is not a store: {reason}") from None
-    except OSError as error:
-        raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
-    files = [SegmentFile(path, int(name), _size(path)) for name in names for path in (os.path.join(directory, name),)]
+    found = sorted(one for directory in _log_directories(store) for one in _names(store, directory))
+    files = [
+        SegmentFile(path, int(name), _size(path))
+        for name, directory in found
+        for path in (os.path.join(directory, name),)
+    ]
     # A file without bytes was deleted just now, or its creation was cut off.
     if not any(file.size for file in files):
         raise ConfigError(f"store {store} holds no commit log file")
     return [file for file in files if file.size]
+
+
+def _names(store: str, directory: str) -> list[tuple[str, str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return [(entry.name, directory) for entry in entries if _is_segment(entry)]
+    except (FileNotFoundError, NotADirectoryError):
+        named = directory if PATH_SEPARATOR in store and not os.path.exists(store) else store
+        reason = f"it has no directory {_DIRECTORY}" if os.path.exists(named) else "it does not exist"
+        reason = reason if named == store else f"{named} does not exist"
+        raise ConfigError(f"{store} is not a store: {reason}") from None
+    except OSError as error:
+        raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
 
 
 def _size(path: str) -> int:
@@ -145,25 +212,32 @@ def _find_gap(files: Sequence[SegmentFile]) -> int | None:
     return None
 
 
-def _check_files(files: Sequence[SegmentFile], segment_bytes: int | None) -> None:
+def _check_sizes(files: Sequence[SegmentFile], segment_bytes: int | None) -> None:
     expected = files[0].size if segment_bytes is None else segment_bytes
     for number, (path, _, size) in enumerate(files):
         is_last = number == len(files) - 1
         if size != expected and not (is_last and size < expected):
             raise ConfigError(f"{path} has {size} bytes, {SEGMENT_KEY} is {expected}", key=SEGMENT_KEY)
-    gap = _find_gap(files)
-    if gap is not None:
-        path, before = files[gap].path, files[gap - 1].path
-        message = f"{path} does not follow {before}: a file between them is missing"
-        raise StoreDamagedError(message, path=path, position=0)
 
 
-def _last_with_records(files: Sequence[SegmentFile]) -> int:
-    """Return the number of the last file that begins with a sound record, 0 when there is none."""
+def _last_with_records(files: Sequence[SegmentFile], sure_at_ms: int | None) -> int:
+    """Return the number of the last file that begins with a sound record which is surely on disk, 0 without one."""
     for number in range(len(files) - 1, 0, -1):
-        if check_at(_map(*files[number]), 0) > 0:
+        segment = _map(*files[number])
+        if check_at(segment, 0) > 0 and (sure_at_ms is None or decode_record(segment.view).stored_at_ms <= sure_at_ms):
             return number
     return 0
+
+
+def _sure_at_ms(store: str) -> int | None:
+    """Return up to when records were flushed for certain, ``None`` for a store that was cleanly closed, or in doubt."""
+    root = os.path.dirname(os.path.realpath(_log_directories(store)[0]))
+    if not os.path.exists(os.path.join(root, "abort")):
+        return None
+    try:
+        return load_checkpoint(OS_FILES, os.path.join(root, "checkpoint")).log_at_ms or None
+    except OSError:
+        return None
 
 
 def _map(path: str, base_offset: int, size: int) -> Segment:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..store.block import Longs, Mask
 from .schema import KEYS_TYPE, PROPERTIES_TYPE
-from .segment import Longs, Mask
 
 _NAME_MARK: Final = 1
 _END_MARK: Final = 2

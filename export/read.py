@@ -2,11 +2,12 @@
 
     Split -> blocks of checked records -> selection -> columns -> inner batches -> tags and keys -> record batch
 
-A reading whose chain of records breaks before the end of its split has met damage; it raises after the rows before
-the damage were handed out.
+A reading whose chain of records breaks before the end of its split has met damage. After the rows before it were
+handed out, it raises, or (``Reading`` with ``damages``) notes in the report where and why it stopped, and goes on with
+the next store.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,13 +16,14 @@ import pyarrow as pa
 from ..common.errors import StoreDamagedError
 from ..common.sysflag import INNER_BATCH
 from ..common.walk import Verdict
+from ..store.block import Block, Longs
+from ..store.blockscan import Scan, ScanLimits
 from .columns import Inflated, Rows, inflate_in_pieces
 from .innerbatch import AnyRows, Batches, count_messages, find_batches, unwrap
 from .plan import Split, plan_stores
 from .report import BlockCount, Report, StoreTally
-from .scan import Scan, ScanLimits
 from .schema import SCHEMA, pick_columns
-from .segment import Block, Longs
+from .segment import topics as topics_of
 from .selection import Reason, Selection
 
 
@@ -63,7 +65,7 @@ class SplitReader:
             self.tally.blanks += scan.verdict is Verdict.BLANK
 
     def _read_block(self, block: Block) -> Iterator[pa.RecordBatch]:
-        codes, topics = block.topics
+        codes, topics = topics_of(block)
         reasons = self.options.selection.judge(block, codes, topics)
         batches = find_batches(block)
         count = None
@@ -78,7 +80,7 @@ class SplitReader:
             for piece, inflated in self._pieces(chosen):
                 self._count_unreadable(piece, inflated, batches)
                 records, wanted = wanted[: len(piece)], wanted[len(piece) :]
-                rows = unwrap(Rows(piece, inflated), batches)
+                rows = unwrap(Rows(piece, inflated, (codes[records], topics)), batches)
                 batch = self._narrow(rows, _to_batch(rows, self.options.schema), count, records)
                 if self.tally is not None:
                     self.tally.delivered_rows += batch.num_rows
@@ -114,11 +116,15 @@ class SplitReader:
 
 @dataclass
 class Reading:
-    """One reading of planned splits, with the report that comes of it."""
+    """One reading of planned splits, with the report that comes of it.
+
+    Without ``damages`` (``Plan.damages``) it raises what it meets; with them, damage ends the reading of its store.
+    """
 
     splits: Sequence[Split]
     options: ReadOptions = field(default_factory=ReadOptions)
     advance: Callable[[int], object] | None = None
+    damages: Mapping[str, StoreDamagedError] | None = None
     report: Report = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +133,21 @@ class Reading:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the wanted messages, store by store in log order; raises what ``SplitReader.read`` does."""
         for split in self.splits:
-            yield from SplitReader(self.options, self.report.of_store(split.store), self.advance).read(split)
+            tally = self.report.of_store(split.store)
+            reader = SplitReader(self.options, tally, self.advance)
+            if self.damages is None:
+                yield from reader.read(split)
+            elif tally.damage is None:
+                yield from self._read_prefix(reader, split, tally)
+        for store, damage in (self.damages or {}).items():
+            tally = self.report.of_store(store)
+            tally.damage = tally.damage or damage
+
+    def _read_prefix(self, reader: SplitReader, split: Split, tally: StoreTally) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader.read(split)
+        except StoreDamagedError as damage:
+            tally.damage = damage
 
     @property
     def size_bytes(self) -> int:

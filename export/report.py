@@ -6,6 +6,8 @@ Rules:
   message is a record, or one of the messages of an inner batch.
 - The proof: every message of the log is a row or left out for a counted reason, every queue holds each offset from
   its first to its last exactly once, and the checksums of all bodies are right.
+- Damage ends the reading of its store, and the report says where and why; then there is no proof, even if no message
+  should be missing.
 - Messages that are in no queue (``Reason.NOT_QUEUED``) have no queue offset that could be missing.
 """
 
@@ -17,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..common.errors import StoreDamagedError
+from ..store.block import Block, Longs
 from .runs import Runs
-from .segment import Block, Longs
 from .selection import Codes, Reason
 
 QueueKey = tuple[str, int]
@@ -68,6 +71,7 @@ class StoreTally:
     checked_bodies: int = 0
     unreadable_bodies: int = 0
     delivered_rows: int = 0
+    damage: StoreDamagedError | None = None
     queues: dict[QueueKey, QueueTally] = field(default_factory=dict[QueueKey, QueueTally])
 
     @property
@@ -98,6 +102,8 @@ class StoreTally:
             found.append(f"{self.messages} messages are not {self.delivered_rows} rows and {left_out} left out")
         if self.unreadable_bodies:
             found.append(f"bodies that are not what their sysFlag says: {self.unreadable_bodies}")
+        if self.damage is not None:
+            found.append(f"stopped before the end of the log, {self.damage}")
         return found
 
 
@@ -220,8 +226,13 @@ def _store_to_json(tally: StoreTally) -> dict[str, Any]:
         "leftOut": _reasons_to_json(tally.left_out),
         "checkedBodies": tally.checked_bodies,
         "unreadableBodies": tally.unreadable_bodies,
+        "stopped": tally.damage and _damage_to_json(tally.damage),
         "queues": [_queue_to_json(key, queue) for key, queue in sorted(tally.queues.items())],
     }
+
+
+def _damage_to_json(damage: StoreDamagedError) -> dict[str, Any]:
+    return {"file": damage.path, "position": damage.position, "reason": str(damage)}
 
 
 def _queue_to_json(key: QueueKey, queue: QueueTally) -> dict[str, Any]:

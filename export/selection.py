@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ..common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..common.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from .segment import Block
+from ..store.block import Block
 
 Codes = npt.NDArray[np.uint8]
 

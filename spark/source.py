@@ -11,6 +11,8 @@ Rules:
   columns: what it leaves out is not decoded.
 - Planning runs once, before the first task: it fixes where each log ends, so that all tasks see one prefix of a store
   that a broker is writing to. There is one partition per file of a commit log.
+- Damage, other than a torn end of the log, fails the job with file, position and reason: a table does not show what it
+  lacks. ``rocketlet export`` gives what comes before the damage.
 - Every node must see the stores under the same path, and have this package: installed, or sent with ``--py-files``.
   A session registers the source once; Spark finds sources by itself only in top-level modules named ``pyspark_*``.
 - Workers run the ``python3`` of their path unless ``PYSPARK_PYTHON`` names the environment that holds this package.
@@ -27,8 +29,8 @@ from pyspark.sql.types import StructType
 from ..common.errors import ConfigError
 from ..export.plan import Split, check_stores, plan_stores
 from ..export.read import ReadOptions, SplitReader
-from ..export.scan import ScanLimits
 from ..export.schema import SCHEMA, pick_columns
+from ..store.blockscan import ScanLimits
 from .options import SourceOptions, parse_options
 
 

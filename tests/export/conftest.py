@@ -4,7 +4,6 @@ import pathlib
 
 import pytest
 from javastores import STORES, JavaStores, Read, Row, unpack_store
-from logbuilder import LogBuilder
 
 from rocketlet.export.plan import plan_stores
 from rocketlet.export.read import Reading, ReadOptions
@@ -17,12 +16,6 @@ def java_stores(vectors: pathlib.Path, tmp_path_factory: pytest.TempPathFactory)
     """Return the store directories that a Java broker wrote, by name."""
     folder = tmp_path_factory.mktemp("java-stores")
     return {name: unpack_store(vectors, name, folder) for name in STORES}
-
-
-@pytest.fixture
-def log(tmp_path: pathlib.Path) -> LogBuilder:
-    """Return an empty log with files of 4 KiB."""
-    return LogBuilder(tmp_path / "store")
 
 
 @pytest.fixture(scope="session")

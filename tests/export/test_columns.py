@@ -9,9 +9,9 @@ from rocketlet.common.errors import ConfigError
 from rocketlet.common.ids import encode_host
 from rocketlet.export.columns import Rows, inflate_in_pieces
 from rocketlet.export.read import ReadOptions
-from rocketlet.export.scan import Scan, ScanLimits
 from rocketlet.export.schema import SCHEMA, pick_columns
 from rocketlet.export.segment import Segment
+from rocketlet.store.blockscan import Scan, ScanLimits
 
 V4, V6 = encode_host("192.0.2.7", 65535), encode_host("fd00::a", 1)
 UTC = datetime.UTC

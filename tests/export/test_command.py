@@ -36,6 +36,11 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> Run:
     return run_export
 
 
+def bodies(path: pathlib.Path) -> list[bytes]:
+    """Return the bodies of an exported file."""
+    return [row["body"] for row in parquet.read_table(path).to_pylist()]
+
+
 def test_export_writes_rows_report_and_proof(run: Run, java_stores: JavaStores, tmp_path: pathlib.Path) -> None:
     """Two stores become one file; the report ends with the proof, and percents go to stderr."""
     code, out, err = run(java_stores["plain"], java_stores["killed"], "--report", tmp_path / "report.json")
@@ -124,16 +129,47 @@ def test_incomplete_log_exits_1(run: Run, log: LogBuilder, tmp_path: pathlib.Pat
     assert parquet.read_metadata(tmp_path / "out.parquet").num_rows == 2
 
 
-def test_damage_exits_1_without_a_file(run: Run, log: LogBuilder, tmp_path: pathlib.Path) -> None:
-    """Damage names file, position and reason, and leaves no half of a file."""
-    for _ in range(3):
+def test_damage_exits_1_after_what_comes_before_it(run: Run, log: LogBuilder, tmp_path: pathlib.Path) -> None:
+    """Of a damaged store the prefix is exported; stderr, report and JSON name file, position and reason."""
+    for number in range(3):
+        log.add(b"body %d" % number)
+    path = log.save() / "commitlog" / f"{0:020d}"
+    path.write_bytes(path.read_bytes().replace(b"body 1", b"bodY 1", 1))
+    code, out, err = run(log.root, "--report", tmp_path / "report.json")
+    reason = f"{path} at position {log.offsets[1]}: the body does not have its checksum"
+    assert code == 1
+    assert err.splitlines()[-1] == f"rocketlet: {log.root} is exported up to damage only: {reason}"
+    assert out.splitlines()[-1] == f"fault: {log.root}: stopped before the end of the log, {reason}"
+    assert bodies(tmp_path / "out.parquet") == [b"body 0"]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert not report["proved"]
+    assert report["stores"][0]["stopped"] == {"file": str(path), "position": log.offsets[1], "reason": reason}
+
+
+def test_wrong_body_does_not_stop_an_export_without_checks(run: Run, log: LogBuilder, tmp_path: pathlib.Path) -> None:
+    """With --no-crc all messages are exported, the changed one as it is."""
+    for number in range(3):
+        log.add(b"body %d" % number)
+    path = log.save() / "commitlog" / f"{0:020d}"
+    path.write_bytes(path.read_bytes().replace(b"body 1", b"bodY 1", 1))
+    assert run(log.root, "--no-crc")[0] == 0
+    assert bodies(tmp_path / "out.parquet") == [b"body 0", b"bodY 1", b"body 2"]
+
+
+def test_damage_of_one_store_leaves_the_others_whole(
+    run: Run, log: LogBuilder, java_stores: JavaStores, tmp_path: pathlib.Path
+) -> None:
+    """A store after a damaged one is exported to its end."""
+    for _ in range(2):
         log.add(b"body")
     path = log.save() / "commitlog" / f"{0:020d}"
     path.write_bytes(path.read_bytes().replace(b"body", b"bodY", 1))
-    code, out, err = run(log.root)
-    assert (code, out) == (1, "")
-    assert err.splitlines() == [f"rocketlet: {path} at position 0: the body does not have its checksum"]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
+    code, out, _ = run(log.root, java_stores["plain"])
+    assert code == 1
+    assert parquet.read_metadata(tmp_path / "out.parquet").num_rows == 413
+    faults = [line for line in out.splitlines() if line.startswith("fault:")]
+    assert len(faults) == 1
+    assert f"{log.root}: stopped before the end of the log, {path} at position 0: the body" in faults[0]
 
 
 def test_topic_that_is_not_in_the_log_is_said(run: Run, java_stores: JavaStores) -> None:

@@ -14,8 +14,8 @@ from javastores import (
 
 from rocketlet.common.sysflag import COMPRESSED
 from rocketlet.export.read import ReadOptions, count_stores
-from rocketlet.export.scan import ScanLimits
 from rocketlet.export.selection import Reason, Selection
+from rocketlet.store.blockscan import ScanLimits
 
 LOGS = {"plain": (413, 5), "killed": (653, 5), "delay-retry": (71, 0), "batchcrc": (19, 0)}
 

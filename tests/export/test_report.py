@@ -2,7 +2,7 @@ from javastores import Read
 from logbuilder import LogBuilder
 
 from rocketlet.export.read import ReadOptions
-from rocketlet.export.scan import ScanLimits
+from rocketlet.store.blockscan import ScanLimits
 
 
 def test_missing_and_repeated_offsets_are_faults(log: LogBuilder, read: Read) -> None:

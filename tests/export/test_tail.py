@@ -4,12 +4,15 @@ import random
 
 import pytest
 from javastores import JavaStores, Read, Row
-from logbuilder import LogBuilder
+from logbuilder import FIRST_MS, LogBuilder
+from stores import StoreDirectory
 
 from rocketlet.common.errors import StoreDamagedError
 from rocketlet.export.plan import plan_stores
 from rocketlet.export.read import ReadOptions
 from rocketlet.export.selection import Selection
+from rocketlet.store.checkpoint import Checkpoint, save_checkpoint
+from rocketlet.store.files import OS_FILES
 
 
 def fill(log: LogBuilder, count: int = 90) -> None:
@@ -181,3 +184,56 @@ def test_empty_log_has_no_rows(tmp_path: pathlib.Path, read: Read) -> None:
     (folder / f"{0:020d}").write_bytes(bytes(4096))
     assert plan_stores([str(folder.parent)]) == []
     assert read(folder.parent, options=ReadOptions(Selection()))[0] == []
+
+
+def spoil(draw: random.Random, log: LogBuilder) -> None:
+    """Flip a bit, lose a page, or lose the end, somewhere in the written part of one of the last files."""
+    path = draw.choice(log.files()[-3:])
+    data = bytearray(path.read_bytes())
+    written = len(data.rstrip(b"\x00")) or 1
+    at = draw.randrange(written)
+    kind = draw.randrange(3)
+    if kind == 0:
+        data[at] ^= 1 << draw.randrange(8)
+    else:
+        end = len(data) if kind == 1 else min(len(data), at + draw.randrange(1, 600))
+        data[at:end] = bytes(end - at)
+    path.write_bytes(data)
+
+
+def open_and_find_end(log: LogBuilder) -> int | StoreDamagedError:
+    """Return where a broker goes on, or why it does not."""
+    directory = StoreDirectory(log.root, segment_bytes=log.segment_bytes)
+    try:
+        with directory.open() as store:
+            return store.log_max_offset
+    except StoreDamagedError as error:
+        return error
+
+
+def read_offsets(log: LogBuilder, read: Read) -> list[int] | StoreDamagedError:
+    """Return the log offsets of all rows, or why there are none."""
+    try:
+        return offsets(read(log.root)[0])
+    except StoreDamagedError as error:
+        return error
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_reading_ends_where_a_broker_would_go_on(seed: int, log: LogBuilder, read: Read) -> None:
+    """Cleanly closed, killed, with and without a checkpoint: both find the same end, or damage in the same file."""
+    draw = random.Random(seed)
+    fill(log)
+    spoil(draw, log)
+    if draw.random() < 0.8:
+        (log.root / "abort").touch()
+    if draw.random() < 0.8:
+        checkpoint = Checkpoint(log_at_ms=FIRST_MS + draw.randrange(90))
+        save_checkpoint(OS_FILES, str(log.root / "checkpoint"), checkpoint)
+    found, end = read_offsets(log, read), open_and_find_end(log)
+    if isinstance(end, StoreDamagedError):
+        assert isinstance(found, StoreDamagedError)
+        assert found.path == end.path
+        assert found.position >= end.position  # a record without the end of its properties is delivered
+    else:
+        assert found == [at for at in log.offsets if at < end]

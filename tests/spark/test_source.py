@@ -197,3 +197,24 @@ def test_damage_fails_the_task_with_file_and_position(load: Load, log: LogBuilde
         load(log.root).count()
     assert f"{path} at position 0: the body does not have its checksum" in str(caught.value)
     assert load(log.root, verifyBodyCrc=False).count() == 3
+
+
+def test_damage_that_planning_meets_fails_before_the_first_task(load: Load, log: LogBuilder) -> None:
+    """Sound records behind a bad one at the end of the log fail the job, naming file, position and reason."""
+    for _ in range(3):
+        log.add(b"body")
+    path = log.save() / "commitlog" / f"{0:020d}"
+    content = path.read_bytes()
+    path.write_bytes(content[: log.offsets[1]] + bytes(8) + content[log.offsets[1] + 8 :])
+    with pytest.raises(AnalysisException) as caught:
+        load(log.root).count()
+    assert f"{path} at position {log.offsets[1]}: nothing was written, but a sound record follows" in str(caught.value)
+
+
+def test_torn_tail_gives_what_comes_before_it(load: Load, log: LogBuilder) -> None:
+    """A last record that was not written whole is no part of the table."""
+    for _ in range(3):
+        log.add(b"body")
+    path = log.save() / "commitlog" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[: log.offsets[2] + 40].ljust(4096, b"\0"))
+    assert [row["logOffset"] for row in rows_of(load(log.root))] == log.offsets[:2]

@@ -1,0 +1,84 @@
+"""A reading that notes damage gives the valid prefix of each store, whatever is damaged, and says where it ends."""
+
+import pathlib
+import random
+
+import pytest
+from javastores import Row
+from logbuilder import LogBuilder
+
+from rocketlet.export.plan import plan_prefixes
+from rocketlet.export.read import Reading
+from rocketlet.export.report import StoreTally
+
+
+def read_prefix(root: pathlib.Path) -> tuple[list[Row], StoreTally]:
+    """Read what there is before damage."""
+    plan = plan_prefixes([str(root)])
+    reading = Reading(plan.splits, damages=plan.damages)
+    rows = [row for batch in reading for row in batch.to_pylist()]
+    return rows, reading.report.of_store(str(root))
+
+
+@pytest.fixture
+def filled(log: LogBuilder) -> LogBuilder:
+    """Return a log of several files."""
+    for number in range(90):
+        log.add(b"body %d" % number * (number % 5 + 1), properties={"KEYS": f"k{number}"}, queue_id=number % 3)
+    log.save()
+    return log
+
+
+def file_of(log: LogBuilder, offset: int) -> pathlib.Path:
+    """Return the file that holds a log offset."""
+    return log.root / "commitlog" / f"{offset // log.segment_bytes * log.segment_bytes:020d}"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_changed_byte_ends_the_prefix(seed: int, filled: LogBuilder) -> None:
+    """One changed byte of a record that readers check ends the rows right before that record, and is named."""
+    choose = random.Random(seed)
+    number = choose.randrange(len(filled.offsets) - 1)
+    offset = filled.offsets[number]
+    path, position = file_of(filled, offset), offset % filled.segment_bytes
+    at = position + choose.choice([*range(4, 8), *range(8, 12), *range(28, 36), 88])
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1 << choose.randrange(7)
+    path.write_bytes(content)
+    rows, tally = read_prefix(filled.root)
+    assert [row["logOffset"] for row in rows] == filled.offsets[:number]
+    assert tally.damage is not None
+    assert (tally.damage.path, tally.damage.position) == (str(path), position)
+    assert any("stopped before the end of the log" in fault for fault in tally.faults())
+
+
+def test_missing_file_ends_the_prefix(filled: LogBuilder) -> None:
+    """The files before a missing one are read, and the file behind the gap is named."""
+    files = filled.files()
+    files[1].unlink()
+    rows, tally = read_prefix(filled.root)
+    assert [row["logOffset"] for row in rows] == [at for at in filled.offsets if at < int(files[1].name)]
+    assert tally.damage is not None
+    assert tally.damage.path == str(files[2])
+    assert "a file between them is missing" in str(tally.damage)
+
+
+def test_torn_tail_is_no_damage(filled: LogBuilder) -> None:
+    """A record that was not written whole at the end of the log leaves nothing to note."""
+    path = filled.files()[-1]
+    cut = filled.offsets[-1] % filled.segment_bytes + 40
+    path.write_bytes(path.read_bytes()[:cut].ljust(filled.segment_bytes, b"\0"))
+    rows, tally = read_prefix(filled.root)
+    assert [row["logOffset"] for row in rows] == filled.offsets[:-1]
+    assert tally.damage is None
+    assert tally.faults() == []
+
+
+def test_store_that_begins_with_damage_has_no_rows(filled: LogBuilder) -> None:
+    """A log whose first record is damaged has an empty prefix."""
+    path = filled.files()[0]
+    path.write_bytes(b"\xff" * 8 + path.read_bytes()[8:])
+    rows, tally = read_prefix(filled.root)
+    assert rows == []
+    assert tally.damage is not None
+    assert tally.damage.position == 0
