@@ -4,6 +4,9 @@
 200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG    352  GET_SUBSCRIPTIONGROUP_CONFIG
 """
 
+from collections.abc import Callable
+
+from ..common.errors import ConfigError
 from ..common.names import broker_group_remark, broker_topic_remark, is_system_topic
 from ..remoting.bodies import decode_body, encode_body
 from ..remoting.bodies_group import SubscriptionGroupConfig
@@ -14,19 +17,24 @@ from ..remoting.connection import Connection
 from ..remoting.headers_client import CreateTopicHeader, GroupHeader, TopicHeader
 from ..remoting.later import Later
 from .announcing import Announce
+from .attributes import MESSAGE_TYPE, change_attributes, is_batch_topic
 from .groups import GroupTable
 from .topics import TopicTable
 
+_MIXED = "MIXED"
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")  # a Java broker could not load another one from topics.json
 
 
 class AdminHandlers:
     """Reads and changes the tables of topics and groups."""
 
-    def __init__(self, topics: TopicTable, groups: GroupTable, announce: Announce) -> None:
+    def __init__(
+        self, topics: TopicTable, groups: GroupTable, announce: Announce, set_batch_topic: Callable[[str], None]
+    ) -> None:
         self._topics = topics
         self._groups = groups
         self._announce = announce
+        self._set_batch_topic = set_batch_topic
 
     def put_topic(self, command: Command, _connection: Connection) -> Command | Later:
         """Create or change a topic; answered when the name servers know it."""
@@ -42,9 +50,13 @@ class AdminHandlers:
             return Command.response(ResponseCode.INVALID_PARAMETER, remark)
         known = self._topics.get(header.topic)
         try:
-            attributes = _change_attributes(known.attributes if known else {}, header.attributes or "")
-        except ValueError as error:
+            attributes = change_attributes(known.attributes if known else None, header.attributes or "")
+            if is_batch_topic(attributes):
+                self._set_batch_topic(header.topic)
+        except (ValueError, ConfigError) as error:
             return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        if attributes.get(MESSAGE_TYPE) == _MIXED:
+            return Command.response(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
         self._topics.put(_topic(header, attributes))
         later = Later(command)
         self._announce([header.topic], later, Command.response(ResponseCode.SUCCESS))
@@ -96,21 +108,3 @@ def _topic(header: CreateTopicHeader, attributes: dict[str, str]) -> TopicConfig
         topic_sys_flag=header.topic_sys_flag or 0,
         write_queue_nums=header.write_queue_nums,
     )
-
-
-def _change_attributes(known: dict[str, str], changes: str) -> dict[str, str]:
-    """Return the attributes after changes such as ``+name=value,-other`` (``AttributeParser``).
-
-    Raises:
-        ValueError: a change is neither.
-    """
-    attributes = dict(known)
-    for change in filter(None, changes.split(",")):
-        name, equals, value = change[1:].partition("=")
-        if change[0] == "+" and equals and name:
-            attributes[name] = value
-        elif change[0] == "-" and name and not equals:
-            attributes.pop(name, None)
-        else:
-            raise ValueError(f"attribute change {change!r} is neither +name=value nor -name")
-    return attributes

@@ -1,33 +1,30 @@
-"""Client life: HEART_BEAT(34), UNREGISTER_CLIENT(35), GET_CONSUMER_LIST_BY_GROUP(38), CHECK_CLIENT_CONFIG(46).
+"""Client life: HEART_BEAT(34), UNREGISTER_CLIENT(35), GET_CONSUMER_LIST_BY_GROUP(38).
 
 Rules (``ClientManageProcessor``, ``ConsumerManageProcessor``; spec behaviour.md B.10)
     1. A heartbeat creates its groups and their retry topics; it is answered when new topics are known.
     2. When a group changes, all its members are told (40), unless the broker or the group does not want that or the
        group is broadcasting.
     3. A connection that ends leaves its groups at once; one that sends no heartbeat for too long is closed.
-
-The answer to a heartbeat leaves out what would allow heartbeats without subscriptions, which is legal: clients then
-send full ones.
+    4. The answer to a heartbeat says whether the next one shall carry the subscriptions. A client that does not use
+       fingerprints (version 2) is told so each time, and sends them in any case.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..common.subscription import TAG_TYPE
 from ..remoting.bodies import decode_body, encode_body
-from ..remoting.bodies_client import CheckClientBody, ConsumerData, ConsumerList, HeartbeatData
+from ..remoting.bodies_client import ConsumerData, ConsumerList, HeartbeatData
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
-from ..remoting.headers_client import ConsumerGroupHeader, UnregisterClientHeader
+from ..remoting.headers_client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
 from ..remoting.later import Later
 from ..remoting.service import Reply
 from .announcing import Announce
 from .membernews import MemberNews
 from .members import CLUSTERING, Client, ConsumerSpec, Members, Presence
-from .pullgate import unsupported_filter
 
-OpenGroup = Callable[[str], Sequence[str] | None]
-"""Finds or creates a group with its retry topic; returns the topics that are new, None for a group that may not be."""
+OpenGroup = Callable[[ConsumerData], Sequence[str] | None]
+"""Finds or creates a group with its retry topic; returns the topics that changed, None for a group that may not be."""
 
 
 class ClientHandlers:
@@ -53,12 +50,12 @@ class ClientHandlers:
         data = decode_body(HeartbeatData, command.body)
         client = Client(data.client_id, command.language, command.version)
         self._watch(connection)
+        reply = Command.response(ResponseCode.SUCCESS, None, self._reply_header(data))  # before it is taken in
         created: list[str] = []
         for consumer in data.consumer_data_set:
-            created += self._join_consumer(consumer, client, connection, is_short=data.without_sub)
+            created += self._join_consumer(consumer, data, client, connection)
         for producer in data.producer_data_set:
             self._members.join_producer(producer.group_name, client, connection, self._now_ms())
-        reply = Command.response(ResponseCode.SUCCESS)
         if not created:
             return reply
         later = Later(command)
@@ -85,13 +82,6 @@ class ClientHandlers:
         body = encode_body(ConsumerList(consumer_id_list=client_ids))
         return Command.response(ResponseCode.SUCCESS, None, None, body)
 
-    def check_client(self, command: Command, _connection: Connection) -> Command:
-        """Tell a client that starts whether its subscription can be served."""
-        subscription = decode_body(CheckClientBody, command.body).subscription_data
-        if subscription.expression_type in ("", TAG_TYPE):
-            return Command.response(ResponseCode.SUCCESS)
-        return Command.response(*unsupported_filter(subscription.expression_type))
-
     def connected(self) -> Mapping[Connection, Presence]:
         """Return who is connected, with the groups of each connection."""
         return self._members.presences()
@@ -101,19 +91,29 @@ class ClientHandlers:
         for connection in self._members.silent_links(self._now_ms(), expiry_ms):
             connection.close()
 
+    def _reply_header(self, data: HeartbeatData) -> HeartbeatReply:
+        is_changed = data.heartbeat_fingerprint == 0 or any(
+            self._members.wants_subscriptions(
+                consumer.group_name, data.heartbeat_fingerprint, is_short=data.without_sub
+            )
+            for consumer in data.consumer_data_set
+        )
+        return HeartbeatReply(supports_version_2=True, subscription_changed=is_changed)
+
     def _join_consumer(
-        self, consumer: ConsumerData, client: Client, connection: Connection, *, is_short: bool
+        self, consumer: ConsumerData, data: HeartbeatData, client: Client, connection: Connection
     ) -> Sequence[str]:
-        """Return the topics that were created."""
-        name = consumer.group_name
-        created = self._open_group(name)
+        """Return the topics that were created or changed."""
+        created = self._open_group(consumer)
         if created is None:
             return ()
-        if is_short:
-            is_changed = self._members.refresh_consumer(name, client, connection, self._now_ms())
+        spec = _spec(consumer, data.heartbeat_fingerprint)
+        if data.without_sub:
+            is_changed = self._members.refresh_consumer(spec, client, connection, self._now_ms())
         else:
-            is_changed = self._members.join_consumer(_spec(consumer), client, connection, self._now_ms())
-        group = self._members.consumer_group(name)
+            is_changed = self._members.join_consumer(spec, client, connection, self._now_ms())
+            self._news.subscribed(spec.group, spec.subscriptions)
+        group = self._members.consumer_group(spec.group)
         if is_changed and group is not None:
             self._news.tell(group)
         return created
@@ -129,11 +129,12 @@ class ClientHandlers:
             self._news.tell(group)
 
 
-def _spec(consumer: ConsumerData) -> ConsumerSpec:
+def _spec(consumer: ConsumerData, fingerprint: int) -> ConsumerSpec:
     return ConsumerSpec(
         consumer.group_name,
         consumer.consume_type or "",
         consumer.message_model or CLUSTERING,
         consumer.consume_from_where or "",
         {data.topic: data.to_subscription() for data in consumer.subscription_data_set},
+        fingerprint,
     )

@@ -61,13 +61,34 @@ class BrokerConfig:
 
     is_long_polling_enabled: bool = setting("longPollingEnable", True, "hold a pull that finds nothing")
     short_polling_ms: int = setting("shortPollingTimeMills", 1000, "how long to hold without long polling")
+    takes_property_filters: bool = setting("enablePropertyFilter", False, "let consumers filter by SQL92 expressions")
+    filters_retries: bool = setting("filterSupportRetry", False, "filter retried messages by properties, too")
+    filter_keep_ms: int = setting(
+        "filterDataCleanTimeSpan", 86_400_000, "how long the filter of a group without members is kept"
+    )
+    filter_consumers: int = setting(
+        "expectConsumerNumUseFilter",
+        32,
+        "consumers with filters that a Java broker reckons with",
+        least=1,
+        most=1 << 20,
+    )
+    filter_error_percent: int = setting(
+        "maxErrorRateOfBloomFilter", 20, "error rate that a Java broker lets their bits have", least=1, most=99
+    )
+    reads_slaves: bool = setting("slaveReadEnable", False, "send consumers that are far behind to a slave")
     is_lite_pull_enabled: bool = setting("litePullMessageEnable", True, "answer lite pulls")
     default_query_count: int = setting("defaultQueryMaxNum", 32, "messages of a query by unique key", least=1)
 
-    flush_log_ms: int = setting("flushIntervalCommitLog", 500, "how often the log is flushed to disk", least=1)
     flush_offsets_ms: int = setting("flushConsumerOffsetInterval", 5000, "how often offsets are saved", least=1)
     offset_version_step: int = setting(
         "consumerOffsetUpdateVersionStep", 500, "commits after which the offsets count as changed", least=1
+    )
+    flush_delays_ms: int = setting(
+        "flushDelayOffsetInterval", 10_000, "how often the progress of delayed messages is saved", least=1
+    )
+    delay_version_step: int = setting(
+        "delayOffsetUpdateVersionStep", 200, "deliveries after which that progress has a new version", least=1
     )
     channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "silence after which a client is dropped")
     notifies_members: bool = setting("notifyConsumerIdsChangedEnable", True, "tell a group when its members change")
@@ -75,9 +96,10 @@ class BrokerConfig:
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 24_000, "time limit of a registration", least=1)
     max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
 
-    # not read by key: the store reads its own, the port is part of the option --advertise
+    # not read by key: the store reads its own, the port is part of the option --advertise, repairs is --repair
     store: StoreConfig = field(default_factory=lambda: StoreConfig("~/store"))
     advertised_port: int = 0
+    repairs: bool = False
 
     def __post_init__(self) -> None:
         for key, name in (("brokerClusterName", self.cluster_name), ("brokerName", self.broker_name)):
@@ -106,8 +128,7 @@ class BrokerConfig:
         Raises:
             ConfigError: a value that cannot be used, or a key that must not be neglected; ``key`` names it.
         """
-        for key, value in settings.items():
-            refuse_dangerous(key, value.strip())
+        refuse_dangerous(settings)
         store = StoreConfig.from_java(settings)
         config = cls(store=store, **parse_settings(cls, settings))
         warn_unused(settings, used=setting_keys(cls) | {row.key for row in describe_store(store)})

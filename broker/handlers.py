@@ -8,7 +8,9 @@ from typing import NamedTuple
 from ..remoting.codes import RequestCode as Code
 from ..remoting.service import Handler
 from .admin import AdminHandlers
+from .cleaning import CleaningHandlers
 from .clients import ClientHandlers
+from .filtergate import FilterGate
 from .ordering import LockHandlers
 from .progress import ProgressHandlers
 from .pull import Puller
@@ -25,9 +27,11 @@ class BrokerParts(NamedTuple):
     progress: ProgressHandlers
     queries: QueryHandlers
     clients: ClientHandlers
+    filters: FilterGate
     locks: LockHandlers
     send_back: SendBackHandler
     admin: AdminHandlers
+    cleaning: CleaningHandlers
 
 
 def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
@@ -37,7 +41,7 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         Code.SEND_MESSAGE: parts.sender.send,
         Code.SEND_MESSAGE_V2: parts.sender.send,
         Code.SEND_BATCH_MESSAGE: parts.sender.send,
-        Code.CONSUMER_SEND_MSG_BACK: parts.send_back.refuse,
+        Code.CONSUMER_SEND_MSG_BACK: parts.send_back.send_back,
         # messages out
         Code.PULL_MESSAGE: parts.puller.pull,
         Code.LITE_PULL_MESSAGE: parts.puller.pull,
@@ -54,7 +58,7 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         Code.HEART_BEAT: parts.clients.heartbeat,
         Code.UNREGISTER_CLIENT: parts.clients.unregister,
         Code.GET_CONSUMER_LIST_BY_GROUP: parts.clients.list_consumers,
-        Code.CHECK_CLIENT_CONFIG: parts.clients.check_client,
+        Code.CHECK_CLIENT_CONFIG: parts.filters.check_client,
         Code.LOCK_BATCH_MQ: parts.locks.lock,
         Code.UNLOCK_BATCH_MQ: parts.locks.unlock,
         # topics and groups
@@ -64,4 +68,8 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: parts.admin.put_group,
         Code.GET_SUBSCRIPTIONGROUP_CONFIG: parts.admin.get_group,
         Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: parts.admin.list_groups,
+        # files
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE: parts.cleaning.clean_expired_queues,
+        Code.CLEAN_UNUSED_TOPIC: parts.cleaning.clean_unused_topics,
+        Code.DELETE_EXPIRED_COMMITLOG: parts.cleaning.delete_expired_log,
     }

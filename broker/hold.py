@@ -16,7 +16,7 @@ from ..store.dispatched import Appended
 
 RECHECK_MS = 5000
 
-Accepts = Callable[[int], bool]
+Accepts = Callable[[Appended], bool]
 
 
 class QueueKey(NamedTuple):
@@ -27,7 +27,7 @@ class QueueKey(NamedTuple):
 
 
 class Waiter:
-    """One parked pull; ``accepts`` tells from a tags code whether a message may be wanted, None takes all."""
+    """One parked pull; ``accepts`` tells whether a message that arrives may be wanted, None takes all."""
 
     __slots__ = ("accepts", "key", "timer", "until_ms", "wake", "wanted_offset")
 
@@ -79,7 +79,7 @@ class PullWaiters:
         for waiter in list(waiters):
             if record.queue_offset < waiter.wanted_offset:
                 continue
-            if waiter.accepts is None or waiter.accepts(record.tags_code):
+            if waiter.accepts is None or waiter.accepts(record):
                 self._wake(waiter)
             else:
                 self._wake_at(waiter, self._clock.now_ms() + RECHECK_MS)

@@ -1,22 +1,24 @@
 """The broker's timed jobs: one round each, run by ``repeat`` (which logs a failure, pauses, and goes on).
 
-flush      every flushIntervalCommitLog, while there is something to flush
+flush      as often as flushIntervalCommitLog and flushIntervalConsumeQueue say, a second at most: what is due by now
 save       every flushConsumerOffsetInterval: the tables that changed
-scan       every 10 s: clients that send no heartbeats any more
+scan       every 10 s: clients that send no heartbeats any more, filters of groups that are long gone
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from typing import Any, Protocol
 
-from ..common.errors import StoreNotWritableError
 from ..store.message_store import MessageStore
+from ..store.rounds import Done
 from .clients import ClientHandlers
 from .configtable import ConfigFolder, ConfigTable
+from .filtertable import FilterTable
 
-_QUIET_ROUNDS = 4  # queues and index are flushed less often than the log: go on until they are, too
+_LONGEST_PERIOD_MS = 1_000  # of the checkpoint
 _log = logging.getLogger(__name__)
 
 
@@ -31,25 +33,22 @@ class TimedJob(Protocol):
 
 
 class FlushJob:
-    """Asks the store to bring to disk what was written."""
+    """Asks the store to bring to disk what was written; ``on_flushed`` is called on the flusher's thread."""
 
-    def __init__(self, store: MessageStore, period_ms: int, worker: Executor) -> None:
+    def __init__(self, store: MessageStore, worker: Executor) -> None:
         self._store = store
         self._worker = worker
-        self.period_ms = period_ms
-        self._seen_offset = -1
-        self._rounds_left = _QUIET_ROUNDS
+        config = store.config
+        self.period_ms = min(config.flush_log_interval_ms, config.flush_queue_interval_ms, _LONGEST_PERIOD_MS) or 1
+        self.on_flushed: Done | None = None
 
     async def run(self) -> int:
-        """Flush, unless nothing was written for some rounds; return the pause."""
+        """Do what waits and flush what is due; return the pause."""
         if self._store.needs_index_tools:
-            await asyncio.get_running_loop().run_in_executor(self._worker, self._store.prepare_index)
+            with suppress(OSError):  # there is no descriptor for them now; the store refuses records when too many wait
+                await asyncio.get_running_loop().run_in_executor(self._worker, self._store.prepare_index)
         self._store.tick()
-        log_offset = self._store.log_max_offset
-        self._rounds_left = _QUIET_ROUNDS if log_offset != self._seen_offset else self._rounds_left - 1
-        self._seen_offset = log_offset
-        if self._rounds_left > 0:
-            self._store.request_flush(_report_flush)
+        self._store.flush_when_due(self.on_flushed)
         return self.period_ms
 
 
@@ -81,20 +80,17 @@ class SaveJob:
 
 
 class ScanJob:
-    """Closes the connections of clients that have fallen silent."""
+    """Closes the connections of clients that have fallen silent, and drops the filters of groups long gone."""
 
     period_ms = 10_000
 
-    def __init__(self, clients: ClientHandlers, expiry_ms: int) -> None:
+    def __init__(self, clients: ClientHandlers, filters: FilterTable, expiry_ms: int) -> None:
         self._clients = clients
+        self._filters = filters
         self._expiry_ms = expiry_ms
 
     async def run(self) -> int:
-        """Look at all clients; return the pause."""
+        """Look at all clients and filters; return the pause."""
         self._clients.close_silent(self._expiry_ms)
+        self._filters.drop_long_dead()
         return self.period_ms
-
-
-def _report_flush(error: StoreNotWritableError | None) -> None:
-    if error is not None:
-        _log.error("a flush failed, the store takes no more messages until the broker is started again: %s", error)

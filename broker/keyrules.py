@@ -31,7 +31,6 @@ _REFUSED = {
     "inSyncReplicas": _unless("1", "replication is not built"),
     "minInSyncReplicas": _unless("1", "replication is not built"),
     "allAckInSyncStateSet": _unless("false", "replication is not built"),
-    "flushDiskType": _unless("ASYNC_FLUSH", "synchronous flush is not built"),
     "enableDLegerCommitLog": _unless("false", "the DLedger log is not built"),
     "enableControllerMode": _unless("false", "controller mode is not built"),
     "duplicationEnable": _unless("false", "a replicated log is not built"),
@@ -39,7 +38,6 @@ _REFUSED = {
     "configManagerVersion": _unless("v1", "only the JSON config files are built"),
     "enableLmq": _unless("false", "light message queues are not built"),
     "enableMultiDispatch": _unless("false", "light message queues are not built"),
-    "readOnlyCommitLogStorePaths": _unless("", "a log in several directories is not built"),
     "aclEnable": _unless("false", "access control is not built"),
     "authenticationEnabled": _unless("false", "access control is not built"),
     "authorizationEnabled": _unless("false", "access control is not built"),
@@ -51,15 +49,16 @@ _REFUSED = {
 }
 
 
-def refuse_dangerous(key: str, value: str) -> None:
-    """Stop the start for a key that must not be neglected.
+def refuse_dangerous(settings: Mapping[str, str]) -> None:
+    """Stop the start for a key that must not be neglected, the most telling one if there are several.
 
     Raises:
-        ConfigError: the value asks for something that is not built.
+        ConfigError: a value asks for something that is not built.
     """
-    refusal = _REFUSED.get(key)
-    if refusal is not None and value not in refusal.harmless:
-        raise ConfigError(f"{key}={value} cannot be used: {refusal.reason}", key=key)
+    for key, refusal in _REFUSED.items():
+        value = settings.get(key, "").strip()
+        if key in settings and value not in refusal.harmless:
+            raise ConfigError(f"{key}={value} cannot be used: {refusal.reason}", key=key)
 
 
 def warn_unused(settings: Mapping[str, str], *, used: frozenset[str]) -> None:

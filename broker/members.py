@@ -7,6 +7,9 @@ Rules (``ConsumerManager``, ``ProducerManager``; spec behaviour.md B.10)
     3. A group changes when a member joins or leaves and when a topic joins or leaves its subscriptions. Whoever
        changed it is told so, and decides whether the members hear of it.
     4. A group without members is forgotten; its offsets are not (``offsets.py``).
+    5. A heartbeat of version 2 carries a fingerprint of its subscriptions, and leaves them out while the broker says
+       that it knows them. The fingerprint of a group is that of the heartbeat which brought its subscriptions; unlike
+       Java's broker, a group that has none, after a restart perhaps, asks for them (remoting.md 4.7).
 
 Pure: time is an argument; connections are only compared and handed back.
 """
@@ -47,6 +50,7 @@ class ConsumerSpec(NamedTuple):
     message_model: str
     from_where: str
     subscriptions: Mapping[str, Subscription]
+    fingerprint: int = 0
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class ConsumerGroup(Generic[LinkT]):
     from_where: str = ""
     members: dict[LinkT, Member] = field(default_factory=dict[LinkT, Member])
     subscriptions: dict[str, Subscription] = field(default_factory=dict[str, Subscription])
+    fingerprint: int | None = None
 
     @property
     def is_broadcasting(self) -> bool:
@@ -99,9 +104,9 @@ class Members(Generic[LinkT]):
 
     def join_consumer(self, spec: ConsumerSpec, client: Client, link: LinkT, now_ms: int) -> bool:
         """Take in what a heartbeat says about a consumer; tell whether the group changed."""
-        group = self._consumers.setdefault(spec.group, ConsumerGroup(spec.group))
-        group.consume_type, group.message_model, group.from_where = spec[1:4]
-        is_new = _join(group.members, client, link, now_ms)
+        is_new = self.refresh_consumer(spec, client, link, now_ms)
+        group = self._consumers[spec.group]
+        group.fingerprint = spec.fingerprint
         is_changed = group.subscriptions.keys() != spec.subscriptions.keys()
         kept = {
             topic: known
@@ -111,9 +116,17 @@ class Members(Generic[LinkT]):
         group.subscriptions = {**spec.subscriptions, **kept}
         return is_new or is_changed
 
-    def refresh_consumer(self, group: str, client: Client, link: LinkT, now_ms: int) -> bool:
+    def refresh_consumer(self, spec: ConsumerSpec, client: Client, link: LinkT, now_ms: int) -> bool:
         """Take in a heartbeat that leaves its subscriptions out; tell whether the group changed."""
-        return _join(self._consumers.setdefault(group, ConsumerGroup(group)).members, client, link, now_ms)
+        group = self._consumers.setdefault(spec.group, ConsumerGroup(spec.group))
+        group.consume_type, group.message_model, group.from_where = spec[1:4]
+        return _join(group.members, client, link, now_ms)
+
+    def wants_subscriptions(self, group: str, fingerprint: int, *, is_short: bool) -> bool:
+        """Tell, before a heartbeat is taken in, whether the next one of its client shall carry the subscriptions."""
+        consumers = self._consumers.get(group)
+        known = consumers.fingerprint if consumers else None
+        return known != fingerprint if known is not None else is_short
 
     def join_producer(self, group: str, client: Client, link: LinkT, now_ms: int) -> None:
         """Take in what a heartbeat says about a producer."""

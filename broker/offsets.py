@@ -88,6 +88,17 @@ class OffsetTable:
             if at and "@" not in group:
                 self._offsets[GroupTopic(group, topic)] = queues
 
+    def pull_back(self, max_offset: Callable[[str, int], int]) -> None:
+        """Set offsets that lie behind the end of their queue to it: after a power failure a queue may be shorter.
+
+        Messages that take those offsets later would be passed over else (store.md §15.1).
+        """
+        for key, queues in self._offsets.items():
+            for queue_id, queue_offset in queues.items():
+                end = max_offset(key.topic, queue_id)
+                if queue_offset > end:
+                    self.commit(key.group, key.topic, queue_id, end)
+
 
 def _queues_of(table: dict[GroupTopic, dict[int, int]], group: str, topic: str) -> dict[int, int]:
     key = GroupTopic(group, topic)

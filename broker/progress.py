@@ -20,6 +20,7 @@ from .offsets import OffsetTable
 from .topics import TopicTable
 
 NOT_FOUND_REMARK = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"  # Java's words
+NOT_ZERO_REMARK = "Not found, do not set to zero, maybe this group boot first"
 
 
 class ProgressHandlers:
@@ -38,11 +39,12 @@ class ProgressHandlers:
         """
         header = decode_header(ConsumerOffsetHeader, command)
         committed = self._offsets.committed(header.consumer_group, header.topic, header.queue_id)
-        if committed is None and header.set_zero_if_not_found is not False and self._is_young(header):
-            committed = 0
         if committed is None:
-            return Command.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND_REMARK)
-        return _offset_answer(committed)
+            if header.set_zero_if_not_found is False:
+                return Command.response(ResponseCode.QUERY_NOT_FOUND, NOT_ZERO_REMARK)
+            if not self._is_young(header):
+                return Command.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND_REMARK)
+        return _offset_answer(committed or 0)
 
     def commit(self, command: Command, _connection: Connection) -> Command:
         """Store how far a group has come; a negative offset, which some clients send, is passed over."""

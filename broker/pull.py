@@ -6,7 +6,6 @@ and answered whatever comes: it commits no offset then and never waits twice.
 
 from collections.abc import Sequence
 
-from ..common.subscription import Subscription
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
@@ -16,6 +15,7 @@ from ..remoting.replies import encode_pull_reply
 from ..remoting.service import Reply
 from ..store.message_store import MessageStore
 from ..store.reading import ReadLimits, ReadResult, ReadStatus
+from .filters import PullFilter
 from .hold import PullWaiters, QueueKey, Waiter
 from .offsets import OffsetTable
 from .pullgate import PullGate
@@ -67,12 +67,12 @@ class Puller:
             return self._park(command, connection, header, wanted)
         return self._answer(command, header, result)
 
-    def _park(self, command: Command, connection: Connection, header: PullHeader, wanted: Subscription) -> Later:
+    def _park(self, command: Command, connection: Connection, header: PullHeader, wanted: PullFilter) -> Later:
         later = Later(command)
         waiter = Waiter(
             QueueKey(header.topic, header.queue_id),
             header.queue_offset,
-            None if wanted.accepts_all else wanted.accepts_code,
+            wanted.accepts_arrival,
             lambda: later.answer(self._run_again(command, connection, header)),
         )
         later.on_drop(lambda: self._waiters.drop(waiter))
@@ -86,16 +86,21 @@ class Puller:
             return Command.response(*wanted)
         return self._answer(command, header, self._read(header, wanted))
 
-    def _read(self, header: PullHeader, wanted: Subscription) -> ReadResult:
+    def _read(self, header: PullHeader, wanted: PullFilter) -> ReadResult:
         most_bytes = MOST_BYTES if header.max_bytes is None else header.max_bytes
         limits = ReadLimits(header.max_messages, most_bytes)
-        accepts = None if wanted.accepts_all else wanted.accepts_code
-        return self._store.read(header.topic, header.queue_id, header.queue_offset, limits, accepts)
+        accepts, accepts_record = wanted[:2]
+        return self._store.read(header.topic, header.queue_id, header.queue_offset, limits, accepts, accepts_record)
 
     def _answer(self, command: Command, header: PullHeader, result: ReadResult) -> Encoded:
         self._offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
         reply = PullReply(
-            next_begin_offset=result.next_offset, min_offset=result.min_offset, max_offset=result.max_offset
+            suggest_which_broker_id=self._gate.suggest_broker(
+                header.consumer_group, is_far_behind=result.is_far_behind
+            ),
+            next_begin_offset=result.next_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
         )
         return encode_pull_reply(command, _code(header, result), result.status.value, reply, _buffers(result))
 

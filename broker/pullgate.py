@@ -1,35 +1,47 @@
 """Whether a pull is answered from its queue, and with which filter (``PullMessageProcessor``; spec behaviour.md B.4.1).
 
 Order of the checks: the broker's permission, lite pull, the group, the topic and its permission, the queue, and then
-the subscription: the one in the request if it says so, else the one of the group's last heartbeat.
+the subscription: the one in the request if it says so, else the one of the group's last heartbeat. What the filter of
+a subscription is, ``filtergate.py`` knows.
 """
 
 from ..common.names import PERM_READ
-from ..common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
+from ..common.subscription import Subscription
 from ..remoting.bodies_register import TopicConfig
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.connection import Connection
-from ..remoting.headers_pull import PULL_CLASS_FILTER, PULL_SUBSCRIPTION, PullHeader
+from ..remoting.headers_pull import PULL_SUBSCRIPTION, PullHeader
 from .config import BrokerConfig
+from .filtergate import FilterGate
+from .filters import PullFilter
 from .groups import GroupTable
 from .members import Members
 from .sendgate import FAQ, Refusal
 from .topics import TopicTable
+
+MASTER_ID = 0
 
 
 class PullGate:
     """Admits pulls."""
 
     def __init__(
-        self, config: BrokerConfig, topics: TopicTable, groups: GroupTable, members: Members[Connection]
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        groups: GroupTable,
+        members: Members[Connection],
+        filters: FilterGate,
     ) -> None:
         self._is_readable = bool(config.permission & PERM_READ)
         self._takes_lite = config.is_lite_pull_enabled
         self._topics = topics
         self._groups = groups
         self._members = members
+        self._filters = filters
+        self._sends_to_slaves = config.reads_slaves
 
-    def admit(self, code: int, header: PullHeader, consumer: tuple[str, int]) -> Subscription | Refusal:
+    def admit(self, code: int, header: PullHeader, consumer: tuple[str, int]) -> PullFilter | Refusal:
         """Return what the consumer wants of the queue, or the answer to it."""
         if not self._is_readable:
             return Refusal(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
@@ -39,11 +51,17 @@ class PullGate:
             return refusal
         if (refusal := self._check_queue(header, consumer)) is not None:
             return refusal
-        is_own = header.sys_flag & PULL_SUBSCRIPTION
-        wanted = _read_subscription(header) if is_own else self._find_subscription(header)
-        if isinstance(wanted, Subscription) and wanted.expression_type not in ("", TAG_TYPE):
-            return unsupported_filter(wanted.expression_type)
-        return wanted
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            return self._filters.own_filter(header)
+        wanted = self._find_subscription(header)
+        return wanted if isinstance(wanted, Refusal) else self._filters.group_filter(header, wanted)
+
+    def suggest_broker(self, group: str, *, is_far_behind: bool) -> int:
+        """Return the id of the broker that a group shall pull from next (B.4.5)."""
+        settings = self._groups.get(group) if self._sends_to_slaves else None
+        if settings is None:
+            return MASTER_ID
+        return settings.which_broker_when_consume_slowly if is_far_behind else settings.broker_id
 
     def _check_group(self, name: str) -> Refusal | None:
         group = self._groups.find(name)
@@ -82,23 +100,6 @@ class PullGate:
         if subscription.version < header.sub_version:
             return Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         return subscription
-
-
-def unsupported_filter(expression_type: str) -> Refusal:
-    """Return Java's answer while ``enablePropertyFilter`` is off."""
-    remark = f"The broker does not support consumer to filter message by {expression_type}"
-    return Refusal(ResponseCode.SYSTEM_ERROR, remark)
-
-
-def _read_subscription(header: PullHeader) -> Subscription | Refusal:
-    if header.expression_type not in (None, "", TAG_TYPE):
-        return unsupported_filter(header.expression_type or SQL92_TYPE)
-    if header.sys_flag & PULL_CLASS_FILTER:
-        return Subscription(header.topic, header.subscription or "*", has_class_filter=True)
-    try:
-        return parse_tag_expression(header.topic, header.subscription)
-    except ValueError:
-        return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
 
 
 def _queue_remark(header: PullHeader, topic: TopicConfig, consumer: tuple[str, int]) -> str:

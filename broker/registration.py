@@ -69,8 +69,7 @@ class Registration:
         if self.is_stopped:
             later.answer(reply)
             return
-        changed = [topic for name in names if (topic := self._topics.get(name)) is not None]
-        self._tasks.start(self._make_known(self._table(changed), later, reply), "announce topics")
+        self._tasks.start(self._make_known(names, later, reply), "announce topics")
 
     async def tell_all(self, link: NameServerLink) -> int:
         """Register everything at one name server; return the pause until the next time.
@@ -85,8 +84,12 @@ class Registration:
             self._topics.set_ordered(outcome.ordered)
         return self._config.register_every_ms
 
-    async def _make_known(self, table: TopicConfigTable, later: Later, reply: Command | Encoded) -> None:
-        await self._within_limit([self._save(), *(self._tell(link, table) for link in self._links)])
+    async def _make_known(self, names: Sequence[str], later: Later, reply: Command | Encoded) -> None:
+        table = self._table(topic for name in names if (topic := self._topics.get(name)) is not None)
+        saving = self._tasks.start(self._save(), "save topics")
+        await self._within_limit([self._tell(link, table) for link in self._links])
+        await saving
+        self._topics.unsaved.difference_update(names)
         later.answer(reply)
 
     async def _tell(self, link: NameServerLink, table: TopicConfigTable) -> None:

@@ -8,21 +8,27 @@ its message was stored or refused.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
 
 from ..common.errors import MessageIllegalError, StoreError
 from ..common.ids import encode_host
 from ..common.names import RETRY_PREFIX
-from ..common.properties import DELAY, UNIQ_KEY, parse_properties
+from ..common.properties import DELAY, INNER_NUM, UNIQ_KEY, parse_properties
 from ..common.record import BatchPart, NewRecord, decode_batch
-from ..common.sysflag import MULTI_TAGS, TRANSACTION_MASK
+from ..common.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
 from ..remoting.headers_send import SendHeader, decode_send_header
 from ..remoting.later import Encoded, Later
 from ..remoting.service import Reply
+from ..store.innerbatch import INNER_BATCH_FLAGS
 from ..store.message_store import MessageStore
 from .announcing import Announce
+from .attributes import is_batch_topic
+from .delay import Delays
+from .groupcommit import GroupCommit
 from .sendanswers import SendAnswers
 from .sendgate import Admission, Refusal, SendGate
 from .stamp import PropertyStamp, Stamped
@@ -31,20 +37,29 @@ from .unbuilt import unbuilt_batch_remark, unbuilt_remark
 SEND_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _MULTI_TAG = "MULTI_TAG"
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+_NO_BATCH = f"the message has the property {INNER_NUM} but is no inner batch"
+
+
+class Paying(NamedTuple):
+    """Who pays answers that are owed: after a topic has become known; under SYNC_FLUSH, after the flush."""
+
+    announce: Announce
+    group: GroupCommit | None
 
 
 class Sender:
     """Stores what producers send."""
 
     def __init__(
-        self, store: MessageStore, gate: SendGate, stamp: PropertyStamp, answers: SendAnswers, announce: Announce
+        self, store: MessageStore, gate: SendGate, stamp: PropertyStamp, answers: SendAnswers, paying: Paying
     ) -> None:
         self._store = store
         self._gate = gate
         self._stamp = stamp
         self._answers = answers
-        self._announce = announce
+        self._announce, self._group = paying
         self._most_bytes = store.config.max_message_bytes
+        self._delays = Delays(store.config.delays_ms)
 
     def send(self, command: Command, connection: Connection) -> Reply:
         """Store a message, or the messages of a batch."""
@@ -53,48 +68,45 @@ class Sender:
 
     def refuse_uncommitted(self, _command: Command, error: StoreError) -> Command:
         """Return the answer to a message that had its place but could not be written."""
-        return self._answers.refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
+        return self._answers.unavailable(error)
 
-    def _send(self, command: Command, connection: Connection) -> Command | Encoded:
+    def _send(self, command: Command, connection: Connection) -> Command | Encoded | Later:
         header = decode_send_header(command)
         if not command.body:
             return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, "the message has no body")
         try:
             if header.batch or command.code == _BATCH:
-                return self._send_batch(command, header, connection)
-            return self._send_one(command, header, connection)
+                reply = self._send_batch(command, header, connection)
+            else:
+                reply = self._send_one(command, header, connection)
         except MessageIllegalError:
             return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._most_bytes))
         except StoreError as error:
-            return self._answers.refused(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {error}")
+            return self._answers.unavailable(error)
+
+        return reply if self._group is None else self._group.hold(command, header.properties or "", reply)
 
     def _send_one(self, command: Command, header: SendHeader, connection: Connection) -> Command | Encoded:
-        stamped = self._stamp.stamp(header.properties or "")
-        remark = None
+        stamped, level, remark = self._stamp.stamp(header.properties or ""), 0, None
         if not stamped.is_plain or header.sys_flag & TRANSACTION_MASK:
-            remark = unbuilt_remark(stamped.properties, header.sys_flag)
+            level = self._delays.level_of(stamped.properties)
+            remark = _unbuilt(stamped, header, level)
+            if INNER_NUM in stamped.properties and not header.sys_flag & INNER_BATCH:
+                return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _NO_BATCH)
             if remark is not None and not header.topic.startswith(RETRY_PREFIX):
                 return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         admission = self._gate.admit(header, command.version, connection.remote_address)
         if isinstance(admission, Refusal):
             return self._answers.refused(*admission)
+        if admission.is_dead_letter:  # it is not delayed any more (store.md §10.2)
+            stamped, level = self._stamp.stamp_parsed({**stamped.properties, DELAY: "-1"}), 0
+            remark = _unbuilt(stamped, header, level)
         if remark is not None:
-            stamped, remark = self._stamp_dead_letter(stamped, header, admission)
-            if remark is not None:
-                return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         record = _new_record(command.body, stamped, header, admission, connection)
-        stored = self._store.append(record)
+        stored = self._store.append(self._delays.park(record, level) if level else record)
         unique_key = stamped.properties[UNIQ_KEY]
         return self._answers.stored(command, stored.log_offset, record.queue_id, stored.queue_offset, unique_key)
-
-    def _stamp_dead_letter(
-        self, stamped: Stamped, header: SendHeader, admission: Admission
-    ) -> tuple[Stamped, str | None]:
-        """A dead letter is not delayed any more; another retry that is to be delayed is refused."""
-        properties = dict(stamped.properties)
-        if admission.is_dead_letter:
-            properties.pop(DELAY, None)
-        return self._stamp.stamp_parsed(properties), unbuilt_remark(properties, header.sys_flag)
 
     def _send_batch(self, command: Command, header: SendHeader, connection: Connection) -> Command | Encoded:
         if header.topic.startswith(RETRY_PREFIX):
@@ -111,16 +123,40 @@ class Sender:
         admission = self._gate.admit(header, command.version, connection.remote_address)
         if isinstance(admission, Refusal):
             return self._answers.refused(*admission)
+        if is_batch_topic(admission.topic.attributes) and UNIQ_KEY in properties:
+            return self._send_inner_batch(command, header, connection, admission)
+        if any(INNER_NUM in one for one in (properties, *parsed)):
+            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _NO_BATCH)
         head = _new_record(b"", Stamped(b"", {}), header, admission, connection)
         stored = self._store.append_batch(head, _batch_records(head, parts, parsed))
         log_offsets, first = [one.log_offset for one in stored], stored[0].queue_offset
         return self._answers.stored_batch(command, log_offsets, admission.queue_id, first, properties.get(UNIQ_KEY))
 
-    def _answer_when_known(self, command: Command, reply: Command | Encoded) -> Later:
+    def _send_inner_batch(
+        self, command: Command, header: SendHeader, connection: Connection, admission: Admission
+    ) -> Command | Encoded:
+        """Store a batch as one record, for a topic whose queues count by messages."""
+        stamped = self._stamp.stamp(header.properties or "")
+        record = _new_record(command.body, stamped, header, admission, connection)
+        record.sys_flag |= INNER_BATCH_FLAGS
+        stored = self._store.append(record)
+        unique_key = stamped.properties[UNIQ_KEY]
+        return self._answers.stored_inner_batch(stored.log_offset, record.queue_id, stored.queue_offset, unique_key)
+
+    def _answer_when_known(self, command: Command, reply: Command | Encoded | Later) -> Later:
         created, self._gate.created = self._gate.created, []
+        if isinstance(reply, Later):
+            assert self._group is not None, "nobody else owes the answer to a send"
+            self._group.pay_last_by(partial(self._announce, created, reply))
+            return reply
         later = Later(command)
         self._announce(created, later, reply)
         return later
+
+
+def _unbuilt(stamped: Stamped, header: SendHeader, level: int) -> str | None:
+    is_retry = bool(header.reconsume_times)
+    return unbuilt_remark(stamped.properties, header.sys_flag, is_delayed=level > 0, is_retry=is_retry)
 
 
 def _new_record(

@@ -18,12 +18,12 @@ from ..common.names import (
     PERM_WRITE,
     RETRY_PREFIX,
     broker_topic_remark,
-    dlq_topic,
 )
 from ..remoting.bodies_register import TopicConfig
 from ..remoting.codes import Release, ResponseCode
 from ..remoting.headers_send import SendHeader
 from .config import BrokerConfig
+from .deadletters import dead_letters
 from .groups import GroupTable
 from .locks import QueueLocks
 from .topics import TopicTable, format_topic
@@ -54,11 +54,15 @@ class SendGate:
     ) -> None:
         self._is_writable = bool(config.permission & PERM_WRITE)
         self._topics = topics
+        self._unsaved = topics.unsaved
         self._groups = groups
         self._locks = locks
         self._now_ms = now_ms
         self.created: list[str] = []
-        """Topics that the name servers do not know yet; whoever makes them known takes them out."""
+        """Topics to be made known before the answer; whoever does that takes them out.
+
+        A topic is told to each of its senders until it is on disk: their messages are not served without it.
+        """
 
     def admit(self, header: SendHeader, version: int, producer: tuple[str, int]) -> Admission | Refusal:
         """Return where a message goes, or the answer to its sender."""
@@ -66,6 +70,8 @@ class SendGate:
         topic = self._topics.get(name)
         if topic is None or name in NOT_SENDABLE_TOPICS or not self._is_writable or name.startswith(RETRY_PREFIX):
             return self._admit_with_care(header, version, producer)
+        if self._unsaved and name in self._unsaved:
+            self.created.append(name)
         queue_id = header.queue_id
         if 0 <= queue_id < topic.write_queue_nums:
             return Admission(topic, queue_id)
@@ -115,7 +121,7 @@ class SendGate:
             most = header.max_reconsume_times
         if (header.reconsume_times or 0) <= most and not self._locks.is_any_live(name, self._now_ms()):
             return admission
-        letters, is_new = self._topics.ensure(dlq_topic(name), 1)
-        if is_new:
-            self.created.append(letters.topic_name)
-        return Admission(letters, random.randrange(max(1, letters.write_queue_nums)), is_dead_letter=True)
+        letters = dead_letters(self._topics, name)
+        if letters.is_new:
+            self.created.append(letters.topic.topic_name)
+        return Admission(letters.topic, letters.queue_id, is_dead_letter=True)

@@ -11,7 +11,7 @@ save the tables, close the store. After it no connection, task, thread, timer or
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
@@ -19,20 +19,30 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from ..common.clock import Clock
-from ..common.errors import ConfigError
+from ..common.errors import ConfigError, StoreError
 from ..common.ids import encode_host
 from ..remoting.addresses import format_address, is_ip_address, reachable_host
 from ..remoting.client import ConnectionPool
+from ..remoting.command import Command
 from ..remoting.connection import Connection
 from ..remoting.replies import SendReplies
 from ..remoting.server import RemotingServer
 from ..remoting.service import Limits, Service
 from ..remoting.tasks import TaskScope, repeat
+from ..store.dispatched import Appended
+from ..store.dispatcher import Arrivals
+from ..store.files import OS_FILES, Files
 from ..store.message_store import MessageStore
+from .bloom import BloomShape
 from .build import Foundation, build_parts
+from .cleaning import FIRST_ROUND_MS, CleaningJob
 from .clients import ClientHandlers
 from .config import BrokerConfig
 from .configtable import ConfigFolder
+from .delayjob import DelayedDelivery, start_delivery
+from .delayprogress import DelayProgress, DelaySaveJob
+from .filtertable import FilterTable
+from .groupcommit import GroupCommit
 from .groups import GroupTable
 from .handlers import BrokerParts, broker_handlers
 from .hold import PullWaiters
@@ -43,6 +53,7 @@ from .offsets import OffsetTable
 from .registration import Registration
 from .send import SEND_CODES
 from .sendanswers import SendAnswers
+from .sendback import SEND_BACK_CODES
 from .topics import TopicTable
 
 
@@ -57,13 +68,15 @@ class _Tables(NamedTuple):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    filters: FilterTable
 
 
 class Broker:
-    """One broker over one store (``BrokerController``)."""
+    """One broker over one store (``BrokerController``); ``files`` is how the store touches the disk."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, files: Files = OS_FILES) -> None:
         self._config = config
+        self._files = files
         self._clock = clock
         self._port = config.port
         self._own_ip = ""
@@ -106,8 +119,8 @@ class Broker:
             self._store = await self._open_store(stack, writer)
             saving, tables = await self._load_tables(writer)
             stack.push_async_callback(saving.run_once)
-            flushing = FlushJob(self._store, self._config.flush_log_ms, writer)
-            await self._serve(stack, self._store, _FileJobs(flushing, saving), tables)
+            flushing = FlushJob(self._store, writer)
+            await self._serve(stack, writer, _FileJobs(flushing, saving), tables)
             self._stack = stack.pop_all()
         return self
 
@@ -119,7 +132,12 @@ class Broker:
 
     async def _open_store(self, stack: AsyncExitStack, writer: ThreadPoolExecutor) -> MessageStore:
         open_store = partial(
-            MessageStore.open, self._config.store, now_ms=self._clock.now_ms, store_host=self._store_host()
+            MessageStore.open,
+            self._config.store,
+            now_ms=self._clock.now_ms,
+            store_host=self._store_host(),
+            files=self._files,
+            repairs=self._config.repairs,
         )
         opening = writer.submit(open_store)
         stack.push_async_callback(_run_in, writer, partial(_close_opened, opening))
@@ -131,51 +149,108 @@ class Broker:
             TopicTable(config, now_ms),
             GroupTable(now_ms, creates_unknown=config.auto_create_groups),
             OffsetTable(now_ms, version_step=config.offset_version_step),
+            FilterTable(now_ms, _bloom_shape(config), keep_dead_ms=config.filter_keep_ms),
         )
         folder = ConfigFolder(os.path.join(config.store.root, "config"), writer)
         saving = SaveJob(folder, tables, config.flush_offsets_ms)
         await _run_in(writer, saving.load)
+        if not self.store.was_closed_cleanly:
+            tables.offsets.pull_back(self.store.max_offset)
+            await saving.run_once()  # before a message can arrive there
+        tables.topics.adopt_batch_topics(self.store.batch_topics())
         return saving, tables
 
-    async def _serve(self, stack: AsyncExitStack, store: MessageStore, on_files: _FileJobs, tables: _Tables) -> None:
-        config, clock = self._config, self._clock
+    async def _serve(
+        self, stack: AsyncExitStack, writer: ThreadPoolExecutor, on_files: _FileJobs, tables: _Tables
+    ) -> None:
+        config, clock, store = self._config, self._clock, self.store
         tasks = await stack.enter_async_context(TaskScope())
+        cleaning = CleaningJob(store.cleaner, writer, tasks, clock)
         registration = Registration(config, tables.topics, on_files.saving.run_once, tasks, clock)
         answers = SendAnswers(SendReplies(config.region_id, traces=config.is_trace_on), self._store_host())
         waiters = PullWaiters(clock)
-        base = Foundation(config, clock, store, *tables, waiters, answers, registration.announce)
+        group = _start_group(stack, store, answers, clock)
+        on_files.flushing.on_flushed = group.tell_flushed if group is not None else None
+        base = Foundation(config, clock, store, *tables, waiters, answers, registration.announce, cleaning, group)
         parts = build_parts(base, self._store_host()[:-4])
         self._clients = parts.clients
         pool = await stack.enter_async_context(ConnectionPool(clock))
-        await self._bind(stack, store, parts)
+        commit = store.commit if group is None else group.commit
+        delivery, delay_saving = await self._open_delays(writer, commit)
+        store.on_arrivals = _in_turn(waiters.arrived, delivery.arrived)
+        await self._bind(stack, commit, parts)
         answers.set_store_host(self._store_host())
         stack.callback(waiters.wake_all)
-        store.on_arrivals = waiters.arrived
-        jobs: tuple[TimedJob, ...] = (*on_files, ScanJob(parts.clients, config.channel_expiry_ms))
+        if group is not None:
+            stack.push_async_callback(group.drain)
+        jobs: tuple[TimedJob, ...] = (*on_files, ScanJob(parts.clients, tables.filters, config.channel_expiry_ms))
         for job in jobs:
             tasks.start(repeat(job.run, clock, first_ms=job.period_ms), type(job).__name__)
+        tasks.start(repeat(cleaning.run, clock, first_ms=FIRST_ROUND_MS), "cleaning")
+        start_delivery(stack, tasks, clock, delivery, delay_saving)
         stack.push_async_callback(registration.stop)
         await registration.start(
             [NameServerLink(address, pool, config, self._port) for address in config.nameserver_list]
         )
 
-    async def _bind(self, stack: AsyncExitStack, store: MessageStore, parts: BrokerParts) -> None:
+    async def _open_delays(
+        self, writer: ThreadPoolExecutor, commit: Callable[[], None]
+    ) -> tuple[DelayedDelivery, DelaySaveJob]:
+        """Return who delivers delayed messages and who saves its progress; what had to be corrected is saved."""
+        config, now_ms = self._config, self._clock.now_ms
+        folder = ConfigFolder(os.path.join(config.store.root, "config"), writer)
+        progress = DelayProgress(now_ms, version_step=config.delay_version_step)
+        await _run_in(writer, partial(folder.load, progress))
+        delivery = DelayedDelivery(self.store, commit, progress, now_ms)
+        saving = DelaySaveJob(self.store, folder, progress, config.flush_delays_ms)
+        await saving.run_once()
+        return delivery, saving
+
+    async def _bind(self, stack: AsyncExitStack, commit: Callable[[], None], parts: BrokerParts) -> None:
         service = Service(
             {int(code): handler for code, handler in broker_handlers(parts).items()},
-            committing=SEND_CODES,
-            end_of_read=store.commit,
-            on_commit_failed=parts.sender.refuse_uncommitted,
+            committing=SEND_CODES | SEND_BACK_CODES,
+            end_of_read=commit,
+            on_commit_failed=partial(_refuse_uncommitted, parts),
         )
         limits = Limits(idle_ms=1000 * self._config.max_idle_seconds)
         server = RemotingServer(self._config.host, self._config.port, service, self._clock, limits)
         await stack.enter_async_context(server)
         if self._port != server.address[1]:  # a free port was asked for; nobody can have used it yet
             self._port = server.address[1]
-            store.set_store_host(self._store_host())
+            self.store.set_store_host(self._store_host())
 
     def _store_host(self) -> bytes:
         """The host that message ids name: callers of 33 connect to it."""
         return encode_host(self._own_ip, self._config.advertised_port or self._port)
+
+
+def _in_turn(*told: Arrivals) -> Arrivals:
+    """Return a call that tells each of them."""
+
+    def tell(records: Sequence[Appended]) -> None:
+        for one in told:
+            one(records)
+
+    return tell
+
+
+def _refuse_uncommitted(parts: BrokerParts, command: Command, error: StoreError) -> Command:
+    refusing = parts.send_back if command.code in SEND_BACK_CODES else parts.sender
+    return refusing.refuse_uncommitted(command, error)
+
+
+def _start_group(stack: AsyncExitStack, store: MessageStore, answers: SendAnswers, clock: Clock) -> GroupCommit | None:
+    """Return who lets sends wait for the disk, if the settings want that."""
+    if not store.config.is_sync_flush:
+        return None
+    group = GroupCommit(store, answers, clock)
+    stack.callback(group.close)
+    return group
+
+
+def _bloom_shape(config: BrokerConfig) -> BloomShape:
+    return BloomShape.of(error_percent=config.filter_error_percent, consumers=config.filter_consumers)
 
 
 async def _find_own_ip(config: BrokerConfig) -> str:

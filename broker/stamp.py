@@ -8,7 +8,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..common.properties import CLUSTER, MSG_REGION, POP_CK, TRACE_ON, UNIQ_KEY, encode_properties, parse_properties
+from ..common.properties import (
+    CLUSTER,
+    DELAY,
+    INNER_NUM,
+    MSG_REGION,
+    POP_CK,
+    TRACE_ON,
+    UNIQ_KEY,
+    encode_properties,
+    parse_properties,
+)
 from .unbuilt import UNBUILT_NAMES
 
 
@@ -27,7 +37,7 @@ class PropertyStamp:
         self._own = {MSG_REGION: region, TRACE_ON: trace, CLUSTER: cluster}
         self._own_text = encode_properties(self._own)
         self._replaced = frozenset({*self._own, POP_CK})
-        self._needs_care = self._replaced | UNBUILT_NAMES
+        self._needs_care = self._replaced | UNBUILT_NAMES | {DELAY, INNER_NUM}
         self._new_key = new_key
 
     def stamp(self, text: str) -> Stamped:

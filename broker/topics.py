@@ -5,7 +5,7 @@ topics of a fresh broker (behaviour.md B.2). A topic is a value: a change puts a
 version, and is announced to the name servers by whoever made it (``registration.py``).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from ..common.names import (
     reply_topic,
 )
 from ..remoting.bodies_register import DataVersion, TopicConfig, TopicConfigTable
+from ..store.batchqueues import BATCH_TYPE, QUEUE_TYPE
 from .config import BrokerConfig
 from .configtable import next_version
 
@@ -47,6 +48,8 @@ class TopicTable:
         self._now_ms = now_ms
         self._can_auto_create = config.auto_create_topics
         self._topics = {topic.topic_name: topic for topic in boot_topics(config)}
+        self.unsaved: set[str] = set()
+        """Topics that may not be on disk yet; whoever saves them takes them out."""
         self.get = self._topics.get
         """Return a topic by its name, None when there is none; the send path looks topics up here."""
 
@@ -58,6 +61,8 @@ class TopicTable:
 
     def put(self, topic: TopicConfig) -> TopicConfig:
         """Create or replace a topic."""
+        if topic.topic_name not in self._topics:
+            self.unsaved.add(topic.topic_name)
         self._topics[topic.topic_name] = topic
         self._changed()
         return topic
@@ -92,6 +97,12 @@ class TopicTable:
                 topic_sys_flag=template.topic_sys_flag,
             )
         )
+
+    def adopt_batch_topics(self, queue_counts: Mapping[str, int]) -> None:
+        """List the topics that have batch queues on disk, but were not saved before their broker was killed."""
+        for name, queues in queue_counts.items():
+            if name not in self._topics:
+                self.put(replace(make_topic(name, max(1, queues)), attributes={QUEUE_TYPE: BATCH_TYPE}))
 
     def set_ordered(self, names: Iterable[str]) -> None:
         """Mark the named topics as ordered and all others as not (the order list of a name server)."""

@@ -1,40 +1,37 @@
 """Messages whose delivery is not built: they are refused, never stored as something else.
 
-A delayed or transactional message that is stored as an ordinary one would be seen too early; so it is answered
-MESSAGE_ILLEGAL, which clients raise at once and do not retry. A consumer that falls back to sending a failed message to
-its retry topic with a delay keeps the message when that send is refused, and tries again by itself.
+A timer or transactional message that is stored as an ordinary one would be seen too early; so it is answered
+MESSAGE_ILLEGAL, which clients raise at once and do not retry. So is a delayed message in a batch, as official clients
+refuse to send it.
+
+A delay level beats a timer, and a message that comes back with a delay is no transaction any more (behaviour.md
+B.3.5, B.3.6): these are taken.
 """
 
 from collections.abc import Iterable, Mapping
 
-from ..common.properties import (
-    DELAY,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
-    TRANSACTION_PREPARED,
-)
+from ..common.properties import DELAY, TRANSACTION_PREPARED
 from ..common.sysflag import TRANSACTION_MASK
+from .delay import TIMER_NAMES
 
-_TIMERS = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
-UNBUILT_NAMES = frozenset({DELAY, TRANSACTION_PREPARED, *_TIMERS})
+UNBUILT_NAMES = frozenset({TRANSACTION_PREPARED, *TIMER_NAMES})
+_NO_TRANSACTION = "this broker does not take transactional messages yet; the message was not stored"
 
 
-def unbuilt_remark(properties: Mapping[str, str], sys_flag: int = 0) -> str | None:
+def unbuilt_remark(
+    properties: Mapping[str, str], sys_flag: int = 0, *, is_delayed: bool = False, is_retry: bool = False
+) -> str | None:
     """Return why a message cannot be taken, None when it can."""
     if sys_flag & TRANSACTION_MASK:
-        return "this broker does not take transactional messages yet; the message was not stored"
+        return _NO_TRANSACTION
     if UNBUILT_NAMES.isdisjoint(properties):
         return None
-    if properties.get(TRANSACTION_PREPARED, "").lower() == "true":
-        return "this broker does not take transactional messages yet; the message was not stored"
-    for name in _TIMERS:
-        if name in properties:
+    if properties.get(TRANSACTION_PREPARED, "").lower() == "true" and not (is_delayed and is_retry):
+        return _NO_TRANSACTION
+    if not is_delayed:
+        for name in sorted(TIMER_NAMES & properties.keys()):
             return f"this broker does not deliver timer messages yet, {name} is set; the message was not stored"
-    level = properties.get(DELAY, "0")
-    if _is_at_once(level):
-        return None
-    return f"this broker does not delay messages yet, {DELAY} is {level}; the message was not stored"
+    return None
 
 
 def unbuilt_batch_remark(messages: Iterable[Mapping[str, str]], sys_flag: int) -> str | None:
@@ -44,6 +41,8 @@ def unbuilt_batch_remark(messages: Iterable[Mapping[str, str]], sys_flag: int) -
             remark = unbuilt_remark(properties, sys_flag)
             if remark is not None:
                 return remark
+        if DELAY in properties and not _is_at_once(properties[DELAY]):
+            return f"messages of a batch cannot be delayed, {DELAY} is {properties[DELAY]}; the batch was not stored"
     return None
 
 

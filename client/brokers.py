@@ -107,9 +107,8 @@ class Brokers:
         address = self._choose(queue.broker_name, position.broker_id)
         header = pull_header(plan, subscription, position, may_commit=not address.is_slave)
         command = Command.request(RequestCode.PULL_MESSAGE, header)
-        return read_pull_answer(
-            await self._session.call(address.address, command, plan.timeout_ms), queue, subscription
-        )
+        answer = await self._session.call(address.address, command, plan.timeout_ms)
+        return read_pull_answer(answer, queue, subscription, from_offset=position.queue_offset)
 
     async def send_back(self, group: str, message: ReceivedMessage, max_retries: int) -> None:
         """Hand a failed message back to its broker, which brings it again later."""

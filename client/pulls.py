@@ -10,9 +10,13 @@
 The broker compares hashes of tags, so the tags themselves are compared here. A message of a retry topic gets its first
 topic back (property ``RETRY_TOPIC``); ``queue`` keeps saying where it was stored. A body that does not inflate is
 logged and left out: it would stop its queue for ever.
+
+A record that holds a batch (sysFlag 0x40 and 0x80) comes as its messages, each with its own queue offset; those before
+the asked offset were handed out earlier and are left out.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,8 +25,9 @@ from ..common.errors import DecodeError, RecordError, ResponseError
 from ..common.message import MessageQueue, ReceivedMessage
 from ..common.names import RETRY_PREFIX
 from ..common.properties import MAX_OFFSET, MIN_OFFSET, RETRY_TOPIC
-from ..common.record import Record, decode_message, iter_records
+from ..common.record import Record, decode_message, iter_records, unwrap_batch
 from ..common.subscription import Subscription
+from ..common.sysflag import INNER_BATCH, NEEDS_UNWRAP
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.headers_pull import (
@@ -35,6 +40,7 @@ from ..remoting.headers_pull import (
 )
 
 log = logging.getLogger(__name__)
+_BATCH_FLAGS = INNER_BATCH | NEEDS_UNWRAP
 
 
 class PullPlan(NamedTuple):
@@ -104,7 +110,9 @@ def pull_header(plan: PullPlan, subscription: Subscription, position: PullPositi
     )
 
 
-def read_pull_answer(answer: Command, queue: MessageQueue, subscription: Subscription) -> PullAnswer:
+def read_pull_answer(
+    answer: Command, queue: MessageQueue, subscription: Subscription, *, from_offset: int = 0
+) -> PullAnswer:
     """Return what a pull brought.
 
     Raises:
@@ -115,6 +123,8 @@ def read_pull_answer(answer: Command, queue: MessageQueue, subscription: Subscri
         raise ResponseError(answer.code, answer.remark)
     reply = decode_header(PullReply, answer)
     messages = _read_messages(answer.body, queue, subscription) if answer.code == ResponseCode.SUCCESS else []
+    if messages and messages[0].queue_offset < from_offset:  # asked for from inside a batch
+        messages = [message for message in messages if message.queue_offset >= from_offset]
     if messages:
         lowest, highest = str(reply.min_offset), str(reply.max_offset)
         for message in messages:
@@ -133,6 +143,9 @@ def _read_messages(body: bytes, queue: MessageQueue, subscription: Subscription)
     is_retry = queue.topic.startswith(RETRY_PREFIX)
     messages: list[ReceivedMessage] = []
     for record in iter_records(body):
+        if record.sys_flag & _BATCH_FLAGS == _BATCH_FLAGS:
+            messages += [message for message in _read_batch(record, queue) if accepts(message.tags)]
+            continue
         message = _read_message(record, queue)
         if message is not None and accepts(message.tags):
             messages.append(_restore_topic(message) if is_retry else message)
@@ -147,6 +160,14 @@ def _read_message(record: Record, queue: MessageQueue) -> ReceivedMessage | None
     except DecodeError as error:
         log.error("message %d of %s is left out: %s", record.queue_offset, queue, error)  # noqa: TRY400 # no fault of ours
         return None
+
+
+def _read_batch(record: Record, queue: MessageQueue) -> Sequence[ReceivedMessage]:
+    try:
+        return unwrap_batch(decode_message(record, queue.broker_name))
+    except DecodeError as error:
+        log.error("batch %d of %s is left out: %s", record.queue_offset, queue, error)  # noqa: TRY400 # no fault of ours
+        return ()
 
 
 def _restore_topic(message: ReceivedMessage) -> ReceivedMessage:

@@ -28,6 +28,7 @@ from ..remoting.command import Command
 from ..remoting.connection import Connection
 from ..remoting.headers_client import CreateTopicHeader
 from ..remoting.loop import find_loop_factory
+from ..store.files import OS_FILES, Files
 from ..store.reading import ReadLimits
 
 T = TypeVar("T")
@@ -40,10 +41,14 @@ _LONGEST_TOPIC: Final = 100  # with room for %RETRY% and a number; the protocol 
 
 
 class RocketmqBroker:
-    """A running broker for tests; the fixture ``rocketmq_broker`` hands it out."""
+    """A running broker for tests; the fixture ``rocketmq_broker`` hands it out.
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    ``files`` may stand for a disk that is slow or fails.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, files: Files = OS_FILES) -> None:
         self._settings = dict(settings or {})
+        self._files = files
         self._started: Future[None] = Future()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="rocketmq-broker")
@@ -137,7 +142,7 @@ class RocketmqBroker:
         async with NameServer(NameServerConfig(port=0), self._clock) as nameserver:
             settings = {**own, **self._settings, "namesrvAddr": nameserver.address}
             async with (
-                Broker(BrokerConfig.from_java(settings), self._clock) as self._broker,
+                Broker(BrokerConfig.from_java(settings), self._clock, self._files) as self._broker,
                 ConnectionPool(self._clock) as self._pool,
             ):
                 self.nameserver, self.address = nameserver.address, self._broker.address

@@ -19,7 +19,7 @@ TOPIC = {
     "topicFilterType": "SINGLE_TAG",
     "topicSysFlag": "0",
     "order": "true",
-    "attributes": "+message.type=NORMAL,+other=x",
+    "attributes": "+message.type=NORMAL,+reserve.time=5",
 }
 
 
@@ -37,7 +37,7 @@ async def test_created_topic_is_known_everywhere(caller: Caller, nameserver: Nam
         read_queue_nums=6,
         write_queue_nums=5,
         order=True,
-        attributes={"message.type": "NORMAL", "other": "x"},
+        attributes={"message.type": "NORMAL", "reserve.time": "5"},
     )
     async with open_caller(nameserver.address) as other:
         route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Made"})
@@ -47,7 +47,7 @@ async def test_created_topic_is_known_everywhere(caller: Caller, nameserver: Nam
 async def test_changed_topic_is_changed_everywhere(caller: Caller, nameserver: NameServer) -> None:
     """A second 17 changes queues and attributes, in the route too."""
     await put(caller)
-    await put(caller, readQueueNums="2", attributes="-other")
+    await put(caller, readQueueNums="2", attributes="-reserve.time")
     topic = decode_body(TopicConfig, (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Made"})).body)
     assert (topic.read_queue_nums, topic.attributes) == (2, {"message.type": "NORMAL"})
     async with open_caller(nameserver.address) as other:
@@ -64,6 +64,7 @@ async def test_changed_topic_is_changed_everywhere(caller: Caller, nameserver: N
         ({"readQueueNums": "-1"}, ResponseCode.INVALID_PARAMETER),
         ({"topicFilterType": "NO_TAG"}, ResponseCode.INVALID_PARAMETER),
         ({"attributes": "x=y"}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": "+message.type=MIXED"}, ResponseCode.INVALID_PARAMETER),
         ({"perm": "all"}, ResponseCode.SYSTEM_ERROR),
     ],
 )

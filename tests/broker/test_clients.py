@@ -1,9 +1,10 @@
 """Heartbeats, consumer lists and change notices, by raw requests."""
 
 import asyncio
+import json
 
 import pytest
-from raw_calls import Caller, open_caller
+from raw_calls import Caller, heartbeat_body, open_caller
 
 from rocketlet.broker.server import Broker
 from rocketlet.namesrv.server import NameServer
@@ -37,6 +38,19 @@ async def test_heartbeat_creates_group_and_retry_topic(caller: Caller, nameserve
     assert b'"perm":6,"readQueueNums":1,"topicSysFlag":0,"writeQueueNums":1' in route.body
     groups = await caller.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     assert b'"groupName":"g"' in groups.body
+
+
+async def test_retry_topic_is_ordered_as_what_the_group_reads(caller: Caller, nameserver: NameServer) -> None:
+    """A group that subscribes to an ordered topic has an ordered retry topic, as long as it does."""
+    header = {"topic": "T", "defaultTopic": "", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+    await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {**header, "topicFilterType": "SINGLE_TAG", "order": "true"})
+    for topic, is_ordered in (("T", b"true"), ("U", b"false")):
+        await caller.heartbeat("one", "g", {topic: "*"}, unitMode=True)
+        short = fingerprinted(7, is_short=True)
+        assert (await caller.ask(RequestCode.HEART_BEAT, None, short)).code == ResponseCode.SUCCESS
+        answer = await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "%RETRY%g"})
+        assert b'"order":%b' % is_ordered in answer.body
+        assert b'"topicSysFlag":2' in answer.body
 
 
 @pytest.mark.feature("C5")
@@ -125,6 +139,47 @@ async def test_short_heartbeat_keeps_subscriptions(caller: Caller) -> None:
     body = b'{"clientID":"one","consumerDataSet":[{"groupName":"g"}],"withoutSub":true}'
     await caller.ask(RequestCode.HEART_BEAT, None, body)
     assert (await caller.pull(consumer_group="g", sys_flag=0)).code == ResponseCode.SUCCESS
+
+
+def fingerprinted(fingerprint: int, *topics: str, is_short: bool = False, group: str = "g") -> bytes:
+    """Return the body of a heartbeat of version 2."""
+    data = json.loads(heartbeat_body("one", group, dict.fromkeys(topics, "*")))
+    return json.dumps({**data, "heartbeatFingerprint": fingerprint, "withoutSub": is_short}).encode()
+
+
+async def test_heartbeats_of_version_2(caller: Caller) -> None:
+    """Short heartbeats are enough until the fingerprint changes; a plain heartbeat is told to stay full.
+
+    Answers are those of ``ClientManageProcessor.heartBeatV2``.
+    """
+    await caller.send()
+    steps = [
+        (fingerprinted(7, "T"), "false"),
+        (fingerprinted(7, is_short=True), "false"),
+        (fingerprinted(-8, is_short=True), "true"),
+        (fingerprinted(-8, "T", "U"), "true"),
+        (fingerprinted(-8, is_short=True), "false"),
+        (heartbeat_body("one", "g", {"T": "*"}), "true"),
+        (fingerprinted(-8, is_short=True), "true"),
+    ]
+    for number, (body, changed) in enumerate(steps):
+        answer = await caller.ask(RequestCode.HEART_BEAT, None, body)
+        expected = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": changed}
+        assert (number, answer.code, answer.ext) == (number, ResponseCode.SUCCESS, expected)
+        assert (await caller.pull(consumer_group="g", sys_flag=0)).code == ResponseCode.SUCCESS
+
+
+async def test_short_heartbeat_to_a_broker_that_knows_nothing(caller: Caller) -> None:
+    """A broker that does not know the group, since it is new, asks for the subscriptions; then they are there."""
+    await caller.send()
+    for body, changed, code in (
+        (fingerprinted(7, is_short=True), "true", ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        (fingerprinted(7, is_short=True), "true", ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        (fingerprinted(7, "T"), "false", ResponseCode.SUCCESS),
+    ):
+        answer = await caller.ask(RequestCode.HEART_BEAT, None, body)
+        assert answer.ext["IS_SUB_CHANGE"] == changed
+        assert (await caller.pull(consumer_group="g", sys_flag=0)).code == code
 
 
 async def test_heartbeat_of_a_go_client(caller: Caller) -> None:

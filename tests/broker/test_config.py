@@ -48,7 +48,6 @@ def test_defaults_are_those_of_java() -> None:
         ("brokerRole", "SLAVE"),
         ("brokerRole", "SYNC_MASTER"),
         ("brokerId", "1"),
-        ("flushDiskType", "SYNC_FLUSH"),
         ("aclEnable", "true"),
         ("authenticationEnabled", "true"),
         ("authorizationEnabled", "true"),
@@ -58,7 +57,6 @@ def test_defaults_are_those_of_java() -> None:
         ("enableControllerMode", "true"),
         ("inSyncReplicas", "2"),
         ("enableLmq", "true"),
-        ("storePathCommitLog", "/a,/b"),
     ],
 )
 def test_dangerous_key_stops_the_start(key: str, value: str) -> None:
@@ -72,6 +70,7 @@ def test_dangerous_key_stops_the_start(key: str, value: str) -> None:
     ("key", "value"),
     [
         ("listenPort", "many"),
+        ("deleteWhen", "24"),
         ("listenPort", "65536"),
         ("listenPort", "-1"),
         ("autoCreateTopicEnable", "yes"),
@@ -101,9 +100,11 @@ def test_blanks_around_a_value_do_not_count() -> None:
 def test_known_but_unused_key_is_named(caplog: pytest.LogCaptureFixture) -> None:
     """A key of Java's without effect here is warned about by name, a used one is not."""
     with caplog.at_level(logging.WARNING):
-        BrokerConfig.from_java({"fileReservedTime": "48", "listenPort": "10911", "sendMessageThreadPoolNums": "16"})
+        BrokerConfig.from_java(
+            {"sendThreadPoolQueueCapacity": "48", "listenPort": "10911", "sendMessageThreadPoolNums": "16"}
+        )
     assert [record.getMessage() for record in caplog.records] == [
-        "setting fileReservedTime has no effect: rocketlet does not use it",
+        "setting sendThreadPoolQueueCapacity has no effect: rocketlet does not use it",
         "setting sendMessageThreadPoolNums has no effect: rocketlet does not use it",
     ]
 
@@ -129,3 +130,12 @@ def test_description_lists_each_used_key_once() -> None:
     assert values["listenPort"] == ("1", "10911")
     assert values["mappedFileSizeCommitLog"] == ("4096", "1073741824")
     assert all(row.meaning for row in rows)
+
+
+@pytest.mark.parametrize("keys", [("brokerId", "brokerRole"), ("brokerRole", "brokerId")])
+def test_slave_is_refused_by_its_role(keys: tuple[str, str]) -> None:
+    """A slave's file stops the start for its brokerRole, wherever in the file that stands."""
+    values = {"brokerId": "1", "brokerRole": "SLAVE"}
+    with pytest.raises(ConfigError, match="brokerRole=SLAVE cannot be used") as refused:
+        BrokerConfig.from_java({key: values[key] for key in keys})
+    assert refused.value.key == "brokerRole"

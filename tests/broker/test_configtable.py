@@ -1,14 +1,20 @@
 """Tables on disk."""
 
 import pathlib
+import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from rocketlet.broker.configtable import ConfigFolder
+from rocketlet.broker.groups import GroupTable
 from rocketlet.broker.offsets import OffsetTable
+from rocketlet.broker.topics import TopicTable
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.javajson import read_json, read_json_as
 
 
 @pytest.fixture
@@ -77,3 +83,28 @@ async def test_failed_save_is_tried_again(folder: ConfigFolder, tmp_path: pathli
     (tmp_path / "config").unlink()
     await folder.save(table)
     assert (tmp_path / "config" / "consumerOffset.json").exists()
+
+
+@pytest.mark.parametrize("kind", [TopicTable, GroupTable, OffsetTable])
+@pytest.mark.parametrize("store", ["plain", "killed", "delay-retry", "batchcrc"])
+def test_every_field_of_the_java_broker_survives(
+    store: str, kind: type[TopicTable | GroupTable | OffsetTable], vectors: pathlib.Path
+) -> None:
+    """What the Java broker wrote is written again with all its fields and values."""
+    with tarfile.open(vectors / "store" / f"{store}.tar.gz") as archive:
+        member = archive.extractfile(f"{store}/config/{kind.file_name}")
+        assert member is not None
+        text = member.read().decode()
+    written = msgspec.json.encode(read_json_as(text, kind.content_type))
+    assert _leaves(read_json(text)) <= _leaves(read_json(written))
+
+
+def _leaves(value: Any, path: str = "") -> set[str]:
+    """Return path and value of everything in a JSON value."""
+    if isinstance(value, dict):
+        table = cast("dict[str, Any]", value)
+        return {leaf for name, one in table.items() for leaf in _leaves(one, f"{path}/{name}")} | {path}
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return {leaf for place, one in enumerate(items) for leaf in _leaves(one, f"{path}/{place}")} | {path}
+    return {f"{path}={value!r}"}

@@ -24,8 +24,15 @@ class Hold:
 
     def __init__(self, waiters: PullWaiters, *, wanted: int = 5, code: int | None = None, key: QueueKey = KEY) -> None:
         self.woken = 0
-        self.waiter = Waiter(key, wanted, None if code is None else code.__eq__, self.wake)
+        self.code = code
+        self.asked = 0
+        self.waiter = Waiter(key, wanted, None if code is None else self.accepts, self.wake)
         waiters.add(self.waiter, LIMIT_MS)
+
+    def accepts(self, record: Appended) -> bool:
+        """Take one tags code only."""
+        self.asked += 1
+        return record.tags_code == self.code
 
     def wake(self) -> None:
         """Count."""

@@ -8,10 +8,12 @@ from rocketlet.common.subscription import parse_tag_expression
 CLIENT = Client("10.0.0.1@1", "JAVA", 479)
 
 
-def spec(*topics: str, version: int = 1, expression: str = "*", model: str = CLUSTERING) -> ConsumerSpec:
+def spec(
+    *topics: str, version: int = 1, expression: str = "*", model: str = CLUSTERING, fingerprint: int = 0
+) -> ConsumerSpec:
     """Return what a heartbeat says."""
     subscriptions = {topic: parse_tag_expression(topic, expression, version=version) for topic in topics}
-    return ConsumerSpec("g", "CONSUME_PASSIVELY", model, "CONSUME_FROM_LAST_OFFSET", subscriptions)
+    return ConsumerSpec("g", "CONSUME_PASSIVELY", model, "CONSUME_FROM_LAST_OFFSET", subscriptions, fingerprint)
 
 
 @pytest.fixture
@@ -66,11 +68,40 @@ def test_last_heartbeat_sets_the_model(members: Members[str]) -> None:
 def test_heartbeat_without_subscriptions_keeps_them(members: Members[str]) -> None:
     """A short heartbeat (withoutSub) refreshes the member and erases nothing."""
     members.join_consumer(spec("T"), CLIENT, "link", 0)
-    assert not members.refresh_consumer("g", CLIENT, "link", 9)
+    assert not members.refresh_consumer(spec(), CLIENT, "link", 9)
     group = members.consumer_group("g")
     assert group is not None
     assert set(group.subscriptions) == {"T"}
     assert members.silent_links(10, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "told", "is_short", "wants"),
+    [
+        (None, 7, False, False),
+        (None, 7, True, True),
+        (7, 7, False, False),
+        (7, 7, True, False),
+        (7, 8, False, True),
+        (7, 8, True, True),
+        (0, 7, False, True),
+    ],
+)
+def test_subscriptions_are_wanted_when_they_may_differ(
+    known: int | None, told: int, is_short: bool, wants: bool, members: Members[str]
+) -> None:
+    """A group asks for subscriptions that it lacks, and when the fingerprint is not that of those it has."""
+    if known is not None:
+        members.join_consumer(spec("T", fingerprint=known), CLIENT, "link", 0)
+    assert members.wants_subscriptions("g", told, is_short=is_short) is wants
+
+
+def test_short_heartbeat_does_not_vouch_for_subscriptions(members: Members[str]) -> None:
+    """The fingerprint of a group stays that of the subscriptions that it has, whatever a short heartbeat carries."""
+    members.join_consumer(spec("T", fingerprint=7), CLIENT, "one", 0)
+    members.refresh_consumer(spec(fingerprint=8), CLIENT, "two", 0)
+    assert members.wants_subscriptions("g", 8, is_short=True)
+    assert not members.wants_subscriptions("g", 7, is_short=True)
 
 
 @pytest.mark.feature("C28")

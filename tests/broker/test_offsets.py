@@ -76,3 +76,12 @@ def test_next_pull_is_remembered_apart() -> None:
     assert offsets.pulled("g", "U", 0) is None
     assert offsets.committed("g", "T", 0) is None
     assert offsets.change_count == 0
+
+
+def test_offset_behind_the_end_of_its_queue_is_pulled_back() -> None:
+    """A queue that lost its end ends at 7: offsets up to there stay, the one behind is set to it."""
+    offsets = table()
+    for group, queue_offset in (("before", 6), ("at", 7), ("behind", 9)):
+        offsets.commit(group, "T", 0, queue_offset)
+    offsets.pull_back(lambda topic, queue_id: 7 if (topic, queue_id) == ("T", 0) else 0)
+    assert [offsets.committed(group, "T", 0) for group in ("before", "at", "behind")] == [6, 7, 7]

@@ -1,9 +1,11 @@
 """Offsets of queues and groups, by raw requests."""
 
 import pytest
-from raw_calls import Caller
+from raw_calls import Caller, open_caller
 
-from rocketlet.broker.progress import NOT_FOUND_REMARK
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.progress import NOT_FOUND_REMARK, NOT_ZERO_REMARK
+from rocketlet.broker.server import Broker
 from rocketlet.remoting.codes import RequestCode, ResponseCode
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -47,8 +49,18 @@ async def test_new_group_on_a_young_topic_begins_at_zero(caller: Caller) -> None
     """While message 0 is in memory a new group gets offset 0, unless it says setZeroIfNotFound=false."""
     await caller.send()
     assert await committed(caller) == "0"
-    assert await committed(caller, setZeroIfNotFound="false") == ResponseCode.QUERY_NOT_FOUND
+    refused = await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, {**GROUP_QUEUE, "setZeroIfNotFound": "false"})
+    assert (refused.code, refused.remark) == (ResponseCode.QUERY_NOT_FOUND, NOT_ZERO_REMARK)
     assert await committed(caller, queueId="1") == ResponseCode.QUERY_NOT_FOUND
+
+
+@pytest.mark.feature("P29")
+async def test_new_group_on_a_topic_whose_start_is_cold(settings: dict[str, str], clock: ManualClock) -> None:
+    """Once message 0 lies further behind than the share of memory that counts as hot, a new group gets 22."""
+    settings["accessMessageInMemoryMaxRatio"] = "0"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await caller.send()
+        assert await committed(caller) == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_commit_needs_group_and_topic(caller: Caller) -> None:

@@ -337,3 +337,27 @@ async def test_large_records_arrive_as_they_were_sent(caller: Caller) -> None:
     for body in bodies:
         await caller.send(body=body)
     assert bodies_of(await caller.pull()) == bodies
+
+
+@pytest.mark.feature("P15")
+@pytest.mark.parametrize("reads_slaves", [True, False])
+async def test_suggested_broker(*, reads_slaves: bool, settings: dict[str, str], clock: ManualClock) -> None:
+    """With slaveReadEnable a group that is far behind is sent to its slave, else to its broker; without it to 0."""
+    settings.update(slaveReadEnable=str(reads_slaves).lower(), accessMessageInMemoryMaxRatio="0")
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await send_tagged(caller, "a", "b")
+        assert (await caller.pull()).ext["suggestWhichBrokerId"] == ("1" if reads_slaves else "0")
+        group = b'{"groupName":"consumers","brokerId":2,"whichBrokerWhenConsumeSlowly":3}'
+        await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, group)
+        far, at_end = await caller.pull(), await caller.pull(queue_offset=2)
+        suggested = [answer.ext["suggestWhichBrokerId"] for answer in (far, at_end)]
+        assert suggested == (["3", "2"] if reads_slaves else ["0", "0"])
+
+
+@pytest.mark.feature("P15")
+async def test_near_consumer_stays(settings: dict[str, str], clock: ManualClock) -> None:
+    """Within 40 % of the memory from the log's end nobody is sent to a slave."""
+    settings["slaveReadEnable"] = "true"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await send_tagged(caller, "a", "b")
+        assert (await caller.pull()).ext["suggestWhichBrokerId"] == "0"

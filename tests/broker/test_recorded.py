@@ -7,17 +7,18 @@ name Java classes, and fields that the specification lets a broker leave out.
 import pathlib
 
 import pytest
-from raw_calls import Caller, recorded_calls
+from raw_calls import Caller, open_caller, recorded_calls
 
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.server import Broker
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codes import RequestCode, ResponseCode
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.headers_pull import PULL_SUSPEND
+from rocketlet.testing.manual_clock import ManualClock
 
 TOPICS = {"Topic540": 2, "Topic540Push": 2, "Topic540Order": 2, "Topic540Pull": 1}
-OWN_FIELDS = frozenset(
-    {"msgId", "topicSysFlag", "groupSysFlag", "timestamp", "IS_SUPPORT_HEART_BEAT_V2", "IS_SUB_CHANGE"}
-)
+OWN_FIELDS = frozenset({"msgId", "topicSysFlag", "groupSysFlag", "timestamp"})
 SEND_CODES = {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
 READS = {RequestCode.PULL_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET, RequestCode.VIEW_MESSAGE_BY_ID}
 NOT_BUILT = {RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.END_TRANSACTION}
@@ -97,6 +98,47 @@ async def test_pull_consumer_is_answered_as_by_java(scenario: str, vectors: path
         assert (fields(answer), contents(answer)) == (fields(expected), contents(expected))
         seen += 1
     assert seen >= 5
+
+
+@pytest.mark.feature("P23", "P27")
+@pytest.mark.parametrize("scenario", ["sql-filter-5.4.0", "sql-filter-4.9.8"])
+async def test_sql_consumer_is_answered_as_by_java(
+    scenario: str, vectors: pathlib.Path, settings: dict[str, str], clock: ManualClock
+) -> None:
+    """Checks, heartbeats and pulls of consumers with a good and a bad SQL filter get the official broker's answers."""
+    settings["enablePropertyFilter"] = "true"
+    seen: dict[int, int] = {}
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        topic = "Topic540Pull" if "5.4.0" in scenario else "Topic498Pull"
+        for number in range(3):  # that the recorded topic held before
+            await caller.send(topic, b"pull %d" % number, default_topic_queue_nums=1)
+        for request, expected, server in recorded_calls(vectors, scenario):
+            if server != "broker" or expected is None:
+                continue
+            answer = await repeat(caller, request)
+            assert answer.code == expected.code, request
+            if request.code == RequestCode.HEART_BEAT:
+                assert fields(answer) == fields(expected)
+            if request.code == RequestCode.PULL_MESSAGE:
+                assert (answer.remark, fields(answer)) == (expected.remark, fields(expected))
+                assert contents(answer) == contents(expected)
+            seen[request.code] = seen.get(request.code, 0) + 1
+    assert seen[RequestCode.CHECK_CLIENT_CONFIG] == 2
+    assert seen[RequestCode.PULL_MESSAGE] >= 1
+
+
+async def test_queries_by_tag_are_answered_as_by_java(vectors: pathlib.Path, caller: Caller) -> None:
+    """Queries by tag, key and unique key find the message that the official broker found."""
+    await create_topics(caller)
+    wanted = [call for call in recorded_calls(vectors, "query-tag-5.4.0") if call.request.code == 12]
+    assert len(wanted) == 3
+    (record,) = iter_records(next(call.answer.body for call in wanted if call.answer is not None))
+    await caller.send("Topic540", bytes(record.body), properties=record.property_text.decode())
+    for request, expected, _ in wanted:
+        answer = await repeat(caller, request)
+        assert expected is not None
+        assert (answer.code, answer.remark) == (expected.code, expected.remark)
+        assert [found[1:] for found in contents(answer)] == [found[1:] for found in contents(expected)]
 
 
 async def test_errors_are_answered_as_by_java(vectors: pathlib.Path, caller: Caller) -> None:

@@ -1,6 +1,5 @@
 """Sending, by raw requests to a broker with its name server."""
 
-import asyncio
 import resource
 from typing import Any
 
@@ -230,7 +229,6 @@ async def test_size_limits(body_bytes: int, property_bytes: int, code: int, call
 @pytest.mark.parametrize(
     "properties",
     [
-        "DELAY\x013\x02",
         "TIMER_DELAY_SEC\x015\x02",
         "TIMER_DELAY_MS\x015\x02",
         "TIMER_DELIVER_MS\x015\x02",
@@ -238,7 +236,7 @@ async def test_size_limits(body_bytes: int, property_bytes: int, code: int, call
     ],
 )
 async def test_unbuilt_message_is_refused_and_not_stored(properties: str, caller: Caller) -> None:
-    """A delayed, timer or transactional message is answered 13 and never becomes visible, nor does its topic."""
+    """A timer or transactional message is answered 13 and never becomes visible, nor does its topic."""
     answer = await caller.send(properties=properties)
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
     assert (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).code == ResponseCode.TOPIC_NOT_EXIST
@@ -289,7 +287,7 @@ async def test_retry_that_was_tried_too_often_becomes_a_dead_letter(caller: Call
     fields: dict[str, Any] = {"reconsume_times": 3, "max_reconsume_times": 2, "properties": "DELAY\x015\x02"}
     assert (await caller.send("%RETRY%g", **fields)).code == ResponseCode.SUCCESS
     record = decode_record((await caller.pull("%DLQ%g")).body)
-    assert (record.reconsume_times, "DELAY" in record.properties) == (3, False)
+    assert (record.reconsume_times, record.properties["DELAY"]) == (3, "-1")
 
 
 @pytest.mark.feature("C27")
@@ -299,27 +297,3 @@ async def test_retry_of_an_ordered_group_becomes_a_dead_letter(caller: Caller) -
     await caller.ask(RequestCode.LOCK_BATCH_MQ, None, body)
     assert (await caller.send("%RETRY%g")).code == ResponseCode.SUCCESS
     assert (await caller.pull("%DLQ%g")).code == ResponseCode.SUCCESS
-
-
-async def test_retry_with_a_delay_is_refused(caller: Caller) -> None:
-    """A consumer that falls back to sending a failed message itself is refused and keeps the message."""
-    answer = await caller.send("%RETRY%g", reconsume_times=1, properties="DELAY\x014\x02")
-    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-
-
-async def test_send_back_is_not_supported(caller: Caller) -> None:
-    """CONSUMER_SEND_MSG_BACK is answered 3, so that the client keeps its message."""
-    answer = await caller.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {"offset": "0", "group": "g", "delayLevel": "0"})
-    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-
-
-async def test_go_client_is_answered_after_it_gave_up(caller: Caller, clock: ManualClock) -> None:
-    """Go takes any answer for success: it is answered when it has stopped waiting, and so keeps its message."""
-    async with asyncio.TaskGroup() as group:
-        answer = group.create_task(caller.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {}, language="GO"))
-        await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
-        clock.advance(4999)
-        await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
-        assert not answer.done()
-        clock.advance(1)
-    assert answer.result().code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

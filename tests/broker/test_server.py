@@ -13,6 +13,7 @@ from rocketlet.common.errors import ConfigError, StoreInUseError
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codes import RequestCode, ResponseCode
 from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.store.configfile import save_config_text
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
@@ -36,12 +37,53 @@ async def test_restart_keeps_messages_topics_groups_and_offsets(settings: dict[s
         assert found.ext["offset"] == "1"
 
 
+@pytest.mark.parametrize(("was_killed", "offset"), [(True, "1"), (False, "5")])
+async def test_offset_of_messages_that_are_lost_is_pulled_back(
+    settings: dict[str, str], clock: ManualClock, *, was_killed: bool, offset: str
+) -> None:
+    """A kill may leave offsets of messages that were not on disk; after a clean stop an offset is what a client set."""
+    config = BrokerConfig.from_java(settings)
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        await caller.send(body=b"kept", queue_id=0)
+        await caller.heartbeat("one", "g", {"T": "*"})
+        await caller.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**COMMIT, "commitOffset": "5"})
+    if was_killed:
+        (pathlib.Path(config.store.root) / "abort").touch()
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        found = await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, COMMIT)
+        assert found.ext["offset"] == offset
+        saved = (pathlib.Path(config.store.root) / "config" / "consumerOffset.json").read_text()
+        assert f'"T@g":{{"0":{offset}}}' in "".join(saved.split())
+
+
 async def test_new_topic_is_on_disk_when_it_is_answered(settings: dict[str, str], clock: ManualClock) -> None:
     """A kill after the answer does not lose the topic."""
     config = BrokerConfig.from_java(settings)
     async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
         await caller.send("Fresh")
         assert '"Fresh"' in (pathlib.Path(config.store.root) / "config" / "topics.json").read_text()
+
+
+async def test_no_send_is_answered_before_its_new_topic_is_on_disk(
+    settings: dict[str, str], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the send that made the topic nor one that came meanwhile: a kill would lose the topic of both."""
+    may_save = threading.Event()
+
+    def save(path: str, text: str) -> None:
+        assert may_save.wait(30)
+        save_config_text(path, text)
+
+    monkeypatch.setattr("rocketlet.broker.configtable.save_config_text", save)
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        async with asyncio.TaskGroup() as tasks:
+            sends = [tasks.create_task(caller.send("Fresh", b"%d" % number)) for number in range(2)]
+            await until(lambda: sum(broker.store.max_offset("Fresh", queue_id) for queue_id in range(4)) == 2)
+            other = await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "Fresh", "queueId": "0"})
+            assert other.code == ResponseCode.SUCCESS
+            assert [send.done() for send in sends] == [False, False]
+            may_save.set()
+        assert [send.result().code for send in sends] == [ResponseCode.SUCCESS] * 2
 
 
 async def test_offsets_are_saved_every_five_seconds(settings: dict[str, str], clock: ManualClock) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlet.broker.stamp import PropertyStamp
-from rocketlet.broker.unbuilt import unbuilt_remark
+from rocketlet.broker.unbuilt import unbuilt_batch_remark, unbuilt_remark
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.sysflag import TRANSACTION_PREPARED
 
@@ -34,19 +34,28 @@ def test_timer_messages_are_refused(name: str) -> None:
     assert name in (unbuilt_remark({name: "1"}) or "")
 
 
-@pytest.mark.parametrize("level", ["1", "18", "99", "soon", ""])
-def test_delayed_messages_are_refused(level: str) -> None:
-    """A level above 0, and what is no number, is refused."""
-    assert unbuilt_remark({"DELAY": level}) is not None
-
-
 def test_transactional_messages_are_refused() -> None:
     """By their property or by their flag."""
     assert unbuilt_remark({"TRAN_MSG": "True"}) is not None
     assert unbuilt_remark({}, TRANSACTION_PREPARED) is not None
 
 
-@pytest.mark.parametrize("properties", [{}, {"DELAY": "0"}, {"DELAY": "-2"}, {"TRAN_MSG": "false"}, {"KEYS": "DELAY"}])
+@pytest.mark.parametrize("level", ["1", "18", "soon"])
+def test_delayed_messages_of_a_batch_are_refused(level: str) -> None:
+    """A batch with a level above 0, or with one that is no number, is refused; a level of 0 is not."""
+    assert unbuilt_batch_remark([{}, {"DELAY": level}], 0) is not None
+    assert unbuilt_batch_remark([{"DELAY": "0"}], 0) is None
+
+
+def test_delay_beats_a_timer_and_a_retry_its_transaction() -> None:
+    """With a delay level a timer is of no account; a delayed retry of a transactional message is an ordinary one."""
+    assert unbuilt_remark({"TIMER_DELAY_SEC": "1"}, is_delayed=True) is None
+    assert unbuilt_remark({"TRAN_MSG": "true"}, is_delayed=True, is_retry=True) is None
+    assert unbuilt_remark({"TRAN_MSG": "true"}, is_delayed=True) is not None
+    assert unbuilt_remark({"TRAN_MSG": "true"}, is_retry=True) is not None
+
+
+@pytest.mark.parametrize("properties", [{}, {"DELAY": "0"}, {"DELAY": "4"}, {"TRAN_MSG": "false"}, {"KEYS": "DELAY"}])
 def test_ordinary_messages_are_taken(properties: dict[str, str]) -> None:
-    """Nothing that is visible at once is refused."""
+    """What is visible at once or delayed is not refused."""
     assert unbuilt_remark(properties) is None

@@ -9,7 +9,7 @@ from rocketlet.client.pulls import PullPlan, PullPosition, pull_header, read_pul
 from rocketlet.common.errors import RecordError, ResponseError
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.properties import encode_properties
-from rocketlet.common.record import NewRecord, encode_record
+from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.codes import ResponseCode
 from rocketlet.remoting.command import Command
@@ -110,3 +110,39 @@ def test_answer_that_is_cut_inside_a_record_is_an_error() -> None:
     """What cannot be read is not taken for the end of the messages."""
     with pytest.raises(RecordError):
         read_pull_answer(answer(record(4), record(5)[:-1]), QUEUE, ALL)
+
+
+def batch(queue_offset: int, *tags: str, body: bytes | None = None) -> bytes:
+    """Return a record that holds a message for each tag."""
+    parts = (BatchPart(7, tag.encode(), encode_properties({"TAGS": tag, "UNIQ_KEY": f"U{tag}"})) for tag in tags)
+    return record(queue_offset, sys_flag=0xC0, body=encode_batch(parts) if body is None else body, UNIQ_KEY="B")
+
+
+def test_batch_comes_as_its_messages() -> None:
+    """Each has its own offset, body, tag, flag and id, and the place of the record."""
+    messages = read_pull_answer(answer(record(4), batch(5, "a", "b"), record(7)), QUEUE, ALL).messages
+    assert [message.queue_offset for message in messages] == [4, 5, 6, 7]
+    first, second = messages[1:3]
+    assert (first.body, first.tags, first.flag, first.message_id, first.log_offset) == (b"a", "a", 7, "Ua", 5)
+    assert (second.body, second.tags, second.queue, second.properties["MIN_OFFSET"]) == (b"b", "b", QUEUE, "3")
+
+
+def test_messages_of_a_batch_are_filtered_one_by_one() -> None:
+    """The tags inside decide."""
+    only_b = parse_tag_expression("T", "b", version=1)
+    messages = read_pull_answer(answer(batch(5, "a", "b", "a")), QUEUE, only_b).messages
+    assert [message.queue_offset for message in messages] == [6]
+
+
+def test_pull_from_inside_a_batch_goes_on_there() -> None:
+    """Messages before the asked offset were handed out earlier."""
+    messages = read_pull_answer(answer(batch(5, "a", "b", "c"), record(8)), QUEUE, ALL, from_offset=7).messages
+    assert [message.queue_offset for message in messages] == [7, 8]
+
+
+def test_batch_that_is_none_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """It would stop its queue for ever; the log says so."""
+    with caplog.at_level(logging.ERROR):
+        messages = read_pull_answer(answer(batch(5, body=b"garbage"), record(8)), QUEUE, ALL).messages
+    assert [message.queue_offset for message in messages] == [8]
+    assert "batch 5" in caplog.text

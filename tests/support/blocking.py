@@ -28,7 +28,7 @@ def blocking_calls() -> Iterator[BlockBuster]:
         watched.functions["threading.Lock.acquire"].can_block_in("concurrent/futures/thread.py", "shutdown")
         watched.functions["threading.Lock.acquire"].can_block_in("testing/broker_thread.py", "_call")
         for call in ("os.stat", "os.mkdir"):
-            watched.functions[call].can_block_in("store/files.py", "make_directories")
+            watched.functions[call].can_block_in("store/files.py", {"make_directories", "make_tree"})
         for call in ("os.stat", "io.BufferedReader.read", "io.TextIOWrapper.read"):
             watched.functions[call].can_block_in("namesrv/server.py", "_load_table")
             watched.functions[call].can_block_in("broker/configtable.py", "load")

@@ -1,0 +1,87 @@
+"""Which messages of a queue a pull takes (``ExpressionMessageFilter``; spec behaviour.md B.6.1, B.6.2).
+
+Rules
+    1. A tag filter looks at the tags code, which stands in the queue's entry; the client compares the tags themselves.
+    2. An SQL92 filter looks at the properties of the record. What cannot be evaluated does not match.
+    3. An expression that does not compile filters nothing: RocketMQ 5.4 tells of it only when the client starts (46).
+
+An arrival is looked at in the same way as an entry of the queue: before it is read, a parked pull is asked with what
+the dispatcher knows of the record.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..common.properties import parse_properties
+from ..common.record import RECORD_HEAD
+from ..common.sql92 import SqlFilter, SqlSyntaxError, compile_sql
+from ..common.subscription import Subscription
+from ..common.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from ..common.walk import find_properties
+from ..store.dispatched import Appended
+
+AcceptsProperties = Callable[[Mapping[str, str]], bool]
+
+
+class PullFilter(NamedTuple):
+    """The stages of a filter, each ``None`` when it takes all: queue entry, record, record on its way into a queue."""
+
+    accepts_code: Callable[[int], bool] | None = None
+    accepts_record: Callable[[memoryview], bool] | None = None
+    accepts_arrival: Callable[[Appended], bool] | None = None
+
+
+TAKES_ALL = PullFilter()
+
+
+def tag_filter(subscription: Subscription) -> PullFilter:
+    """Return the filter of a tag expression."""
+    if subscription.accepts_all:
+        return TAKES_ALL
+    accepts = subscription.accepts_code
+
+    def accepts_arrival(record: Appended) -> bool:
+        return accepts(record.tags_code)
+
+    return PullFilter(accepts, None, accepts_arrival)
+
+
+def property_filter(accepts: AcceptsProperties) -> PullFilter:
+    """Return the filter that looks at properties."""
+
+    def accepts_record(record: memoryview) -> bool:
+        return accepts(read_properties(record))
+
+    def accepts_arrival(record: Appended) -> bool:
+        return accepts(record.properties)
+
+    return PullFilter(None, accepts_record, accepts_arrival)
+
+
+def sql_filter(expression: str) -> PullFilter:
+    """Return the filter of an SQL92 expression; one that does not compile takes all."""
+    compiled = compile_filter(expression)
+    return TAKES_ALL if isinstance(compiled, SqlSyntaxError) else property_filter(compiled.matches)
+
+
+@lru_cache(maxsize=100)  # as many as upstream keeps, failures too (``SelectorParser.PARSE_CACHE``)
+def compile_filter(expression: str) -> SqlFilter | SqlSyntaxError:
+    """Return a compiled expression, or why it is none."""
+    try:
+        return compile_sql(expression)
+    except SqlSyntaxError as error:
+        return error.with_traceback(None)
+
+
+def read_properties(record: memoryview) -> dict[str, str]:
+    """Return the properties of a stored record, whose other fields are passed over; without sound lengths none."""
+    head = RECORD_HEAD.unpack_from(record)
+    magic, sys_flag, body_length = head[1], head[7], head[14]
+    body_at = RECORD_HEAD.size
+    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        body_at += 12 * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
+        body_length = int.from_bytes(record[body_at - 4 : body_at], "big", signed=True)
+    end = len(record)
+    properties_at = find_properties(record, body_at + body_length, end, magic) if body_length >= 0 else 0
+    return parse_properties(record[properties_at:end]) if properties_at else {}
