@@ -22,6 +22,7 @@ class BrokerFlags(TypedDict):
     broker_port: int | None
     store: str | None
     ephemeral: bool
+    repair: bool
     advertise: settings.Address | None
     config_file: str | None
     pairs: dict[str, str]
@@ -42,6 +43,7 @@ class AloneFlags(BrokerFlags):
     click.option("--namesrv", metavar="A;B", help="Name servers to register at.  [default: NAMESRV_ADDR]"),
     settings.STORE,
     settings.EPHEMERAL,
+    settings.REPAIR,
     settings.ADVERTISE,
     settings.CONFIG,
     settings.SET,
@@ -93,7 +95,8 @@ def load_broker_config(flags: BrokerFlags, given: dict[str, str]) -> "BrokerConf
     from ..broker.config import BrokerConfig
 
     advertised_port = flags["advertise"].port if flags["advertise"] else 0
-    return dataclasses.replace(BrokerConfig.from_java(given), advertised_port=advertised_port)
+    config = BrokerConfig.from_java(given)
+    return dataclasses.replace(config, advertised_port=advertised_port, repairs=flags["repair"])
 
 
 async def enter_broker(servers: AsyncExitStack, clock: Clock, flags: BrokerFlags, given: dict[str, str]) -> "Broker":

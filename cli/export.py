@@ -3,22 +3,19 @@
 import difflib
 import os
 import pathlib
-import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 import msgspec
 
-from ..common.errors import ConfigError, StoreDamagedError
+from ..common.errors import ConfigError
+from .progress import show_progress
 
 if TYPE_CHECKING:
     from ..export.read import ReadOptions
     from ..export.report import Report
 
 _PATH: Final = click.Path(path_type=pathlib.Path)
-_STEP_PERCENT: Final = 10
 
 
 class ExportFlags(TypedDict):
@@ -39,7 +36,7 @@ class ExportFlags(TypedDict):
     report_path: pathlib.Path | None
 
 
-@click.command
+@click.command(short_help="Write the messages of stores to a file.")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True, type=_PATH)
 @click.option("--to", metavar="PATH", required=True, type=_PATH, help="File to write.")
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic; repeatable.")
@@ -58,14 +55,13 @@ def export(ctx: click.Context, **flags: Unpack[ExportFlags]) -> None:
     """Write the messages of one or more store directories to a Parquet, Arrow or JSON lines file.
 
     Times are epoch milliseconds or ISO 8601, in UTC where they name no zone. A broker may be writing to a store: what
-    it had written when the export began is exported. Exit code 1 means damage, or a report that proves the export
-    incomplete.
+    it had written when the export began is exported. Of a damaged store, what comes before the damage is. Exit code 1
+    means damage, or a report that proves the export incomplete.
     """
-    try:
-        report = _run(flags)
-    except StoreDamagedError as error:
-        click.echo(f"rocketlet: {error}", err=True)
-        ctx.exit(1)
+    report = _run(flags)
+    for tally in report.stores:
+        if tally.damage is not None:
+            click.echo(f"rocketlet: {tally.store} is exported up to damage only: {tally.damage}", err=True)
     for line in report.lines():
         click.echo(line)
     _warn_of_absent(flags["topics"], report)
@@ -75,7 +71,7 @@ def export(ctx: click.Context, **flags: Unpack[ExportFlags]) -> None:
 
 def _run(flags: ExportFlags) -> "Report":
     try:
-        from ..export.plan import plan_stores
+        from ..export.plan import plan_prefixes
         from ..export.read import Reading
         from ..export.write import format_of, write_all
     except ModuleNotFoundError as error:
@@ -85,8 +81,9 @@ def _run(flags: ExportFlags) -> "Report":
     if os.path.exists(target) and not flags["overwrites"]:
         raise ConfigError(f"{target} exists; --overwrite replaces it")
     options = _read_options(flags)
-    reading = Reading(plan_stores(map(os.fspath, flags["stores"]), flags["segment_bytes"]), options)
-    with _show_progress(reading.size_bytes) as reading.advance:
+    plan = plan_prefixes(map(os.fspath, flags["stores"]), flags["segment_bytes"])
+    reading = Reading(plan.splits, options, damages=plan.damages)
+    with show_progress(reading.size_bytes, "exporting", "exported") as reading.advance:
         write_all(reading, target, kind)
     if flags["report_path"] is not None:
         _save_report(reading.report, flags["report_path"])
@@ -96,8 +93,8 @@ def _run(flags: ExportFlags) -> "Report":
 def _read_options(flags: ExportFlags) -> "ReadOptions":
     from ..export.instant import parse_instant
     from ..export.read import ReadOptions
-    from ..export.scan import ScanLimits
     from ..export.selection import Selection
+    from ..store.blockscan import ScanLimits
 
     starting, ending = flags["starting"], flags["ending"]
     selection = Selection(
@@ -127,34 +124,3 @@ def _save_report(report: "Report", path: pathlib.Path) -> None:
         path.write_bytes(text + b"\n")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
-
-
-@contextmanager
-def _show_progress(size_bytes: int) -> Generator[Callable[[int], None]]:
-    """Show a bar on a terminal, else a line per 10 %, both on stderr."""
-    if not sys.stderr.isatty():
-        yield _PercentLines(size_bytes).advance
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-    columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    with Progress("exporting", *columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task("exporting", total=size_bytes)
-        yield lambda advance: progress.advance(task, advance)
-
-
-class _PercentLines:
-    """Prints how far it is, at whole steps."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self._size = max(size_bytes, 1)
-        self._done = 0
-        self._printed = 0
-
-    def advance(self, done: int) -> None:
-        self._done += done
-        percent = 100 * self._done // self._size // _STEP_PERCENT * _STEP_PERCENT
-        if percent > self._printed:
-            self._printed = percent
-            click.echo(f"exported {percent} %", err=True)

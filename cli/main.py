@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "namesrv": ".namesrv",
     "broker": ".broker",
     "export": ".export",
+    "store": ".store",
 }
 
 

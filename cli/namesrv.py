@@ -69,9 +69,8 @@ def load_nameserver_config(given: Mapping[str, str], advertised: settings.Addres
     from ..broker.keyrules import refuse_dangerous
     from ..namesrv.config import NameServerConfig
 
-    for key, value in given.items():
-        if "tls" in key.lower():  # other keys that are dangerous are so for a broker, whose file this may be
-            refuse_dangerous(key, value.strip())
+    # other keys that are dangerous are so for a broker, whose file this may be
+    refuse_dangerous({key: value for key, value in given.items() if "tls" in key.lower()})
     config = NameServerConfig.from_java(given)
     if advertised is None:
         return config

@@ -100,6 +100,7 @@ CONFIG = click.option(
 SET = click.option(
     "--set", "pairs", multiple=True, metavar="KEY=VALUE", callback=_split_pair, help="One setting; repeatable."
 )
+REPAIR = click.option("--repair", is_flag=True, help="Cut a damaged log and go on without what lies behind.")
 PRINT_CONFIG = click.option("--print-config", is_flag=True, help="List keys, values, defaults and meaning, and exit.")
 LOG_LEVEL = click.option(
     "--log-level",

@@ -32,6 +32,7 @@ class UpFlags(BrokerFlags):
     settings.BROKER_PORT,
     settings.STORE,
     settings.EPHEMERAL,
+    settings.REPAIR,
     settings.ADVERTISE,
     settings.CONFIG,
     settings.SET,

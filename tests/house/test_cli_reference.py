@@ -23,11 +23,18 @@ def sections(checkout: pathlib.Path) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_option_is_in_the_reference(name: str, sections: dict[str, str]):
+def find_commands() -> dict[str, click.Command]:
+    """Return every command by the words that call it."""
+    context = click.Context(rocketlet)
+    found = {name: rocketlet.get_command(context, name) for name in COMMANDS}
+    nested = [(name, group) for name, group in found.items() if isinstance(group, click.Group)]
+    parts = {f"{name} {part}": command for name, group in nested for part, command in group.commands.items()}
+    return {name: command for name, command in {**found, **parts}.items() if command is not None}
+
+
+@pytest.mark.parametrize(("name", "command"), find_commands().items())
+def test_each_option_is_in_the_reference(name: str, command: click.Command, sections: dict[str, str]):
     """The page lists the options of a command, all of them and no others."""
-    command = rocketlet.get_command(click.Context(rocketlet), name)
-    assert command is not None
     rows = [line.split("|")[1] for line in sections[f"rocketlet {name}"].splitlines() if line.startswith("| ")]
     assert set(re.findall(r"--[a-z-]+", " ".join(rows))) == options(command)
 

@@ -1,0 +1,63 @@
+"""The usual four files of two masters with a slave each: masters run, slaves say why they do not."""
+
+import pathlib
+
+import pytest
+from command_line import Refuse, Start
+
+from rocketlet.remoting.bodies import decode_body
+from rocketlet.remoting.bodies_route import TopicRouteData
+from rocketlet.remoting.client import ConnectionPool
+from rocketlet.remoting.clock import LoopClock
+from rocketlet.remoting.codes import RequestCode
+from rocketlet.remoting.command import Command
+
+FILE = """\
+namesrvAddr={namesrv}
+brokerClusterName=itzhai-com-cluster
+brokerIP1=127.0.0.1
+listenPort=0
+brokerName={name}
+brokerId={number}
+deleteWhen=02
+fileReservedTime=48
+brokerRole={role}
+flushDiskType=ASYNC_FLUSH
+autoCreateTopicEnable=true
+storePathRootDir={store}
+"""
+
+
+def write_file(directory: pathlib.Path, namesrv: str, name: str, role: str) -> str:
+    """Write the file of a broker; return its name."""
+    path = directory / f"{name}-{role}.properties"
+    number = 1 if role == "SLAVE" else 0
+    text = FILE.format(namesrv=namesrv, name=name, number=number, role=role, store=directory / path.stem)
+    path.write_text(text)
+    return path.name
+
+
+async def brokers_of(nameserver: str, topic: str) -> dict[str, dict[int, str]]:
+    """Return the brokers in a route by their names."""
+    async with ConnectionPool(LoopClock()) as pool:
+        request = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        reply = await pool.request(nameserver, request, 5_000)
+    return {data.broker_name: data.broker_addrs for data in decode_body(TopicRouteData, reply.body).broker_datas}
+
+
+@pytest.mark.feature("H7")
+async def test_two_masters_and_their_slaves(start: Start, refuse: Refuse, tmp_path: pathlib.Path) -> None:
+    """Both masters are known to both name servers; both slaves end with one sentence that names brokerRole."""
+    nameservers = [start("namesrv", "--namesrv-port", "0").addresses["namesrv"] for _ in range(2)]
+    namesrv = ";".join(nameservers)
+    masters: dict[str, dict[int, str]] = {}
+    for name in ("broker-1", "broker-2"):
+        running = start("broker", "-c", write_file(tmp_path, namesrv, name, "ASYNC_MASTER"))
+        masters[name] = {0: running.addresses["broker"]}
+    for name in ("broker-1", "broker-2"):
+        told = refuse("broker", "-c", write_file(tmp_path, namesrv, name, "SLAVE"))
+        assert "brokerRole" in told
+        assert "SLAVE" in told
+        assert not (tmp_path / f"{name}-SLAVE").exists()
+    for nameserver in nameservers:
+        assert await brokers_of(nameserver, "TBW102") == masters
