@@ -7,7 +7,7 @@ PYRIGHT := $(VENV)/.pyright-ready
 PARTS := broker cli client common export namesrv remoting spark store testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench compatibility
+.PHONY: help demo test check fix bench compatibility durability
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -39,6 +39,11 @@ compatibility: $(READY) ## run all tests and write docs/reference/compatibility.
 	@.ci/tools --try jdk maven go
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests --ignore=tests/house/test_features.py --compatibility-page=docs/reference/compatibility.md
+
+durability: $(READY) ## try to lose messages: crashes, kills, rot, other brokers; write docs/reference/durability.md
+	@.ci/tools --try jdk maven go
+	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/pytest tests -m durability --durability-page=docs/reference/durability.md
 
 $(READY): constraints.txt pyproject.toml
 	@.ci/tools venv
