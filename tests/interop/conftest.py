@@ -15,7 +15,7 @@ import pytest
 from interop.clients import Admin
 from interop.driver import Driver
 from interop.servers import JavaServer, RocketletServer, Server
-from interop.toolchain import JAVA_VERSION, MissingToolError, build_go, java_command
+from interop.toolchain import MissingToolError, build_go, java_command, java_version
 
 HERE = pathlib.Path(__file__).parent
 NewTopic = Callable[..., str]
@@ -38,7 +38,7 @@ def _start_driver(name: str) -> Driver:
 
 
 def _java_client_command(directory: pathlib.Path) -> list[str]:
-    return java_command(directory, os.environ.get("ROCKETLET_INTEROP_JAVA", JAVA_VERSION))
+    return java_command(directory, java_version())
 
 
 def _start_server(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:

@@ -79,3 +79,21 @@ def test_members_divide_the_messages(
             producer.send_all(topic, *[Outgoing(b"%d" % number) for number in range(100)])
         got = first.received(50), second.received(50)
     assert Counter(message.body for part in got for message in part) == {b"%d" % number: 1 for number in range(100)}
+
+
+@pytest.mark.feature("C31")
+def test_each_group_gets_every_message(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """Three groups get 100 of 100 messages each, none twice."""
+    topic = new_topic(4)
+    with ExitStack() as clients:
+        groups = [
+            clients.enter_context(
+                PushConsumer(java, namesrv=server.namesrv, group=f"{topic}-group-{number}", subscriptions={topic: "*"})
+            )
+            for number in range(3)
+        ]
+        producer = clients.enter_context(Producer(java, namesrv=server.namesrv))
+        producer.send_all(topic, *[Outgoing(b"%d" % number) for number in range(100)])
+        for group in groups:
+            assert {message.body for message in group.received(100)} == {b"%d" % number for number in range(100)}
+            assert len(group.received()) == 100

@@ -1,5 +1,7 @@
 """Every kind of send of the official clients is stored once, whole, and read back by the official Java client."""
 
+import pathlib
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -244,3 +246,65 @@ def test_nothing_is_not_sent(java: Driver, server: Server, new_topic: NewTopic) 
         refused = producer.send(topic, Outgoing(b"")) + producer.send("", Outgoing(b"body"))
     assert [result.error and result.error.type for result in refused] == ["MQClientException"] * 2
     assert not read_topic(java, server.namesrv, topic)
+
+
+@pytest.mark.feature("S7")
+def test_topic_is_not_created_when_that_is_off(
+    rocketlet_up: Callable[..., Server], java: Driver, tmp_path: pathlib.Path
+) -> None:
+    """With autoCreateTopicEnable=false a client finds no route, and the broker answers 17 to one that sends anyway."""
+    server = rocketlet_up(tmp_path / "store", autoCreateTopicEnable="false")
+    with Admin(java, namesrv=server.namesrv) as admin, Producer(java, namesrv=server.namesrv) as producer:
+        admin.create_topic(server.broker, "known", 1)
+        producer.send_all("known", Outgoing(b"body"))
+        (lost,) = producer.send("unknown", Outgoing(b"body"))
+        (refused,) = producer.send("unknown", Outgoing(b"body"), queue=Queue("unknown", "broker-a", 0))
+        assert lost.error is not None
+        assert "No route info of this topic: unknown" in lost.error.message
+        assert refused.error is not None
+        assert refused.error.code == 17
+        assert "topic[unknown] not exist, apply first please!" in refused.error.message
+        with pytest.raises(DriverError):
+            admin.call("examineTopicRouteInfo", "unknown")
+
+
+@pytest.mark.feature("S10")
+@pytest.mark.parametrize("client", ["java", "go"])
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"])
+def test_topic_of_the_broker_is_not_sent_to(topic: str, client: str, drivers: Drivers, server: Server) -> None:
+    """Sends to the broker's own topics fail: Java's client refuses them itself, Go's is refused by the broker."""
+    with Producer(drivers(client), namesrv=server.namesrv) as producer:
+        (refused,) = producer.send(topic, Outgoing(b"body"))
+    assert (refused.status, refused.error is None) == ("", False)
+    assert f"Sending message to topic[{topic}] is forbidden." in (refused.error.message if refused.error else "")
+
+
+@pytest.mark.feature("S11")
+def test_queue_that_is_not_there(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """A send to a queue with too large a number is answered 29; with a negative one the broker picks a queue."""
+    topic = new_topic(4)
+    with Producer(java, namesrv=server.namesrv) as producer:
+        (refused,) = producer.send(topic, Outgoing(b"refused"), queue=Queue(topic, "broker-a", 100))
+        (taken,) = producer.send_all(topic, Outgoing(b"taken"), queue=Queue(topic, "broker-a", -100))
+    assert refused.error is not None
+    assert refused.error.code == 29
+    (message,) = read_topic(java, server.namesrv, topic)
+    assert (message.body, message.queue_id) == (b"taken", taken.queue_id)
+    assert taken.queue_id in range(4)
+
+
+@pytest.mark.feature("S25")
+def test_broker_that_may_not_be_written(
+    rocketlet_up: Callable[..., Server], java: Driver, tmp_path: pathlib.Path
+) -> None:
+    """With brokerPermission=4 mqadmin shows routes without the write bit; ordered topics are refused with 16."""
+    server = rocketlet_up(tmp_path / "store", brokerPermission="4")
+    with Admin(java, namesrv=server.namesrv) as admin, Producer(java, namesrv=server.namesrv) as producer:
+        admin.create_topic(server.broker, "ordered", 1, order=True)
+        admin.create_topic(server.broker, "plain", 1)
+        printed = java.call("mqadmin", args=["topicRoute", "-n", server.namesrv, "-t", "plain"])["output"]
+        assert re.search(r'"perm":\s*4\b', printed), printed
+        (refused,) = producer.send("ordered", Outgoing(b"body"), queue=Queue("ordered", "broker-a", 0))
+        assert refused.error is not None
+        assert refused.error.code == 16
+        producer.send_all("plain", Outgoing(b"body"), queue=Queue("plain", "broker-a", 0))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,8 @@ type recording struct {
 	consumer   rocketmq.PushConsumer
 	mutex      sync.Mutex
 	deliveries []map[string]any
+	// How often each message is refused.
+	failures int32
 	// Closed and made anew with each delivery.
 	arrived chan struct{}
 }
@@ -25,14 +28,18 @@ type recording struct {
 func (r *recording) consume(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
+	result := consumer.ConsumeSuccess
 	for _, message := range messages {
+		if message.ReconsumeTimes < r.failures {
+			result = consumer.ConsumeRetryLater
+		}
 		delivery := receivedValue(message)
 		delivery["receivedAt"] = time.Now().UnixMilli()
 		r.deliveries = append(r.deliveries, delivery)
 	}
 	close(r.arrived)
 	r.arrived = make(chan struct{})
-	return consumer.ConsumeSuccess, nil
+	return result, nil
 }
 
 func (r *recording) snapshot() ([]map[string]any, chan struct{}) {
@@ -41,13 +48,37 @@ func (r *recording) snapshot() ([]map[string]any, chan struct{}) {
 	return r.deliveries, r.arrived
 }
 
+// wanted is a tag expression, or {"sql": …}.
+type wanted struct {
+	selector consumer.MessageSelector
+}
+
+func (w *wanted) UnmarshalJSON(text []byte) error {
+	var sql struct {
+		SQL string `json:"sql"`
+	}
+	w.selector.Type = consumer.TAG
+	if err := json.Unmarshal(text, &w.selector.Expression); err == nil {
+		return nil
+	}
+	err := json.Unmarshal(text, &sql)
+	w.selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: sql.SQL}
+	return err
+}
+
+type consumerSettings struct {
+	MaxReconsumeTimes *int32 `json:"maxReconsumeTimes"`
+}
+
 type consumerArguments struct {
 	Name          string             `json:"name"`
 	Group         string             `json:"group"`
 	Namesrv       string             `json:"namesrv"`
-	Subscriptions map[string]*string `json:"subscriptions"`
+	Subscriptions map[string]*wanted `json:"subscriptions"`
 	Orderly       bool               `json:"orderly"`
 	Broadcasting  bool               `json:"broadcasting"`
+	Failures      int32              `json:"failures"`
+	Settings      consumerSettings   `json:"settings"`
 }
 
 func startConsumer(arguments consumerArguments) (any, error) {
@@ -55,7 +86,12 @@ func startConsumer(arguments consumerArguments) (any, error) {
 	if arguments.Broadcasting {
 		model = consumer.BroadCasting
 	}
+	most := int32(-1)
+	if arguments.Settings.MaxReconsumeTimes != nil {
+		most = *arguments.Settings.MaxReconsumeTimes
+	}
 	made, err := rocketmq.NewPushConsumer(
+		consumer.WithMaxReconsumeTimes(most),
 		consumer.WithNameServer(strings.Split(arguments.Namesrv, ";")),
 		consumer.WithGroupName(arguments.Group),
 		consumer.WithInstance(instance(arguments.Name)),
@@ -66,11 +102,11 @@ func startConsumer(arguments consumerArguments) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	running := &recording{consumer: made, arrived: make(chan struct{})}
+	running := &recording{consumer: made, failures: arguments.Failures, arrived: make(chan struct{})}
 	for topic, expression := range arguments.Subscriptions {
 		selector := consumer.MessageSelector{}
 		if expression != nil {
-			selector = consumer.MessageSelector{Type: consumer.TAG, Expression: *expression}
+			selector = expression.selector
 		}
 		if err := made.Subscribe(topic, selector, running.consume); err != nil {
 			return nil, err

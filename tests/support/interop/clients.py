@@ -30,6 +30,8 @@ class Outgoing(msgspec.Struct, rename="camel", omit_defaults=True):
     keys: Sequence[str] = ()
     properties: Mapping[str, str] = {}
     flag: int = 0
+    delay_level: int = 0
+    waits_for_store: bool = True
 
 
 class Sent(msgspec.Struct, rename="camel"):
@@ -191,6 +193,17 @@ class PushConsumer(_Client):
         )
         return answer.queues
 
+    def wait_progress(self, queue: Queue, offset: int) -> None:
+        """Wait until all messages of a queue before an offset are done with."""
+        answer = self.driver.call_as(
+            _OffsetAnswer, "consumer.progress", name=self.name, queue=queue, offset=offset, timeoutMs=WAIT_MS
+        )
+        assert answer.offset >= offset, f"{self.client_id} is at {answer.offset} of {queue}"
+
+    def expire(self) -> None:
+        """Take listeners that have not come back for stuck."""
+        self.driver.call("consumer.expire", name=self.name)
+
     def drop(self) -> None:
         """Close its connections without telling anybody."""
         self._is_running = False
@@ -221,6 +234,10 @@ class PullConsumer(_Client):
     def query(self, topic: str, key: str) -> list[Received]:
         """Return the messages with a key."""
         return self.driver.call_as(_ReceivedAnswer, "pull.query", name=self.name, topic=topic, key=key).messages or []
+
+    def search(self, queue: Queue, at_ms: int) -> int:
+        """Return the offset of the first message that was stored at a time or later."""
+        return self.driver.call_as(_OffsetAnswer, "pull.search", name=self.name, queue=queue, at=at_ms).offset
 
     def view(self, topic: str, message_id: str) -> Received:
         """Return a message by its unique key or offset id."""

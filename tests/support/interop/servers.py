@@ -48,20 +48,23 @@ def ports_of(server: Server) -> tuple[str, str]:
     return server.namesrv.rpartition(":")[2], server.broker.rpartition(":")[2]
 
 
+def rocketlet_command(store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> list[str]:
+    """Return the command of ``rocketlet up`` on free ports, or those of a server that has ended."""
+    program = pathlib.Path(sys.executable).with_name("rocketlet")
+    namesrv, broker = ports_of(replaced) if replaced else ("0", "0")
+    command = [str(program), "up", "--namesrv-port", namesrv, "--broker-port", broker, "--store", str(store)]
+    for key, value in {"brokerName": BROKER_NAME, **settings}.items():
+        command += ["--set", f"{key}={value}"]
+    return command
+
+
 class RocketletServer:
     """``rocketlet up`` on free ports."""
 
     def __init__(self, store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> None:
         self.store = store
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 # lives as long as the process, closed in _end
-        program = pathlib.Path(sys.executable).with_name("rocketlet")
-        namesrv, broker = ports_of(replaced) if replaced else ("0", "0")
-        command = [program, "up", "--namesrv-port", namesrv, "--broker-port", broker, "--store", store]
-        command += [
-            argument
-            for key, value in {"brokerName": BROKER_NAME, **settings}.items()
-            for argument in ("--set", f"{key}={value}")
-        ]
+        command = rocketlet_command(store, settings, replaced)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
         try:
             self.namesrv, self.broker = self._read_ready_line()
@@ -77,9 +80,23 @@ class RocketletServer:
         """End the process if it still runs."""
         self.kill()
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
+    def begin_stop(self) -> None:
+        """Send SIGTERM and return at once."""
+        self._process.send_signal(signal.SIGTERM)
+
     def stop(self) -> None:
         """Stop cleanly, as SIGTERM does; anything but exit code 0 is an error."""
-        self._process.send_signal(signal.SIGTERM)
+        self.begin_stop()
         code = self._process.wait(STOP_LIMIT_S)
         log = self.log_end()
         self._end()

@@ -26,8 +26,14 @@ VERSIONS_WITHOUT_SERVERS = frozenset({OLD_JAVA_VERSION})
 # Drivers live for seconds: the first compiler alone, one collector thread, nothing outside their directory.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 EVERY_JVM = ("-Xmx512m", "-XX:-UsePerfData", "-Drocketmq.client.logUseSlf4j=true")
-# A change of a group's members reaches clients through the broker's notice; this is how soon they act on it.
-REBALANCE_AT_ONCE = "-Drocketmq.client.rebalance.minInterval=50"
+# A change of a group's members reaches clients through the broker's notice; this is how soon they act on it, and how
+# soon they give up the lock of a queue that had messages.
+REBALANCE_AT_ONCE = ("-Drocketmq.client.rebalance.minInterval=50", "-Drocketmq.client.unlockDelayTimeMills=50")
+
+
+def java_version() -> str:
+    """Return the version of the Java client that the tests run with."""
+    return os.environ.get("ROCKETLET_INTEROP_JAVA", JAVA_VERSION)
 
 
 class MissingToolError(Exception):
@@ -66,7 +72,7 @@ def java_command(directory: pathlib.Path, version: str = JAVA_VERSION, options: 
     if version == OLD_JAVA_VERSION:  # its tools look for their logging there and nowhere else
         (directory / "conf").mkdir()
         shutil.copy(JAVA_SOURCES / "src/main/resources/logback.xml", directory / "conf" / "logback_tools.xml")
-    return ["java", *EVERY_JVM, *options, REBALANCE_AT_ONCE, *home, "-cp", class_path, "rocketlet.interop.Driver"]
+    return ["java", *EVERY_JVM, *options, *REBALANCE_AT_ONCE, *home, "-cp", class_path, "rocketlet.interop.Driver"]
 
 
 def _find(program: str) -> str:

@@ -24,8 +24,8 @@ import java.util.concurrent.Executors;
  * <p>A new command is one more entry in the table of its group, a new group one more line in {@link #GROUPS}.
  */
 public final class Driver {
-    private static final List<String> GROUPS =
-            List.of("Producers", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Servers");
+    private static final List<String> GROUPS = List.of(
+            "Producers", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Storms", "Servers");
 
     private final Map<String, Command> commands = new TreeMap<>();
     private final PrintStream answers;

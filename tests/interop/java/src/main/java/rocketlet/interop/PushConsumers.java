@@ -7,15 +7,15 @@ import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.AllocateMessageQueueStrategy;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.store.ReadOffsetType;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Push consumers that record what they receive. */
 final class PushConsumers implements CommandGroup {
-    private final Named<Running> consumers = new Named<>("consumer");
-
-    private record Running(DefaultMQPushConsumer consumer, Recorder recorder) {
-    }
+    private final Named<DefaultMQPushConsumer> consumers = new Named<>("consumer");
+    // What a consumer has received can be asked for when it has stopped, too.
+    private final Named<Recorder> recorders = new Named<>("consumer");
 
     @Override
     public Map<String, Command> commands() {
@@ -23,9 +23,11 @@ final class PushConsumers implements CommandGroup {
                 "consumer.start", this::start,
                 "consumer.received", this::received,
                 "consumer.queues", this::queues,
+                "consumer.progress", this::progress,
                 "consumer.subscribe", this::subscribe,
                 "consumer.suspend", this::suspend,
                 "consumer.resume", this::resume,
+                "consumer.expire", this::expire,
                 "consumer.drop", this::drop,
                 "consumer.stop", this::stop);
     }
@@ -43,7 +45,7 @@ final class PushConsumers implements CommandGroup {
                     Beans.strategy(AllocateMessageQueueStrategy.class, arguments.text("strategy")));
         }
         Beans.apply(consumer, arguments.object("settings"));
-        Recorder recorder = new Recorder(arguments.count("failures", 0));
+        Recorder recorder = new Recorder(arguments);
         if (arguments.flag("orderly")) {
             consumer.registerMessageListener(recorder.orderly());
         } else {
@@ -51,7 +53,8 @@ final class PushConsumers implements CommandGroup {
         }
         subscribe(consumer, arguments.object("subscriptions"));
         consumer.start();
-        consumers.put(name, new Running(consumer, recorder));
+        consumers.put(name, consumer);
+        recorders.put(name, recorder);
         return Map.of("clientId", consumer.buildMQClientId());
     }
 
@@ -69,19 +72,19 @@ final class PushConsumers implements CommandGroup {
     }
 
     private Object subscribe(Arguments arguments) throws Exception {
-        subscribe(consumers.get(arguments).consumer, arguments.object("subscriptions"));
+        subscribe(consumers.get(arguments), arguments.object("subscriptions"));
         return null;
     }
 
     private Object received(Arguments arguments) throws Exception {
-        Recorder recorder = consumers.get(arguments).recorder;
+        Recorder recorder = recorders.get(arguments);
         return Map.of("messages", recorder.await(
                 arguments.count("from", 0), arguments.count("count", 0), arguments.number("timeoutMs", 10_000)));
     }
 
     /** The queues that the consumer owns; with a count, waits until it owns that many. */
     private Object queues(Arguments arguments) throws Exception {
-        DefaultMQPushConsumer consumer = consumers.get(arguments).consumer;
+        DefaultMQPushConsumer consumer = consumers.get(arguments);
         String topic = arguments.text("topic");
         if (arguments.has("count")) {
             long count = arguments.number("count");
@@ -90,28 +93,47 @@ final class PushConsumers implements CommandGroup {
         return Map.of("queues", Clients.sorted(owned(consumer, topic)));
     }
 
+    /** How far the consumer is in a queue that it owns, once it is at the offset or the time is over. */
+    private Object progress(Arguments arguments) throws Exception {
+        var store = consumers.get(arguments).getDefaultMQPushConsumerImpl().getOffsetStore();
+        MessageQueue queue = Json.parseQueue(arguments.object("queue"));
+        long wanted = arguments.number("offset");
+        Await.until(arguments.number("timeoutMs", 10_000),
+                () -> store.readOffset(queue, ReadOffsetType.READ_FROM_MEMORY) >= wanted);
+        return Map.of("offset", store.readOffset(queue, ReadOffsetType.READ_FROM_MEMORY));
+    }
+
     private static Set<MessageQueue> owned(DefaultMQPushConsumer consumer, String topic) {
         var table = consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable();
         return table.keySet().stream().filter(queue -> queue.getTopic().equals(topic)).collect(Collectors.toSet());
     }
 
     private Object suspend(Arguments arguments) {
-        consumers.get(arguments).consumer.suspend();
+        consumers.get(arguments).suspend();
         return null;
     }
 
     private Object resume(Arguments arguments) {
-        consumers.get(arguments).consumer.resume();
+        consumers.get(arguments).resume();
+        return null;
+    }
+
+    /** Takes what the listener holds for stuck; the client itself looks after a minute at the earliest. */
+    private Object expire(Arguments arguments) {
+        DefaultMQPushConsumer consumer = consumers.get(arguments);
+        consumer.setConsumeTimeout(0);
+        consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().values()
+                .forEach(queue -> queue.cleanExpiredMsg(consumer));
         return null;
     }
 
     private Object drop(Arguments arguments) {
-        Clients.drop(consumers.remove(arguments).consumer.getDefaultMQPushConsumerImpl().getmQClientFactory());
+        Clients.drop(consumers.remove(arguments).getDefaultMQPushConsumerImpl().getmQClientFactory());
         return null;
     }
 
     private Object stop(Arguments arguments) throws Exception {
-        var client = consumers.remove(arguments).consumer;
+        var client = consumers.remove(arguments);
         Clients.stop(client, client::shutdown);
         return null;
     }

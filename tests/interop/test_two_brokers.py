@@ -1,0 +1,93 @@
+"""Two brokers of ours, each a process: where topics are created, and sends while one of the two dies."""
+
+import pathlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from interop.clients import Admin, Outgoing, Producer, PullConsumer, Queue
+from interop.driver import Driver
+from interop.parts import Cluster, brokers_in, mqadmin, start_cluster
+
+NewName = Callable[[], str]
+
+
+@pytest.fixture
+def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
+    """Run two name servers and two brokers."""
+    with ExitStack() as started:
+        yield start_cluster(started, tmp_path)
+
+
+def numbered(count: int) -> list[Outgoing]:
+    """Return messages whose bodies are their numbers."""
+    return [Outgoing(b"%d" % number) for number in range(count)]
+
+
+@pytest.mark.feature("S5", "S6")
+def test_ten_sends_create_a_topic_on_both_brokers(java: Driver, cluster: Cluster, new_name: NewName) -> None:
+    """A producer rotates over the template's queues of both brokers, so ten sends give the topic 4 and 4 queues."""
+    topic = new_name()
+    with Producer(java, namesrv=cluster.namesrv) as producer:
+        producer.send_all(topic, *numbered(10))
+    with Producer(java, namesrv=cluster.namesrv) as producer:
+        queues = Counter(queue.broker_name for queue in producer.queues(topic))
+    assert queues == {"broker-a": 4, "broker-b": 4}
+
+
+@pytest.mark.feature("S6")
+def test_one_send_creates_a_topic_on_one_broker(java: Driver, cluster: Cluster, new_name: NewName) -> None:
+    """After a single send only its broker has the topic, and every later producer sends there and nowhere else."""
+    topic = new_name()
+    with Producer(java, namesrv=cluster.namesrv) as producer:
+        (first,) = producer.send_all(topic, Outgoing(b"first"))
+    assert first.queue is not None
+    with Producer(java, namesrv=cluster.namesrv) as producer:
+        results = producer.send_all(topic, *numbered(10))
+        queues = Counter(queue.broker_name for queue in producer.queues(topic))
+    assert queues == {first.queue.broker_name: 4}
+    assert {result.queue and result.queue.broker_name for result in results} == {first.queue.broker_name}
+
+
+@pytest.mark.feature("S8")
+def test_topic_with_more_queues_on_one_broker(java: Driver, cluster: Cluster, new_name: NewName) -> None:
+    """A topic that mqadmin creates with 4 queues on one broker and 2 on the other has 6, and sends rotate over them."""
+    topic = new_name()
+    for name, queues in (("broker-a", "4"), ("broker-b", "2")):
+        about = ["-n", cluster.namesrv, "-b", cluster.brokers[name].address, "-t", topic]
+        printed = mqadmin(java, "updateTopic", *about, "-w", queues, "-r", queues)
+        assert "success" in printed, printed
+    with Producer(java, namesrv=cluster.namesrv) as producer:
+        wanted = [("broker-a", number) for number in range(4)] + [("broker-b", number) for number in range(2)]
+        assert sorted((queue.broker_name, queue.queue_id) for queue in producer.queues(topic)) == wanted
+        results = producer.send_all(topic, *numbered(12))
+    used = Counter((result.queue.broker_name, result.queue.queue_id) for result in results if result.queue)
+    assert used == dict.fromkeys(wanted, 2)
+
+
+@pytest.mark.feature("H5")
+@pytest.mark.parametrize("client", ["java", "go"])
+def test_sends_go_on_when_a_broker_is_killed(
+    client: str, drivers: Callable[[str], Driver], java: Driver, cluster: Cluster, new_name: NewName
+) -> None:
+    """Sends that are under way while one of two brokers is killed all succeed; new ones go to the other."""
+    topic = new_name()
+    with Admin(java, namesrv=cluster.nameservers[0].address) as tools:
+        for broker in cluster.brokers.values():
+            tools.create_topic(broker.address, topic, 2)
+        with Producer(drivers(client), namesrv=cluster.namesrv) as producer:
+            early = producer.send_all(topic, *numbered(8))
+            assert {result.queue and result.queue.broker_name for result in early} == {"broker-a", "broker-b"}
+            begun = producer.begin_send(topic, *numbered(2000))
+            with PullConsumer(java, namesrv=cluster.namesrv) as reader:
+                while reader.offsets(Queue(topic, "broker-a", 0)).max < 3:
+                    pass  # as below
+            cluster.brokers["broker-a"].kill()
+            during = producer.finish_send(begun)
+        assert [result.error for result in during if result.status != "SEND_OK"] == []
+        while brokers_in(tools.call("examineTopicRouteInfo", topic)) != {"broker-b"}:
+            pass  # a test that loops here for ever is ended by its time limit
+        with Producer(drivers(client), namesrv=cluster.namesrv) as producer:
+            late = producer.send_all(topic, *numbered(8))
+    assert {result.queue and result.queue.broker_name for result in late} == {"broker-b"}
