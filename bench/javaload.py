@@ -1,6 +1,7 @@
 """Rows of the official Java client, against ``rocketlet up`` and the official broker 5.4.0 in turn.
 
-Both servers run all the time and the client shares their cores; a row is the median of its rounds.
+Both servers run all the time and the client shares their cores; a row is the median of its rounds. The rows of
+SYNC_FLUSH have servers of their own, on the same disk.
 """
 
 import statistics
@@ -9,11 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interop.driver import Driver
-from interop.servers import JavaServer, Server
+from interop.servers import JavaServer, RocketletServer, Server
 from interop.toolchain import java_command
 
 _JVM = ("-XX:+UseSerialGC",)  # both compilers: the load is to be as fast as it gets
 _BATCH = 32
+_SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH"}
 
 
 class Load(NamedTuple):
@@ -26,14 +28,34 @@ class Load(NamedTuple):
 
 def measure_java(rocketlet: Server, rounds: int, scale: float) -> None:
     """Print a row for each load."""
+    print(f"{'Java client, messages/s':<28}{'Java broker':>14}{'rocketlet':>14}{'ratio':>8}")
     with (
         tempfile.TemporaryDirectory() as directory,
         JavaServer(Path(directory) / "store", {}) as official,
-        Driver("java-load", lambda home: java_command(home, options=_JVM)) as client,
+        _start_client() as client,
     ):
-        print(f"{'Java client, messages/s':<28}{'Java broker':>14}{'rocketlet':>14}{'ratio':>8}")
         for load in _loads(int(40_000 * scale)):
             _measure(load, client, official, rocketlet, rounds)
+
+
+def measure_sync_flush(rounds: int, scale: float) -> None:
+    """Print the rows where a send is answered when it is on disk."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        JavaServer(Path(directory) / "java", _SYNC_FLUSH) as official,
+        RocketletServer(Path(directory) / "own", _SYNC_FLUSH) as rocketlet,
+        _start_client() as client,
+    ):
+        for threads in (16, 64):
+            count = int(20_000 * scale)
+            arguments = {"threads": threads, "count": count, "warmup": count // 4}
+            _measure(
+                Load(f"SYNC_FLUSH, {threads} threads", "load.send", arguments), client, official, rocketlet, rounds
+            )
+
+
+def _start_client() -> Driver:
+    return Driver("java-load", lambda home: java_command(home, options=_JVM))
 
 
 def _loads(count: int) -> list[Load]:

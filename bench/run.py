@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from frameload import measure_frames
 from interop.servers import RocketletServer
 from interop.toolchain import MissingToolError
-from javaload import measure_java
+from javaload import measure_java, measure_sync_flush
 
 
 @click.command()
@@ -31,6 +31,7 @@ def main(rounds: int, scale: float, *, frames: bool, java: bool) -> None:
         if java:
             try:
                 measure_java(server, rounds, scale)
+                measure_sync_flush(rounds, scale)
             except MissingToolError as missing:
                 raise SystemExit(f"no rows of the Java client: {missing}") from missing
 
