@@ -116,3 +116,19 @@ async def test_cost_of_a_message_has_not_risen(name: str, connected: tuple[Conne
     assert b'"code":0,' in transport.last_write[:64]
     assert cost.calls <= allowed.calls * tolerance, f"{name}: {cost}"
     assert cost.peak_bytes <= allowed.peak_bytes * tolerance, f"{name}: {cost}"
+
+
+@pytest.mark.feature("S27")
+async def test_backlog_does_not_slow_sends(connected: tuple[Connection, MemoryTransport]) -> None:
+    """With 100,000 unread messages in its queues a send takes as many calls as when they were empty."""
+    connection, transport = connected
+    connection.data_received(send_reads(1)[0])
+    await transport.has_written.wait()
+    count_calls(connection, workload("send, 32 in a read"))  # fills caches
+    empty = count_calls(connection, workload("send, 32 in a read"))
+    sent, backlog = 0, batches("Cost", QUEUES, batch_body(32, BODY))
+    while sent < 100_000:
+        connection.data_received(next(backlog))
+        assert b'"code":0,' in transport.last_write[:64]
+        sent += 32
+    assert count_calls(connection, workload("send, 32 in a read")) <= empty * 1.01
