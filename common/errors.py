@@ -14,6 +14,7 @@
         StoreFullError        the disk takes no more bytes; nothing of the write was kept
           DiskFullError       the disk is fuller than the settings allow
         MessageIllegalError   a message that the store must refuse
+      MessageRefusedError     a message that the broker must refuse, with the code and the remark of the answer
       RemotingError           a call that got no answer
         ConnectFailedError    no connection to the address
         ConnectionClosedError the connection ended before the answer
@@ -69,10 +70,11 @@ class StoreInUseError(StoreError):
 
 
 class StoreDamagedError(StoreError):
-    """Damage before valid data; names file and position."""
+    """Damage before valid data; names file and position. The text ends with the way on, ``finding`` does not."""
 
-    def __init__(self, message: str, *, path: str, position: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, path: str, position: int, way_on: str = "") -> None:
+        super().__init__(f"{message}; {way_on}" if way_on else message)
+        self.finding = message
         self.path = path
         self.position = position
 
@@ -91,6 +93,16 @@ class DiskFullError(StoreFullError):
 
 class MessageIllegalError(StoreError):
     """A message that the store must refuse, such as one above the size limit."""
+
+
+class MessageRefusedError(RocketletError):
+    """A message that the broker must refuse; ``status`` is Java's name for it (``PutMessageStatus``)."""
+
+    def __init__(self, code: int, remark: str, *, status: str = "UNKNOWN_ERROR") -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+        self.status = status
 
 
 class RemotingError(RocketletError):

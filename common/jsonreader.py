@@ -120,8 +120,9 @@ class _Reader:
         if "\\" not in text:
             return text
         text = _ESCAPE.sub(self._unescape, text)
-        # Halves of a pair become one character, a lone half U+FFFD.
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        # Halves of a pair become one character; a lone half becomes "?", as when Java writes it.
+        whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        return whole.encode(errors="replace").decode()
 
     def _unescape(self, match: re.Match[str]) -> str:
         escape = match.group(1)

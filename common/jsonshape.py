@@ -3,10 +3,11 @@
     wanted            found                            result
     text              number, bool, object, array      its JSON text
     integer           bool, number with fraction       1 or 0, the whole part
+    list              object; text, number for scalars  the list of it alone
     integer, number   empty text, "null"               absent
     enum              ordinal                          the member in that place
-    enum, literal     unknown name or ordinal          absent
-    MessageQueue      object                           the queue
+    enum, literal     unknown name                     absent
+    MessageQueue      object                           the queue, its id 0 if there is none
     key: MessageQueue anything else                    the entry is dropped
 
 What fits none of this stays as it is; ``msgspec.convert`` then judges it.
@@ -31,6 +32,8 @@ _LISTS: Final = (
     inspect.VarTupleType,
     inspect.CollectionType,
 )
+_TEXT: Final = inspect.StrType()
+_SCALARS: Final = (inspect.IntType, inspect.StrType)
 _RECORDS: Final = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
 
 
@@ -69,14 +72,14 @@ def _conform_union(value: Any, info: inspect.UnionType) -> Any:
 
 
 def _conform_container(value: Any, info: inspect.Type) -> Any:
-    if isinstance(info, _LISTS) and isinstance(value, list):
-        items = [_conform(item, info.item_type) for item in cast("list[Any]", value)]
+    if isinstance(info, _LISTS) and (found := _items(value, info.item_type)) is not None:
+        items = [_conform(item, info.item_type) for item in found]
         return [item for item in items if item is not _ABSENT]
     if not isinstance(value, dict):
         return value
     entries = cast("dict[Any, Any]", value)
     if isinstance(info, inspect.NamedTupleType) and info.cls is MessageQueue:
-        return to_message_queue(entries) or entries
+        return _as_queue(entries) or entries
     if isinstance(info, inspect.DictType):
         return _conform_dict(entries, info)
     if isinstance(info, _RECORDS):
@@ -89,12 +92,28 @@ def _conform_container(value: Any, info: inspect.Type) -> Any:
     return entries
 
 
+def _items(value: Any, kind: inspect.Type) -> list[Any] | None:
+    """Return the items of a list, or what fastjson2 takes for the only item of one."""
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    is_number = isinstance(kind, inspect.IntType) and isinstance(value, int)
+    is_text = isinstance(kind, _SCALARS) and isinstance(value, str)
+    return [value] if is_number or is_text or isinstance(value, dict) else None
+
+
 def _conform_dict(entries: dict[Any, Any], info: inspect.DictType) -> dict[Any, Any]:
     wants_queues = isinstance(info.key_type, inspect.NamedTupleType) and info.key_type.cls is MessageQueue
     if wants_queues:
         entries = {key: item for key, item in entries.items() if isinstance(key, MessageQueue)}
     shaped = {key: _conform(item, info.value_type) for key, item in entries.items()}
     return {key: item for key, item in shaped.items() if item is not _ABSENT}
+
+
+def _as_queue(entries: dict[Any, Any]) -> MessageQueue | None:
+    names = {name: _conform(entries[name], _TEXT) for name in ("topic", "brokerName") if name in entries}
+    queue_id = _as_integer(entries.get("queueId"))
+    queue = to_message_queue({**names, "queueId": 0 if queue_id in (_ABSENT, None) else queue_id})
+    return queue if queue is not None and -(2**31) <= queue.queue_id < 2**31 else None
 
 
 def _as_text(value: Any) -> str:
@@ -111,7 +130,9 @@ def _as_integer(value: Any) -> Any:
 
 def _as_member(value: Any, kind: type[Enum]) -> Any:
     members = list(kind)
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        return value
     if isinstance(value, int):
-        return members[value].value if 0 <= value < len(members) else _ABSENT
+        return members[value].value if 0 <= value < len(members) else value
     found = [member.value for member in members if value in (member.name, member.value)]
     return found[0] if found else _ABSENT

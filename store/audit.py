@@ -26,11 +26,13 @@ from .auditlog import LogAudit
 from .auditqueues import AuditedQueue, QueueAudit
 from .auditreport import AuditReport
 from .auditsmall import audit_checkpoint, audit_config, audit_ext
+from .audittimers import TimerAudit
 from .checkpoint import load_checkpoint
 from .config import BATCH_KEY, BATCH_UNIT_BYTES, ENTRY_BYTES, QUEUE_KEY, SEGMENT_KEY, StoreConfig
 from .files import OS_FILES, Files
 from .foreign import refuse_foreign
 from .segments import SegmentFile
+from .timerconfig import TIMER_LOG_KEY
 
 _DIRECTORIES: Final = frozenset({"commitlog", "consumequeue", "index"})
 _LIGHT_PREFIX: Final = "%LMQ%"  # entries of records of other topics (store.md §2.9)
@@ -63,6 +65,7 @@ class StoreAudit:
             refuse_foreign(files, config.root)
             self.report.is_open = files.exists(f"{config.root}/abort")
             self._segments = self._find_segments()
+            self._timers = self._find_timers()
         self.size_bytes = sum(segment.size for segment in self._segments)
 
     def __repr__(self) -> str:
@@ -105,6 +108,7 @@ class StoreAudit:
         index.finish()
         audit_checkpoint(self._reader, config.root, log.last_at_ms, report)
         audit_ext(self._reader, config.root, report)
+        self._timers.run(self._sizes)
         self._add_notes(index)
 
     def _check_is_store(self) -> None:
@@ -119,6 +123,13 @@ class StoreAudit:
         found = find_files(self._files, self._config.log_directories, self.report, "log")
         size = self._size(SEGMENT_KEY, self._config.segment_bytes, found, log_file_size(found))
         return check_sizes(found, size, self.report, "log") if found else []
+
+    def _find_timers(self) -> TimerAudit:
+        audit = TimerAudit(self._reader, self._config, self.report, self._segments)
+        if TIMER_LOG_KEY not in self._sizes and audit.file_bytes:
+            timers = replace(self.found_config.timers, file_bytes=audit.file_bytes)
+            self.found_config = replace(self.found_config, timers=timers)
+        return audit
 
     def _size(self, key: str, configured: int, found: list[SegmentFile], usual: int) -> int:
         if key not in self._sizes and usual:

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.hashing import java_hash
+from ..common.names import SCHEDULE_TOPIC
 from ..common.properties import DELAY, KEYS, TAGS, UNIQ_KEY
 from ..common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from .block import Block, Longs
-from .dispatcher import SCHEDULE_TOPIC, entry_code
+from .dispatcher import entry_code
 
 _NAME_MARK: Final = 1
 _END_MARK: Final = 2

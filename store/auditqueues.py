@@ -23,6 +23,7 @@ from .auditreport import AuditReport, Finding, Hit
 from .block import Block, Longs
 from .config import ENTRY_BYTES
 from .consumequeue import ENTRY, PRE_BLANK_SIZE
+from .duetimes import is_entry_of_other_levels
 from .segments import segment_path
 
 _ENTRY_TYPE: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
@@ -183,7 +184,7 @@ class QueueAudit:
             if len(queue.absent) < _MOST_KEPT:
                 queue.absent.append((offset, expected, finding))
             return
-        if size and self._is_ext(found, expected):
+        if size and (self._is_ext(found, expected) or is_entry_of_other_levels(queue.topic, found, expected)):
             self._match(queue, offset)
             return
         reason = _difference(ENTRY.unpack(found), ENTRY.unpack(expected))

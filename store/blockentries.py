@@ -3,7 +3,7 @@
 Rules (store.md §3.1, §3.2):
 
 - A run is as long as topic, queue and kind stay the same and the queue offsets follow each other.
-- Rows whose entry takes more than the tag are not plain: delayed messages, those without an entry, inner batches, and
+- Rows whose entry takes more than the tag or the delay level are not plain: those without an entry, inner batches, and
   properties that ``parse_properties`` has to judge (two tags, an empty one). They are left to ``Requeue.feed``.
 
 Topics are compared byte by byte, in words of eight; the hash only brings equal ones together.
@@ -17,12 +17,11 @@ import numpy.typing as npt
 
 from .block import Block, Longs
 from .blocktags import TagCodes
-from .dispatcher import SCHEDULE_TOPIC, WITHOUT_ENTRY
+from .dispatcher import WITHOUT_ENTRY
 
 _ENTRY: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
 _WORD: Final = 8
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
-_SCHEDULE_BYTES: Final = len(SCHEDULE_TOPIC)
 
 Words = npt.NDArray[np.uint64]
 
@@ -40,7 +39,6 @@ class Run(NamedTuple):
 def iter_runs(block: Block, codes: TagCodes) -> Iterator[Run]:
     """Yield the runs of a block whose tags codes are given; those of one queue in log order."""
     is_plain = codes.is_plain & (block.number("sys_flag") & WITHOUT_ENTRY == 0)
-    is_plain &= block.topic_bytes != _SCHEDULE_BYTES
     columns = [block.number("queue_id"), block.topic_bytes, *_topic_words(block)]
     order = _bring_together(columns)
     offsets = block.number("queue_offset")[order]

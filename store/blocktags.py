@@ -28,6 +28,7 @@ _MOST_VALUES: Final = 8
 _LEAST_ROWS: Final = 16
 _WORD: Final = 8
 _MOST_WORDS: Final = 4
+_MOST_COPIED: Final = 4_096
 _NAME: Final = np.uint64(int.from_bytes(_END + _TAGS, "little"))
 _NAME_MASK: Final = np.uint64((1 << 48) - 1)
 _ONES: Final = np.uint64(0x0101010101010101)
@@ -57,6 +58,24 @@ def exact_codes(block: Block) -> TagCodes:
     return _codes_at(places, at)
 
 
+def find_last(view: memoryview, name: bytes, starts: Longs, ends: Longs) -> Longs:
+    """Return where a name stands for the last time between each start and its end, -1 where it does not.
+
+    The stretches follow each other.
+    """
+    if not len(starts):
+        return starts
+    first, last = int(starts[0]), int(ends[-1])
+    if last - first <= _MOST_COPIED * len(starts):  # one copy costs less than a slice for each
+        text, begins, stops = bytes(view[first:last]), starts - first, ends - first
+    else:
+        text = b"".join(map(view.__getitem__, map(slice, starts.tolist(), ends.tolist())))
+        stops = np.cumsum(ends - starts)
+        begins = stops - (ends - starts)
+    found = np.fromiter(map(text.rfind, repeat(name), begins.tolist(), stops.tolist()), np.int64, len(starts))
+    return np.where(found < 0, -1, found - begins + starts)
+
+
 class _Properties:
     """Where the properties of a block are in its segment."""
 
@@ -71,14 +90,7 @@ class _Properties:
 
     def find(self, rows: Longs) -> Longs:
         """Return where the last tag of each row stands, -1 where there is none."""
-        starts, ends = self.starts[rows], self.ends[rows]
-        text = b"".join(map(self.segment.view.__getitem__, map(slice, starts.tolist(), ends.tolist())))
-        if _TAGS not in text:
-            return np.full(len(rows), -1)
-        stops = np.cumsum(ends - starts)
-        begins = stops - (ends - starts)
-        found = np.fromiter(map(text.rfind, repeat(_TAGS), begins.tolist(), stops.tolist()), np.int64, len(rows))
-        return np.where(found < 0, -1, found - begins + starts)
+        return find_last(self.segment.view, _TAGS, self.starts[rows], self.ends[rows])
 
     def guess(self) -> Longs:
         """Return where a tag of each row stands, -1 where there is none."""

@@ -30,7 +30,7 @@ from ..common.errors import DiskFullError, StoreNotWritableError
 from .batchqueue import BatchQueue
 from .config import StoreConfig, split_paths
 from .consumequeue import ConsumeQueue
-from .diskspace import DiskUse, DiskVerdict, judge_use, measure_use
+from .diskspace import DiskReport, DiskUse, DiskVerdict, judge_use, measure_capacity, measure_use
 from .flush import FileWork
 from .opening import Parts
 from .queuehead import HeadCut, HeadView, find_cut, view_head
@@ -89,6 +89,10 @@ class Cleaner:
             self._cleaned_to = log_min_offset
 
     # --- disks
+
+    def report(self) -> DiskReport:
+        """Return how full the disks are; waits for them, may run in any thread."""
+        return DiskReport(self._measure(), *measure_capacity(self._parts.files, self._config.root))
 
     def _measure(self) -> DiskUse:
         files, root = self._parts.files, self._config.root

@@ -5,18 +5,21 @@ start, since reading it with the wrong size would cut it in the wrong places.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..common.errors import ConfigError
 from .cleaningconfig import CleaningConfig
+from .timerconfig import TimerConfig
 
 ENTRY_BYTES: Final = 20
 BATCH_UNIT_BYTES: Final = 46
 PATH_SEPARATOR: Final = ","
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DELAY = re.compile(r"([0-9]{1,9})([smhd])")
 
 SEGMENT_KEY: Final = "mappedFileSizeCommitLog"
 QUEUE_KEY: Final = "mappedFileSizeConsumeQueue"
@@ -26,6 +29,7 @@ LOG_KEY: Final = "storePathCommitLog"
 FLUSH_KEY: Final = "flushDiskType"
 READ_ONLY_KEY: Final = "readOnlyCommitLogStorePaths"
 ENTRIES_KEY: Final = "maxIndexNum"
+DELAY_KEY: Final = "messageDelayLevel"
 
 _FIELDS: Final = {
     SEGMENT_KEY: "segment_bytes",
@@ -94,6 +98,9 @@ class StoreConfig:
     max_query_messages: int = 64
     delays_ms: tuple[int, ...] = ()
     cleaning: CleaningConfig = field(default_factory=CleaningConfig)
+    timers: TimerConfig = field(default_factory=TimerConfig)
+    sharers: int = 1
+    """Stores of this process that share its descriptors."""
 
     def __post_init__(self) -> None:
         _check_sizes(self)
@@ -122,17 +129,23 @@ class StoreConfig:
         fields["read_only_log"] = settings.get(READ_ONLY_KEY, "")
         fields["is_sync_flush"] = _parse_flush_type(settings.get(FLUSH_KEY, "ASYNC_FLUSH"))
         fields["cleaning"] = CleaningConfig.from_java(settings)
+        fields["timers"] = TimerConfig.from_java(settings)
         for key, name in _FIELDS.items():
             if key in settings:
                 fields[name] = _parse(key, settings[key], is_flag=isinstance(getattr(cls, name), bool))
-        if "messageDelayLevel" in settings:
-            fields["delays_ms"] = parse_delay_levels(settings["messageDelayLevel"])
+        if DELAY_KEY in settings:
+            fields["delays_ms"] = parse_delay_levels(settings[DELAY_KEY])
         return cls(**fields)
 
     @property
     def flush_disk_type(self) -> str:
         """Java's word for whether sends wait for the disk."""
         return "SYNC_FLUSH" if self.is_sync_flush else "ASYNC_FLUSH"
+
+    @property
+    def delay_levels(self) -> str:
+        """The delays of all levels as Java writes them."""
+        return " ".join(map(_format_delay, self.delays_ms))
 
     @property
     def log_directories(self) -> tuple[str, ...]:
@@ -155,14 +168,23 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Return the milliseconds of levels 1, 2, … of ``messageDelayLevel``.
 
     Raises:
-        ConfigError: A word that is not a number followed by s, m, h or d.
+        ConfigError: A word that is not a number of up to nine digits followed by s, m, h or d; or no word at all.
     """
     delays: list[int] = []
     for word in text.split():
-        if not word[:-1].isdigit() or word[-1] not in _UNIT_MS:
-            raise ConfigError(f"messageDelayLevel holds {word!r}, which is not a delay", key="messageDelayLevel")
-        delays.append(int(word[:-1]) * _UNIT_MS[word[-1]])
+        delay = _DELAY.fullmatch(word)
+        if delay is None:
+            reason = "which is no delay: up to nine digits and s, m, h or d"
+            raise ConfigError(f"{DELAY_KEY} holds {word!r}, {reason}", key=DELAY_KEY)
+        delays.append(int(delay[1]) * _UNIT_MS[delay[2]])
+    if not delays:
+        raise ConfigError(f"{DELAY_KEY} is empty, it must hold one delay at least", key=DELAY_KEY)
     return tuple(delays)
+
+
+def _format_delay(delay_ms: int) -> str:
+    unit = max((unit for unit, length_ms in _UNIT_MS.items() if delay_ms % length_ms == 0), key=_UNIT_MS.__getitem__)
+    return f"{delay_ms // _UNIT_MS[unit]}{unit if delay_ms else 's'}"
 
 
 def _parse_flush_type(text: str) -> bool:

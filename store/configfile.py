@@ -65,7 +65,7 @@ def load_config(path: str, parse: Callable[[str], T], files: Files = OS_FILES) -
 
 def save_config_text(path: str, text: str, files: Files = OS_FILES) -> None:
     """Write the file, keeping the text before as ``.bak`` (raises ``OSError``)."""
-    directory = os.path.dirname(path)
+    directory = os.path.dirname(path) or os.curdir
     make_lasting_directory(files, directory)
     try:
         _write(f"{path}.tmp", text.encode(), files)

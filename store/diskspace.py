@@ -38,6 +38,14 @@ class DiskUse(NamedTuple):
         return f"CL: {log:5.2f} CQ: {queues:5.2f} INDEX: {index:5.2f}"
 
 
+class DiskReport(NamedTuple):
+    """Percentages in use, and the bytes of the disk behind the store directory, which are 0 when nobody can tell."""
+
+    use: DiskUse
+    total: int
+    free: int
+
+
 class DiskVerdict(NamedTuple):
     """What the figures mean; ``is_full`` is ``None`` when they leave it as it was."""
 
@@ -56,6 +64,14 @@ def measure_use(files: Files, path: str) -> int:
     except OSError:
         return UNKNOWN
     return -(-used * 100 // (used + usable)) if used + usable else UNKNOWN
+
+
+def measure_capacity(files: Files, path: str) -> tuple[int, int]:
+    """Return the bytes of the disk behind the path, and those not in use; waits for the disk."""
+    try:
+        return files.disk_capacity(path)
+    except OSError:
+        return 0, 0
 
 
 def judge_use(use: DiskUse, config: CleaningConfig) -> DiskVerdict:

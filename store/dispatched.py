@@ -1,6 +1,7 @@
 """A record that has its place in the log, on its way to queue and index."""
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -24,6 +25,18 @@ class Appended(msgspec.Struct, gc=False):
     properties: dict[str, str]
     queue: ConsumeQueue | BatchQueue | None
     tags_code: int = 0
+
+
+class Companion(Protocol):
+    """Somebody who adds records to a commit; what was planned decides which, so that they come last."""
+
+    def join(self) -> None:
+        """Append them."""
+        ...
+
+    def undo(self) -> None:
+        """Take note that nothing of the commit was kept."""
+        ...
 
 
 def leave_topic(records: Iterable[Appended], topic: str) -> None:

@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..common.errors import StoreFullError, StoreNotWritableError
 from ..common.hashing import tags_code
-from ..common.properties import DELAY, TAGS
+from ..common.names import SCHEDULE_TOPIC
+from ..common.properties import TAGS
 from ..common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
 from .batchqueue import BatchQueue, count_of, encode_unit
 from .consumequeue import ENTRY, ConsumeQueue
 from .dispatched import Appended, leave_topic
+from .duetimes import due_at
 from .files import NO_ROOM
 from .index import Index
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-_UNKNOWN_LEVEL_MS = 1_000
 WITHOUT_ENTRY = INNER_BATCH | TRANSACTION_PREPARED  # the prepared bit is also set in "rolled back"
 
 
@@ -50,6 +50,11 @@ class Dispatcher:
     def is_behind(self) -> bool:
         """Whether records wait for their queue entries."""
         return bool(self._waiting)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much of the log waits for its queue entries."""
+        return sum(record.size for record in self._waiting)
 
     def add(self, records: list[Appended]) -> None:
         """Take records that are in the log, in its order."""
@@ -140,9 +145,8 @@ def gets_entry(sys_flag: int) -> bool:
 
 def entry_code(topic: str, properties: Mapping[str, str], stored_at_ms: int, delays_ms: Sequence[int]) -> int:
     """Return the code of a queue entry: the tag's hash, or when to deliver a delayed message (store.md §3.2)."""
-    if topic == SCHEDULE_TOPIC and properties.get(DELAY, "").isdecimal() and int(properties[DELAY]) > 0:
-        level = min(int(properties[DELAY]), len(delays_ms))
-        return stored_at_ms + (delays_ms[level - 1] if level else _UNKNOWN_LEVEL_MS)
+    if topic == SCHEDULE_TOPIC and (due_at_ms := due_at(properties, stored_at_ms, delays_ms)) is not None:
+        return due_at_ms
     return tags_code(properties.get(TAGS))
 
 

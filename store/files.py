@@ -68,6 +68,11 @@ class Files:
         disk = os.statvfs(path)
         return (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_bavail * disk.f_frsize
 
+    def disk_capacity(self, path: str) -> tuple[int, int]:
+        """Return how many bytes the disk behind the path has, and how many of them are not in use."""
+        disk = os.statvfs(path)
+        return disk.f_blocks * disk.f_frsize, disk.f_bfree * disk.f_frsize
+
     def exists(self, path: str) -> bool:
         """Tell whether the path exists."""
         return os.path.exists(path)
@@ -159,9 +164,9 @@ def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:
 def make_tree(files: Files, path: str) -> list[str]:
     """Make a directory and those above it, where missing; return those that got a new name and are to be flushed."""
     changed: list[str] = []
-    missing = path
+    missing = path or os.curdir
     while not files.exists(missing):
-        missing = os.path.dirname(missing)
+        missing = os.path.dirname(missing) or os.curdir
         changed.append(missing)
     if changed:
         files.make_directories(path)
@@ -171,14 +176,15 @@ def make_tree(files: Files, path: str) -> list[str]:
 def make_lasting_directory(files: Files, path: str) -> None:
     """Make a directory and those above it, where missing, and bring their names to the disk."""
     made: list[str] = []
+    path = path or os.curdir
     while not files.exists(path):
         made.append(path)
-        path = os.path.dirname(path)
+        path = os.path.dirname(path) or os.curdir
     if made:
         files.make_directories(made[0])
     for directory in reversed(made):
         with suppress(PermissionError):  # one may make names in a directory that one may not open
-            files.sync_directory(os.path.dirname(directory))
+            files.sync_directory(os.path.dirname(directory) or os.curdir)
 
 
 def zero_range(files: Files, descriptor: int, start: int, end: int) -> None:

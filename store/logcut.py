@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from ..common.errors import StoreDamagedError
 from .files import Files, zero_range
 from .scan import Stop
-from .segments import SegmentFile
+from .segments import SegmentFile, repair_command
 
-_WAY_ON = "`rocketlet store repair DIR`, or a start with --repair, goes on without what lies behind"
 _log = logging.getLogger(__name__)
 
 
-def damaged(stop: Stop) -> StoreDamagedError:
-    """Return the error that says where a log is damaged, and how to go on."""
+def damaged(stop: Stop, store: str) -> StoreDamagedError:
+    """Return the error that says where the log of a store is damaged, and how to go on."""
     return StoreDamagedError(
-        f"{stop.path} is damaged at position {stop.position}, before valid data: {stop.reason}; {_WAY_ON}",
+        f"{stop.path} is damaged at position {stop.position}, before valid data: {stop.reason}",
         path=stop.path,
         position=stop.position,
+        way_on=f"{repair_command(store)}, or a start with --repair, goes on without what lies behind",
     )
 
 
@@ -50,7 +50,7 @@ def give_up(files: Files, segments: Sequence[SegmentFile], damage: StoreDamagedE
     hit = next((one for one in segments if one.path == damage.path), None)
     if hit is None:
         raise damage
-    _log.warning("%s", str(damage).removesuffix(f"; {_WAY_ON}"))
+    _log.warning("%s", damage.finding)
     end = hit.base_offset + damage.position
     for segment in segments:
         position = max(0, end - segment.base_offset)

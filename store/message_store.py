@@ -28,7 +28,7 @@ from .batchqueue import BatchQueue
 from .cleaning import Cleaner
 from .config import StoreConfig
 from .consumequeue import ConsumeQueue
-from .dispatched import Appended, leave_topic, place_run
+from .dispatched import Appended, Companion, leave_topic, place_run
 from .dispatcher import WITHOUT_ENTRY, Arrivals, translate_write_error
 from .files import OS_FILES, Files
 from .flush import LogWork
@@ -62,6 +62,7 @@ class MessageStore(ReadableStore):
         self._plan_flush = FlushPlan(parts, config, now_ms())
         self._is_closed = False
         self._disk_full: DiskFullError | None = None
+        self.companion: Companion | None = None  # of the next commit
         self.cleaner = Cleaner(config, parts, now_ms, self._set_disk_full)
 
     @classmethod
@@ -95,6 +96,11 @@ class MessageStore(ReadableStore):
         return f"<MessageStore {self.config.root} {self.log_min_offset}..{self.log_max_offset}>"
 
     # --- writing
+
+    @property
+    def store_host(self) -> bytes:
+        """The host that records name."""
+        return self._encoder.store_host
 
     def set_store_host(self, store_host: bytes) -> None:
         """Change the host that records name from now on: a broker on a free port learns its port after the start."""
@@ -168,6 +174,9 @@ class MessageStore(ReadableStore):
             StoreFullError: No room; nothing was kept, the places are free again.
             StoreNotWritableError: The disk failed; the same, and the store stays unwritable.
         """
+        companion, self.companion = self.companion, None
+        if companion is not None:
+            companion.join()
         planned = self._planned
         if not planned:
             return
@@ -175,6 +184,8 @@ class MessageStore(ReadableStore):
         try:
             self._log.commit()
         except StoreNotWritableError as error:
+            if companion is not None:
+                companion.undo()
             for record in reversed(planned):
                 if record.queue is not None:
                     record.queue.next_offset = record.queue_offset
@@ -237,14 +248,14 @@ class MessageStore(ReadableStore):
         return self._parts.is_clean
 
     @property
-    def log_append_offset(self) -> int:
-        """The end of what is planned, where the next record goes."""
-        return self._log.append_offset
-
-    @property
     def flush_failure(self) -> StoreNotWritableError | None:
         """Why a flush failed, after which the store is never writable again."""
         return self._flusher.failure
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """How much of the committed log is not readable yet."""
+        return self._dispatcher.waiting_bytes
 
     @property
     def flushed_offset(self) -> int:

@@ -6,9 +6,10 @@ anything is changed; ``abort`` is on disk before the first record can be.
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from ..common.errors import ConfigError, RocketletError
+from ..common.errors import ConfigError, RocketletError, StoreDamagedError
 from .batchqueues import BatchQueues, batch_space, check_kinds, load_batch_topics
 from .checkpoint import Checkpoint, load_checkpoint
 from .commitlog import CommitLog
@@ -26,8 +27,10 @@ from .lock import StoreLock
 from .logpaths import LogPaths, check_directories
 from .queues import Queues
 from .recovery import Recovered, Recovery
-from .segments import SegmentFile, complete_cut_off, empty_last_file, list_segments, remove_unused
+from .segments import Layout, SegmentFile, complete_cut_off, empty_last_file, list_segments, remove_unused
 from .settle import mark_unsettled, save_if_changed, settle_log, settle_queues, settled_checkpoint
+from .timercheck import timer_check_path
+from .timerlog import find_timer_log, timer_log_directory
 
 _MOST_DESCRIPTORS = 4_096
 _MOST_MAPS = 512
@@ -50,6 +53,7 @@ class Parts:
     checkpoint: Checkpoint
     recovered: Recovered
     is_clean: bool
+    has_timers: bool
 
     def close(self) -> None:
         """Let go of all files, the lock last."""
@@ -90,15 +94,16 @@ def abort_path(config: StoreConfig) -> str:
 def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, StoreLock], *, repairs: bool) -> Parts:
     files, lock = held
     limit = descriptor_limit()
-    descriptors = Descriptors(files, min(limit // 4, _MOST_DESCRIPTORS))
+    descriptors = Descriptors(files, min(limit // 4, _MOST_DESCRIPTORS) // config.sharers)
     paths = LogPaths(split_paths(config.log_directory), config.segment_bytes, split_paths(config.read_only_log))
-    log = CommitLog(files, paths, config.segment_bytes, max_maps=max(4, min(limit // 8, _MOST_MAPS)))
+    log = CommitLog(files, paths, config.segment_bytes, max_maps=max(4, min(limit // 8, _MOST_MAPS) // config.sharers))
     queues = _make_queues(config, files, descriptors)
     sizes = (config.index_slots, config.index_entries)
     index_space = IndexSpace(files, os.path.join(config.root, "index"), sizes, descriptors)
     index = Index(index_space, now_ms) if config.has_index else None
     checkpoint = load_checkpoint(files, _checkpoint_path(config))
     is_clean = not files.exists(abort_path(config))
+    has_timers = _has_timers(config, files)
     try:
         recovered = _recover(config, files, (log, queues, index), checkpoint, repairs=repairs)
         for directory in split_paths(config.log_directory):
@@ -126,7 +131,17 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, Sto
         checkpoint,
         recovered,
         is_clean,
+        has_timers,
     )
+
+
+def _has_timers(config: StoreConfig, files: Files) -> bool:
+    """Tell whether there are timer files, after a look at their sizes; who uses them opens them."""
+    is_cut_off = any(not entry.size for entry in files.list(timer_log_directory(config)))
+    with suppress(StoreDamagedError):  # they are made anew then
+        if not is_cut_off:
+            find_timer_log(files, config)
+    return files.exists(timer_check_path(config.root))
 
 
 def _make_queues(config: StoreConfig, files: Files, descriptors: Descriptors) -> Queues:
@@ -152,9 +167,8 @@ def _recover(
     behind: list[SegmentFile] = []
     if not is_clean:
         complete_cut_off(files, config.log_directories, config.segment_bytes)
-    segments = list_segments(
-        files, config.log_directories, config.segment_bytes, SEGMENT_KEY, None if is_clean else behind
-    )
+    layout = Layout(config.log_directories, config.segment_bytes, SEGMENT_KEY, config.root)
+    segments = list_segments(files, layout, None if is_clean else behind)
     log.paths.set_files([*segments, *behind])
     empty = empty_last_file(files, config.log_directories)
     kinds = load_batch_topics(files, config.root)

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from itertools import chain
 
 from .batchqueue import BatchQueue
+from .coldrecords import ColdRecords
 from .config import StoreConfig
 from .consumequeue import ENTRY, Entry
+from .files import Files
 from .index import Index
 from .opening import Parts
 from .query import KeyKind, KeyRange, QueryResult, query
@@ -17,10 +19,15 @@ from .timesearch import Boundary, batch_offset_by_time, offset_by_time
 
 
 class ReadableStore:
-    """What is readable of a store (the reading calls of ``DefaultMessageStore``)."""
+    """What is readable of a store (the reading calls of ``DefaultMessageStore``).
+
+    ``has_timers`` says whether there were timer files when it was opened.
+    """
 
     def __init__(self, config: StoreConfig, parts: Parts) -> None:
         self.config = config
+        self._files = parts.files
+        self.has_timers = parts.has_timers
         self._log = parts.log
         self._queues = parts.queues
         self._index = parts.index
@@ -35,6 +42,24 @@ class ReadableStore:
     def log_max_offset(self) -> int:
         """The end of the committed log."""
         return self._log.max_offset
+
+    @property
+    def files(self) -> Files:
+        """How the store touches the disk."""
+        return self._files
+
+    def cold_records(self) -> ColdRecords:
+        """Return a reader of records for another thread."""
+        return ColdRecords(self._files, self._log)
+
+    def first_stored_at(self) -> int:
+        """Return the store time of the first record of the log, -1 when there is none."""
+        return self._reader.entry_stored_at((self._log.min_offset, 0, 0))
+
+    @property
+    def log_append_offset(self) -> int:
+        """The end of what is planned, where the next record goes."""
+        return self._log.append_offset
 
     def read(
         self,
@@ -117,6 +142,10 @@ class ReadableStore:
         wanted = KeyRange(min(max_count, self.config.max_query_messages), begin_ms, end_ms)
         self._build_index(self._index)
         return query(self._index, f"{topic}#T#{key}" if kind == "T" else f"{topic}#{key}", wanted, self.record_at)
+
+    def is_near(self, log_offset: int) -> bool:
+        """Tell whether a record is close enough to the log's end to be in memory."""
+        return self._reader.is_near(log_offset)
 
     def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
         """Tell whether a message exists and lies near the log's end (``checkInMemByConsumeOffset``)."""

@@ -26,7 +26,7 @@ from .commitlog import CommitLog
 from .config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
 from .consumequeue import ENTRY, PRE_BLANK_SIZE, ConsumeQueue, Entry
 
-_HEAD: Final = struct.Struct(">iI20xqi")  # total size, magic, log offset, sys flag
+RECORD_START: Final = struct.Struct(">iI20xqi")  # total size, magic, log offset, sys flag
 _STORED_AT: Final = struct.Struct(">q")
 _LEAST_BYTES: Final = 91
 
@@ -85,10 +85,10 @@ class Reader:
 
     def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
         """Return the record that begins at the position, ``None`` when none does (or none of that size)."""
-        head = self._log.slice(log_offset, _HEAD.size)
+        head = self._log.slice(log_offset, RECORD_START.size)
         if head is None:
             return None
-        total_size, magic, named_offset, _ = _HEAD.unpack_from(head)
+        total_size, magic, named_offset, _ = RECORD_START.unpack_from(head)
         if magic not in (MAGIC_V1, MAGIC_V2) or named_offset != log_offset or size not in (None, total_size):
             return None
         return self._log.slice(log_offset, total_size)
@@ -98,7 +98,7 @@ class Reader:
         head = self._log.slice(entry[0], _LEAST_BYTES)
         if head is None:
             return -1
-        sys_flag = _HEAD.unpack_from(head)[3]
+        sys_flag = RECORD_START.unpack_from(head)[3]
         return _STORED_AT.unpack_from(head, 68 if sys_flag & BORN_HOST_V6 else 56)[0]
 
     def read(

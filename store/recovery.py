@@ -85,7 +85,7 @@ class Recovery:
             prepare_index(self._index, self._source, start, None if self._is_clean else self._checkpoint.index_at_ms)
             damage = index_before(self._index, self._source, start)
             if damage is not None:
-                raise damaged(damage)
+                raise self._damaged(damage)
         recovered = self._walk(start, known_end)
         for queue in (*self._queues, *self._queues.batches):
             queue.correct_min_offset(segments[0].base_offset)
@@ -96,7 +96,7 @@ class Recovery:
             if queue.max_offset and self._is_clean and not repairs:
                 where = self._config.log_directories[0]
                 reason = f"it is empty, but {queue.directory} has entries"
-                raise damaged(Stop(where, 0, 0, reason, is_torn=False))
+                raise self._damaged(Stop(where, 0, 0, reason, is_torn=False))
         for queue in self._queues:
             self._queues.clear(queue)
         for queue in self._queues.batches:
@@ -152,8 +152,11 @@ class Recovery:
         requeue.batches.limit_to(broken_batches)
         stop = Redispatch(self._source.unchecked(), requeue, None).run(self._source.first, self._log.max_offset)
         if stop is not None and stop.log_offset < self._log.max_offset:
-            raise damaged(stop)
+            raise self._damaged(stop)
         requeue.finish()
+
+    def _damaged(self, stop: Stop) -> StoreDamagedError:
+        return damaged(stop, self._config.root)
 
     def _view(self, segment: SegmentFile) -> memoryview:
         return self._log.segment_view(segment.base_offset)
@@ -201,10 +204,10 @@ class Recovery:
                 continue
             start = stop.position + 1 if segment.path == stop.path else 0
             if find_valid(self._files, segment, self._view(segment), start, validity) is not None:
-                raise damaged(stop)
+                raise self._damaged(stop)
         for segment in self.behind:
             if find_valid(self._files, segment, self._view(segment), 0, validity) is not None:
-                raise missing_before(segment, self._source.segments[-1])
+                raise missing_before(segment, self._source.segments[-1], self._config.root)
         if stop.is_torn or (self._is_clean and known_end > stop.log_offset):
             _log.warning("the log ends at %s; queues know records up to %d", stop, known_end)
 

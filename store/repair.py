@@ -22,11 +22,13 @@ from ..common.errors import ConfigError, StoreError
 from .audit import StoreAudit
 from .auditfiles import find_files
 from .auditreport import AuditReport, Finding
+from .audittimers import KIND
 from .config import ENTRY_BYTES, StoreConfig
 from .consumequeue import PRE_BLANK
 from .files import OS_FILES, Files, zero_range
 from .message_store import MessageStore
 from .segments import SegmentFile
+from .timercheck import REBUILDING, TimerCheck, load_timer_check, save_timer_check, timer_check_path
 
 _CHUNK = 4 << 20
 _NOBODY = bytes(8)  # a store host that no record gets: nothing is appended
@@ -76,6 +78,8 @@ class RepairPlan:
         lines += [self._queue_line(*wrong) for wrong in report.wrong_queues.items()]
         if self.rewrites_index:
             lines.append(f"{self.config.root}/index: write it anew from the log")
+        if KIND in report.totals:
+            lines.append(f"{self.config.root}/timerlog and timerwheel: make them anew from the timer topic")
         lines += [f"{path}: put {path}.bak, which is older, in its place" for path in report.backups]
         lines += [f"{one.path}: not repaired: {one.reason}" for one in report.findings if _is_left(one, report)]
         return [*lines, "walk the whole log, zero what stands behind its end, and write what queues and index lack"]
@@ -136,6 +140,8 @@ def apply_repair(plan: RepairPlan, files: Files = OS_FILES) -> None:
             _mend_queue(plan.config, files, directory, expired)
         if plan.rewrites_index:
             _clear(files, os.path.join(plan.config.root, "index"))
+        if KIND in plan.report.totals:
+            _drop_timers(files, plan.config.root)
         for path in plan.report.backups:
             files.rename(f"{path}.bak", path)
     except OSError as error:
@@ -201,6 +207,14 @@ def _mend_queue(config: StoreConfig, files: Files, directory: str, expired: int 
     finally:
         files.close(descriptor)
     files.sync_directory(directory)
+
+
+def _drop_timers(files: Files, root: str) -> None:
+    """Have the timer files made anew: the progress stays, if it makes sense."""
+    path = timer_check_path(root)
+    check = load_timer_check(files, path) or TimerCheck()
+    save_timer_check(files, path, check._replace(log_end=REBUILDING, master_queue_offset=0))
+    _clear(files, os.path.join(root, "timerlog"))
 
 
 def _clear(files: Files, directory: str) -> None:

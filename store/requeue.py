@@ -6,7 +6,11 @@ Rules (store.md §3.4, §7.3, §7.4, §15.2):
   order. The first difference cuts the queue there, and the rest is written from the log.
 - A record goes to the slot of its queue offset. When the queue ends below it, it goes to the end, as Java puts it:
   slots shift. When the queue is already further, a new numbering began there: it replaces what it overlaps.
-- An entry whose code is the address of an extended one is right when it names the record.
+- A record whose slot holds the entry of a later one is left out at first: it is of an older numbering if the topic was
+  deleted and made again. Then the record with the number of the slot follows; if it does not, the queue is reported
+  in ``broken``.
+- An entry whose code is the address of an extended one is right when it names the record, and so is one of a delayed
+  message when other levels gave it its time (``duetimes``).
 - After a clean stop, records of a topic that ``config/topics.json`` does not list and that has no queue left are what a
   deletion left in the log: they get no queue.
 - A queue that lacks entries of records before the start cannot be completed by this walk; it is reported in
@@ -26,6 +30,7 @@ from .config import ENTRY_BYTES
 from .consumequeue import ENTRY, ConsumeQueue
 from .dispatched import Appended
 from .dispatcher import WITHOUT_ENTRY, entry_code, gets_entry
+from .duetimes import is_entry_of_other_levels
 from .extqueue import is_same_entry
 from .queues import Queues
 
@@ -42,15 +47,19 @@ Place = tuple[bytes, int]
 
 
 class _Progress:
-    """How far the walk has come in one queue; ``known`` are entries read ahead from ``cursor`` on."""
+    """How far the walk has come in one queue; ``known`` are entries read ahead from ``cursor`` on.
 
-    __slots__ = ("cursor", "known", "known_at", "queue")
+    ``is_behind`` while records were left out and the one that belongs to ``cursor`` is still to come.
+    """
+
+    __slots__ = ("cursor", "is_behind", "known", "known_at", "queue")
 
     def __init__(self, queue: ConsumeQueue, cursor: int) -> None:
         self.queue = queue
         self.cursor = cursor
         self.known = b""
         self.known_at = 0
+        self.is_behind = False
 
     def next_known(self) -> bytes:
         """Return the entry that the queue has at the cursor, empty at its end."""
@@ -80,7 +89,7 @@ class Requeue:
     def __init__(self, queues: Queues, start: int, delays_ms: tuple[int, ...], *, is_whole_log: bool) -> None:
         self._queues = queues
         self._start = start
-        self._delays_ms = delays_ms
+        self.delays_ms = delays_ms
         self._is_whole_log = is_whole_log
         self._only: set[ConsumeQueue] | None = None
         self.batches = BatchRequeue(queues.batches, start, delays_ms, is_whole_log=is_whole_log)
@@ -105,7 +114,7 @@ class Requeue:
             return False
         topic_end = topic_at + 1 + record[topic_at]
         progress = self._by_place.get((bytes(record[topic_at + 1 : topic_end]), queue_id))
-        if progress is None or queue_offset < progress.cursor or progress.queue.pending:
+        if progress is None or queue_offset < progress.cursor or progress.queue.pending or progress.is_behind:
             return False
         known = progress.next_known()
         if not known:
@@ -122,7 +131,7 @@ class Requeue:
         progress = self._by_place.get(place)
         if progress is None:
             return len(entries) // ENTRY_BYTES if self._is_ignored(place) else 0
-        if queue_offset != progress.cursor or progress.queue.pending:
+        if queue_offset != progress.cursor or progress.queue.pending or progress.is_behind:
             return 0
         taken = 0
         while taken < len(entries):
@@ -174,6 +183,9 @@ class Requeue:
             if queue in self.broken or (self._only is not None and queue not in self._only):
                 continue
             progress = self._progress.get(queue) or self._begin(queue)
+            if progress.is_behind:
+                self.broken.add(queue)
+                continue
             self._write(progress)
             if progress.cursor < queue.max_offset:
                 queue.cut(progress.cursor)
@@ -196,10 +208,15 @@ class Requeue:
         if record.queue_offset < progress.cursor:
             self._restart(progress, record.queue_offset)
             known = b""
-        code = entry_code(record.topic, record.properties, record.stored_at_ms, self._delays_ms)
+        elif known and ENTRY.unpack(known)[0] > record.log_offset:
+            progress.is_behind = True
+            return
+        if record.queue_offset == progress.cursor:
+            progress.is_behind = False
+        code = entry_code(record.topic, record.properties, record.stored_at_ms, self.delays_ms)
         entry = ENTRY.pack(record.log_offset, record.size, code)
         progress.cursor += 1
-        if known and is_same_entry(known, entry):
+        if known and (is_same_entry(known, entry) or is_entry_of_other_levels(record.topic, known, entry)):
             progress.known_at += ENTRY_BYTES
             return
         if known:

@@ -17,8 +17,16 @@ from typing import NamedTuple
 from ..common.errors import ConfigError, StoreDamagedError
 from .files import Files
 
-REPAIR = "`rocketlet store repair DIR` goes on without what lies behind"
 _HEAD_BYTES = 4_096
+
+
+class Layout(NamedTuple):
+    """Where the files of a kind lie, how long they are, the setting that says so, and the store they belong to."""
+
+    directories: Sequence[str]
+    file_bytes: int
+    key: str
+    store: str
 
 
 class SegmentFile(NamedTuple):
@@ -38,63 +46,67 @@ def segment_path(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}"
 
 
-def list_segments(
-    files: Files,
-    directories: Sequence[str],
-    file_bytes: int | None,
-    key: str,
-    behind: list[SegmentFile] | None = None,
-) -> list[SegmentFile]:
-    """Return the files of all directories in order; without ``file_bytes``, all must have the size of the first.
+def repair_command(store: str) -> str:
+    """Return the command that repairs a store, as it stands in the sentences of errors."""
+    from shlex import quote
+
+    return f"`rocketlet store repair {quote(store)}`"
+
+
+def list_segments(files: Files, layout: Layout, behind: list[SegmentFile] | None = None) -> list[SegmentFile]:
+    """Return the files of all directories in order.
 
     With ``behind``, the files behind a missing one go there, and are for the caller to judge.
 
     Raises:
-        ConfigError: A foreign file, or one whose size is not that of the setting ``key``.
+        ConfigError: A foreign file, or one whose size is not that of the setting.
         StoreDamagedError: A file is missing between others.
     """
     found = [
         _named(directory, entry.name, entry.size)
-        for directory in directories
+        for directory in layout.directories
         for entry in files.list(directory)
         if not entry.is_directory
     ]
     found.sort(key=lambda segment: segment.base_offset)
     if found and found[-1].size == 0:
         found.pop()
-    expected = file_bytes if file_bytes is not None else (found[0].size if found else 0)
     for position, segment in enumerate(found):
-        _check_size(segment, expected, key)
+        _check_size(segment, layout)
         if position and segment.base_offset == found[position - 1].base_offset:
             raise StoreDamagedError(
                 f"{found[position - 1].path} and {segment.path} hold the same part of the log",
                 path=segment.path,
                 position=0,
             )
-        if segment.base_offset != found[0].base_offset + position * expected:
+        if segment.base_offset != found[0].base_offset + position * layout.file_bytes:
             if behind is None:
-                raise missing_before(segment, found[position - 1])
+                raise missing_before(segment, found[position - 1], layout.store)
             behind += found[position:]
             return found[:position]
     return found
 
 
-def _check_size(segment: SegmentFile, expected: int, key: str) -> None:
+def _check_size(segment: SegmentFile, layout: Layout) -> None:
+    _, expected, key, store = layout
     if segment.size != expected:
         raise ConfigError(
             f"{segment.path} has {segment.size} bytes, {key} is {expected}: set it as it was when the store was made; "
-            f"if the file was cut off, {REPAIR}",
+            f"if the file was cut off, {repair_command(store)} goes on without what lies behind",
             key=key,
         )
     if segment.base_offset % expected:
         raise ConfigError(f"{segment.path} does not begin at a multiple of {key}, which is {expected}", key=key)
 
 
-def missing_before(segment: SegmentFile, last: SegmentFile) -> StoreDamagedError:
+def missing_before(segment: SegmentFile, last: SegmentFile, store: str) -> StoreDamagedError:
     """Return the error that says that files between two are missing, and how to go on."""
     missing = segment_path(os.path.dirname(segment.path), last.base_offset + last.size)
     return StoreDamagedError(
-        f"{missing} is missing before {segment.path}: put it back, or {REPAIR}", path=missing, position=0
+        f"{missing} is missing before {segment.path}",
+        path=missing,
+        position=0,
+        way_on=f"put it back, or {repair_command(store)} goes on without what lies behind",
     )
 
 
