@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from ..common.checksum import crc31
-from ..remoting.bodies import decode_body, encode_body
+from ..common.errors import DecodeError
+from ..remoting.bodies import decode_body, decode_body_if_any, encode_body
 from ..remoting.bodies_register import (
     DataVersion,
     KVTable,
@@ -20,6 +21,7 @@ from ..remoting.headers_namesrv import (
     DataVersionReply,
     RegisterBrokerHeader,
     RegisterBrokerReply,
+    UnregisterBrokerHeader,
 )
 from ..remoting.headers_namesrv_admin import AddWriteReply, BrokerNameHeader, WipeWriteReply
 from .livesettings import LiveSettings
@@ -62,7 +64,7 @@ class BrokerHandlers:
 
     def unregister(self, command: Command, _connection: Connection) -> Command:
         """Forget a broker that stops."""
-        header = decode_header(BrokerHeader, command)
+        header = decode_header(UnregisterBrokerHeader, command)
         self._routes.unregister(Identity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr))
         return Command.response(ResponseCode.SUCCESS)
 
@@ -71,7 +73,8 @@ class BrokerHandlers:
         header = decode_header(BrokerHeader, command)
         known = self._routes.version_of(header.cluster_name, header.broker_addr)
         self._routes.refresh(header.cluster_name, header.broker_addr, self._now_ms())
-        is_changed = known is None or known != decode_body(DataVersion, command.body)
+        asked = decode_body_if_any(DataVersion, command.body)
+        is_changed = known is None or known != asked
         body = b"" if known is None else encode_body(known)
         return Command.response(ResponseCode.SUCCESS, None, DataVersionReply(changed=is_changed), body)
 
@@ -111,7 +114,10 @@ def _read_topics(command: Command) -> TopicConfigTable:
         return TopicConfigTable()
     if command.version < V3_0_11:
         return decode_body(TopicConfigTable, command.body)
-    return decode_register_body(command.body).topic_config_serialize_wrapper
+    try:
+        return decode_register_body(command.body).topic_config_serialize_wrapper
+    except DecodeError as error:
+        raise DecodeError(f"Failed to decode RegisterBrokerBody: {error}") from error
 
 
 def _read_registration(header: RegisterBrokerHeader, topics: TopicConfigTable, connection: Connection) -> Registration:

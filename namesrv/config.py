@@ -16,7 +16,7 @@ class NameServerConfig:
 
     host: str = setting("bindAddress", "127.0.0.1", "address to listen at; 0.0.0.0 for all")
     port: int = setting("listenPort", DEFAULT_PORT, "port to listen at; 0 takes a free one", most=65_535)
-    kv_path: str = setting("kvConfigPath", "", "file that keeps the key-value table; in memory only unless given")
+    kv_path: str = setting("kvConfigPath", "", "file that keeps the key-value table; none: in memory only")
     returns_order_table: bool = setting(
         "returnOrderTopicConfigToBroker", True, "tell registering brokers which topics are ordered"
     )
@@ -40,6 +40,10 @@ class NameServerConfig:
     )
     scan_period_ms: int = setting("scanNotActiveBrokerInterval", 5000, "how often to look for silent brokers", least=1)
     max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
+    high_water_bytes: int = setting(
+        "writeBufferHighWaterMark", 0, "unsent bytes above which a client is not read from; 0: 262144", least=0
+    )
+    low_water_bytes: int = setting("writeBufferLowWaterMark", 0, "where that ends again; 0: 65536", least=0)
 
     # not read by key: the option --advertise
     advertised_host: str = ""

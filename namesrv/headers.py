@@ -6,6 +6,8 @@
 
 import msgspec
 
+from ..remoting.fields import NULL
+
 
 class RegisterTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which topic; its queues are in the body."""
@@ -16,5 +18,5 @@ class RegisterTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
 class DeleteTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which topic, and of which cluster if not of all."""
 
-    topic: str
+    topic: str = NULL
     cluster_name: str | None = None

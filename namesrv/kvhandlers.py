@@ -5,6 +5,7 @@ A change is answered when it is on disk; without a file, at once.
 
 from collections.abc import Callable
 
+from ..common.errors import HeaderError
 from ..remoting.bodies import encode_body
 from ..remoting.bodies_register import KVTable
 from ..remoting.codes import RequestCode, ResponseCode
@@ -36,6 +37,10 @@ class KvHandlers:
 
     def _put(self, command: Command, _connection: Connection) -> Command | Later:
         header = decode_header(PutKvHeader, command)
+        if header.namespace is None or header.key is None:
+            return Command.response(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
+        if header.value is None:
+            raise HeaderError("the custom field <value> is null")
         self._kv.put(header.namespace, header.key, header.value)
         return self._saved(command)
 

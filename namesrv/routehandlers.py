@@ -49,8 +49,6 @@ class RouteHandlers:
 
     def find_route(self, command: Command, connection: Connection) -> Command:
         """Tell where a topic lives."""
-        if not command.ext:  # upstream checks fields only where there are some
-            return _refuse_topic("null")
         header = decode_header(RouteHeader, command)
         if self._is_warming_up():
             return Command.response(ResponseCode.SYSTEM_ERROR, "name server not ready")

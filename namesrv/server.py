@@ -24,7 +24,7 @@ from ..remoting.command import Command
 from ..remoting.connection import Connection
 from ..remoting.later import Later
 from ..remoting.server import RemotingServer
-from ..remoting.service import Limits, Service
+from ..remoting.service import Service, server_limits
 from ..remoting.tasks import TaskScope, repeat
 from ..store.configfile import load_config, save_config_text
 from .config import NameServerConfig
@@ -78,7 +78,8 @@ class NameServer:
                     self._writer, _load_table, self._config.kv_path
                 )
             await stack.enter_async_context(self._tasks)
-            limits = Limits(idle_ms=1000 * self._config.max_idle_seconds)
+            config = self._config
+            limits = server_limits(config.max_idle_seconds, config.high_water_bytes, config.low_water_bytes)
             server = RemotingServer(self._config.host, self._config.port, self._service(), self._clock, limits)
             await stack.enter_async_context(server)
             self._port = server.address[1]

@@ -5,7 +5,7 @@ A topic that is deleted here comes back with the next registration that names it
 
 from collections.abc import Callable
 
-from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies import decode_body_if_any, encode_body
 from ..remoting.bodies_route import QueueData, TopicList, TopicRouteData
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
@@ -50,8 +50,9 @@ class TopicHandlers:
     def register(self, command: Command, _connection: Connection) -> Command:
         """Set the queues of a topic at brokers that are known."""
         topic = decode_header(RegisterTopicHeader, command).topic
-        route = decode_body(TopicRouteData, command.body)
-        self._routes.register_topic(topic, {data.broker_name: _shape(data) for data in route.queue_datas})
+        route = decode_body_if_any(TopicRouteData, command.body)
+        if route is not None:
+            self._routes.register_topic(topic, {data.broker_name: _shape(data) for data in route.queue_datas})
         return Command.response(ResponseCode.SUCCESS)
 
     def delete(self, command: Command, _connection: Connection) -> Command:

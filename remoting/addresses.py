@@ -1,12 +1,22 @@
-"""Addresses as text: ``host:port``, an IPv6 host in brackets."""
+"""Addresses: pairs of host and port, and as text ``host:port``, an IPv6 host in brackets."""
 
 import ipaddress
 import socket
+from typing import cast
 
+Address = tuple[str, int]
 ANY_HOSTS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # compared with, not bound
 _MAX_PORT = 65_535
 _LOCAL_HOST = "127.0.0.1"
 _SOMEWHERE = ("192.0.2.1", 9)  # reserved for documentation, so nobody is there; nothing is sent
+
+
+def address_of(name: object) -> Address:
+    """Return the address that a socket's name holds; none for a socket that is not connected any more."""
+    if isinstance(name, tuple) and len(cast("tuple[object, ...]", name)) >= 2:
+        host, port = cast("tuple[str, int]", name)[:2]
+        return host, port
+    return "", 0
 
 
 def format_address(host: str, port: int) -> str:

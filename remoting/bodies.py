@@ -14,17 +14,28 @@ from typing import TypeVar
 from ..common.javajson import read_json_as, write_json
 from .codes import reads_strict_json
 from .command import Command
+from .fields import SLOW_BYTES
 
 T = TypeVar("T")
+_NOTHING = (b"", b"null")
 
 
-def decode_body(kind: type[T], body: bytes) -> T:
+def decode_body(kind: type[T], body: bytes, *, slow_bytes: int | None = SLOW_BYTES) -> T:
     """Return the value of a body.
 
     Raises:
-        JsonError: the body is empty, no JSON, or something else than ``kind``.
+        JsonError: the body is empty, no JSON, something else than ``kind``, or too long to be read leniently.
     """
-    return read_json_as(body, kind)
+    return read_json_as(body, kind, slow_bytes=slow_bytes)
+
+
+def decode_body_if_any(kind: type[T], body: bytes) -> T | None:
+    """Return the value of a body, ``None`` when there is none or it says so.
+
+    Raises:
+        JsonError: the body is no JSON, or something else than ``kind``.
+    """
+    return None if body in _NOTHING else read_json_as(body, kind)
 
 
 def encode_body(value: object) -> bytes:

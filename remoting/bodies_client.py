@@ -13,6 +13,8 @@ from msgspec import field
 
 from ..common.message import MessageQueue
 from ..common.subscription import TAG_TYPE, Subscription
+from .bodies import decode_body
+from .fields import Int32, Int64
 
 
 class ConsumeType(StrEnum):
@@ -45,10 +47,10 @@ class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
     """What a consumer wants of one topic."""
 
     class_filter_mode: bool = False
-    code_set: list[int] = field(default_factory=list[int])
+    code_set: list[Int32] = field(default_factory=list[int])
     expression_type: str = TAG_TYPE
     sub_string: str = "*"
-    sub_version: int = 0
+    sub_version: Int64 = 0
     tags_set: list[str] = field(default_factory=list[str])
     topic: str
 
@@ -100,7 +102,7 @@ class HeartbeatData(msgspec.Struct, rename="camel", kw_only=True):
 
     client_id: str = field(name="clientID")
     consumer_data_set: list[ConsumerData] = field(default_factory=list[ConsumerData])
-    heartbeat_fingerprint: int = 0
+    heartbeat_fingerprint: Int32 = 0
     producer_data_set: list[ProducerData] = field(default_factory=list[ProducerData])
     without_sub: bool = False
 
@@ -120,10 +122,51 @@ class LockBatchBody(msgspec.Struct, rename="camel", kw_only=True):
     only_this_broker: bool = False
 
 
+class _QueueName(msgspec.Struct, rename="camel"):
+    topic: str
+    broker_name: str
+    queue_id: Int32
+
+
+class _PlainLockBatchBody(msgspec.Struct, rename="camel"):
+    client_id: str
+    consumer_group: str
+    mq_set: list[_QueueName]
+    only_this_broker: bool = False
+
+
+_decode_plain_lock = msgspec.json.Decoder(_PlainLockBatchBody).decode
+
+
+def decode_lock_body(body: bytes) -> LockBatchBody:
+    """Return the body of 41 or 42; thousands of queues are read at once, which ``decode_body`` would read one by one.
+
+    Raises:
+        JsonError: as ``decode_body``.
+    """
+    try:
+        plain = _decode_plain_lock(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return decode_body(LockBatchBody, body)
+    queues = [MessageQueue(queue.topic, queue.broker_name, queue.queue_id) for queue in plain.mq_set]
+    return LockBatchBody(
+        client_id=plain.client_id,
+        consumer_group=plain.consumer_group,
+        mq_set=queues,
+        only_this_broker=plain.only_this_broker,
+    )
+
+
 class LockedQueues(msgspec.Struct, kw_only=True):
     """Which queues the client holds now."""
 
     queues: list[MessageQueue] = field(name="lockOKMQSet", default_factory=list[MessageQueue])
+
+
+class CheckedSubscription(SubscriptionData, rename="camel", kw_only=True):
+    """A subscription whose expression alone matters."""
+
+    topic: str = ""
 
 
 class CheckClientBody(msgspec.Struct, rename="camel", kw_only=True):
@@ -132,4 +175,4 @@ class CheckClientBody(msgspec.Struct, rename="camel", kw_only=True):
     client_id: str | None = None
     group: str | None = None
     namespace: str | None = None
-    subscription_data: SubscriptionData | None = None
+    subscription_data: CheckedSubscription | None = None

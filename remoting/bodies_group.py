@@ -12,6 +12,7 @@ import msgspec
 from msgspec import field
 
 from .bodies_register import DataVersion
+from .fields import Int32, Int64
 
 
 def _customized_retry() -> dict[str, Any]:
@@ -23,28 +24,28 @@ class SimpleSubscription(msgspec.Struct, rename="camel", kw_only=True):
 
     expression: str | None = None
     expression_type: str | None = None
-    topic: str
-    version: int = 0
+    topic: str | None = None
+    version: Int64 = 0
 
 
 class SubscriptionGroupConfig(msgspec.Struct, rename="camel", kw_only=True):
     """How a consumer group is served."""
 
     attributes: dict[str, str] = field(default_factory=dict[str, str])
-    broker_id: int = 0
+    broker_id: Int64 = 0
     consume_broadcast_enable: bool = True
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     consume_message_orderly: bool = False
-    consume_timeout_minute: int = 15
-    group_name: str
+    consume_timeout_minute: Int32 = 15
+    group_name: str = ""
     group_retry_policy: dict[str, Any] = field(default_factory=_customized_retry)
-    group_sys_flag: int = 0
+    group_sys_flag: Int32 = 0
     notify_consumer_ids_changed_enable: bool = True
-    retry_max_times: int = 16
-    retry_queue_nums: int = 1
+    retry_max_times: Int32 = 16
+    retry_queue_nums: Int32 = 1
     subscription_data_set: list[SimpleSubscription] | None = None
-    which_broker_when_consume_slowly: int = 1
+    which_broker_when_consume_slowly: Int64 = 1
 
 
 class SubscriptionGroupTable(msgspec.Struct, rename="camel", kw_only=True):

@@ -20,6 +20,7 @@ from msgspec import field
 
 from ..common.errors import DecodeError
 from .bodies import decode_body
+from .fields import Int32, Int64
 
 MAX_INFLATED_BYTES = 64 << 20
 _LENGTH = struct.Struct(">i")
@@ -28,9 +29,9 @@ _LENGTH = struct.Struct(">i")
 class DataVersion(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     """Which state of its topics a broker has announced; equal when all three are."""
 
-    counter: int = 0
-    state_version: int = 0
-    timestamp: int = 0
+    counter: Int64 = 0
+    state_version: Int64 = 0
+    timestamp: Int64 = 0
 
 
 class TopicConfig(msgspec.Struct, rename="camel", kw_only=True):
@@ -38,12 +39,12 @@ class TopicConfig(msgspec.Struct, rename="camel", kw_only=True):
 
     attributes: dict[str, str] = field(default_factory=dict[str, str])
     order: bool = False
-    perm: int = 6
-    read_queue_nums: int = 16
+    perm: Int32 = 6
+    read_queue_nums: Int32 = 16
     topic_filter_type: str = "SINGLE_TAG"
-    topic_name: str
-    topic_sys_flag: int = 0
-    write_queue_nums: int = 16
+    topic_name: str = ""
+    topic_sys_flag: Int32 = 0
+    write_queue_nums: Int32 = 16
 
 
 class TopicConfigTable(msgspec.Struct, rename="camel", kw_only=True):
@@ -57,7 +58,7 @@ class RegisterBrokerBody(msgspec.Struct, rename="camel", kw_only=True):
     """What a broker registers."""
 
     filter_server_list: list[str] = field(default_factory=list[str])
-    topic_config_serialize_wrapper: TopicConfigTable
+    topic_config_serialize_wrapper: TopicConfigTable = field(default_factory=TopicConfigTable)
 
 
 class KVTable(msgspec.Struct, kw_only=True):

@@ -9,6 +9,8 @@ are always there, ``enable_acting_master`` only when true, hence ``None`` instea
 import msgspec
 from msgspec import field
 
+from .fields import Int32
+
 MASTER_ID = 0
 
 
@@ -16,7 +18,7 @@ class BrokerData(msgspec.Struct, rename="camel", kw_only=True):
     """The addresses of one broker name, by broker id."""
 
     broker_addrs: dict[int, str] = field(default_factory=dict[int, str])
-    broker_name: str
+    broker_name: str = ""
     cluster: str | None = None
     enable_acting_master: bool | None = None
     zone_name: str | None = None
@@ -25,12 +27,12 @@ class BrokerData(msgspec.Struct, rename="camel", kw_only=True):
 class QueueData(msgspec.Struct, rename="camel", kw_only=True):
     """How many queues of a topic one broker name has."""
 
-    broker_name: str
-    read_queue_nums: int = 0
-    write_queue_nums: int = 0
-    perm: int = 0
-    topic_sys_flag: int = 0
-    old_topic_sys_flag: int | None = field(name="topicSynFlag", default=None)
+    broker_name: str = ""
+    read_queue_nums: Int32 = 0
+    write_queue_nums: Int32 = 0
+    perm: Int32 = 0
+    topic_sys_flag: Int32 = 0
+    old_topic_sys_flag: Int32 | None = field(name="topicSynFlag", default=None)
 
     def __post_init__(self) -> None:
         if self.old_topic_sys_flag is not None:  # 4.x wrote it so; never written by us

@@ -13,9 +13,9 @@ from typing import Self
 
 from ..common.clock import Clock
 from ..common.errors import ConnectFailedError, ConnectionClosedError, RequestTimeoutError
-from .addresses import is_address
+from .addresses import Address, is_address
 from .command import Command
-from .connection import Address, Connection
+from .connection import Connection
 from .connections import Connections
 from .service import Limits, Service
 from .tasks import TaskScope
@@ -31,7 +31,7 @@ class ConnectionPool:
         self._clock = clock
         self._service = service or Service()
         self._limits = limits or Limits()
-        self.connections = Connections(clock, self._limits.idle_ms)
+        self.connections = Connections(clock, self._limits)
         self._open: dict[str, Connection] = {}
         self._attempts: dict[str, asyncio.Future[Connection | str]] = {}
         self._tasks = TaskScope()
@@ -43,7 +43,7 @@ class ConnectionPool:
 
     async def __aenter__(self) -> Self:
         """Open the pool; it connects when asked to."""
-        self.connections = Connections(self._clock, self._limits.idle_ms)
+        self.connections = Connections(self._clock, self._limits)
         self._tasks = TaskScope()
         await self._tasks.__aenter__()
         self._is_closed = False

@@ -6,42 +6,33 @@ Rule 3: Every request is answered exactly once, one-way requests never.
 Rule 4: What a handler raises ends its request; what the connection's own steps raise ends the connection.
 Rule 5: A peer that does not read its replies is not read from; one that lets them pile up is cut off (``Limits``).
 Rule 6: A frame that cannot be read ends the connection, after the replies to what came before it.
+Rule 7: A peer that ends its direction has ended the connection, as in Java: what is answered goes out, debts do not.
 
 Upstream: ``NettyRemotingAbstract``, ``spec/remoting.md`` §1.4, §1.7, §1.8.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from ..common.clock import Clock
 from ..common.errors import ConnectionClosedError, FrameError, RequestTimeoutError, StoreError
+from .addresses import Address, address_of
 from .calls import Calls
 from .codes import ResponseCode
 from .command import ONEWAY, RESPONSE, Command
 from .deadlines import Deadlines
-from .failures import NO_ANSWER, OVERLOAD, failure_reply
+from .failures import OVERLOAD, failure_reply
 from .frames import FrameParser, encode_command
-from .later import Buffer, Encoded, Later
+from .held import COUNTED_BYTES
+from .home import ConnectionHome
+from .later import Encoded, Later
+from .outgoing import buffers_of, encode_reply, kept_bytes, size_of
 from .service import Limits, Service
-
-Address = tuple[str, int]
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
 _log = logging.getLogger(__name__)
-
-
-class ConnectionHome(Protocol):
-    """Who keeps a connection while it is open."""
-
-    def add(self, connection: "Connection") -> None:
-        """Take a connection that has just opened."""
-        ...
-
-    def discard(self, connection: "Connection") -> None:
-        """Forget a connection that has ended."""
-        ...
 
 
 class Connection(asyncio.Protocol):
@@ -51,7 +42,7 @@ class Connection(asyncio.Protocol):
         self.remote_address: Address = ("", 0)
         self.local_address: Address = ("", 0)
         self.is_closed = False
-        self.was_active = True  # read and cleared by its home, which closes idle connections
+        self.descriptor = -1
         self._service = service
         self._handlers = service.handlers
         self._fallback = service.fallback
@@ -62,15 +53,21 @@ class Connection(asyncio.Protocol):
         self._calls = Calls(limits.max_calls)
         self._deadlines = Deadlines(clock)
         self._transport: asyncio.Transport | None = None
-        self._owed: set[Later] = set()
+        self._owed: dict[Later, int] = {}  # with what each keeps of its request, in bytes
+        self._owed_bytes = 0
         self._on_close: list[Callable[[Connection], object]] = []
         self._out: list[Encoded] = []
         self._out_bytes = 0
+        self._written_bytes: int = 0
+        self._has_read = True
+        self._taken_bytes: int = 0  # by the peer, when last looked
         self._uncommitted: list[tuple[Command, int | Later]] = []
         self._backlog: list[Command] = []
         self._is_serving = False
         self._is_write_paused = False
+        self._is_counted = False  # among those that hold much
         self._closes_after_turn = False
+        self._closes_after_backlog = False
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "paused" if self._is_write_paused else "open"
@@ -146,6 +143,32 @@ class Connection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
+    def held_bytes(self) -> int:
+        """How much is kept for the peer: unsent, of a frame not finished, of requests not answered."""
+        return self.unsent_bytes + self._parser.pending_bytes + self._owed_bytes
+
+    @property
+    def taken_bytes(self) -> int:
+        """How much the peer, or the system on the way to it, has taken so far."""
+        return self._written_bytes - self.unsent_bytes
+
+    def has_moved(self) -> bool:
+        """Tell whether the peer has sent or taken anything since the last time this was asked."""
+        before = self._has_read, self._taken_bytes
+        self._has_read, self._taken_bytes = False, self.taken_bytes
+        return before != (False, self._taken_bytes)
+
+    def may_complain(self) -> bool:
+        """Count a mistake of the peer, and tell whether to log it."""
+        return self._home.complaints.may_log()
+
+    def cut_off(self, reason: str) -> None:
+        """Close at once, and say why."""
+        if self.may_complain():
+            _log.warning("cutting off %s: %s", self._peer, reason)
+        self.abort()
+
+    @property
     def _peer(self) -> str:
         return f"{self.remote_address[0]}:{self.remote_address[1]}"
 
@@ -155,24 +178,28 @@ class Connection(asyncio.Protocol):
         """Take the socket."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(self._limits.high_water_bytes, self._limits.low_water_bytes)
-        self.remote_address = _address(transport.get_extra_info("peername"))
-        self.local_address = _address(transport.get_extra_info("sockname"))
+        self.remote_address = address_of(transport.get_extra_info("peername"))
+        self.local_address = address_of(transport.get_extra_info("sockname"))
+        own = transport.get_extra_info("socket")
+        self.descriptor = -1 if own is None else own.fileno()
         self._home.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Serve what a read brought."""
-        self.was_active = True
+        self._has_read = True
         self._guard(self._receive, data)
 
     def pause_writing(self) -> None:
         """Stop reading: the peer does not take its replies."""
         self._is_write_paused = True
+        self._count()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """Serve what was left, then read on."""
         self._is_write_paused = False
+        self._count()
         asyncio.get_running_loop().call_soon(self._guard, self._serve_backlog)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -182,7 +209,7 @@ class Connection(asyncio.Protocol):
         self._home.discard(self)
         self._calls.fail_all(f"the connection to {self._peer} ended before the answer")
         self._backlog, self._out = [], []
-        owed, self._owed = self._owed, set()
+        owed, self._owed = self._owed, {}
         for later in owed:
             self._guard(later.drop)
         callbacks, self._on_close = self._on_close, []
@@ -191,11 +218,20 @@ class Connection(asyncio.Protocol):
 
     def settle_later(self, later: Later, reply: Command | Encoded) -> None:
         """Send an answer that was owed; ``Later`` calls this."""
-        self._owed.discard(later)
+        self._owed_bytes -= self._owed.pop(later, 0)
         try:
-            self._push(_encode_reply(later.command, reply))
+            self._push(encode_reply(later.command, reply))
         except FrameError as error:  # too large to be sent: say so
-            self._push(_encode_reply(later.command, failure_reply(later.command, error)))
+            refusal = failure_reply(later.command, error, is_logged=self.may_complain())
+            self._push(encode_reply(later.command, refusal))
+
+    def begin_again(self, laters: Sequence[Later]) -> None:
+        """Serve requests that were put off, in this order and before what has come since."""
+        for later in laters:
+            self._owed_bytes -= self._owed.pop(later, 0)
+            later.write_off()
+        self._backlog[:0] = [later.command for later in laters]
+        self._guard(self._serve_backlog)
 
     # one read
 
@@ -218,10 +254,23 @@ class Connection(asyncio.Protocol):
             self._serve(commands)
         if self._parser.failure is not None:
             self._refuse(self._parser.failure)
+        elif self._is_counted or self._parser.expected_bytes > COUNTED_BYTES or self._owed_bytes > COUNTED_BYTES:
+            self._count()
 
     def _refuse(self, error: FrameError) -> None:
-        _log.warning("closing the connection to %s: %s", self._peer, error)
-        self.close()
+        if self.may_complain():
+            _log.warning("closing the connection to %s: %s", self._peer, error)
+        self._closes_after_backlog = True
+        if not self._backlog:
+            self.close()
+
+    def _count(self) -> None:
+        """Have what is held counted while it is much."""
+        self._is_counted = self._is_write_paused or self.held_bytes > COUNTED_BYTES
+        if self._is_counted:
+            self._home.held.note(self)
+        else:
+            self._home.held.forget(self)
 
     def _serve(self, commands: list[Command]) -> None:
         self._is_serving = True
@@ -237,7 +286,7 @@ class Connection(asyncio.Protocol):
                     break
         self._end_turn()
         self._is_serving = False
-        if self._closes_after_turn:
+        if self._closes_after_turn or (self._closes_after_backlog and not self._backlog):
             self.close()
 
     def _serve_backlog(self) -> None:
@@ -258,26 +307,31 @@ class Connection(asyncio.Protocol):
                     return
             if command.flag & ONEWAY:
                 return
-            encoded = reply if isinstance(reply, bytes) else _encode_reply(command, reply)
+            encoded = reply if isinstance(reply, bytes) else encode_reply(command, reply)
         except Exception as error:  # the fault boundary of a request
-            if (encoded := _encode_failure(command, error)) is None:
+            reply = failure_reply(command, error, is_logged=self.may_complain())
+            if command.flag & ONEWAY:
                 return
+            encoded = encode_reply(command, reply)
         if command.code in self._committing:
             self._uncommitted.append((command, len(self._out)))
         self._out.append(encoded)
-        self._out_bytes += len(encoded) if isinstance(encoded, bytes) else _size(encoded)
+        self._out_bytes += len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
 
     def _take_debt(self, later: Later) -> Command | Encoded | None:
         """Remember an owed answer; return the one to send now, if there is one."""
         if later.command.flag & ONEWAY:
             later.write_off()
             return None
+        if later.is_settled:  # by its handler: nobody waits for an answer
+            return None
         if (early_reply := later.hand_over(self)) is not None:
             return early_reply
         if len(self._owed) >= self._limits.max_owed_answers:
             later.drop()
             return Command.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-        self._owed.add(later)
+        size = self._owed[later] = kept_bytes(later.command)
+        self._owed_bytes += size
         if later.command.code in self._committing:
             self._uncommitted.append((later.command, later))
         return None
@@ -300,11 +354,11 @@ class Connection(asyncio.Protocol):
             if isinstance(place, Later):
                 place.answer(reply)
             else:
-                self._out[place] = _encode_reply(command, reply)
+                self._out[place] = encode_reply(command, reply)
 
     def _push(self, encoded: Encoded) -> None:
         """Send a frame: with the others of this read, or now."""
-        size = len(encoded) if isinstance(encoded, bytes) else _size(encoded)
+        size = len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
         if self._is_serving:
             self._out.append(encoded)
             self._out_bytes += size
@@ -315,51 +369,19 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self.was_active = True
+        self._written_bytes += size
         if len(frames) == 1 and isinstance(frames[0], bytes):
             transport.write(frames[0])
         elif size <= _JOIN_BYTES:
-            transport.write(b"".join(_buffers(frames)))
+            transport.write(b"".join(buffers_of(frames)))
         else:
-            transport.writelines(_buffers(frames))
-        if self._is_write_paused and self.unsent_bytes > self._limits.max_unsent_bytes:
-            unsent, limit = self.unsent_bytes, self._limits.max_unsent_bytes
-            _log.warning("cutting off %s: %d bytes are unread, limit is %d", self._peer, unsent, limit)
-            transport.abort()
+            transport.writelines(buffers_of(frames))
+        if self._is_write_paused:
+            self._check_unsent()
 
-
-def _encode_reply(command: Command, reply: Command | Encoded | None) -> Encoded:
-    if isinstance(reply, (bytes, list)):
-        return reply
-    if reply is None:
-        reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
-    reply.opaque = command.opaque
-    reply.flag = RESPONSE
-    reply.serialize = command.serialize
-    return encode_command(reply)
-
-
-def _encode_failure(command: Command, error: Exception) -> Encoded | None:
-    reply = failure_reply(command, error)
-    return None if command.flag & ONEWAY else _encode_reply(command, reply)
-
-
-def _buffers(frames: list[Encoded]) -> list[Buffer]:
-    buffers: list[Buffer] = []
-    for frame in frames:
-        if isinstance(frame, bytes):
-            buffers.append(frame)
+    def _check_unsent(self) -> None:
+        unsent, limit = self.unsent_bytes, self._limits.max_unsent_bytes
+        if unsent > limit:
+            self.cut_off(f"{unsent} bytes are unread, limit is {limit}")
         else:
-            buffers += frame
-    return buffers
-
-
-def _size(frame: Encoded) -> int:
-    return len(frame) if isinstance(frame, bytes) else sum(map(len, frame))
-
-
-def _address(name: object) -> Address:
-    if isinstance(name, tuple) and len(cast("tuple[object, ...]", name)) >= 2:
-        host, port = cast("tuple[str, int]", name)[:2]
-        return host, port
-    return "", 0
+            self._count()

@@ -2,26 +2,40 @@
 
 One timer looks after all of them, every twelfth of the idle limit while there are any: a connection on which nothing
 came or went since the last look grows older, one that is older than the limit is closed. So a read costs one
-assignment, and a silent connection ends between 12/12 and 13/12 of the limit. Upstream: ``IdleStateHandler``, 120 s.
+assignment, and a silent connection ends between 12/12 and 13/12 of the limit. Bytes that a peer does not take have not
+gone. Upstream: ``IdleStateHandler``, 120 s.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..common.clock import Clock, TimerHandle
+from .complaints import Complaints
 from .connection import Connection
+from .held import HeldBytes
+from .service import Limits
 
 _LOOKS_PER_LIMIT = 12
 _log = logging.getLogger(__name__)
 
 
-class Connections:
-    """Knows every open connection, closes idle ones, ends all."""
+def _admit_all() -> None:
+    """Name no descriptor that a connection may not have."""
 
-    def __init__(self, clock: Clock, idle_ms: int) -> None:
+
+class Connections:
+    """Knows every open connection, closes idle ones, ends all.
+
+    ``first_kept`` names the lowest descriptor that a connection may not have, if there is one.
+    """
+
+    def __init__(self, clock: Clock, limits: Limits, first_kept: Callable[[], int | None] = _admit_all) -> None:
         self._clock = clock
-        self._idle_ms = idle_ms
+        self._idle_ms = limits.idle_ms
+        self._first_kept = first_kept
+        self.held = HeldBytes(limits.max_held_bytes)
+        self.complaints = Complaints(clock)
         self._quiet_since_ms: dict[Connection, int] = {}
         self._timer: TimerHandle | None = None
         self._is_over = False
@@ -38,12 +52,17 @@ class Connections:
         self._quiet_since_ms[connection] = self._clock.now_ms()
         if self._is_over:
             connection.abort()  # accepted just before the end
-        elif self._timer is None:
+            return
+        if self._timer is None:
             self._plan_look()
+        kept = self._first_kept()
+        if kept is not None and connection.descriptor >= kept:
+            self._refuse(connection, kept)
 
     def discard(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         self._quiet_since_ms.pop(connection, None)
+        self.held.forget(connection)
         if not self._quiet_since_ms:
             self._stop_looking()
             waiting, self._waiting_for_end = self._waiting_for_end, []
@@ -67,6 +86,12 @@ class Connections:
             self._waiting_for_end.append(waiter)
             await waiter
 
+    def _refuse(self, connection: Connection, kept: int) -> None:
+        if self.complaints.may_log():
+            number = connection.descriptor
+            _log.warning("refusing %r: its descriptor is %d, from %d on they are for files", connection, number, kept)
+        connection.abort()
+
     def _plan_look(self) -> None:
         at_ms = self._clock.now_ms() + max(1, self._idle_ms // _LOOKS_PER_LIMIT)
         self._timer = self._clock.call_at(at_ms, self._look)
@@ -79,8 +104,7 @@ class Connections:
     def _look(self) -> None:
         now_ms = self._clock.now_ms()
         for connection, quiet_since_ms in list(self._quiet_since_ms.items()):
-            if connection.was_active:
-                connection.was_active = False
+            if connection.has_moved():
                 self._quiet_since_ms[connection] = now_ms
             elif now_ms - quiet_since_ms >= self._idle_ms:
                 _log.info("closing %r: idle for %d ms", connection, now_ms - quiet_since_ms)

@@ -13,21 +13,22 @@ OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 _log = logging.getLogger(__name__)
 
 
-def failure_reply(command: Command, error: BaseException) -> Command:
-    """Return the answer to a request whose handler raised, and log what happened.
+def failure_reply(command: Command, error: BaseException, *, is_logged: bool = True) -> Command:
+    """Return the answer to a request whose handler raised, and log what happened if that is wanted.
 
     A request that cannot be read is its sender's mistake and is answered with the error's own text. A file that cannot
     be used is nobody's who is asking or answering: it is named, in one line. Anything else is ours: the traceback is
     logged, the answer has Java's form ``<class>: <message>, <where>``.
     """
     if isinstance(error, DecodeError):
-        _log.warning("%r is refused: %s", command, error)
+        _log.log(logging.WARNING if is_logged else logging.DEBUG, "%r is refused: %s", command, error)
         return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
+    level = logging.ERROR if is_logged else logging.DEBUG
     if isinstance(error, OSError) and error.filename is not None:
         remark = f"{error.filename} cannot be used: {error.strerror}"
-        _log.error("%r failed: %s", command, remark)
+        _log.log(level, "%r failed: %s", command, remark)
         return Command.response(ResponseCode.SYSTEM_ERROR, remark)
-    _log.error("%r failed", command, exc_info=error)
+    _log.log(level, "%r failed", command, exc_info=error)
     return Command.response(ResponseCode.SYSTEM_ERROR, describe_failure(error))
 
 
@@ -37,9 +38,9 @@ def commit_failure_reply(command: Command, error: StoreError) -> Command:
     return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
 
 
-def unknown_code_reply(command: Command) -> Command:
+def unknown_code_reply(command: Command, *, is_logged: bool = True) -> Command:
     """Return the answer to a request code that nobody handles."""
-    _log.warning("%r is not supported", command)
+    _log.log(logging.WARNING if is_logged else logging.DEBUG, "%r is not supported", command)
     return Command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported")
 
 

@@ -6,25 +6,38 @@ A header is a ``msgspec.Struct`` with ``rename="camel"``: its attributes are our
     field missing                          the default; without one "the custom field <name> is null"
     empty text for a number or boolean     as missing
     empty text for a text                  the empty text (Java passes it on; its checks speak of blanks)
-    text that is no number                 an error that names the field
+    text that is no number                 the default; without one an error that names the field
+    any text but "true" for a boolean      false
     unknown field                          ignored
     None in the struct                     not sent
+
+A default is what Java goes on with: its reader logs a field that it cannot read and leaves it null, and only what needs
+the field fails. ``NULL`` stands for the text that Java looks for in vain then. In the headers that Java reads itself
+(``FastCodesHeader``) a number that is none ends the request; they say so with ``is_strict``.
 
 Upstream: ``RemotingCommand.makeCustomHeaderToNet`` and ``decodeCommandCustomHeader``, ``spec/remoting.md`` §1.6, §4.1.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
 from ..common.errors import HeaderError, JsonError
-from ..common.javajson import read_json, write_json
+from ..common.javajson import check_slow, read_json, write_json
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
+NULL: Final = "null"
+"""The default of a name that Java looks up although it is missing, and then calls so in its answer."""
+
+SLOW_BYTES: Final = 1 << 18
+"""Up to here a peer's JSON may be what only the slow reader understands: it takes about a second for so much."""
+
+_NUMBER: Final = re.compile(r"[+-]?\d+")
 
 _read_texts = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -73,9 +86,11 @@ def decode_fields(kind: type[HeaderT], fields: Mapping[str, str]) -> HeaderT:
         HeaderError: a field is missing or not of its type; the text names the field.
     """
     try:
-        return msgspec.convert(fields, kind, strict=False)
+        header = msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError:
         return _decode_one_by_one(kind, fields)
+    flags = _flags(kind)
+    return _decode_one_by_one(kind, fields) if flags and _has_flag(header, flags) else header
 
 
 def decode_fields_text(kind: type[HeaderT], text: msgspec.Raw | bytes) -> HeaderT:
@@ -84,15 +99,34 @@ def decode_fields_text(kind: type[HeaderT], text: msgspec.Raw | bytes) -> Header
     Raises:
         HeaderError: as ``decode_fields``.
     """
+    decode, flags = _decoder(kind)
     try:
-        return _decoder(kind).decode(text)
+        header = decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return _decode_one_by_one(kind, parse_texts(text))
+    return _decode_one_by_one(kind, parse_texts(text)) if flags and _has_flag(header, flags) else header
 
 
 @cache
-def _decoder(kind: type[HeaderT]) -> "msgspec.json.Decoder[HeaderT]":
-    return msgspec.json.Decoder(kind, strict=False)
+def _decoder(kind: type[msgspec.Struct]) -> tuple[Callable[[msgspec.Raw | bytes], Any], tuple[str, ...]]:
+    return msgspec.json.Decoder(kind, strict=False).decode, _flags(kind)
+
+
+@cache
+def _flags(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Return the booleans of a header that is not strict; msgspec takes 1 for true."""
+    if _is_strict(kind):
+        return ()
+    return tuple(field.name for field in _fields_of(kind) if _is_flag(field.type))
+
+
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def _has_flag(header: msgspec.Struct, flags: tuple[str, ...]) -> bool:
+    return any(getattr(header, flag) for flag in flags)
 
 
 @cache
@@ -102,6 +136,7 @@ def _names(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
 
 def _parse_any_texts(text: bytes) -> dict[str, str]:
     try:
+        check_slow(text, SLOW_BYTES)
         table = read_json(text)
     except JsonError as error:
         raise HeaderError(f"the header fields are no JSON: {error}") from error
@@ -119,14 +154,27 @@ def texts_of(table: Mapping[Any, Any]) -> dict[str, str]:
 
 def _decode_one_by_one(kind: type[HeaderT], fields: Mapping[str, str]) -> HeaderT:
     values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
+    is_strict = _is_strict(kind)
+    for field in _fields_of(kind):
         name = field.encode_name
         text = fields.get(name)
-        if text is not None and (text or _takes_text(field.type)):
-            values[field.name] = _decode_one(name, text, field.type)
+        if text is not None and (text or is_strict or _takes_text(field.type)):
+            try:
+                values[field.name] = _decode_one(name, text, field.type)
+            except HeaderError:
+                if field.required or is_strict:
+                    raise
         elif field.required:
             raise HeaderError(f"the custom field <{name}> is null")
     return kind(**values)
+
+
+def _is_strict(kind: type[msgspec.Struct]) -> bool:
+    return getattr(kind, "is_strict", False)
+
+
+def _is_flag(kind: Any) -> bool:
+    return kind is bool or kind == (bool | None)
 
 
 def _takes_text(kind: Any) -> bool:
@@ -134,9 +182,16 @@ def _takes_text(kind: Any) -> bool:
 
 
 def _decode_one(name: str, text: str, kind: Any) -> Any:
-    if kind is bool or kind == (bool | None):
+    if _is_flag(kind):
         return text.lower() == "true"  # Java's parseBoolean: whatever else is false
     try:
-        return msgspec.convert(text, kind, strict=False)
-    except msgspec.ValidationError as error:
+        return msgspec.convert(_read_number(text) if not _takes_text(kind) else text, kind)
+    except (msgspec.ValidationError, ValueError) as error:
         raise HeaderError(f"the custom field <{name}> is not a valid number: {text[:64]!r}") from error
+
+
+def _read_number(text: str) -> int:
+    """Return the number that Java's ``parseInt`` and ``parseLong`` read: a sign and digits, also those of others."""
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(text)
+    return int(text)

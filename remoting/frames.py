@@ -28,16 +28,16 @@ _MAX_HEADER_BYTES = 2**24 - 1
 class FrameParser:
     """Collects the bytes of one direction of a connection and returns the commands in them."""
 
-    __slots__ = ("_max_total", "_pending", "_pending_bytes", "failure")
+    __slots__ = ("_max_total", "_pending", "expected_bytes", "failure")
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_total = max_frame_bytes - 4
         self._pending = bytearray()
-        self._pending_bytes = 0  # what the pending frame needs, 0 while that is not known
+        self.expected_bytes = 0  # what the pending frame needs, 0 while that is not known
         self.failure: FrameError | None = None
 
     def __repr__(self) -> str:
-        return f"<FrameParser {len(self._pending)} of {self._pending_bytes} bytes pending, failure={self.failure!r}>"
+        return f"<FrameParser {len(self._pending)} of {self.expected_bytes} bytes pending, failure={self.failure!r}>"
 
     @property
     def pending_bytes(self) -> int:
@@ -85,18 +85,18 @@ class FrameParser:
         """Add to the pending frame what belongs to it, parse it if it is whole, and return where the next begins."""
         pending = self._pending
         taken = 0
-        if not self._pending_bytes:
+        if not self.expected_bytes:
             taken = 4 - len(pending)
             pending += data[:taken]
             self._measure_pending()
-            if not self._pending_bytes:
+            if not self.expected_bytes:
                 return len(data)
-        taken_end = taken + self._pending_bytes - len(pending)
+        taken_end = taken + self.expected_bytes - len(pending)
         pending += data[taken:taken_end]
-        if len(pending) == self._pending_bytes:
+        if len(pending) == self.expected_bytes:
             frame = bytes(pending)
             pending.clear()
-            self._pending_bytes = 0
+            self.expected_bytes = 0
             self._parse(frame, 0, commands)
         return min(taken_end, len(data))
 
@@ -105,7 +105,7 @@ class FrameParser:
             total = int.from_bytes(self._pending[:4], "big", signed=True)
             if not 4 <= total <= self._max_total:
                 raise FrameError(f"frame is {total + 4} bytes, limit is {self._max_total + 4}")
-            self._pending_bytes = total + 4
+            self.expected_bytes = total + 4
 
 
 def encode_command(command: Command) -> bytes:

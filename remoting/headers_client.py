@@ -14,7 +14,7 @@
 import msgspec
 from msgspec import field
 
-from .fields import Int32
+from .fields import NULL, Int32
 
 
 class HeartbeatReply(msgspec.Struct, kw_only=True):
@@ -27,7 +27,7 @@ class HeartbeatReply(msgspec.Struct, kw_only=True):
 class UnregisterClientHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which client leaves which groups."""
 
-    client_id: str = field(name="clientID")
+    client_id: str = field(name="clientID", default="")
     producer_group: str | None = None
     consumer_group: str | None = None
 
@@ -42,13 +42,13 @@ class CreateTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
     """A topic as it shall be; ``attributes`` reads ``+name=value,-name``."""
 
     topic: str
-    default_topic: str
+    default_topic: str = ""
     read_queue_nums: Int32
     write_queue_nums: Int32
     perm: Int32
-    topic_filter_type: str
+    topic_filter_type: str = NULL
     topic_sys_flag: Int32 | None = None
-    order: bool
+    order: bool = False
     attributes: str | None = None
     force: bool | None = None
 

@@ -1,7 +1,7 @@
 """Headers of what a name server answers (``spec/remoting.md`` §4.2).
 
 103  REGISTER_BROKER            RegisterBrokerHeader    RegisterBrokerReply
-104  UNREGISTER_BROKER          BrokerHeader            -
+104  UNREGISTER_BROKER          UnregisterBrokerHeader  -
 105  GET_ROUTEINFO_BY_TOPIC     RouteHeader             -
 322  QUERY_DATA_VERSION         BrokerHeader            DataVersionReply
 901  GET_BROKER_MEMBER_GROUP    BrokerGroupHeader       -
@@ -12,7 +12,7 @@ Wire names are Java's, attributes ours.
 
 import msgspec
 
-from .fields import Int32, Int64
+from .fields import NULL, Int32, Int64
 
 
 class RegisterBrokerHeader(msgspec.Struct, rename="camel", kw_only=True):
@@ -39,13 +39,22 @@ class RegisterBrokerReply(msgspec.Struct, rename="camel"):
     master_addr: str | None = None
 
 
-class BrokerHeader(msgspec.Struct, rename="camel", kw_only=True):
-    """Which broker: of an unregistration or a question about its data version."""
+class UnregisterBrokerHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which broker ends; its id is that of its address."""
 
-    broker_name: str
+    broker_name: str = NULL
+    broker_addr: str = NULL
+    cluster_name: str = NULL
+    broker_id: Int64 = 0
+
+
+class BrokerHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which broker asks about its data version."""
+
+    broker_name: str = NULL
     broker_addr: str
     cluster_name: str
-    broker_id: Int64
+    broker_id: Int64 = 0
 
 
 class DataVersionReply(msgspec.Struct, rename="camel"):
@@ -59,7 +68,7 @@ class BrokerHeartbeatHeader(msgspec.Struct, rename="camel", kw_only=True):
 
     cluster_name: str
     broker_addr: str
-    broker_name: str
+    broker_name: str = NULL
     broker_id: Int64 | None = None
     epoch: Int32 | None = None
     max_offset: Int64 | None = None
@@ -71,7 +80,7 @@ class BrokerHeartbeatHeader(msgspec.Struct, rename="camel", kw_only=True):
 class RouteHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which topic, and in which dialect."""
 
-    topic: str
+    topic: str = NULL
     accept_standard_json_only: bool | None = None
     zone_mode: str | None = msgspec.field(name="__ZONE_MODE", default=None)
     zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
@@ -80,5 +89,5 @@ class RouteHeader(msgspec.Struct, rename="camel", kw_only=True):
 class BrokerGroupHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which group of a master and its slaves."""
 
-    cluster_name: str
-    broker_name: str
+    cluster_name: str = NULL
+    broker_name: str = NULL

@@ -11,25 +11,27 @@
 
 import msgspec
 
-from .fields import Int32
+from .fields import NULL, Int32
 
 
 class NamespaceHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which namespace of the key-value table."""
 
-    namespace: str
+    namespace: str = NULL
 
 
 class KvHeader(NamespaceHeader, rename="camel", kw_only=True):
     """Which value."""
 
-    key: str
+    key: str = NULL
 
 
-class PutKvHeader(KvHeader, rename="camel", kw_only=True):
+class PutKvHeader(msgspec.Struct, rename="camel", kw_only=True):
     """A value to store."""
 
-    value: str
+    namespace: str | None = None
+    key: str | None = None
+    value: str | None = None
 
 
 class KvReply(msgspec.Struct, rename="camel", kw_only=True):
@@ -41,13 +43,13 @@ class KvReply(msgspec.Struct, rename="camel", kw_only=True):
 class ClusterHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which cluster."""
 
-    cluster: str
+    cluster: str = NULL
 
 
 class BrokerNameHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which broker group."""
 
-    broker_name: str
+    broker_name: str = NULL
 
 
 class WipeWriteReply(msgspec.Struct, rename="camel", kw_only=True):

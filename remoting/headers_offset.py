@@ -13,7 +13,7 @@
 import msgspec
 from msgspec import field
 
-from .fields import Int32, Int64
+from .fields import NULL, Int32, Int64
 
 
 class QueueHeader(msgspec.Struct, rename="camel", kw_only=True):
@@ -40,15 +40,18 @@ class SearchOffsetHeader(QueueHeader, rename="camel", kw_only=True):
 class ConsumerOffsetHeader(QueueHeader, rename="camel", kw_only=True):
     """Whose offset in which queue."""
 
-    consumer_group: str
+    consumer_group: str = NULL
     set_zero_if_not_found: bool | None = None
 
 
-class CommitOffsetHeader(QueueHeader, rename="camel", kw_only=True):
-    """Whose offset in which queue has moved where."""
+class CommitOffsetHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Whose offset in which queue has moved where; ``None`` is what was sent as no number, or not at all."""
 
-    consumer_group: str
-    commit_offset: Int64
+    topic: str
+    queue_id: Int32 | None = None
+    broker_name: str | None = field(name="bname", default=None)
+    consumer_group: str = NULL
+    commit_offset: Int64 | None = None
 
 
 class OffsetReply(msgspec.Struct, rename="camel", kw_only=True):

@@ -7,10 +7,12 @@
 A push consumer does not set ``PULL_SUBSCRIPTION``: its expression is that of its last heartbeat.
 """
 
+from typing import ClassVar
+
 import msgspec
 from msgspec import field
 
-from .fields import Int32, Int64
+from .fields import NULL, Int32, Int64
 
 PULL_COMMIT_OFFSET = 1
 PULL_SUSPEND = 2
@@ -22,16 +24,17 @@ PULL_LITE = 16
 class PullHeader(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """What a consumer wants next; ``sys_flag`` holds the ``PULL_`` bits."""
 
+    is_strict: ClassVar[bool] = True
     consumer_group: str
     topic: str
     queue_id: Int32
     queue_offset: Int64
     max_messages: Int32 = field(name="maxMsgNums")
     sys_flag: Int32
-    commit_offset: Int64
-    suspend_ms: Int64 = field(name="suspendTimeoutMillis")
+    commit_offset: Int64 = 0
+    suspend_ms: Int64 = field(name="suspendTimeoutMillis", default=0)
     subscription: str | None = None
-    sub_version: Int64
+    sub_version: Int64 = 0
     expression_type: str | None = None
     max_bytes: Int32 | None = field(name="maxMsgBytes", default=None)
     request_source: Int32 | None = None
@@ -54,8 +57,8 @@ class PullReply(msgspec.Struct, rename="camel", kw_only=True):
 class QueryMessageHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which messages, by key, unique key or tag."""
 
-    topic: str
-    key: str
+    topic: str = NULL
+    key: str = NULL
     max_messages: Int32 = field(name="maxNum")
     begin_ms: Int64 = field(name="beginTimestamp")
     end_ms: Int64 = field(name="endTimestamp")

@@ -3,8 +3,11 @@
     10, 324         long names (``SendMessageRequestHeader``)
     310, 320, 325   letters (``SendMessageRequestHeaderV2``)
 
-Any of these codes may come in either spelling; ``decode_send_header`` takes the usual one of the code first.
+Any of these codes may come in either spelling; ``decode_send_header`` takes the usual one of the code first. What has a
+default is mandatory too, but Java serves requests without it, if it does not have to create the topic.
 """
+
+from typing import ClassVar
 
 import msgspec
 from msgspec import field
@@ -18,14 +21,16 @@ LETTER_CODES = frozenset(
     {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
 )
 
+_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+
 
 class SendHeader(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """What a sender says about its message; the long spelling."""
 
-    producer_group: str
+    producer_group: str = ""
     topic: str
-    default_topic: str
-    default_topic_queue_nums: Int32
+    default_topic: str = ""
+    default_topic_queue_nums: Int32 = 0
     queue_id: Int32
     sys_flag: Int32
     born_at_ms: Int64 = field(name="bornTimestamp")
@@ -41,10 +46,11 @@ class SendHeader(msgspec.Struct, rename="camel", kw_only=True, gc=False):
 class LetterSendHeader(SendHeader, kw_only=True, gc=False):
     """The same in letters."""
 
-    producer_group: str = field(name="a")
+    is_strict: ClassVar[bool] = True
+    producer_group: str = field(name="a", default="")
     topic: str = field(name="b")
-    default_topic: str = field(name="c")
-    default_topic_queue_nums: Int32 = field(name="d")
+    default_topic: str = field(name="c", default="")
+    default_topic_queue_nums: Int32 = field(name="d", default=0)
     queue_id: Int32 = field(name="e")
     sys_flag: Int32 = field(name="f")
     born_at_ms: Int64 = field(name="g")
@@ -78,11 +84,19 @@ def decode_send_header(command: Command) -> SendHeader:
     """
     usual, other = (LetterSendHeader, SendHeader) if command.code in LETTER_CODES else (SendHeader, LetterSendHeader)
     try:
-        return decode_header(usual, command)
+        header = decode_header(usual, command)
+        return _reread(header, command) if header.batch and command.code != _BATCH else header
     except HeaderError:
         if ("topic" if usual is LetterSendHeader else "b") not in command.ext or _has_topic(command, usual):
             raise
         return decode_header(other, command)
+
+
+def _reread(header: SendHeader, command: Command) -> SendHeader:
+    """Read once more what says that it is a batch, though its code does not; msgspec takes 1 for true."""
+    name = "m" if isinstance(header, LetterSendHeader) else "batch"
+    header.batch = command.ext.get(name, "").lower() == "true"
+    return header
 
 
 def _has_topic(command: Command, spelling: type[SendHeader]) -> bool:

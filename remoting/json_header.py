@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from ..common.errors import FrameError, JsonError
 from ..common.javajson import read_json
 from .command import JSON, LANGUAGE_NAMES, RESPONSE, Command, LanguageName, language_name
-from .fields import format_text, texts_of
+from .fields import SLOW_BYTES, format_text, texts_of
 
 _decode = msgspec.json.Decoder(Command).decode
 _encode = msgspec.json.Encoder().encode
@@ -74,7 +74,7 @@ def decode_json_header(text: bytes) -> Command:
 
 def _decode_leniently(text: bytes) -> Command:
     try:
-        values = read_json(text)
+        values = read_json(text, slow_bytes=SLOW_BYTES)
     except JsonError as error:
         raise FrameError(f"the header is no JSON: {error}") from error
     if not isinstance(values, dict):

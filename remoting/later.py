@@ -69,7 +69,10 @@ class Later:
         return self._early_reply
 
     def write_off(self) -> None:
-        """Settle without paying: nobody waits for this answer. Connections call this for one-way requests."""
+        """Settle without paying: nobody waits for this answer.
+
+        Connections call this for one-way requests, a handler for a request that gets no answer by the protocol.
+        """
         self.is_settled = True
 
     def drop(self) -> None:

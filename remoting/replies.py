@@ -59,6 +59,14 @@ class SendReplies:
         size = len(header)
         return PREFIX.pack(size + 4, size) + header
 
+    def stored_timer(
+        self, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None, handle: str | None
+    ) -> Command:
+        """Return the answer SUCCESS to a timer message."""
+        reply = self._reply(message_id, queue_id, queue_offset, unique_key)
+        reply.recall_handle = handle
+        return Command.response(ResponseCode.SUCCESS, None, reply)
+
     def stored_inner_batch(self, message_id: str, queue_id: int, queue_offset: int, unique_key: str) -> Command:
         """Return the answer SUCCESS to a batch that was stored as one record."""
         reply = self._reply(message_id, queue_id, queue_offset, unique_key)

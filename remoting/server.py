@@ -8,16 +8,21 @@ Inside the block the port is bound and known. After it no connection, timer or s
 
 import asyncio
 import errno
+import os
+import socket
 from types import TracebackType
 from typing import Self
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
-from .connection import Address, Connection
+from .addresses import Address
+from .admission import first_kept_descriptor
+from .connection import Connection
 from .connections import Connections
 from .service import Limits, Service
 
 _BACKLOG = 1024
+_ACCEPTED_AT_ONCE = 32  # asyncio takes its backlog for this too, and when descriptors run out it reports each of them
 _MAX_PORT = 65_535
 
 
@@ -30,7 +35,7 @@ class RemotingServer:
         self._service = service
         self._clock = clock
         self._limits = limits or Limits()
-        self.connections = Connections(clock, self._limits.idle_ms)
+        self.connections = Connections(clock, self._limits)
         self._server: asyncio.Server | None = None
 
     def __repr__(self) -> str:
@@ -50,13 +55,16 @@ class RemotingServer:
         """
         if not 0 <= self._port <= _MAX_PORT:
             raise ConfigError(f"cannot listen on {self._host}:{self._port}: a port ends at {_MAX_PORT}")
-        self.connections = Connections(self._clock, self._limits.idle_ms)
+        self.connections = Connections(self._clock, self._limits, first_kept_descriptor)
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._connect, self._host, self._port, backlog=_BACKLOG)
+            server = await loop.create_server(self._connect, self._host, self._port, backlog=_ACCEPTED_AT_ONCE)
         except (OSError, UnicodeError) as error:
             raise ConfigError(_bind_failure(self._host, self._port, error)) from error
-        self._port = self._server.sockets[0].getsockname()[1]
+        for own in server.sockets:
+            _listen(own.fileno())
+        self._server = server
+        self._port = server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(
@@ -71,6 +79,12 @@ class RemotingServer:
 
     def _connect(self) -> Connection:
         return Connection(self._service, self._clock, self._limits, self.connections)
+
+
+def _listen(descriptor: int) -> None:
+    """Let more connections wait to be accepted."""
+    with socket.socket(fileno=os.dup(descriptor)) as same:
+        same.listen(_BACKLOG)
 
 
 def _bind_failure(host: str, port: int, error: Exception) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..common.errors import StoreError
+from ..common.errors import ConfigError, StoreError
 from .command import Command
 from .failures import commit_failure_reply, unknown_code_reply
 from .frames import MAX_FRAME_BYTES
@@ -23,9 +23,9 @@ Handler = Callable[[Command, "Connection"], Reply]
 """A plain function on the event loop. ``None`` is for one-way requests; for others it is answered SYSTEM_ERROR."""
 
 
-def refuse_unknown(command: Command, _connection: Connection) -> Command:
+def refuse_unknown(command: Command, connection: Connection) -> Command:
     """Answer a request code that nobody handles."""
-    return unknown_code_reply(command)
+    return unknown_code_reply(command, is_logged=connection.may_complain())
 
 
 def _nothing() -> None:
@@ -50,16 +50,32 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one connection may hold.
+    """How much one connection may hold, and all of a server together.
 
     Above ``high_water_bytes`` of unsent answers nothing more is read until they fell to ``low_water_bytes``; answers
-    that were owed add to that, and above ``max_unsent_bytes`` the connection is closed.
+    that were owed add to that, and above ``max_unsent_bytes`` the connection is closed. When all connections together
+    hold more than ``max_held_bytes``, the one that holds most is closed (``HeldBytes``).
     """
 
     max_frame_bytes: int = MAX_FRAME_BYTES
-    high_water_bytes: int = 1 << 20
-    low_water_bytes: int = 1 << 18
+    high_water_bytes: int = 1 << 18
+    low_water_bytes: int = 1 << 16
     max_unsent_bytes: int = 64 << 20
+    max_held_bytes: int = 1 << 30
     max_owed_answers: int = 16_384
     max_calls: int = 65_536
     idle_ms: int = 120_000
+
+
+def server_limits(idle_seconds: int, high_water_bytes: int, low_water_bytes: int) -> Limits:
+    """Return the limits that settings ask for; as in Java, the marks count if both are given.
+
+    Raises:
+        ConfigError: the low mark is above the high one.
+    """
+    if low_water_bytes > high_water_bytes > 0:
+        key = "writeBufferLowWaterMark"
+        raise ConfigError(f"{key} is {low_water_bytes}, above writeBufferHighWaterMark={high_water_bytes}", key=key)
+    if not (high_water_bytes and low_water_bytes):
+        return Limits(idle_ms=1000 * idle_seconds)
+    return Limits(high_water_bytes=high_water_bytes, low_water_bytes=low_water_bytes, idle_ms=1000 * idle_seconds)

@@ -1,0 +1,48 @@
+"""Answers on their way out: as frames, and frames as buffers to write."""
+
+from .codes import ResponseCode
+from .command import RESPONSE, Command
+from .failures import NO_ANSWER
+from .frames import encode_command
+from .later import Buffer, Encoded
+
+_DEBT_BYTES = 1500  # of a held pull without its texts: command, waiter, filter, timer
+
+
+def encode_reply(command: Command, reply: Command | Encoded | None) -> Encoded:
+    """Return the frame that answers a command, in the command's own form.
+
+    Raises:
+        FrameError: the answer is too large.
+    """
+    if isinstance(reply, (bytes, list)):
+        return reply
+    if reply is None:
+        reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
+    reply.opaque = command.opaque
+    reply.flag = RESPONSE
+    reply.serialize = command.serialize
+    return encode_command(reply)
+
+
+def buffers_of(frames: list[Encoded]) -> list[Buffer]:
+    """Return the buffers of frames, in order."""
+    buffers: list[Buffer] = []
+    for frame in frames:
+        if isinstance(frame, bytes):
+            buffers.append(frame)
+        else:
+            buffers += frame
+    return buffers
+
+
+def size_of(frame: Encoded) -> int:
+    """Return how many bytes a frame has."""
+    return len(frame) if isinstance(frame, bytes) else sum(map(len, frame))
+
+
+def kept_bytes(command: Command) -> int:
+    """Return about how much a request that waits for its answer keeps in memory."""
+    texts = command.ext_table
+    fields = len(command.ext_text) if texts is None else sum(len(name) + len(text) for name, text in texts.items())
+    return _DEBT_BYTES + fields + len(command.body)
