@@ -6,9 +6,9 @@
 
 from collections.abc import Callable
 
-from ..common.errors import ConfigError
+from ..common.errors import ConfigError, HeaderError
 from ..common.names import broker_group_remark, broker_topic_remark, is_system_topic
-from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies import decode_body_if_any, encode_body
 from ..remoting.bodies_group import SubscriptionGroupConfig
 from ..remoting.bodies_register import TopicConfig
 from ..remoting.codes import ResponseCode
@@ -26,26 +26,32 @@ _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")  # a Java broker could not load anot
 
 
 class AdminHandlers:
-    """Reads and changes the tables of topics and groups."""
+    """Reads and changes the tables of topics and groups, but not the topics that the broker made for itself."""
 
     def __init__(
-        self, topics: TopicTable, groups: GroupTable, announce: Announce, set_batch_topic: Callable[[str], None]
+        self,
+        topics: TopicTable,
+        groups: GroupTable,
+        announce: Announce,
+        set_batch_topic: Callable[[str], None],
+        own_topics: frozenset[str] = frozenset(),
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._announce = announce
         self._set_batch_topic = set_batch_topic
+        self._own_topics = own_topics
 
     def put_topic(self, command: Command, _connection: Connection) -> Command | Later:
         """Create or change a topic; answered when the name servers know it."""
         header = decode_header(CreateTopicHeader, command)
+        if header.topic_filter_type not in _FILTER_TYPES:
+            raise HeaderError(f"topicFilterType = [{header.topic_filter_type}] value invalid")
         remark = broker_topic_remark(header.topic)
-        if remark is None and is_system_topic(header.topic):
+        if remark is None and (header.topic in self._own_topics or is_system_topic(header.topic)):
             remark = f"The topic[{header.topic}] is conflict with system topic."
         if remark is None and min(header.read_queue_nums, header.write_queue_nums) < 0:
             remark = f"queue numbers are {header.read_queue_nums} and {header.write_queue_nums}, the least is 0"
-        if remark is None and header.topic_filter_type not in _FILTER_TYPES:
-            remark = f"the topic filter type is {header.topic_filter_type!r}, expected {' or '.join(_FILTER_TYPES)}"
         if remark is not None:
             return Command.response(ResponseCode.INVALID_PARAMETER, remark)
         known = self._topics.get(header.topic)
@@ -75,8 +81,10 @@ class AdminHandlers:
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._topics.content()))
 
     def put_group(self, command: Command, _connection: Connection) -> Command:
-        """Create or change a consumer group."""
-        group = decode_body(SubscriptionGroupConfig, command.body)
+        """Create or change a consumer group; nothing happens when there is none in the request."""
+        group = decode_body_if_any(SubscriptionGroupConfig, command.body)
+        if group is None:
+            return Command.response(ResponseCode.SUCCESS)
         remark = broker_group_remark(group.group_name)
         if remark is not None:
             return Command.response(ResponseCode.INVALID_PARAMETER, remark)
@@ -88,8 +96,7 @@ class AdminHandlers:
         name = decode_header(GroupHeader, command).group
         group = self._groups.find(name)
         if group is None:
-            remark = f"No group in this broker. group: {name}"
-            return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(group))
 
     def list_groups(self, _command: Command, _connection: Connection) -> Command:

@@ -2,13 +2,13 @@
 
     queue.type      BatchCQ, SimpleCQ          only when the topic is made
     cleanup.policy  DELETE, COMPACTION         only when the topic is made; compaction is not built
-    message.type    UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, MIXED
+    message.type    UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, MIXED
     reserve.time    a number from -1 on
 
 Rules: a new topic takes additions only; what does not exist cannot be deleted; no name twice; no other names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ..store.batchqueues import BATCH_TYPE, QUEUE_TYPE
@@ -19,15 +19,18 @@ _COMPACTION: Final = "COMPACTION"
 _MOST_TIME: Final = 2**63 - 1
 
 
+_MESSAGE_TYPES: Final = ("UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "NORMAL")
+
+
 class _Kind(NamedTuple):
     is_changeable: bool
-    values: frozenset[str] | None
+    values: Sequence[str] | None
 
 
 _KINDS: Final = {
-    QUEUE_TYPE: _Kind(False, frozenset({BATCH_TYPE, "SimpleCQ"})),
-    CLEANUP_POLICY: _Kind(False, frozenset({"DELETE", _COMPACTION})),
-    MESSAGE_TYPE: _Kind(True, frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"})),
+    QUEUE_TYPE: _Kind(False, (BATCH_TYPE, "SimpleCQ")),
+    CLEANUP_POLICY: _Kind(False, ("DELETE", _COMPACTION)),
+    MESSAGE_TYPE: _Kind(True, _MESSAGE_TYPES),
     "reserve.time": _Kind(True, None),
 }
 
@@ -44,12 +47,13 @@ def change_attributes(known: Mapping[str, str] | None, changes: str) -> dict[str
         ValueError: A change that cannot be made.
     """
     attributes = dict(known or {})
-    seen: set[str] = set()
-    for change in filter(None, changes.split(",")):
+    seen: dict[str, str] = {}
+    for change in _split(changes):
         sign, name, value = _parse_change(change)
         if name in seen:
-            raise ValueError(f"alter duplication key. key: {name}")
-        seen.add(name)
+            is_same = seen[name] == sign
+            raise ValueError(f"key duplication: {sign}{name}" if is_same else f"alter duplication key. key: {name}")
+        seen[name] = sign
         _check_change(known, sign, name)
         if sign == "+":
             _check_value(name, value)
@@ -59,14 +63,20 @@ def change_attributes(known: Mapping[str, str] | None, changes: str) -> dict[str
     return attributes
 
 
+def _split(changes: str) -> list[str]:
+    """Return what stands between the commas, as Java's ``split`` does: nothing is left of empty texts at the end."""
+    wanted = changes.rstrip(",")
+    return wanted.split(",") if wanted else []
+
+
 def _parse_change(change: str) -> tuple[str, str, str]:
-    name, equals, value = change[1:].partition("=")
-    if change[0] not in "+-" or not name or set("+-") & set(name):
-        raise ValueError(f"attribute change {change!r} is neither +name=value nor -name: kv string format wrong.")
-    if (change[0] == "+") != bool(equals):
-        kind = "add/alter" if equals else "delete"
-        raise ValueError(f"{kind} attribute format is wrong: {change.partition('=')[0]}")
-    return change[0], name, value
+    key, equals, value = change.partition("=")
+    if ("+" if equals else "-") not in key:
+        raise ValueError(f"{'add/alter' if equals else 'delete'} attribute format is wrong: {key}")
+    sign, name = key[0], key[1:]
+    if not name or set("+-") & set(name):
+        raise ValueError("kv string format wrong.")
+    return sign, name, value
 
 
 def _check_change(known: Mapping[str, str] | None, sign: str, name: str) -> None:
@@ -84,7 +94,7 @@ def _check_change(known: Mapping[str, str] | None, sign: str, name: str) -> None
 def _check_value(name: str, value: str) -> None:
     values = _KINDS[name].values
     if values is not None and value not in values:
-        raise ValueError(f"value is not in set: [{', '.join(sorted(values))}]")
+        raise ValueError(f"value is not in set: [{', '.join(values)}]")
     if values is None and not (value.lstrip("+-").isdecimal() and -1 <= int(value) <= _MOST_TIME):
         raise ValueError(f"value is not in range(-1, {_MOST_TIME})")
     if value == _COMPACTION:

@@ -1,8 +1,8 @@
 """Puts a broker's parts together: each is handed the few things that it uses."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from msgspec.structs import replace
@@ -10,15 +10,20 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.ids import UniqueIds, decode_host
 from ..common.names import retry_topic
+from ..remoting.addresses import format_address
 from ..remoting.bodies_client import ConsumerData
 from ..remoting.connection import Connection
+from ..remoting.tasks import TaskScope
 from ..store.message_store import MessageStore
 from .admin import AdminHandlers
 from .announcing import Announce
+from .checkback import CheckBack
+from .checkrules import CheckRules
 from .cleaning import CleaningHandlers, CleaningJob
 from .clients import ClientHandlers
 from .config import BrokerConfig
 from .deadletters import UNIT_SUBSCRIPTION
+from .endtransaction import Committing, EndTransactionHandler
 from .filtergate import FilterGate
 from .filtertable import FilterTable
 from .groupcommit import GroupCommit
@@ -30,16 +35,25 @@ from .membernews import MemberNews
 from .members import Members
 from .offsets import OffsetTable
 from .ordering import LockHandlers
+from .parking import Parking
 from .progress import ProgressHandlers
 from .pull import Puller
 from .pullgate import PullGate
 from .queries import QueryHandlers
-from .send import Paying, Sender
+from .recall import RecallHandler
+from .replies import Owing, ReplyHandler, ReplyKeeper
+from .requesters import Requesters
+from .resumecheck import ResumeCheckHandler
+from .runtimeinfo import RuntimeInfo
+from .send import Paying, Sender, Shaping
 from .sendanswers import SendAnswers
 from .sendback import SendBackGate, SendBackHandler
-from .sendgate import SendGate
+from .sendgate import OwnBroker, SendGate
 from .stamp import PropertyStamp
 from .topics import TopicTable, boot_topics
+from .transactionchecks import GiveUp, TransactionChecks
+from .transactionjob import CheckJob, CheckTiming, CursorSaveJob, keep_given_up
+from .transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +72,26 @@ class Foundation:
     announce: Announce
     cleaning: CleaningJob
     group: GroupCommit | None
+    parking: Parking
+    runtime: RuntimeInfo
+    tasks: TaskScope
+    transactions: Transactions
+    members: Members[Connection] = field(default_factory=Members[Connection])
 
 
 def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
     """Return who answers requests; ``own_address`` stands in the unique keys that the broker makes."""
     config, now_ms = base.config, base.clock.now_ms
-    members, locks = Members[Connection](), QueueLocks()
+    members, locks = base.members, QueueLocks()
     news = MemberNews(base.groups, base.filters, is_on=config.notifies_members)
     filters = FilterGate(config, base.filters)
+    own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
+    own = OwnBroker(config, decode_host(own_address + bytes(4))[0])
     return BrokerParts(
-        sender=_build_sender(base, locks, UniqueIds(own_address, os.getpid(), now_ms)),
+        sender=_build_sender(base, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
         puller=Puller(
-            base.store,
-            PullGate(config, base.topics, base.groups, members, filters),
+            base.runtime.statistics.counting(base.store.read),
+            PullGate(own, base.topics, base.groups, members, filters),
             base.offsets,
             base.waiters,
             short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
@@ -80,26 +101,61 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
         clients=ClientHandlers(members, news, partial(open_group, base.groups, base.topics), base.announce, now_ms),
         filters=filters,
         locks=LockHandlers(locks, now_ms),
-        send_back=_build_send_back(base, own_address),
-        cleaning=CleaningHandlers(
-            base.cleaning, base.topics, frozenset(topic.topic_name for topic in boot_topics(config))
+        send_back=_build_send_back(base, own),
+        transactions=EndTransactionHandler(
+            base.store, base.transactions, _check_rules(config), Committing(base.parking, base.group, now_ms)
         ),
-        admin=AdminHandlers(base.topics, base.groups, base.announce, base.store.set_batch_topic),
+        resume_check=ResumeCheckHandler(base.store),
+        recall=RecallHandler(config, base.store, base.topics, Committing(base.parking, base.group, now_ms)),
+        replies=_build_replies(base, locks, own),
+        cleaning=CleaningHandlers(base.cleaning, base.topics, own_topics),
+        runtime=base.runtime,
+        admin=AdminHandlers(base.topics, base.groups, base.announce, base.store.set_batch_topic, own_topics),
     )
 
 
-def _build_sender(base: Foundation, locks: QueueLocks, keys: UniqueIds) -> Sender:
+def build_checks(
+    base: Foundation, commit: Callable[[], None], give_up: GiveUp | None
+) -> tuple[CheckJob, CursorSaveJob]:
+    """Return who checks open transactions and who saves how far; unless told otherwise, those given up are kept."""
+    config, store, transactions = base.config, base.store, base.transactions
+    keep = give_up or keep_given_up(base.topics)
+    checks = TransactionChecks(store, commit, transactions, _check_rules(config), keep)
+    check_back = CheckBack(base.members, config.broker_name)
+    timing = CheckTiming(base.clock, config.check_period_ms)
+    job = CheckJob(store, transactions, checks, check_back, timing)
+    return job, CursorSaveJob(store, transactions, config.flush_offsets_ms)
+
+
+def _check_rules(config: BrokerConfig) -> CheckRules:
+    return CheckRules(config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms)
+
+
+def _build_sender(base: Foundation, locks: QueueLocks, keys: UniqueIds, own: OwnBroker) -> Sender:
     config = base.config
-    gate = SendGate(config, base.topics, base.groups, locks, base.clock.now_ms)
+    gate = SendGate(own, base.topics, base.groups, locks, base.clock.now_ms)
     trace = "true" if config.is_trace_on else "false"
     stamp = PropertyStamp(config.region_id, trace, config.cluster_name, keys.next_id)
-    return Sender(base.store, gate, stamp, base.answers, Paying(base.announce, base.group))
+    shaping = Shaping(stamp, base.parking, base.clock.now_ms)
+    remark = None
+    if config.refuses_transactions:
+        remark = own.forbids("sending transaction message")
+    paying = Paying(base.announce, base.group)
+    return Sender(base.store, gate, shaping, base.answers, paying, refuses_transactions=remark)
 
 
-def _build_send_back(base: Foundation, own_address: bytes) -> SendBackHandler:
-    own_ip, _ = decode_host(own_address + bytes(4))
-    gate = SendBackGate(own_ip, base.config.permission, base.groups, base.topics)
-    return SendBackHandler(base.store, gate, Paying(base.announce, base.group))
+def _build_send_back(base: Foundation, own: OwnBroker) -> SendBackHandler:
+    gate = SendBackGate(own, base.groups, base.topics)
+    paying = Paying(base.announce, base.group)
+    return SendBackHandler(base.store, gate, base.parking, paying, base.clock.now_ms)
+
+
+def _build_replies(base: Foundation, locks: QueueLocks, own: OwnBroker) -> ReplyHandler:
+    store, now_ms = base.store, base.clock.now_ms
+    gate = SendGate(own, base.topics, base.groups, locks, now_ms)
+    requesters = Requesters(base.members, lambda: format_address(*decode_host(store.store_host)), now_ms)
+    keeper = ReplyKeeper(store, base.parking, base.group, now_ms) if base.config.stores_replies else None
+    return ReplyHandler(gate, requesters, keeper, base.answers, Owing(base.tasks, base.announce))
 
 
 def open_group(groups: GroupTable, topics: TopicTable, consumer: ConsumerData) -> Sequence[str] | None:

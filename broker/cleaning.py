@@ -15,12 +15,14 @@ Rules (``CleanCommitLogService``, ``AdminBrokerProcessor``; behaviour.md D.1, st
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterator
 from concurrent.futures import Executor
+from typing import TypeVar
 
 from ..common.clock import Clock
 from ..common.names import is_system_topic
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
+from ..remoting.failures import NO_ANSWER
 from ..remoting.later import Later
 from ..remoting.tasks import TaskScope, repeat
 from ..store.cleaning import Cleaner
@@ -28,6 +30,7 @@ from ..store.removal import Step
 from .topics import TopicTable
 
 FIRST_ROUND_MS = 60_000
+T = TypeVar("T")
 _LIGHT_QUEUE_PREFIX = "%LMQ%"
 
 
@@ -61,6 +64,10 @@ class CleaningJob:
                 if step.pause_ms:
                     await self._clock.sleep(step.pause_ms)
 
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Return what some work that waits for the disk gives."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
     def start(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """Begin a piece of work that nobody waits for here."""
         self._tasks.start(repeat(work, self._clock), name)
@@ -93,12 +100,14 @@ class CleaningHandlers:
         later = Later(command)
 
         async def clean() -> None:
-            reply = Command.response(ResponseCode.SUCCESS)
+            reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
             try:
                 await self._job.do(plan())
+                reply = Command.response(ResponseCode.SUCCESS)
             except OSError as error:
                 reply = Command.response(ResponseCode.SYSTEM_ERROR, str(error))
-            later.answer(reply)
+            finally:
+                later.answer(reply)
 
         self._job.start(clean, f"answer request {command.code}")
         return later

@@ -57,7 +57,11 @@ class BrokerConfig:
     is_trace_topic_enabled: bool = setting("traceTopicEnable", False, "create the topic for message traces")
     trace_topic_name: str = setting("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "name of the topic for message traces")
     revive_queues: int = setting("reviveQueueNum", 8, "queues of the revive topic", least=1)
-    is_timer_wheel_enabled: bool = setting("timerWheelEnable", True, "create the topic of the timer wheel")
+    is_timer_wheel_enabled: bool = setting("timerWheelEnable", True, "take and deliver timer messages")
+    is_recall_enabled: bool = setting("recallMessageEnable", False, "let producers recall timer messages")
+    recalls_when_not_writable: bool = setting(
+        "allowRecallWhenBrokerNotWriteable", True, "also while brokerPermission forbids to write"
+    )
 
     is_long_polling_enabled: bool = setting("longPollingEnable", True, "hold a pull that finds nothing")
     short_polling_ms: int = setting("shortPollingTimeMills", 1000, "how long to hold without long polling")
@@ -90,11 +94,32 @@ class BrokerConfig:
     delay_version_step: int = setting(
         "delayOffsetUpdateVersionStep", 200, "deliveries after which that progress has a new version", least=1
     )
+    refuses_transactions: bool = setting("rejectTransactionMessage", False, "refuse messages of transactions")
+    check_period_ms: int = setting(
+        "transactionCheckInterval", 30_000, "how often open transactions are checked", least=1
+    )
+    transaction_timeout_ms: int = setting("transactionTimeOut", 6_000, "age at which producers are asked about one")
+    most_checks: int = setting("transactionCheckMax", 15, "how often they are asked before it is given up")
+    most_op_bytes: int = setting(
+        "transactionOpMsgMaxSize", 4096, "about the longest body of a record of settled transactions", least=1
+    )
+    stores_replies: bool = setting("storeReplyMessageEnable", True, "store replies to requests in their topic as well")
     channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "silence after which a client is dropped")
     notifies_members: bool = setting("notifyConsumerIdsChangedEnable", True, "tell a group when its members change")
     register_period_ms: int = setting("registerNameServerPeriod", 30_000, "how often to register; 10 s to 60 s count")
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 24_000, "time limit of a registration", least=1)
     max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
+    high_water_bytes: int = setting(
+        "writeBufferHighWaterMark", 0, "unsent bytes above which a client is not read from; 0: 262144", least=0
+    )
+    low_water_bytes: int = setting("writeBufferLowWaterMark", 0, "where that ends again; 0: 65536", least=0)
+
+    fails_fast: bool = setting("brokerFastFailureEnable", True, "answer busy to sends that a stalled disk delays")
+    send_wait_ms: int = setting("waitTimeMillsInSendQueue", 200, "how long such a send waits")
+    most_waiting_sends: int = setting("sendThreadPoolQueueCapacity", 10_000, "how many of them may wait", least=1)
+    disk_stall_ms: int = setting(
+        "osPageCacheBusyTimeOutMills", 1000, "how long no flush has ended when the disk counts as stalled", least=1
+    )
 
     # not read by key: the store reads its own, the port is part of the option --advertise, repairs is --repair
     store: StoreConfig = field(default_factory=lambda: StoreConfig("~/store"))

@@ -17,7 +17,7 @@ Java looks at all levels every 100 ms.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from ..common.clock import Clock
@@ -72,11 +72,16 @@ class DelayedDelivery:
         """When the earliest waiting message is due."""
         return min((level.due_at_ms for level in self._levels.values() if level.due_at_ms is not None), default=None)
 
+    @property
+    def progress(self) -> Mapping[int, int]:
+        """The next offset of each level in use."""
+        return {level.number: level.next_offset for level in self._levels.values()}
+
     def arrived(self, records: Sequence[Appended]) -> None:
         """Look at records that have become readable."""
         for record in records:
             if record.topic == SCHEDULE_TOPIC and record.queue is not None:
-                self._take(record)
+                self.take(record)
 
     def deliver_due(self) -> int:
         """Store messages that are due, as many as one turn may; return how many are done with.
@@ -132,7 +137,8 @@ class DelayedDelivery:
         level.next_offset += count
         self._arm(level)
 
-    def _take(self, record: Appended) -> None:
+    def take(self, record: Appended) -> None:
+        """Look at a record that has become readable in a queue of delayed messages."""
         level = self._level(record.queue_id)
         if level.due_at_ms is None:
             level.next_offset = record.queue_offset

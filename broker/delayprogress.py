@@ -12,7 +12,6 @@ Rules
        saved before a message can arrive there.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
@@ -23,6 +22,7 @@ from ..common.errors import StoreNotWritableError
 from ..remoting.bodies_register import DataVersion
 from ..store.message_store import MessageStore
 from .configtable import ConfigFolder, next_version
+from .flushed import wait_flushed
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class DelaySaveJob:
         """Write it if it has changed; return the pause (raises ``OSError``, ``StoreNotWritableError``)."""
         if not self._progress.is_certain:
             latest = self._progress.latest()
-            await self._flush()
+            await wait_flushed(self._store)
             self._progress.confirm(latest)
         await self._folder.save(self._progress)
         return self.period_ms
@@ -112,22 +112,3 @@ class DelaySaveJob:
             await self.run()
         except (OSError, StoreNotWritableError) as error:
             _log.warning("the progress of delayed messages is not saved, some will be delivered again: %s", error)
-
-    async def _flush(self) -> None:
-        if self._store.flushed_offset >= self._store.log_max_offset:
-            return
-        loop = asyncio.get_running_loop()
-        flushed = loop.create_future()
-
-        def tell(failure: StoreNotWritableError | None) -> None:
-            loop.call_soon_threadsafe(_settle, flushed, failure)
-
-        self._store.request_flush(tell)
-        failure: StoreNotWritableError | None = await flushed
-        if failure is not None:
-            raise failure
-
-
-def _settle(flushed: asyncio.Future[StoreNotWritableError | None], failure: StoreNotWritableError | None) -> None:
-    if not flushed.done():
-        flushed.set_result(failure)

@@ -14,8 +14,8 @@ from ..common.names import RETRY_PREFIX
 from ..common.properties import RETRY_TOPIC
 from ..common.sql92 import SqlSyntaxError
 from ..common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
-from ..remoting.bodies import decode_body
-from ..remoting.bodies_client import CheckClientBody
+from ..remoting.bodies import decode_body_if_any
+from ..remoting.bodies_client import CheckClientBody, CheckedSubscription
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
@@ -39,7 +39,7 @@ class FilterGate:
 
     def check_client(self, command: Command, _connection: Connection) -> Command:
         """Answer CHECK_CLIENT_CONFIG(46): whether the subscription of a client that starts can be served."""
-        wanted = decode_body(CheckClientBody, command.body).subscription_data if command.body else None
+        wanted = self._asked_for(command.body)
         if wanted is None or wanted.expression_type in _TAG_TYPES:
             return Command.response(ResponseCode.SUCCESS)
         if not self._takes_properties:
@@ -51,6 +51,10 @@ class FilterGate:
         if isinstance(compiled, SqlSyntaxError):
             return Command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(compiled))
         return Command.response(ResponseCode.SUCCESS)
+
+    def _asked_for(self, body: bytes) -> CheckedSubscription | None:
+        asked = decode_body_if_any(CheckClientBody, body)
+        return asked.subscription_data if asked else None
 
     def own_filter(self, header: PullHeader) -> PullFilter | Refusal:
         """Return the filter that stands in the request."""

@@ -9,6 +9,7 @@ Rules
        which is stored and becomes readable when the disk is done.
     4. With the property WAIT=false, and for one-way requests, nobody waits; the next flush takes the message along.
     5. When a flush fails, all who wait are answered SERVICE_NOT_AVAILABLE; nobody is told that a message is stored.
+    6. Somebody may watch how the flushes go (``FlushWatch``): ``fastfailure`` does.
 
 It does not know what a send is; the answers are built before.
 """
@@ -16,7 +17,7 @@ It does not know what a send is; the answers are built before.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..common.clock import Clock, TimerHandle
 from ..common.errors import StoreError, StoreNotWritableError
@@ -28,6 +29,18 @@ from .sendanswers import SendAnswers
 
 Pay = Callable[[Command | Encoded], object]
 _WAITS = f"\x02{WAIT}\x01true\x02"
+
+
+class FlushWatch(Protocol):
+    """Who is told when flushes begin and end."""
+
+    def asked(self) -> None:
+        """Hear that a flush has been asked for."""
+        ...
+
+    def ended(self) -> None:
+        """Hear that a flush is over, and that who waited for it has been answered."""
+        ...
 
 
 class _Waiter(NamedTuple):
@@ -59,10 +72,16 @@ class GroupCommit:
         self._is_told = False
         self._is_closed = False
         self._progress = asyncio.Event()
+        self.watch: FlushWatch | None = None
 
     def __repr__(self) -> str:
         waiting = sum(len(group.waiters) for group in self._waiting)
         return f"<GroupCommit {waiting} waiting, log at {self._store.flushed_offset}>"
+
+    @property
+    def is_flush_owed(self) -> bool:
+        """Whether a flush that was asked for is still to end."""
+        return self._store.flushed_offset < self._requested_end and self._store.flush_failure is None
 
     def hold(self, command: Command, properties: str, reply: Command | Encoded) -> Command | Encoded | Later:
         """Return what to answer now to a send that was served: a debt if it stored something and wants to wait."""
@@ -70,7 +89,7 @@ class GroupCommit:
         if end == self._seen_end:
             return reply
         self._seen_end = end
-        if command.flag & ONEWAY or not _wants_to_wait(properties):
+        if command.flag & ONEWAY or not wants_to_wait(properties):
             return reply
         later = Later(command)
         self._uncommitted.append(_Waiter(later.answer, reply))
@@ -100,6 +119,8 @@ class GroupCommit:
         if self._requested_end != end:
             self._requested_end = end
             self._store.request_flush(self.tell_flushed)
+            if self.watch is not None:
+                self.watch.asked()
 
     def tell_flushed(self, _failure: StoreNotWritableError | None) -> None:
         """Say that a flush is over; on the flusher's thread."""
@@ -133,6 +154,8 @@ class GroupCommit:
             for pay, reply in waiting.popleft().waiters:
                 pay(reply)
         self._progress.set()
+        if self.watch is not None:
+            self.watch.ended()
 
     def _refuse(self, waiters: list[_Waiter], error: StoreError) -> None:
         for waiter in waiters:
@@ -152,7 +175,7 @@ class GroupCommit:
         self._progress.set()
 
 
-def _wants_to_wait(properties: str) -> bool:
+def wants_to_wait(properties: str) -> bool:
     """Tell what ``WAIT`` says; without it, a send waits (``Message.isWaitStoreMsgOK``)."""
     if WAIT not in properties or _WAITS in f"\x02{properties}":
         return True

@@ -10,11 +10,16 @@ from ..remoting.service import Handler
 from .admin import AdminHandlers
 from .cleaning import CleaningHandlers
 from .clients import ClientHandlers
+from .endtransaction import EndTransactionHandler
 from .filtergate import FilterGate
 from .ordering import LockHandlers
 from .progress import ProgressHandlers
 from .pull import Puller
 from .queries import QueryHandlers
+from .recall import RecallHandler
+from .replies import ReplyHandler
+from .resumecheck import ResumeCheckHandler
+from .runtimeinfo import RuntimeInfo
 from .send import Sender
 from .sendback import SendBackHandler
 
@@ -30,8 +35,13 @@ class BrokerParts(NamedTuple):
     filters: FilterGate
     locks: LockHandlers
     send_back: SendBackHandler
+    transactions: EndTransactionHandler
+    resume_check: ResumeCheckHandler
+    recall: RecallHandler
+    replies: ReplyHandler
     admin: AdminHandlers
     cleaning: CleaningHandlers
+    runtime: RuntimeInfo
 
 
 def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
@@ -42,6 +52,11 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         Code.SEND_MESSAGE_V2: parts.sender.send,
         Code.SEND_BATCH_MESSAGE: parts.sender.send,
         Code.CONSUMER_SEND_MSG_BACK: parts.send_back.send_back,
+        Code.END_TRANSACTION: parts.transactions.end,
+        Code.RESUME_CHECK_HALF_MESSAGE: parts.resume_check.resume,
+        Code.RECALL_MESSAGE: parts.recall.recall,
+        Code.SEND_REPLY_MESSAGE: parts.replies.reply,
+        Code.SEND_REPLY_MESSAGE_V2: parts.replies.reply,
         # messages out
         Code.PULL_MESSAGE: parts.puller.pull,
         Code.LITE_PULL_MESSAGE: parts.puller.pull,
@@ -68,6 +83,8 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: parts.admin.put_group,
         Code.GET_SUBSCRIPTIONGROUP_CONFIG: parts.admin.get_group,
         Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: parts.admin.list_groups,
+        # how it is doing
+        Code.GET_BROKER_RUNTIME_INFO: parts.runtime.answer,
         # files
         Code.CLEAN_EXPIRED_CONSUMEQUEUE: parts.cleaning.clean_expired_queues,
         Code.CLEAN_UNUSED_TOPIC: parts.cleaning.clean_unused_topics,

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from ..common.subscription import Subscription
+from .producerlinks import ProducerLinks
 
 CLUSTERING = "CLUSTERING"
 BROADCASTING = "BROADCASTING"
@@ -85,6 +86,7 @@ class Members(Generic[LinkT]):
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup[LinkT]] = {}
         self._producers: dict[str, dict[LinkT, Member]] = {}
+        self._producer_links = ProducerLinks[LinkT]()
 
     def __repr__(self) -> str:
         return f"<Members consumers={len(self._consumers)} producers={len(self._producers)}>"
@@ -96,6 +98,10 @@ class Members(Generic[LinkT]):
     def producer_group(self, name: str) -> Mapping[LinkT, Member]:
         """Return the members of a producer group."""
         return self._producers.get(name, {})
+
+    def producer_link(self, client_id: str) -> LinkT | None:
+        """Return the connection of the client with this id, if it has joined a producer group."""
+        return self._producer_links.find(client_id)
 
     def client_ids(self, group: str) -> list[str]:
         """Return the client id of each member of a consumer group."""
@@ -130,7 +136,11 @@ class Members(Generic[LinkT]):
 
     def join_producer(self, group: str, client: Client, link: LinkT, now_ms: int) -> None:
         """Take in what a heartbeat says about a producer."""
-        _join(self._producers.setdefault(group, {}), client, link, now_ms)
+        known = self._producers.get(group, {}).get(link)
+        if known is not None and known.client.client_id != client.client_id:
+            self.leave_producer(group, link)
+        if _join(self._producers.setdefault(group, {}), client, link, now_ms):
+            self._producer_links.join(client.client_id, link)
 
     def leave_consumer(self, group: str, link: LinkT) -> ConsumerGroup[LinkT] | None:
         """Remove a member; return its group if it was one, without members perhaps."""
@@ -143,9 +153,10 @@ class Members(Generic[LinkT]):
 
     def leave_producer(self, group: str, link: LinkT) -> None:
         """Remove a member of a producer group."""
-        members = self._producers.get(group)
-        if members is not None:
-            members.pop(link, None)
+        members = self._producers.get(group, {})
+        member = members.pop(link, None)
+        if member is not None:
+            self._producer_links.leave(member.client.client_id, link)
             if not members:
                 del self._producers[group]
 

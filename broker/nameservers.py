@@ -18,7 +18,7 @@ from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfigT
 from ..remoting.client import ConnectionPool
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
-from ..remoting.headers_namesrv import BrokerHeader, RegisterBrokerHeader
+from ..remoting.headers_namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
 from .config import BrokerConfig
 
 UNREGISTER_TIMEOUT_MS = 3000
@@ -71,7 +71,7 @@ class NameServerLink:
         """Take the broker out of the routes; a name server that cannot be reached forgets it by itself."""
         try:
             host = await self._own_host()
-            header = BrokerHeader(
+            header = UnregisterBrokerHeader(
                 broker_name=self._config.broker_name,
                 broker_addr=format_address(host, self._config.advertised_port or self._port),
                 cluster_name=self._config.cluster_name,

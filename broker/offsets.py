@@ -3,8 +3,6 @@
 ``config/consumerOffset.json`` holds them as Java does (store.md §9.4): ``offsetTable`` maps ``topic@group`` to queue
 id to the next offset to consume; ``groupTopicMap`` is derived and ignored on load. The data version moves every 500
 commits.
-
-Where the next pull of a group will begin is kept beside them, in memory only.
 """
 
 from collections.abc import Callable
@@ -44,14 +42,17 @@ class OffsetTable:
         self._version_step = version_step
         self._version = DataVersion()
         self._offsets: dict[GroupTopic, dict[int, int]] = {}
-        self._pulled: dict[GroupTopic, dict[int, int]] = {}
 
     def __repr__(self) -> str:
         return f"<OffsetTable of {len(self._offsets)} pairs of group and topic>"
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Store an offset, a smaller one too: that is how a group is set back by hand."""
-        _queues_of(self._offsets, group, topic)[queue_id] = queue_offset
+        key = GroupTopic(group, topic)
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+        queues[queue_id] = queue_offset
         self.change_count += 1
         if self.change_count % self._version_step == 0:
             self._version = next_version(self._version, self._now_ms())
@@ -60,14 +61,6 @@ class OffsetTable:
         """Return the stored offset."""
         queues = self._offsets.get(GroupTopic(group, topic))
         return None if queues is None else queues.get(queue_id)
-
-    def note_pull(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """Remember where the next pull of a group will begin."""
-        _queues_of(self._pulled, group, topic)[queue_id] = next_offset
-
-    def pulled(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return where the next pull of a group will begin, None before its first."""
-        return self._pulled.get(GroupTopic(group, topic), {}).get(queue_id)
 
     def content(self) -> OffsetFile:
         """Return what ``consumerOffset.json`` shall hold."""
@@ -98,11 +91,3 @@ class OffsetTable:
                 end = max_offset(key.topic, queue_id)
                 if queue_offset > end:
                     self.commit(key.group, key.topic, queue_id, end)
-
-
-def _queues_of(table: dict[GroupTopic, dict[int, int]], group: str, topic: str) -> dict[int, int]:
-    key = GroupTopic(group, topic)
-    queues = table.get(key)
-    if queues is None:
-        queues = table[key] = {}
-    return queues

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ..remoting.bodies import decode_body, encode_body
-from ..remoting.bodies_client import LockBatchBody, LockedQueues
+from ..remoting.bodies import encode_body
+from ..remoting.bodies_client import LockedQueues, decode_lock_body
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
@@ -19,12 +19,12 @@ class LockHandlers:
 
     def lock(self, command: Command, _connection: Connection) -> Command:
         """Give a client what is free of the queues that it wants; tell what it holds now."""
-        wish = decode_body(LockBatchBody, command.body)
+        wish = decode_lock_body(command.body)
         held = self._locks.take(wish.consumer_group, wish.client_id, wish.mq_set, self._now_ms())
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(LockedQueues(queues=held)))
 
     def unlock(self, command: Command, _connection: Connection) -> Command:
         """Take back what a client gives up."""
-        wish = decode_body(LockBatchBody, command.body)
+        wish = decode_lock_body(command.body)
         self._locks.give_back(wish.consumer_group, wish.client_id, wish.mq_set)
         return Command.response(ResponseCode.SUCCESS)

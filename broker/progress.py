@@ -54,6 +54,10 @@ class ProgressHandlers:
             return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if self._topics.get(header.topic) is None:
             return Command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
+        if header.queue_id is None:
+            return Command.response(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {header.topic}")
+        if header.commit_offset is None:
+            return Command.response(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {header.topic}")
         if header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Command.response(ResponseCode.SUCCESS)

@@ -4,7 +4,7 @@ A pull that finds nothing new and may wait is parked (``PullWaiters``). When it 
 and answered whatever comes: it commits no offset then and never waits twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
@@ -13,8 +13,7 @@ from ..remoting.headers_pull import PULL_COMMIT_OFFSET, PULL_SUSPEND, PullHeader
 from ..remoting.later import Buffer, Encoded, Later
 from ..remoting.replies import encode_pull_reply
 from ..remoting.service import Reply
-from ..store.message_store import MessageStore
-from ..store.reading import ReadLimits, ReadResult, ReadStatus
+from ..store.reading import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
 from .filters import PullFilter
 from .hold import PullWaiters, QueueKey, Waiter
 from .offsets import OffsetTable
@@ -36,19 +35,23 @@ _CODES = {
 }
 
 
+Read = Callable[[str, int, int, ReadLimits, AcceptsCode | None, AcceptsRecord | None], ReadResult]
+"""``MessageStore.read``, counted."""
+
+
 class Puller:
     """Hands out what consumers pull."""
 
     def __init__(
         self,
-        store: MessageStore,
+        read: Read,
         gate: PullGate,
         offsets: OffsetTable,
         waiters: PullWaiters,
         *,
         short_polling_ms: int | None = None,
     ) -> None:
-        self._store = store
+        self._read_store = read
         self._gate = gate
         self._offsets = offsets
         self._waiters = waiters
@@ -88,12 +91,11 @@ class Puller:
 
     def _read(self, header: PullHeader, wanted: PullFilter) -> ReadResult:
         most_bytes = MOST_BYTES if header.max_bytes is None else header.max_bytes
-        limits = ReadLimits(header.max_messages, most_bytes)
+        limits = ReadLimits(header.max_messages if header.max_messages > 0 else 1, most_bytes)
         accepts, accepts_record = wanted[:2]
-        return self._store.read(header.topic, header.queue_id, header.queue_offset, limits, accepts, accepts_record)
+        return self._read_store(header.topic, header.queue_id, header.queue_offset, limits, accepts, accepts_record)
 
     def _answer(self, command: Command, header: PullHeader, result: ReadResult) -> Encoded:
-        self._offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_offset)
         reply = PullReply(
             suggest_which_broker_id=self._gate.suggest_broker(
                 header.consumer_group, is_far_behind=result.is_far_behind

@@ -11,12 +11,11 @@ from ..remoting.bodies_register import TopicConfig
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.connection import Connection
 from ..remoting.headers_pull import PULL_SUBSCRIPTION, PullHeader
-from .config import BrokerConfig
 from .filtergate import FilterGate
 from .filters import PullFilter
 from .groups import GroupTable
 from .members import Members
-from .sendgate import FAQ, Refusal
+from .sendgate import FAQ, OwnBroker, Refusal
 from .topics import TopicTable
 
 MASTER_ID = 0
@@ -27,26 +26,27 @@ class PullGate:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        own: OwnBroker,
         topics: TopicTable,
         groups: GroupTable,
         members: Members[Connection],
         filters: FilterGate,
     ) -> None:
-        self._is_readable = bool(config.permission & PERM_READ)
-        self._takes_lite = config.is_lite_pull_enabled
+        self._own = own
+        self._is_readable = bool(own.config.permission & PERM_READ)
+        self._takes_lite = own.config.is_lite_pull_enabled
         self._topics = topics
         self._groups = groups
         self._members = members
         self._filters = filters
-        self._sends_to_slaves = config.reads_slaves
+        self._sends_to_slaves = own.config.reads_slaves
 
     def admit(self, code: int, header: PullHeader, consumer: tuple[str, int]) -> PullFilter | Refusal:
         """Return what the consumer wants of the queue, or the answer to it."""
         if not self._is_readable:
-            return Refusal(ResponseCode.NO_PERMISSION, "the broker pulling message is forbidden")
+            return Refusal(ResponseCode.NO_PERMISSION, self._own.forbids("pulling message"))
         if code == RequestCode.LITE_PULL_MESSAGE and not self._takes_lite:
-            return Refusal(ResponseCode.NO_PERMISSION, "the broker for lite pull consumer has been forbidden")
+            return Refusal(ResponseCode.NO_PERMISSION, self._own.forbids("for lite pull consumer"))
         if (refusal := self._check_group(header.consumer_group)) is not None:
             return refusal
         if (refusal := self._check_queue(header, consumer)) is not None:
@@ -66,7 +66,7 @@ class PullGate:
     def _check_group(self, name: str) -> Refusal | None:
         group = self._groups.find(name)
         if group is None:
-            remark = f"subscription group [{name}] does not exist, {FAQ.lstrip()}"
+            remark = f"subscription group [{name}] does not exist, {FAQ}"
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not group.consume_enable:
             return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")

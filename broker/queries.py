@@ -3,6 +3,7 @@
 The index knows hashes, so an answer may hold other messages too; clients compare the key.
 """
 
+from ..common.errors import HeaderError
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
@@ -25,6 +26,8 @@ class QueryHandlers:
         header = decode_header(QueryMessageHeader, command)
         kind: KeyKind = "U" if header.is_unique_key else _KINDS.get(header.index_type or "K", "K")
         count = self._unique_key_count if header.is_unique_key else header.max_messages
+        if count < 0:
+            raise HeaderError(f"the custom field <maxNum> is negative: {count}")
         found = self._store.query(header.topic, header.key, count, header.begin_ms, header.end_ms, kind=kind)
         reply = QueryMessageReply(index_updated_at_ms=found.last_at_ms, index_updated_log_offset=found.last_log_offset)
         if not found.records:

@@ -7,13 +7,13 @@ A send that created its topic is answered when the topic is on disk and at the n
 its message was stored or refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ..common.errors import MessageIllegalError, StoreError
+from ..common.errors import MessageIllegalError, MessageRefusedError, StoreError
 from ..common.ids import encode_host
-from ..common.names import RETRY_PREFIX
+from ..common.names import RETRY_PREFIX, TIMER_TOPIC
 from ..common.properties import DELAY, INNER_NUM, UNIQ_KEY, parse_properties
 from ..common.record import BatchPart, NewRecord, decode_batch
 from ..common.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
@@ -27,12 +27,12 @@ from ..store.innerbatch import INNER_BATCH_FLAGS
 from ..store.message_store import MessageStore
 from .announcing import Announce
 from .attributes import is_batch_topic
-from .delay import Delays
 from .groupcommit import GroupCommit
-from .sendanswers import SendAnswers
+from .halfmessages import half_of, is_transactional
+from .parking import Parking
+from .sendanswers import Place, SendAnswers
 from .sendgate import Admission, Refusal, SendGate
 from .stamp import PropertyStamp, Stamped
-from .unbuilt import unbuilt_batch_remark, unbuilt_remark
 
 SEND_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _MULTI_TAG = "MULTI_TAG"
@@ -47,19 +47,34 @@ class Paying(NamedTuple):
     group: GroupCommit | None
 
 
+class Shaping(NamedTuple):
+    """What makes a stored message of a sent one: its properties, and where it waits."""
+
+    stamp: PropertyStamp
+    parking: Parking
+    now_ms: Callable[[], int]
+
+
 class Sender:
-    """Stores what producers send."""
+    """Stores what producers send; ``refuses_transactions`` is the remark for their messages, if they are refused."""
 
     def __init__(
-        self, store: MessageStore, gate: SendGate, stamp: PropertyStamp, answers: SendAnswers, paying: Paying
+        self,
+        store: MessageStore,
+        gate: SendGate,
+        shaping: Shaping,
+        answers: SendAnswers,
+        paying: Paying,
+        *,
+        refuses_transactions: str | None = None,
     ) -> None:
         self._store = store
         self._gate = gate
-        self._stamp = stamp
+        self._stamp, self._parking, self._now_ms = shaping
         self._answers = answers
         self._announce, self._group = paying
         self._most_bytes = store.config.max_message_bytes
-        self._delays = Delays(store.config.delays_ms)
+        self._refuses_transactions = refuses_transactions
 
     def send(self, command: Command, connection: Connection) -> Reply:
         """Store a message, or the messages of a batch."""
@@ -81,32 +96,43 @@ class Sender:
                 reply = self._send_one(command, header, connection)
         except MessageIllegalError:
             return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._most_bytes))
+        except MessageRefusedError as error:
+            return self._answers.refused(error.code, error.remark)
         except StoreError as error:
             return self._answers.unavailable(error)
 
         return reply if self._group is None else self._group.hold(command, header.properties or "", reply)
 
     def _send_one(self, command: Command, header: SendHeader, connection: Connection) -> Command | Encoded:
-        stamped, level, remark = self._stamp.stamp(header.properties or ""), 0, None
-        if not stamped.is_plain or header.sys_flag & TRANSACTION_MASK:
-            level = self._delays.level_of(stamped.properties)
-            remark = _unbuilt(stamped, header, level)
-            if INNER_NUM in stamped.properties and not header.sys_flag & INNER_BATCH:
-                return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _NO_BATCH)
-            if remark is not None and not header.topic.startswith(RETRY_PREFIX):
-                return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        stamped = self._stamp.stamp(header.properties or "")
+        if not stamped.is_plain and INNER_NUM in stamped.properties and not header.sys_flag & INNER_BATCH:
+            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _NO_BATCH)
         admission = self._gate.admit(header, command.version, connection.remote_address)
         if isinstance(admission, Refusal):
             return self._answers.refused(*admission)
         if admission.is_dead_letter:  # it is not delayed any more (store.md §10.2)
-            stamped, level = self._stamp.stamp_parsed({**stamped.properties, DELAY: "-1"}), 0
-            remark = _unbuilt(stamped, header, level)
-        if remark is not None:
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+            stamped = self._stamp.stamp_parsed({**stamped.properties, DELAY: "-1"})
         record = _new_record(command.body, stamped, header, admission, connection)
-        stored = self._store.append(self._delays.park(record, level) if level else record)
+        placed = record if stamped.is_plain else self._place(record)
+        stored = self._store.append(placed)
+        if placed.topic == TIMER_TOPIC:
+            return self._answers.stored_timer(Place(stored.log_offset, stored.queue_offset), record.queue_id, placed)
         unique_key = stamped.properties[UNIQ_KEY]
         return self._answers.stored(command, stored.log_offset, record.queue_id, stored.queue_offset, unique_key)
+
+    def _place(self, new: NewRecord) -> NewRecord:
+        """Return what is stored of a message that is not to be seen at once, perhaps.
+
+        Raises:
+            MessageRefusedError: It may not be stored.
+            DecodeError: Its delay level is no number.
+        """
+        is_delayed_retry = new.reconsume_times > 0 and self._parking.is_delayed(new.properties)
+        if not is_transactional(new.properties, is_delayed_retry=is_delayed_retry):
+            return self._parking.place(new, self._now_ms())
+        if self._refuses_transactions is not None:
+            raise MessageRefusedError(ResponseCode.NO_PERMISSION, self._refuses_transactions)
+        return half_of(new)
 
     def _send_batch(self, command: Command, header: SendHeader, connection: Connection) -> Command | Encoded:
         if header.topic.startswith(RETRY_PREFIX):
@@ -118,11 +144,11 @@ class Sender:
         parts = decode_batch(command.body)
         properties = parse_properties(header.properties or "")
         parsed = [parse_properties(part.property_text) for part in parts]
-        if (remark := unbuilt_batch_remark((properties, *parsed), header.sys_flag)) is not None:
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         admission = self._gate.admit(header, command.version, connection.remote_address)
         if isinstance(admission, Refusal):
             return self._answers.refused(*admission)
+        if self._parking.is_to_wait(header.topic, properties) or header.sys_flag & TRANSACTION_MASK:
+            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._most_bytes))
         if is_batch_topic(admission.topic.attributes) and UNIQ_KEY in properties:
             return self._send_inner_batch(command, header, connection, admission)
         if any(INNER_NUM in one for one in (properties, *parsed)):
@@ -152,11 +178,6 @@ class Sender:
         later = Later(command)
         self._announce(created, later, reply)
         return later
-
-
-def _unbuilt(stamped: Stamped, header: SendHeader, level: int) -> str | None:
-    is_retry = bool(header.reconsume_times)
-    return unbuilt_remark(stamped.properties, header.sys_flag, is_delayed=level > 0, is_retry=is_retry)
 
 
 def _new_record(

@@ -12,7 +12,9 @@ Rules (``AbstractSendMessageProcessor.consumerSendMsgBack``), in this order
     6. What the store does not take: 1, with the name of Java's status.
 """
 
-from ..common.errors import MessageIllegalError, RecordError, StoreError
+from collections.abc import Callable
+
+from ..common.errors import MessageIllegalError, MessageRefusedError, RecordError, StoreError
 from ..common.ids import format_offset_id
 from ..common.names import PERM_WRITE
 from ..common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, encode_properties
@@ -25,10 +27,10 @@ from ..remoting.headers_retry import SendBackHeader
 from ..remoting.later import Encoded, Later
 from ..store.message_store import MessageStore
 from .deadletters import FailurePlace, dead_letters, retries
-from .delay import Delays
 from .groups import GroupTable
+from .parking import Parking
 from .send import Paying
-from .sendgate import FAQ
+from .sendgate import FAQ, OwnBroker
 from .topics import TopicTable
 
 SEND_BACK_CODES = frozenset({RequestCode.CONSUMER_SEND_MSG_BACK})
@@ -39,9 +41,9 @@ _NO_WAIT = f"{WAIT}\x01false\x02"
 class SendBackGate:
     """Which groups may send back, and where their messages go."""
 
-    def __init__(self, broker_ip: str, permission: int, groups: GroupTable, topics: TopicTable) -> None:
-        self._broker_ip = broker_ip
-        self._is_writable = bool(permission & PERM_WRITE)
+    def __init__(self, own: OwnBroker, groups: GroupTable, topics: TopicTable) -> None:
+        self._own = own
+        self._is_writable = bool(own.config.permission & PERM_WRITE)
         self._groups = groups
         self._topics = topics
         self.created: list[str] = []
@@ -54,8 +56,7 @@ class SendBackGate:
             remark = f"subscription group not exist, {header.group} {FAQ}"
             return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         if not self._is_writable:
-            remark = f"the broker[{self._broker_ip}] sending message is forbidden"
-            return Command.response(ResponseCode.NO_PERMISSION, remark)
+            return Command.response(ResponseCode.NO_PERMISSION, self._own.forbids("sending message"))
         if group.retry_queue_nums <= 0:
             return Command.response(ResponseCode.SUCCESS)
         place = self._note(retries(self._topics, group, is_unit=bool(header.unit_mode)))
@@ -77,10 +78,18 @@ class SendBackGate:
 class SendBackHandler:
     """Takes failed messages back."""
 
-    def __init__(self, store: MessageStore, gate: SendBackGate, paying: Paying) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        gate: SendBackGate,
+        parking: Parking,
+        paying: Paying,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._store = store
-        self._delays = Delays(store.config.delays_ms)
         self._gate = gate
+        self._parking = parking
+        self._now_ms = now_ms
         self._announce, self._group = paying
 
     def send_back(self, command: Command, _connection: Connection) -> Command | Encoded | Later:
@@ -115,10 +124,10 @@ class SendBackHandler:
             copy = _copy(failed, self._gate.give_up(group), 0)
         else:
             level = level or _FIRST_LEVEL + failed.reconsume_times
-            copy = self._delays.park(_copy(failed, retry, level), level)
+            copy = _copy(failed, retry, level)
         try:
-            self._store.append(copy)
-        except StoreError as error:
+            self._store.append(self._parking.place(copy, self._now_ms()))
+        except (StoreError, MessageRefusedError) as error:
             return _refusal(error)
         return Command.response(ResponseCode.SUCCESS)
 
@@ -158,6 +167,9 @@ def _copy(failed: Record, place: FailurePlace, level: int) -> NewRecord:
     )
 
 
-def _refusal(error: StoreError) -> Command:
-    status = "MESSAGE_ILLEGAL" if isinstance(error, MessageIllegalError) else "SERVICE_NOT_AVAILABLE"
+def _refusal(error: StoreError | MessageRefusedError) -> Command:
+    if isinstance(error, MessageRefusedError):
+        status = error.status
+    else:
+        status = "MESSAGE_ILLEGAL" if isinstance(error, MessageIllegalError) else "SERVICE_NOT_AVAILABLE"
     return Command.response(ResponseCode.SYSTEM_ERROR, status)

@@ -38,6 +38,17 @@ class Refusal(NamedTuple):
     remark: str
 
 
+class OwnBroker(NamedTuple):
+    """The settings of this broker, and the address by which it names itself."""
+
+    config: BrokerConfig
+    ip: str
+
+    def forbids(self, doing: str) -> str:
+        """Return the sentence for what the broker's permission does not allow."""
+        return f"the broker[{self.ip}] {doing} is forbidden"
+
+
 class Admission(msgspec.Struct, frozen=True, gc=False):
     """Where a message goes."""
 
@@ -50,9 +61,10 @@ class SendGate:
     """Admits sends; creates topics on the way."""
 
     def __init__(
-        self, config: BrokerConfig, topics: TopicTable, groups: GroupTable, locks: QueueLocks, now_ms: Callable[[], int]
+        self, own: OwnBroker, topics: TopicTable, groups: GroupTable, locks: QueueLocks, now_ms: Callable[[], int]
     ) -> None:
-        self._is_writable = bool(config.permission & PERM_WRITE)
+        self._own = own
+        self._is_writable = bool(own.config.permission & PERM_WRITE)
         self._topics = topics
         self._unsaved = topics.unsaved
         self._groups = groups
@@ -78,10 +90,17 @@ class SendGate:
         return self._place(topic, queue_id, producer)
 
     def _admit_with_care(self, header: SendHeader, version: int, producer: tuple[str, int]) -> Admission | Refusal:
+        admission = self.check(header, producer)
+        if isinstance(admission, Refusal) or not header.topic.startswith(RETRY_PREFIX):
+            return admission
+        return self._redirect(header, version, admission)
+
+    def check(self, header: SendHeader, producer: tuple[str, int]) -> Admission | Refusal:
+        """Return where a message goes that nobody has tried to consume, whatever its topic, or the answer."""
         name = header.topic
         topic = self._topics.get(name)
         if not self._is_writable and topic is not None and topic.order:
-            return Refusal(ResponseCode.NO_PERMISSION, "the broker sending message is forbidden")
+            return Refusal(ResponseCode.NO_PERMISSION, self._own.forbids("sending message"))
         if (remark := broker_topic_remark(name)) is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, remark)
         if name in NOT_SENDABLE_TOPICS:
@@ -91,10 +110,9 @@ class SendGate:
             if topic is None:
                 return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!{FAQ}")
             self.created.append(name)
-        admission = self._place(topic, header.queue_id, producer)
-        if isinstance(admission, Refusal) or not name.startswith(RETRY_PREFIX):
-            return admission
-        return self._redirect(header, version, admission)
+        elif name in self._unsaved:
+            self.created.append(name)
+        return self._place(topic, header.queue_id, producer)
 
     def _create(self, header: SendHeader) -> TopicConfig | None:
         topic = self._topics.create_from(header.default_topic, header.topic, header.default_topic_queue_nums)
@@ -114,7 +132,7 @@ class SendGate:
         name = header.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.find(name)
         if group is None:
-            remark = f"subscription group not exist, {name} {FAQ.lstrip()}"
+            remark = f"subscription group not exist, {name} {FAQ}"
             return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         most = group.retry_max_times
         if version >= Release.V3_4_9 and header.max_reconsume_times is not None:

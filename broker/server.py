@@ -11,7 +11,7 @@ save the tables, close the store. After it no connection, task, thread, timer or
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
@@ -21,26 +21,31 @@ from typing import NamedTuple, Self
 from ..common.clock import Clock
 from ..common.errors import ConfigError, StoreError
 from ..common.ids import encode_host
+from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..remoting.addresses import format_address, is_ip_address, reachable_host
 from ..remoting.client import ConnectionPool
+from ..remoting.codes import RequestCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
 from ..remoting.replies import SendReplies
 from ..remoting.server import RemotingServer
-from ..remoting.service import Limits, Service
+from ..remoting.service import Service, server_limits
 from ..remoting.tasks import TaskScope, repeat
-from ..store.dispatched import Appended
-from ..store.dispatcher import Arrivals
 from ..store.files import OS_FILES, Files
 from ..store.message_store import MessageStore
+from ..store.timers import Timers
+from .arrivals import by_topic, in_turn
 from .bloom import BloomShape
-from .build import Foundation, build_parts
+from .build import Foundation, build_checks, build_parts
 from .cleaning import FIRST_ROUND_MS, CleaningJob
 from .clients import ClientHandlers
 from .config import BrokerConfig
 from .configtable import ConfigFolder
+from .delay import Delays
 from .delayjob import DelayedDelivery, start_delivery
 from .delayprogress import DelayProgress, DelaySaveJob
+from .endtransaction import END_CODES
+from .fastfailure import FastFailure, fast_failure
 from .filtertable import FilterTable
 from .groupcommit import GroupCommit
 from .groups import GroupTable
@@ -50,11 +55,24 @@ from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .members import Presence
 from .nameservers import NameServerLink
 from .offsets import OffsetTable
+from .parking import Parking
+from .recall import RECALL_CODES
 from .registration import Registration
+from .replies import REPLY_CODES
+from .resumecheck import RESUME_CODES
+from .runtimeinfo import RuntimeInfo, schedule_lines
 from .send import SEND_CODES
 from .sendanswers import SendAnswers
 from .sendback import SEND_BACK_CODES
+from .statistics import Statistics
+from .timerdelivery import TimerDelivery
+from .timerinfo import tell_timers
+from .timerjob import start_timers
+from .timerrequest import TimerRequests
 from .topics import TopicTable
+from .transactionchecks import GiveUp
+from .transactionjob import start_checks
+from .transactions import Transactions
 
 
 class _FileJobs(NamedTuple):
@@ -72,11 +90,18 @@ class _Tables(NamedTuple):
 
 
 class Broker:
-    """One broker over one store (``BrokerController``); ``files`` is how the store touches the disk."""
+    """One broker over one store (``BrokerController``).
 
-    def __init__(self, config: BrokerConfig, clock: Clock, files: Files = OS_FILES) -> None:
+    ``files`` is how the store touches the disk. ``give_up`` says what is kept of a transaction that nobody has decided
+    about after ``transactionCheckMax`` checks; unless given, a copy in TRANS_CHECK_MAX_TIME_TOPIC.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, files: Files = OS_FILES, *, give_up: GiveUp | None = None
+    ) -> None:
         self._config = config
         self._files = files
+        self._give_up = give_up
         self._clock = clock
         self._port = config.port
         self._own_ip = ""
@@ -167,27 +192,56 @@ class Broker:
         tasks = await stack.enter_async_context(TaskScope())
         cleaning = CleaningJob(store.cleaner, writer, tasks, clock)
         registration = Registration(config, tables.topics, on_files.saving.run_once, tasks, clock)
-        answers = SendAnswers(SendReplies(config.region_id, traces=config.is_trace_on), self._store_host())
+        replies = SendReplies(config.region_id, traces=config.is_trace_on)
+        answers = SendAnswers(replies, self._store_host(), config.broker_name)
         waiters = PullWaiters(clock)
         group = _start_group(stack, store, answers, clock)
         on_files.flushing.on_flushed = group.tell_flushed if group is not None else None
-        base = Foundation(config, clock, store, *tables, waiters, answers, registration.announce, cleaning, group)
+        failing = fast_failure(config, group, clock)
+        runtime = RuntimeInfo(store, Statistics(clock.now_ms), cleaning, failing)
+        timers = Timers(store) if config.is_timer_wheel_enabled else None
+        parking = Parking(Delays(store.config.delays_ms), timers and TimerRequests(timers.config, timers.count_at))
+        base = Foundation(
+            config,
+            clock,
+            store,
+            *tables,
+            waiters,
+            answers,
+            registration.announce,
+            cleaning,
+            group,
+            parking,
+            runtime,
+            tasks,
+            Transactions(store, tables.offsets, clock.now_ms, most_op_bytes=config.most_op_bytes),
+        )
         parts = build_parts(base, self._store_host()[:-4])
         self._clients = parts.clients
         pool = await stack.enter_async_context(ConnectionPool(clock))
         commit = store.commit if group is None else group.commit
         delivery, delay_saving = await self._open_delays(writer, commit)
-        store.on_arrivals = _in_turn(waiters.arrived, delivery.arrived)
-        await self._bind(stack, commit, parts)
+        runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
+        timing = None if timers is None else TimerDelivery(timers, commit, clock.now_ms)
+        takers = {SCHEDULE_TOPIC: delivery.take} | ({} if timing is None else {TIMER_TOPIC: timing.arrived})
+        store.on_arrivals = in_turn(runtime.statistics.arrived, waiters.arrived, by_topic(takers))
+        await self._bind(stack, commit, parts, failing)
         answers.set_store_host(self._store_host())
         stack.callback(waiters.wake_all)
         if group is not None:
             stack.push_async_callback(group.drain)
-        jobs: tuple[TimedJob, ...] = (*on_files, ScanJob(parts.clients, tables.filters, config.channel_expiry_ms))
+        if failing is not None:
+            stack.callback(failing.close)
+        scanning = ScanJob(parts.clients, tables.filters, config.channel_expiry_ms)
+        jobs: tuple[TimedJob, ...] = (*on_files, scanning, runtime.statistics)
         for job in jobs:
             tasks.start(repeat(job.run, clock, first_ms=job.period_ms), type(job).__name__)
         tasks.start(repeat(cleaning.run, clock, first_ms=FIRST_ROUND_MS), "cleaning")
         start_delivery(stack, tasks, clock, delivery, delay_saving)
+        if timing is not None:
+            start_timers(stack, tasks, clock, timing)
+            tell_timers(runtime, timing, clock.now_ms)
+        start_checks(stack, tasks, clock, *build_checks(base, commit, self._give_up))
         stack.push_async_callback(registration.stop)
         await registration.start(
             [NameServerLink(address, pool, config, self._port) for address in config.nameserver_list]
@@ -206,14 +260,21 @@ class Broker:
         await saving.run_once()
         return delivery, saving
 
-    async def _bind(self, stack: AsyncExitStack, commit: Callable[[], None], parts: BrokerParts) -> None:
+    async def _bind(
+        self, stack: AsyncExitStack, commit: Callable[[], None], parts: BrokerParts, failing: FastFailure | None
+    ) -> None:
+        handlers = {int(code): handler for code, handler in broker_handlers(parts).items()}
+        if failing is not None:
+            failing.guard(handlers)
         service = Service(
-            {int(code): handler for code, handler in broker_handlers(parts).items()},
-            committing=SEND_CODES | SEND_BACK_CODES,
+            handlers,
+            committing=SEND_CODES | SEND_BACK_CODES | RECALL_CODES | REPLY_CODES | END_CODES | RESUME_CODES,
             end_of_read=commit,
             on_commit_failed=partial(_refuse_uncommitted, parts),
         )
-        limits = Limits(idle_ms=1000 * self._config.max_idle_seconds)
+        limits = server_limits(
+            self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
+        )
         server = RemotingServer(self._config.host, self._config.port, service, self._clock, limits)
         await stack.enter_async_context(server)
         if self._port != server.address[1]:  # a free port was asked for; nobody can have used it yet
@@ -225,19 +286,15 @@ class Broker:
         return encode_host(self._own_ip, self._config.advertised_port or self._port)
 
 
-def _in_turn(*told: Arrivals) -> Arrivals:
-    """Return a call that tells each of them."""
-
-    def tell(records: Sequence[Appended]) -> None:
-        for one in told:
-            one(records)
-
-    return tell
-
-
 def _refuse_uncommitted(parts: BrokerParts, command: Command, error: StoreError) -> Command:
-    refusing = parts.send_back if command.code in SEND_BACK_CODES else parts.sender
-    return refusing.refuse_uncommitted(command, error)
+    parts.runtime.statistics.failed_puts += 1
+    refusing = {
+        **dict.fromkeys(SEND_BACK_CODES, parts.send_back.refuse_uncommitted),
+        **dict.fromkeys(RECALL_CODES, parts.recall.refuse_uncommitted),
+        **dict.fromkeys(END_CODES, parts.transactions.refuse_uncommitted),
+        **dict.fromkeys(RESUME_CODES, parts.resume_check.refuse_uncommitted),
+    }
+    return refusing.get(RequestCode(command.code), parts.sender.refuse_uncommitted)(command, error)
 
 
 def _start_group(stack: AsyncExitStack, store: MessageStore, answers: SendAnswers, clock: Clock) -> GroupCommit | None:

@@ -15,11 +15,12 @@ from ..common.properties import (
     MSG_REGION,
     POP_CK,
     TRACE_ON,
+    TRANSACTION_PREPARED,
     UNIQ_KEY,
     encode_properties,
     parse_properties,
 )
-from .unbuilt import UNBUILT_NAMES
+from .delay import TIMER_NAMES
 
 
 class Stamped(msgspec.Struct, gc=False):
@@ -37,7 +38,7 @@ class PropertyStamp:
         self._own = {MSG_REGION: region, TRACE_ON: trace, CLUSTER: cluster}
         self._own_text = encode_properties(self._own)
         self._replaced = frozenset({*self._own, POP_CK})
-        self._needs_care = self._replaced | UNBUILT_NAMES | {DELAY, INNER_NUM}
+        self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM}
         self._new_key = new_key
 
     def stamp(self, text: str) -> Stamped:
@@ -47,7 +48,7 @@ class PropertyStamp:
         if not is_plain and not self._replaced.isdisjoint(properties):
             return self.stamp_parsed(properties)
         if text and text[-1] != "\x02":
-            text += "\x02"
+            text = f"{text}\x02" if properties else ""  # what holds no property is not kept
         if UNIQ_KEY not in properties:
             properties[UNIQ_KEY] = key = self._new_key()
             text = f"{text}{UNIQ_KEY}\x01{key}\x02"

@@ -36,6 +36,7 @@ _ROWS = (
     ("maxTransferCountOnMessageInMemory", "max_memory_messages", "messages of a pull near the end of the log"),
     ("maxTransferBytesOnMessageInDisk", "max_disk_bytes", "bytes of a pull further behind"),
     ("maxTransferCountOnMessageInDisk", "max_disk_messages", "messages of a pull further behind"),
+    ("messageDelayLevel", "delay_levels", "delays of the levels 1, 2, … in s, m, h or d"),
     ("maxMsgsNumBatch", "max_query_messages", "messages of a query by key"),
 )
 
@@ -47,4 +48,4 @@ def describe_store(config: StoreConfig) -> list[Setting]:
         Setting(key, format_setting(getattr(config, name)), format_setting(getattr(default, name)), meaning)
         for key, name, meaning in _ROWS
     ]
-    return rows + describe_settings(config.cleaning)
+    return rows + describe_settings(config.cleaning) + describe_settings(config.timers)

@@ -82,12 +82,12 @@ def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -
         settings.STORE_KEY: flags["store"],
     }
     merged = settings.gather_settings(own, flags["pairs"], flags["config_file"])
-    merged.setdefault(settings.STORE_KEY, settings.default_store())
+    merged.setdefault(settings.STORE_KEY, settings.data_path("store"))
     return merged
 
 
-def load_broker_config(flags: BrokerFlags, given: dict[str, str]) -> "BrokerConfig":
-    """Parse the settings of a broker.
+def load_broker_config(flags: BrokerFlags, given: dict[str, str], *, sharers: int = 1) -> "BrokerConfig":
+    """Parse the settings of a broker; it is one of so many in this process.
 
     Raises:
         ConfigError: a key or value that cannot be used.
@@ -96,11 +96,14 @@ def load_broker_config(flags: BrokerFlags, given: dict[str, str]) -> "BrokerConf
 
     advertised_port = flags["advertise"].port if flags["advertise"] else 0
     config = BrokerConfig.from_java(given)
-    return dataclasses.replace(config, advertised_port=advertised_port, repairs=flags["repair"])
+    store = dataclasses.replace(config.store, sharers=sharers)
+    return dataclasses.replace(config, advertised_port=advertised_port, repairs=flags["repair"], store=store)
 
 
-async def enter_broker(servers: AsyncExitStack, clock: Clock, flags: BrokerFlags, given: dict[str, str]) -> "Broker":
-    """Start a broker that stops with the stack.
+async def enter_broker(
+    servers: AsyncExitStack, clock: Clock, flags: BrokerFlags, given: dict[str, str], *, sharers: int = 1
+) -> "Broker":
+    """Start a broker that stops with the stack; it is one of so many in this process.
 
     Raises:
         ConfigError: a setting, port or store that cannot be used.
@@ -110,4 +113,4 @@ async def enter_broker(servers: AsyncExitStack, clock: Clock, flags: BrokerFlags
 
     if flags["ephemeral"]:
         given[settings.STORE_KEY] = await make_ephemeral_store(servers)
-    return await servers.enter_async_context(Broker(load_broker_config(flags, given), clock))
+    return await servers.enter_async_context(Broker(load_broker_config(flags, given, sharers=sharers), clock))

@@ -82,7 +82,7 @@ def _run(flags: ExportFlags) -> "Report":
         raise ConfigError(f"{target} exists; --overwrite replaces it")
     options = _read_options(flags)
     plan = plan_prefixes(map(os.fspath, flags["stores"]), flags["segment_bytes"])
-    reading = Reading(plan.splits, options, damages=plan.damages)
+    reading = Reading(plan.splits, options, damages=plan.damages, ends=plan.ends)
     with show_progress(reading.size_bytes, "exporting", "exported") as reading.advance:
         write_all(reading, target, kind)
     if flags["report_path"] is not None:

@@ -1,4 +1,8 @@
-"""``rocketlet namesrv``: a name server, and what ``up`` shares with it."""
+"""``rocketlet namesrv``: a name server, and what ``up`` shares with it.
+
+Its key-value table is kept in the user's data directory, by port; a name server at a free port, which nobody could find
+again, keeps it in memory. Java's name servers keep theirs in ``~/namesrv/kvConfig.json``, all in the same file.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
     from ..namesrv.config import NameServerConfig
 
 DEFAULT_PORT = 9876
+KV_KEY = "kvConfigPath"
+KV_FILE = "kvConfig.json"
 
 
 class NameServerFlags(TypedDict):
@@ -42,6 +48,7 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     """Start a name server."""
     own = {"bindAddress": flags["host"], "listenPort": flags["namesrv_port"]}
     given = settings.gather_settings(own, flags["pairs"], flags["config_file"])
+    given.setdefault(KV_KEY, _default_kv_path(given.get("listenPort", str(DEFAULT_PORT)).strip()))
     config = load_nameserver_config(given, flags["advertise"])
     if flags["print_config"]:
         click.echo(settings.format_settings(config.describe()))
@@ -58,6 +65,10 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
         return f"ready namesrv={started.address}"
 
     serve(start, log_level=flags["log_level"])
+
+
+def _default_kv_path(port: str) -> str:
+    return settings.data_path("namesrv", port, KV_FILE) if port.isdecimal() and int(port) else ""
 
 
 def load_nameserver_config(given: Mapping[str, str], advertised: settings.Address | None) -> "NameServerConfig":

@@ -166,12 +166,12 @@ def check_store_options(*, store: str | None, is_ephemeral: bool, pairs: Mapping
         raise click.UsageError(f"--ephemeral and --set {STORE_KEY} contradict each other")
 
 
-def default_store() -> str:
-    """Return the store in the user's data directory."""
+def data_path(*names: str) -> str:
+    """Return a path in the user's data directory."""
     if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Application Support/rocketlet/store")
+        return os.path.join(os.path.expanduser("~/Library/Application Support"), "rocketlet", *names)
     data = os.environ.get("XDG_DATA_HOME", "")  # to be ignored unless absolute, says the XDG specification
-    return os.path.join(data if os.path.isabs(data) else os.path.expanduser("~/.local/share"), "rocketlet", "store")
+    return os.path.join(data if os.path.isabs(data) else os.path.expanduser("~/.local/share"), "rocketlet", *names)
 
 
 def format_settings(rows: Sequence[tuple[str, str, str, str]]) -> str:

@@ -1,21 +1,32 @@
-"""``rocketlet up``: a name server and a broker in one process."""
+"""``rocketlet up``: a name server and brokers in one process.
+
+One broker is called broker-a and has the store's directory to itself. Of several, broker-a, broker-b and so on, each
+has a directory of that name below it, and the ports are 10 apart. The name server keeps its key-value table below the
+store's directory, too.
+"""
 
 import dataclasses
+import os
+import string
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Final, Unpack, cast
 
 import click
 
 from ..common.clock import Clock
+from ..common.errors import ConfigError
 from . import settings
 from .broker import BrokerFlags, enter_broker, gather_broker_settings, load_broker_config
-from .namesrv import DEFAULT_PORT, load_nameserver_config
+from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 
 if TYPE_CHECKING:
+    from ..broker.config import BrokerConfig
     from ..namesrv.config import NameServerConfig
 
 
-BROKER_NAME = "broker-a"
+BROKER_NAMES: Final = tuple(f"broker-{letter}" for letter in string.ascii_lowercase)
+PORT_STEP: Final = 10
+_BROKERS_OWN: Final = ("brokerName", "storePathCommitLog", "readOnlyCommitLogStorePaths", "haListenPort")
 
 
 class UpFlags(BrokerFlags):
@@ -23,6 +34,15 @@ class UpFlags(BrokerFlags):
 
     namesrv_port: int | None
     brokers: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Member:
+    """One of the brokers: its options and settings, and how many there are."""
+
+    flags: BrokerFlags
+    given: dict[str, str]
+    count: int
 
 
 @click.command
@@ -36,43 +56,110 @@ class UpFlags(BrokerFlags):
     settings.ADVERTISE,
     settings.CONFIG,
     settings.SET,
-    click.option("--brokers", type=click.IntRange(1), default=1, show_default=True, help="Number of brokers."),
+    click.option(
+        "--brokers", type=click.IntRange(1, len(BROKER_NAMES)), default=1, show_default=True, help="Number of brokers."
+    ),
     settings.PRINT_CONFIG,
     settings.LOG_LEVEL,
 )
 def up(**flags: Unpack[UpFlags]) -> None:
-    """Start a name server and a broker."""
-    if flags["brokers"] > 1:
-        raise click.UsageError(f"--brokers {flags['brokers']}: more than one broker is not built yet")
-    given = {"brokerName": BROKER_NAME, **gather_broker_settings(flags)}
+    """Start a name server and a broker, or several."""
+    given = gather_broker_settings(flags)
     nameserver = _load_nameserver_config(flags, given)
+    members = _make_members(flags, given)
     if flags["print_config"]:
-        broker = load_broker_config(flags, given)
-        click.echo(f"name server\n{settings.format_settings(nameserver.describe())}\n")
-        click.echo(f"broker\n{settings.format_settings(broker.describe())}")
+        click.echo("\n\n".join([_list_settings("name server", nameserver), *map(_list_broker, members)]))
         return
     from .serve import serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
-        return await _start(servers, clock, nameserver, flags, given)
+        return await _start(servers, clock, nameserver, members)
 
     serve(start, log_level=flags["log_level"])
+
+
+def _list_settings(part: str, config: "NameServerConfig | BrokerConfig") -> str:
+    return f"{part}\n{settings.format_settings(config.describe())}"
+
+
+def _list_broker(member: Member) -> str:
+    config = load_broker_config(member.flags, member.given)
+    return _list_settings(f"broker {config.broker_name}" if member.count > 1 else "broker", config)
 
 
 def _load_nameserver_config(flags: UpFlags, given: dict[str, str]) -> "NameServerConfig":
     """Let the name server read the broker's settings too, but for the port; ``--advertise`` names the broker's."""
     port = DEFAULT_PORT if flags["namesrv_port"] is None else flags["namesrv_port"]
     advertised = flags["advertise"] and dataclasses.replace(flags["advertise"], port=0)
-    return load_nameserver_config({**given, "listenPort": str(port)}, advertised)
+    store = os.path.abspath(os.path.expanduser(given[settings.STORE_KEY]))
+    kept = {} if flags["ephemeral"] else {KV_KEY: os.path.join(store, "namesrv", KV_FILE)}
+    return load_nameserver_config({**kept, **given, "listenPort": str(port)}, advertised)
 
 
-async def _start(
-    servers: AsyncExitStack, clock: Clock, nameserver: "NameServerConfig", flags: UpFlags, given: dict[str, str]
-) -> str:
+def _make_members(flags: UpFlags, given: dict[str, str]) -> list[Member]:
+    """Return the brokers, each with what it has for itself.
+
+    Raises:
+        ConfigError: a setting that they cannot have in common, or a store of another number of brokers.
+    """
+    count = flags["brokers"]
+    if not flags["ephemeral"]:
+        _check_layout(os.path.expanduser(given[settings.STORE_KEY]), count)
+    if count == 1:
+        return [Member(flags, _broker_settings({"brokerName": BROKER_NAMES[0], **given}), count)]
+    for key in _BROKERS_OWN:
+        if key in given:
+            raise ConfigError(f"{key} and --brokers {count} contradict each other: each broker has its own", key=key)
+    return [_make_member(flags, given, number) for number in range(count)]
+
+
+def _check_layout(store: str, count: int) -> None:
+    """Refuse to begin an empty store beside the messages of another layout."""
+    if count > 1 and os.path.isdir(os.path.join(store, "commitlog")):
+        raise ConfigError(f"{store} is the store of one broker, --brokers {count} needs another", key="--brokers")
+    if count == 1 and os.path.isdir(os.path.join(store, BROKER_NAMES[0], "commitlog")):
+        raise ConfigError(f"{store} holds the stores of several brokers, start them with --brokers", key="--brokers")
+
+
+def _make_member(flags: UpFlags, given: dict[str, str], number: int) -> Member:
+    from ..broker.config import DEFAULT_PORT as BROKER_PORT
+
+    name, advertised = BROKER_NAMES[number], flags["advertise"]
+    port = given.get("listenPort", str(BROKER_PORT)).strip()
+    own = {
+        "brokerName": name,
+        "listenPort": str(_port_of(int(port), number)) if port.isdecimal() else port,
+        settings.STORE_KEY: os.path.join(given[settings.STORE_KEY], name),
+    }
+    if advertised is not None:
+        advertised = dataclasses.replace(advertised, port=_port_of(advertised.port, number))
+    own_flags = cast("BrokerFlags", {**flags, "advertise": advertised})
+    return Member(own_flags, _broker_settings({**given, **own}), flags["brokers"])
+
+
+def _port_of(first: int, number: int) -> int:
+    """Return the port of a broker; 0 is a free one for each."""
+    return first and first + PORT_STEP * number
+
+
+def _broker_settings(given: dict[str, str]) -> dict[str, str]:
+    """Leave out the keys that only the name server has; the broker would warn that they have no effect."""
+    from ..broker.config import BrokerConfig
+    from ..common.settings import setting_keys
+    from ..namesrv.config import NameServerConfig
+
+    own = setting_keys(NameServerConfig) - setting_keys(BrokerConfig)
+    return {key: value for key, value in given.items() if key not in own}
+
+
+async def _start(servers: AsyncExitStack, clock: Clock, nameserver: "NameServerConfig", members: list[Member]) -> str:
     from ..namesrv.server import NameServer
 
     started_nameserver = await servers.enter_async_context(NameServer(nameserver, clock))
-    foreign = given.get("namesrvAddr", "")
-    given["namesrvAddr"] = ";".join(filter(None, [started_nameserver.local_address, foreign]))
-    started_broker = await enter_broker(servers, clock, flags, given)
-    return f"ready namesrv={started_nameserver.address} broker={started_broker.address}"
+    addresses: list[str] = []
+    for member in members:
+        foreign = member.given.get("namesrvAddr", "")
+        member.given["namesrvAddr"] = ";".join(filter(None, [started_nameserver.local_address, foreign]))
+        started = await enter_broker(servers, clock, member.flags, member.given, sharers=member.count)
+        addresses.append(started.address)
+    return f"ready namesrv={started_nameserver.address} broker={','.join(addresses)}"

@@ -1,0 +1,137 @@
+"""The timed jobs of timer messages: one delivers, one saves and cleans.
+
+Rules
+
+    1. Delivering has one deadline, that of the first slot that holds messages; an arrival wakes it. A turn of the loop
+       does one bounded piece of work; what waits for the disk runs in a thread of its own.
+    2. Nothing is opened before the broker is ready, and nothing at all where there was never a timer message.
+    3. Saved is what was there before a flush of the log, every ``timerFlushIntervalMs`` if something has changed, and
+       at the end. What cannot be saved is delivered once more after a crash. After a flush that failed nothing is
+       saved until the broker is started again: the kernel may have dropped what it should have written.
+    4. When the log has lost files, the timer log loses those that lead there.
+"""
+
+import asyncio
+import logging
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AsyncExitStack
+
+from ..common.clock import Clock
+from ..common.errors import StoreNotWritableError
+from ..remoting.tasks import TaskScope, repeat
+from ..store.files import NO_ROOM
+from ..store.timers import Timers
+from .flushed import wait_flushed
+from .timerdelivery import TimerDelivery
+
+RETRY_MS = 1_000
+_log = logging.getLogger(__name__)
+
+
+class TimerJob:
+    """Waits for messages and deadlines, and does what is to be done."""
+
+    def __init__(self, delivery: TimerDelivery, worker: Executor, clock: Clock) -> None:
+        self._delivery = delivery
+        self._worker = worker
+        self._clock = clock
+        self._woken = asyncio.Event()
+        self._is_stopped = False
+        self._is_refused = False
+        delivery.on_woken = self._woken.set
+
+    async def run(self) -> int | None:
+        """Do a piece of work, or wait for the next; return the pause."""
+        if self._is_stopped:
+            return None
+        try:
+            is_done = await self._advance()
+        except (StoreNotWritableError, OSError) as error:
+            if not self._is_refused:
+                _log.warning("timer messages wait until they can be stored: %s", error)
+            self._is_refused = True
+            return RETRY_MS
+        self._is_refused = False
+        if is_done:
+            await self._wait(self._delivery.due_at_ms)
+        return 0
+
+    def stop(self) -> None:
+        """Deliver nothing more."""
+        self._is_stopped = True
+        self._woken.set()
+
+    async def _advance(self) -> bool:
+        """Do a piece of work; tell whether it was the last for now."""
+        self._woken.clear()
+        slow = self._delivery.advance()
+        if slow is not None:
+            await asyncio.get_running_loop().run_in_executor(self._worker, slow)
+            return False
+        if self._delivery.is_idle:
+            return True
+        await asyncio.sleep(0)  # others have their turn
+        return False
+
+    async def _wait(self, due_at_ms: int | None) -> None:
+        timer = None if due_at_ms is None else self._clock.call_at(due_at_ms, self._woken.set)
+        try:
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+class TimerSaveJob:
+    """Saves how far the timers have come, and removes files of the timer log that nobody needs."""
+
+    def __init__(self, timers: Timers, worker: Executor) -> None:
+        self._timers = timers
+        self._worker = worker
+        self._turn = asyncio.Lock()
+        self._cleaned_to = 0
+        self._has_failed = False
+        self.period_ms = timers.config.flush_interval_ms
+
+    async def run(self) -> int:
+        """Save what has changed; return the pause (raises ``OSError``, ``StoreNotWritableError``)."""
+        async with self._turn:
+            await self._save()
+            log_min_offset = self._timers.store.log_min_offset
+            if self._timers.is_open and log_min_offset > self._cleaned_to:
+                await asyncio.get_running_loop().run_in_executor(self._worker, self._timers.clean, log_min_offset)
+                self._cleaned_to = log_min_offset
+        return self.period_ms
+
+    async def run_once(self) -> None:
+        """Save for the last time; what the disk does not take is logged, and is delivered once more."""
+        try:
+            await self.run()
+        except (OSError, StoreNotWritableError) as error:
+            _log.warning("the progress of timer messages is not saved, some will be delivered again: %s", error)
+
+    async def _save(self) -> None:
+        save = None if self._has_failed else self._timers.take_save()
+        if save is None:
+            return
+        try:
+            await wait_flushed(self._timers.store)
+            await asyncio.get_running_loop().run_in_executor(self._worker, self._timers.write, save)
+        except (OSError, StoreNotWritableError) as error:
+            self._timers.put_back(save)
+            self._has_failed = not (isinstance(error, OSError) and error.errno in NO_ROOM)
+            raise
+        self._timers.settle(save)
+
+
+def start_timers(stack: AsyncExitStack, tasks: TaskScope, clock: Clock, delivery: TimerDelivery) -> None:
+    """Deliver and save from now on; leaving the stack stops that, saves for the last time and closes the files."""
+    stack.callback(delivery.timers.close)
+    reading = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-timers"))
+    writing = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-timer-files"))
+    saving = TimerSaveJob(delivery.timers, writing)
+    job = TimerJob(delivery, reading, clock)
+    stack.push_async_callback(saving.run_once)
+    stack.callback(job.stop)
+    tasks.start(repeat(job.run, clock), "deliver timer messages")
+    tasks.start(repeat(saving.run, clock, first_ms=saving.period_ms), "save timer messages")
