@@ -7,7 +7,8 @@ Rules:
 
 - The end of the log is found once, here, so that all tasks of one reading see the same prefix of a store that a
   broker is writing to. What is written later belongs to the next reading.
-- Files before the last must be whole: their tasks meet a blank at the end, or say where the damage is.
+- Files before the last must be whole: their tasks meet a blank at the end, or say where the damage is. A file that is
+  missing is damage, too, but where a broker was killed and what lies behind was not surely on disk.
 - Damage that shows already here stops a reading before its first row (``plan_stores``), or the prefix before it is
   read and the damage told (``plan_prefixes``).
 - A copy of a store may lack a part of its last file. Foreign files beside the segments are left alone.
@@ -23,9 +24,10 @@ from ..common.record import decode_record
 from ..store.checkpoint import load_checkpoint
 from ..store.config import PATH_SEPARATOR, SEGMENT_KEY
 from ..store.files import OS_FILES
+from ..store.logtail import Validity, find_valid
 from ..store.segments import SegmentFile
 from .segment import Segment
-from .tail import check_at, find_end
+from .tail import LogStop, check_at, find_end
 
 _DIRECTORY: Final = "commitlog"
 _NAME_DIGITS: Final = 20
@@ -56,10 +58,11 @@ class Split:
 
 
 class Plan(NamedTuple):
-    """The splits of all stores, in log order, and by store the damage that they end at, where there is any."""
+    """The splits of all stores, in log order, and by store what they end at: damage, or else the end of the log."""
 
     splits: list[Split]
     damages: dict[str, StoreDamagedError]
+    ends: dict[str, LogStop]
 
 
 def plan_stores(stores: Iterable[str], segment_bytes: int | None = None) -> list[Split]:
@@ -72,24 +75,26 @@ def plan_stores(stores: Iterable[str], segment_bytes: int | None = None) -> list
         StoreDamagedError: A file is missing, or sound records follow a bad one at the end of the log.
         StoreError: A file or directory cannot be read.
     """
-    splits, damages = plan_prefixes(stores, segment_bytes)
-    for damage in damages.values():
+    plan = plan_prefixes(stores, segment_bytes)
+    for damage in plan.damages.values():
         raise damage
-    return splits
+    return plan.splits
 
 
 def plan_prefixes(stores: Iterable[str], segment_bytes: int | None = None) -> Plan:
-    """Return the splits of all stores up to damage, and the damage.
+    """Return the splits of all stores up to damage, and what each of them ends at.
 
     Raises:
         ConfigError, StoreError: As ``plan_stores``.
     """
-    plan = Plan([], {})
+    plan = Plan([], {}, {})
     for store, files in _find_files(stores):
-        splits, damage = _plan_store(store, files, segment_bytes)
+        splits, stop = _plan_store(store, files, segment_bytes)
         plan.splits.extend(splits)
-        if damage is not None:
-            plan.damages[store] = damage
+        if isinstance(stop, LogStop):
+            plan.ends[store] = stop
+        else:
+            plan.damages[store] = stop
     return plan
 
 
@@ -111,25 +116,33 @@ def _find_files(stores: Iterable[str]) -> list[tuple[str, list[SegmentFile]]]:
 
 def _plan_store(
     store: str, files: Sequence[SegmentFile], segment_bytes: int | None
-) -> tuple[list[Split], StoreDamagedError | None]:
+) -> tuple[list[Split], StoreDamagedError | LogStop]:
     _check_sizes(files, segment_bytes)
     gap = _find_gap(files)
-    if gap is not None:
-        damage = _missing_file(files[gap - 1], files[gap])
-        return [_whole(store, file) for file in files[:gap]], damage
+    behind = files[gap:] if gap is not None else ()
+    files = files[:gap]
     sure_at_ms = _sure_at_ms(store)
     last = _last_with_records(files, sure_at_ms)
-    end = find_end([_map(*file) for file in files[last:]], sure_at_ms)
+    segments = [_map(*file) for file in files[last:]]
+    end = find_end(segments, sure_at_ms)
+    validity = Validity(end.stored_at_ms, sure_at_ms)
+    missing = None
+    if behind and (_is_closed(store) or any(_has_valid(file, validity) for file in behind)):
+        missing = _missing_file(files[-1], behind[0])
     last += end.number
     splits = [_whole(store, file) for file in files[:last]]
     if end.position:
         path, base, _ = files[last]
         splits.append(Split(store, path, base, 0, end.position, ends_in_blank=end.is_full))
-    return splits, end.damage
+    return splits, end.damage or missing or end.stop(segments)
 
 
 def _whole(store: str, file: SegmentFile) -> Split:
     return Split(store, file.path, file.base_offset, 0, file.size, ends_in_blank=True)
+
+
+def _has_valid(file: SegmentFile, validity: Validity) -> bool:
+    return find_valid(OS_FILES, file, _map(*file).view, 0, validity, reserved_bytes=0) is not None
 
 
 def _missing_file(before: SegmentFile, behind: SegmentFile) -> StoreDamagedError:
@@ -231,13 +244,20 @@ def _last_with_records(files: Sequence[SegmentFile], sure_at_ms: int | None) -> 
 
 def _sure_at_ms(store: str) -> int | None:
     """Return up to when records were flushed for certain, ``None`` for a store that was cleanly closed, or in doubt."""
-    root = os.path.dirname(os.path.realpath(_log_directories(store)[0]))
-    if not os.path.exists(os.path.join(root, "abort")):
+    if _is_closed(store):
         return None
     try:
-        return load_checkpoint(OS_FILES, os.path.join(root, "checkpoint")).log_at_ms or None
+        return load_checkpoint(OS_FILES, os.path.join(_root(store), "checkpoint")).log_at_ms or None
     except OSError:
         return None
+
+
+def _is_closed(store: str) -> bool:
+    return not os.path.exists(os.path.join(_root(store), "abort"))
+
+
+def _root(store: str) -> str:
+    return os.path.dirname(os.path.realpath(_log_directories(store)[0]))
 
 
 def _map(path: str, base_offset: int, size: int) -> Segment:

@@ -25,6 +25,7 @@ from .report import BlockCount, Report, StoreTally
 from .schema import SCHEMA, pick_columns
 from .segment import topics as topics_of
 from .selection import Reason, Selection
+from .tail import LogStop
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class SplitReader:
             yield from self._read_block(block)
             self._count_bytes(scan.position - position)
             position = scan.position
-        is_whole = scan.verdict is Verdict.BLANK if split.ends_in_blank else scan.position == split.stop
-        if not is_whole:
-            raise _damage(split, scan)
+        damage = find_damage(split, scan)
+        if damage is not None:
+            raise damage
         self._count_bytes(split.stop - position)
         if self.tally is not None:
             self.tally.blanks += scan.verdict is Verdict.BLANK
@@ -119,12 +120,14 @@ class Reading:
     """One reading of planned splits, with the report that comes of it.
 
     Without ``damages`` (``Plan.damages``) it raises what it meets; with them, damage ends the reading of its store.
+    ``ends`` (``Plan.ends``) are for the report.
     """
 
     splits: Sequence[Split]
     options: ReadOptions = field(default_factory=ReadOptions)
     advance: Callable[[int], object] | None = None
     damages: Mapping[str, StoreDamagedError] | None = None
+    ends: Mapping[str, LogStop] = field(default_factory=dict[str, LogStop])
     report: Report = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,6 +145,9 @@ class Reading:
         for store, damage in (self.damages or {}).items():
             tally = self.report.of_store(store)
             tally.damage = tally.damage or damage
+        for store, end in self.ends.items():
+            tally = self.report.of_store(store)
+            tally.end = end if tally.damage is None else None
 
     def _read_prefix(self, reader: SplitReader, split: Split, tally: StoreTally) -> Iterator[pa.RecordBatch]:
         try:
@@ -164,7 +170,10 @@ def count_stores(stores: Iterable[str], selection: Selection, segment_bytes: int
     return reading.report
 
 
-def _damage(split: Split, scan: Scan) -> StoreDamagedError:
+def find_damage(split: Split, scan: Scan) -> StoreDamagedError | None:
+    """Return what kept a finished scan from the end of its split."""
+    if scan.verdict is Verdict.BLANK if split.ends_in_blank else scan.position == split.stop:
+        return None
     reason = "the file does not end in a blank" if scan.verdict is None else scan.verdict.reason
     return StoreDamagedError(
         f"{split.path} at position {scan.position}: {reason}", path=split.path, position=scan.position

@@ -7,7 +7,7 @@ Rules:
 - The proof: every message of the log is a row or left out for a counted reason, every queue holds each offset from
   its first to its last exactly once, and the checksums of all bodies are right.
 - Damage ends the reading of its store, and the report says where and why; then there is no proof, even if no message
-  should be missing.
+  should be missing. Without damage it says where the log ends, and what stands there.
 - Messages that are in no queue (``Reason.NOT_QUEUED``) have no queue offset that could be missing.
 """
 
@@ -23,6 +23,7 @@ from ..common.errors import StoreDamagedError
 from ..store.block import Block, Longs
 from .runs import Runs
 from .selection import Codes, Reason
+from .tail import LogStop
 
 QueueKey = tuple[str, int]
 _QUEUE_ID_BITS: Final = 32
@@ -72,6 +73,7 @@ class StoreTally:
     unreadable_bodies: int = 0
     delivered_rows: int = 0
     damage: StoreDamagedError | None = None
+    end: LogStop | None = None
     queues: dict[QueueKey, QueueTally] = field(default_factory=dict[QueueKey, QueueTally])
 
     @property
@@ -186,6 +188,8 @@ class Report:
             for reason, count in tally.left_out.items():
                 yield f"  left out, {reason.label}: {count}"
             yield f"  {tally.messages} messages = {tally.rows} rows + {sum(tally.left_out.values())} left out"
+            if tally.end is not None:
+                yield f"  the log ends in {tally.end}"
         yield from self._proof_lines()
 
     def _proof_lines(self) -> Iterator[str]:
@@ -227,6 +231,7 @@ def _store_to_json(tally: StoreTally) -> dict[str, Any]:
         "checkedBodies": tally.checked_bodies,
         "unreadableBodies": tally.unreadable_bodies,
         "stopped": tally.damage and _damage_to_json(tally.damage),
+        "end": tally.end and {"file": tally.end.path, "position": tally.end.position, "reason": tally.end.reason},
         "queues": [_queue_to_json(key, queue) for key, queue in sorted(tally.queues.items())],
     }
 

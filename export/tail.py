@@ -31,6 +31,17 @@ _MAGIC_START: Final = _MAGICS[0][:3]
 _UNCHECKED: Final = ScanLimits(checks_crc=False)
 
 
+class LogStop(NamedTuple):
+    """Where the records of a log end, and what stands there instead of one more."""
+
+    path: str
+    position: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at position {self.position}: {self.reason}"
+
+
 class LogEnd(NamedTuple):
     """Where a log ends in its last segment with records (``number``); ``is_full`` when a blank fills the rest of that.
 
@@ -42,6 +53,17 @@ class LogEnd(NamedTuple):
     stored_at_ms: int = 0
     damage: StoreDamagedError | None = None
     number: int = 0
+
+    def stop(self, segments: Sequence[Segment]) -> LogStop:
+        """Say what ends the log in the segments that ``find_end`` was given."""
+        segment, position = segments[self.number], self.position
+        if self.is_full and self.number + 1 < len(segments):
+            segment, position = segments[self.number + 1], 0
+        if position == segment.size:
+            return LogStop(segment.path, position, "the file is full" if self.is_full else "the file ends")
+        found = check_at(segment, position)
+        reason = Verdict(found).reason if found <= 0 else "the record did not arrive whole"
+        return LogStop(segment.path, position, reason)
 
 
 def find_end(segments: Sequence[Segment], sure_at_ms: int | None = None) -> LogEnd:

@@ -1,11 +1,13 @@
 """Options of the data source, as Spark hands them over: lower-case names, text values.
 
-    path | paths            store directories: load("A"), load(["A", "B"]), or "A,B" where no directory has that name
+    path | paths            store directories: load("A"), load(["A", "B"]), or "A,B" where no directory has that name;
+                            in paths, a JSON list, an item "LOG,LOG" is one log that lies in several directories
     topics                  only these, separated by commas
     startingTimestamp       only messages stored at this time or later; epoch milliseconds or ISO 8601 (UTC)
     endingTimestamp         only messages stored before this time
     includeSystemTopics     true: system, retry and dead-letter topics too (``export.selection``)
     verifyBodyCrc           false: do not verify the checksums of bodies
+    readUpToDamage          true: of a damaged store, the messages before the damage, instead of a failed job
     mappedFileSizeCommitLog, … (the size keys of Java's ``MessageStoreConfig``) as the store was written with; the
                             size of the commit log's files is otherwise found from the first of them
 
@@ -41,6 +43,7 @@ NAMES: Final = (
     "endingTimestamp",
     "includeSystemTopics",
     "verifyBodyCrc",
+    "readUpToDamage",
     *SIZE_KEYS,
 )
 _FILE_SCHEME: Final = "file:"
@@ -54,6 +57,7 @@ class SourceOptions:
     selection: Selection
     verifies_crc: bool
     segment_bytes: int | None
+    reads_up_to_damage: bool = False
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -75,7 +79,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         includes_system=_parse_flag(given, "includeSystemTopics", default=False),
     )
     verifies_crc = _parse_flag(given, "verifyBodyCrc", default=True)
-    return SourceOptions(_parse_stores(given), selection, verifies_crc, sizes.get(SEGMENT_KEY))
+    reads_up_to_damage = _parse_flag(given, "readUpToDamage", default=False)
+    return SourceOptions(_parse_stores(given), selection, verifies_crc, sizes.get(SEGMENT_KEY), reads_up_to_damage)
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:

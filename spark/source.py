@@ -12,12 +12,14 @@ Rules:
 - Planning runs once, before the first task: it fixes where each log ends, so that all tasks see one prefix of a store
   that a broker is writing to. There is one partition per file of a commit log.
 - Damage, other than a torn end of the log, fails the job with file, position and reason: a table does not show what it
-  lacks. ``rocketlet export`` gives what comes before the damage.
+  lacks. Who knows of it reads what comes before with ``readUpToDamage``: planning then walks the log once, on one core,
+  and logs file, position and reason as a warning.
 - Every node must see the stores under the same path, and have this package: installed, or sent with ``--py-files``.
   A session registers the source once; Spark finds sources by itself only in top-level modules named ``pyspark_*``.
 - Workers run the ``python3`` of their path unless ``PYSPARK_PYTHON`` names the environment that holds this package.
 """
 
+import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -27,11 +29,14 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..common.errors import ConfigError
-from ..export.plan import Split, check_stores, plan_stores
+from ..export.plan import Split, check_stores, plan_prefixes, plan_stores
+from ..export.prefix import cut_at_damage
 from ..export.read import ReadOptions, SplitReader
 from ..export.schema import SCHEMA, pick_columns
 from ..store.blockscan import ScanLimits
 from .options import SourceOptions, parse_options
+
+_log = logging.getLogger(__name__)
 
 
 class RocketMQDataSource(DataSource):
@@ -75,18 +80,30 @@ class StoreReader(DataSourceReader):
             ConfigError: A directory is not a store.
             StoreError: It cannot be read, or is damaged where its log ends.
         """
-        return [InputPartition(split) for split in plan_stores(self._options.stores, self._options.segment_bytes)]
+        return [InputPartition(split) for split in self._plan()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what ``SplitReader.read`` does."""
         split: Split | None = partition.value
         if split is None:  # what Spark makes of a plan without partitions
             return
-        limits = ScanLimits(checks_crc=self._options.verifies_crc)
-        options = ReadOptions(self._options.selection, pick_columns(self._schema.names), limits)
+        options = ReadOptions(self._options.selection, pick_columns(self._schema.names), self._limits)
         for batch in SplitReader(options).read(split):
             if batch.num_rows:
                 yield _fit(batch, self._schema)
+
+    @property
+    def _limits(self) -> ScanLimits:
+        return ScanLimits(checks_crc=self._options.verifies_crc)
+
+    def _plan(self) -> list[Split]:
+        stores, segment_bytes = self._options.stores, self._options.segment_bytes
+        if not self._options.reads_up_to_damage:
+            return plan_stores(stores, segment_bytes)
+        plan = cut_at_damage(plan_prefixes(stores, segment_bytes), self._limits)
+        for store, damage in plan.damages.items():
+            _log.warning("%s is read up to damage only: %s", store, damage)
+        return plan.splits
 
     def _check_types(self, known: pa.Schema) -> None:
         for field, own in zip(self._schema, known, strict=True):
