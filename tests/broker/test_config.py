@@ -101,10 +101,10 @@ def test_known_but_unused_key_is_named(caplog: pytest.LogCaptureFixture) -> None
     """A key of Java's without effect here is warned about by name, a used one is not."""
     with caplog.at_level(logging.WARNING):
         BrokerConfig.from_java(
-            {"sendThreadPoolQueueCapacity": "48", "listenPort": "10911", "sendMessageThreadPoolNums": "16"}
+            {"pullThreadPoolQueueCapacity": "48", "listenPort": "10911", "sendMessageThreadPoolNums": "16"}
         )
     assert [record.getMessage() for record in caplog.records] == [
-        "setting sendThreadPoolQueueCapacity has no effect: rocketlet does not use it",
+        "setting pullThreadPoolQueueCapacity has no effect: rocketlet does not use it",
         "setting sendMessageThreadPoolNums has no effect: rocketlet does not use it",
     ]
 

@@ -3,10 +3,13 @@
 import asyncio
 import json
 import pathlib
+import shutil
+from collections import Counter
 
 import pytest
 from raw_calls import Caller, open_caller, until
 from slow_disk import SlowDisk
+from stores import read_queue
 
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
@@ -149,6 +152,51 @@ async def test_progress_is_saved_every_ten_seconds(
     await until(lambda: saved_offsets(settings) is not None)
     assert saved_offsets(settings) == {"1": 1}
     assert broker.store.flushed_offset == broker.store.log_max_offset
+
+
+@pytest.mark.feature("L3")
+async def test_kill_repeats_what_was_not_saved(settings: dict[str, str], clock: ManualClock) -> None:
+    """After a kill no message is missing, and only those come twice that were delivered since the last save."""
+    root = settings["storePathRootDir"]
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        for _ in range(40):
+            await send(caller, 1, b"saved")
+        await clock.elapse(10_000)
+        await until(lambda: saved_offsets(settings) == {"1": 40})
+        for _ in range(50):
+            await send(caller, 1, b"delivered")
+        await clock.elapse(1_000)
+        for _ in range(10):
+            await send(caller, 1, b"waiting")
+        await asyncio.to_thread(shutil.copytree, root, f"{root}-killed")
+    killed = BrokerConfig.from_java({**settings, "storePathRootDir": f"{root}-killed"})
+    async with Broker(killed, clock) as broker:
+        await clock.elapse(1_000)
+        counts = Counter(bytes(record.body) for record in read_queue(broker.store, "T", 0))
+    assert counts == {b"saved": 40, b"delivered": 100, b"waiting": 10}
+
+
+@pytest.mark.feature("L3")
+@pytest.mark.parametrize(
+    ("levels", "wait_ms"),
+    [("60s 60s 60s", 9_000), ("1s 1s", 9_000), ("1s 1s 1s", 0)],
+    ids=["longer", "fewer", "shorter"],
+)
+async def test_other_levels_after_a_restart(
+    levels: str, wait_ms: int, settings: dict[str, str], clock: ManualClock
+) -> None:
+    """A message keeps its time with longer levels, and with fewer; one that its level now finds too far off is due."""
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await send(caller, 3)
+        await clock.elapse(1_000)
+    settings["messageDelayLevel"] = levels
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        if wait_ms:
+            await clock.elapse(wait_ms - 1)
+            assert await bodies(caller) == []
+            await clock.elapse(1)
+        await clock.settle()
+        assert await bodies(caller) == [b"late"]
 
 
 async def test_sync_flush_delivers_what_is_on_disk(settings: dict[str, str], clock: ManualClock) -> None:

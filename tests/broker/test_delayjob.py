@@ -209,6 +209,18 @@ def test_restart_goes_on_behind_what_is_saved(world: World) -> None:
     assert world.bodies() == [b"a", b"b", b"c", b"c", b"late"]
 
 
+@pytest.mark.feature("L3")
+def test_restart_in_the_middle_loses_none(world: World) -> None:
+    """When two of four turns were done and nothing was saved, what they delivered comes again, and the rest once."""
+    bodies = [b"%d" % number for number in range(100)]
+    world.send(1, *bodies)
+    world.directory.now_ms += 1_000
+    assert (world.delivery.deliver_due(), world.delivery.deliver_due()) == (MOST_MESSAGES, MOST_MESSAGES)
+    world.restart({})
+    world.pass_ms(0)
+    assert world.bodies() == bodies[: 2 * MOST_MESSAGES] + bodies
+
+
 @pytest.mark.parametrize("saved", [7, 10**12])
 def test_saved_offset_beyond_the_queue_is_moved_into_it(saved: int, world: World) -> None:
     """An offset that is ahead of its queue would skip the next messages: it becomes the queue's end."""

@@ -30,7 +30,6 @@ FOREIGN = (
     "consumerOrderInfo.json",
     "lmqConsumerOffset.json",
     "messageRequestMode.json",
-    "timercheck",
     "timermetrics",
     "topicQueueMapping.json",
     "transactionMetrics",
@@ -79,7 +78,7 @@ async def test_nothing_of_other_parts_is_touched(settings: dict[str, str], clock
     """Files that rocketlet does not write stay as they are, so that a Java broker finds them again."""
     root = pathlib.Path(settings["storePathRootDir"])
     foreign = [root / "config" / f"{name}{end}" for name in FOREIGN for end in ("", ".bak")]
-    foreign += [root / name for name in ("timerwheel", f"timerlog/{0:020d}", "abort.bak", "rocksdbstore/LOCK")]
+    foreign += [root / name for name in ("abort.bak", "rocksdbstore/LOCK")]
     for path in foreign:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"content of {path.name}")

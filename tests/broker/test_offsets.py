@@ -68,16 +68,6 @@ def test_version_moves_with_every_step() -> None:
     assert offsets.content().data_version == DataVersion(counter=2, timestamp=7)
 
 
-def test_next_pull_is_remembered_apart() -> None:
-    """Where the next pull begins is no commit."""
-    offsets = table()
-    offsets.note_pull("g", "T", 0, 4)
-    assert offsets.pulled("g", "T", 0) == 4
-    assert offsets.pulled("g", "U", 0) is None
-    assert offsets.committed("g", "T", 0) is None
-    assert offsets.change_count == 0
-
-
 def test_offset_behind_the_end_of_its_queue_is_pulled_back() -> None:
     """A queue that lost its end ends at 7: offsets up to there stay, the one behind is set to it."""
     offsets = table()

@@ -226,20 +226,37 @@ async def test_size_limits(body_bytes: int, property_bytes: int, code: int, call
     assert answer.code == code
 
 
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+async def test_timer_message_without_a_timer_wheel_is_refused(name: str, settings: dict[str, str]) -> None:
+    """It is answered 1 in Java's words and never becomes visible; its topic is there, as with Java."""
+    settings["timerWheelEnable"] = "false"
+    async with Broker(BrokerConfig.from_java(settings), ManualClock()) as broker, open_caller(broker.address) as caller:
+        answer = await caller.send(properties=f"{name}\x015\x02")
+        remark = "accurate timer message is not enabled, timerWheelEnable is false"
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+        assert broker.store.log_append_offset == 0
+        assert (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).code == ResponseCode.SUCCESS
+
+
 @pytest.mark.parametrize(
-    "properties",
-    [
-        "TIMER_DELAY_SEC\x015\x02",
-        "TIMER_DELAY_MS\x015\x02",
-        "TIMER_DELIVER_MS\x015\x02",
-        "TRAN_MSG\x01true\x02",
-    ],
+    ("properties", "sys_flag"),
+    [("DELAY\x013\x02", 0), ("TIMER_DELAY_SEC\x015\x02", 0), ("", 0x4), ("", 0x8), ("", 0xC)],
 )
-async def test_unbuilt_message_is_refused_and_not_stored(properties: str, caller: Caller) -> None:
-    """A timer or transactional message is answered 13 and never becomes visible, nor does its topic."""
-    answer = await caller.send(properties=properties)
+async def test_batch_that_cannot_wait_is_refused(properties: str, sys_flag: int, caller: Caller) -> None:
+    """A batch with a delay, a timer, or a flag of a transaction is answered 13 and is not stored."""
+    header = send_header("T", properties=properties, batch=True, sys_flag=sys_flag)
+    answer = await caller.ask(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch([BatchPart(0, b"x", b"")]))
     assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-    assert (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).code == ResponseCode.TOPIC_NOT_EXIST
+    assert (await caller.pull()).code != ResponseCode.SUCCESS
+
+
+async def test_messages_of_a_batch_neither_wait_nor_open_a_transaction(caller: Caller) -> None:
+    """What a batch's messages say of delays, timers and transactions is of no account, as with Java."""
+    texts = [b"DELAY\x013\x02", b"TIMER_DELAY_SEC\x015\x02", b"TRAN_MSG\x01true\x02PGROUP\x01g\x02"]
+    header = send_header("T", properties="TRAN_MSG\x01true\x02", batch=True)
+    body = encode_batch([BatchPart(0, b"x", text) for text in texts])
+    assert (await caller.ask(RequestCode.SEND_BATCH_MESSAGE, header, body)).code == ResponseCode.SUCCESS
+    assert [record.property_text for record in iter_records((await caller.pull()).body)] == texts
 
 
 @pytest.mark.feature("L2")
@@ -268,12 +285,11 @@ async def test_batch_gets_an_id_for_each_message(caller: Caller) -> None:
     ("topic", "body", "code"),
     [
         ("%RETRY%g", encode_batch([BatchPart(0, b"x", b"")]), ResponseCode.MESSAGE_ILLEGAL),
-        ("T", encode_batch([BatchPart(0, b"x", b"DELAY\x012\x02")]), ResponseCode.MESSAGE_ILLEGAL),
         ("T", encode_batch([BatchPart(0, b"x", b"")])[:-3], ResponseCode.SYSTEM_ERROR),
         ("T", b"garbage", ResponseCode.SYSTEM_ERROR),
         ("T", b"x" * 4_194_305, ResponseCode.SYSTEM_ERROR),
     ],
-    ids=["retry topic", "delayed message", "torn", "garbage", "too large"],
+    ids=["retry topic", "torn", "garbage", "too large"],
 )
 async def test_bad_batch_is_refused_whole(topic: str, body: bytes, code: int, caller: Caller) -> None:
     """Nothing of a batch that cannot be taken is stored."""

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from command_line import COMMAND, Refuse, Start
 from damage import flip, record_start
-from stores import StoreDirectory, file_bytes
+from stores import StoreDirectory, file_bytes, read_queue
 
 SIZES = {
     "mappedFileSizeCommitLog": "4096",
@@ -76,6 +77,18 @@ def test_unusable_store_stops_the_start(directory: StoreDirectory, refuse: Refus
     assert reason in line
     assert str(directory.root) in line
     assert file_bytes(log) == before
+
+
+@pytest.mark.parametrize("name", ["short file", "missing file", "damaged message"])
+def test_sentence_holds_the_command_that_repairs(directory: StoreDirectory, refuse: Refuse, name: str) -> None:
+    """The command in the sentence names the directory as it is, and makes the store sound."""
+    DAMAGES[name][0](directory)
+    (command,) = re.findall("`rocketlet (.*)`", refuse(*arguments(directory)))
+    assert command == f"store repair {directory.root}"
+    sizes = [word for key, value in SIZES.items() for word in ("--set", f"{key}={value}")]
+    subprocess.run([*COMMAND, *command.split(), *sizes, "--yes"], capture_output=True, check=True)
+    with directory.open() as store:
+        assert 0 < len(read_queue(store, "T", 0)) <= 20
 
 
 @pytest.mark.parametrize(

@@ -119,11 +119,11 @@ def test_default_store_is_in_the_data_directory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("HOME", "/home/ann")
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert settings.default_store() == "/data/rocketlet/store"
+    assert settings.data_path("store") == "/data/rocketlet/store"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert settings.default_store() == "/home/ann/.local/share/rocketlet/store"
+    assert settings.data_path("store") == "/home/ann/.local/share/rocketlet/store"
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert settings.default_store() == "/home/ann/Library/Application Support/rocketlet/store"
+    assert settings.data_path("store") == "/home/ann/Library/Application Support/rocketlet/store"
 
 
 def test_settings_are_listed_in_columns():

@@ -17,7 +17,7 @@ from durability_page import Trial, Trials
 STEP_COUNT = 20
 SEEDS = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "willow")
 
-STATE_FILES = {"topics.json", "consumerOffset.json", "delayOffset.json"}
+STATE_FILES = {"topics.json", "consumerOffset.json", "delayOffset.json", "consumerFilter.json"}
 
 
 @pytest.mark.durability
@@ -59,7 +59,7 @@ def test_workload_is_the_same_each_time(tmp_path: pathlib.Path) -> None:
 
 def test_workload_goes_through_all_steps(tmp_path: pathlib.Path) -> None:
     """The workload rolls files of the log, queues and index over, and acknowledges messages with every step."""
-    world = run_workload(tmp_path, "yew", 16, is_sync=True)
+    world = run_workload(tmp_path, "yew", 24, is_sync=True)
     ledger = Ledger()
     for item in world.recorder.trace:
         if isinstance(item, Mark):

@@ -146,6 +146,23 @@ def test_damage_exits_1_after_what_comes_before_it(run: Run, log: LogBuilder, tm
     assert report["stores"][0]["stopped"] == {"file": str(path), "position": log.offsets[1], "reason": reason}
 
 
+def test_end_of_the_log_is_told(run: Run, log: LogBuilder, tmp_path: pathlib.Path) -> None:
+    """Report and JSON say where a torn log ends and what stands there; that is no fault."""
+    for number in range(3):
+        log.add(b"body %d" % number)
+    path = log.save() / "commitlog" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[: log.offsets[2] + 60].ljust(4096, b"\0"))
+    code, out, _ = run(log.root, "--report", tmp_path / "report.json")
+    reason = "the lengths of the parts do not add up to the size of the record"
+    assert code == 0
+    assert f"  the log ends in {path} at position {log.offsets[2]}: {reason}" in out.splitlines()
+    (store,) = json.loads((tmp_path / "report.json").read_text())["stores"]
+    assert (store["stopped"], store["end"]) == (
+        None,
+        {"file": str(path), "position": log.offsets[2], "reason": reason},
+    )
+
+
 def test_wrong_body_does_not_stop_an_export_without_checks(run: Run, log: LogBuilder, tmp_path: pathlib.Path) -> None:
     """With --no-crc all messages are exported, the changed one as it is."""
     for number in range(3):

@@ -5,17 +5,20 @@ import random
 
 import pytest
 from javastores import Row
-from logbuilder import LogBuilder
+from logbuilder import FIRST_MS, LogBuilder
 
 from rocketlet.export.plan import plan_prefixes
 from rocketlet.export.read import Reading
 from rocketlet.export.report import StoreTally
+from rocketlet.export.tail import LogStop
+from rocketlet.store.checkpoint import Checkpoint, save_checkpoint
+from rocketlet.store.files import OS_FILES
 
 
 def read_prefix(root: pathlib.Path) -> tuple[list[Row], StoreTally]:
     """Read what there is before damage."""
     plan = plan_prefixes([str(root)])
-    reading = Reading(plan.splits, damages=plan.damages)
+    reading = Reading(plan.splits, damages=plan.damages, ends=plan.ends)
     rows = [row for batch in reading for row in batch.to_pylist()]
     return rows, reading.report.of_store(str(root))
 
@@ -61,6 +64,20 @@ def test_missing_file_ends_the_prefix(filled: LogBuilder) -> None:
     assert tally.damage is not None
     assert tally.damage.path == str(files[2])
     assert "a file between them is missing" in str(tally.damage)
+
+
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_missing_file_of_a_killed_store(filled: LogBuilder, *, is_flushed: bool) -> None:
+    """Files behind a missing one that were not flushed for certain are what a power loss left: the log ends before."""
+    files = filled.files()
+    files[1].unlink()
+    (filled.root / "abort").touch()
+    flushed_at_ms = FIRST_MS + (80 if is_flushed else 5)
+    save_checkpoint(OS_FILES, str(filled.root / "checkpoint"), Checkpoint(log_at_ms=flushed_at_ms))
+    rows, tally = read_prefix(filled.root)
+    assert [row["logOffset"] for row in rows] == [at for at in filled.offsets if at < int(files[1].name)]
+    assert (tally.damage is not None) == is_flushed
+    assert tally.end == (None if is_flushed else LogStop(str(files[0]), 4096, "the file is full"))
 
 
 def test_torn_tail_is_no_damage(filled: LogBuilder) -> None:

@@ -8,9 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from feature_page import Feature, format_page, load_features, parse_page, test_name
+from feature_page import Feature, format_page, load_features, parse_old_java, parse_page, test_name
 
 ROWS = {"N": 25, "S": 27, "P": 29, "C": 32, "T": 11, "L": 9, "Q": 8, "O": 9, "H": 9, "K": 20, "B": 28, "D": 22}
+
+UNKNOWN_TO_OLD_JAVA = {"C9"}  # 4.9.8 takes any error of an offset query for a new group
+WITHOUT_REPLICATION = {"S20", "P15"}  # rows that wait for it
 
 
 def feature(row: str, section: str = "Send", text: str = "sync send") -> Feature:
@@ -60,11 +63,32 @@ def test_name_leaves_parameters_out():
     assert test_name("tests/broker/test_send.py::test_send[a::b]") == "broker/test_send.py::test_send"
 
 
-def test_page_is_in_step_with_the_markers(tmp_path: pathlib.Path, checkout: pathlib.Path):
-    """The page lists the tests that carry the markers; `make compatibility` writes it anew."""
-    fresh = tmp_path / "compatibility.md"
+@pytest.fixture(scope="module")
+def fresh_page(checkout: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return the page that the markers of all tests give."""
+    fresh = tmp_path_factory.mktemp("page") / "compatibility.md"
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", f"--compatibility-page={fresh}"]
     run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     assert run.returncode == pytest.ExitCode.OK, run.stdout
-    page = checkout / "docs" / "reference" / "compatibility.md"
-    assert parse_page(page.read_text()) == parse_page(fresh.read_text())
+    return fresh.read_text()
+
+
+def test_page_is_in_step_with_the_markers(fresh_page: str, checkout: pathlib.Path):
+    """The page lists the tests that carry the markers; `make compatibility` writes it anew."""
+    page = (checkout / "docs" / "reference" / "compatibility.md").read_text()
+    assert parse_page(page) == parse_page(fresh_page)
+    assert parse_old_java(page) == parse_old_java(fresh_page)
+
+
+def test_old_java_client_shows_sending_and_consuming(fresh_page: str):
+    """Each row of sending and consuming that Java's client shows is run with 4.9.8 too, where that client knows it."""
+    rows = {row.id for row in load_features() if row.id[0] in "SPC" and "J" in row.shown_by}
+    assert rows - parse_old_java(fresh_page) == UNKNOWN_TO_OLD_JAVA | WITHOUT_REPLICATION
+
+
+def test_page_names_rows_with_old_java():
+    """Rows with a run of the old client are named in the order of the table, and read back."""
+    page = format_page([feature("S2"), feature("S1"), feature("P1")], {}, {"S1", "S2"})
+    assert "4.9.8 as well as with 5.4.0: S2, S1." in page
+    assert parse_old_java(page) == {"S1", "S2"}
+    assert parse_old_java(format_page([feature("S1")], {})) == set()

@@ -6,9 +6,9 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
 
-from interop.toolchain import MissingToolError, build_go, build_java
+from interop.toolchain import JAVA_VERSION, OLD_JAVA_VERSION, MissingToolError, build_go, build_java
 
-BUILDS = {"java": build_java, "go": build_go}
+BUILDS = {"java": lambda: [*map(build_java, (JAVA_VERSION, OLD_JAVA_VERSION))], "go": build_go}
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Official clients in driver processes, and the servers that they talk to.
 
 The server is ``rocketlet up``. With ``ROCKETLET_INTEROP_SERVER=java`` it is the official one: so the tests themselves
-are tried, and what passes there and fails with ours is our fault. ``ROCKETLET_INTEROP_JAVA=4.9.8`` runs them with that
-Java client instead of 5.4.0.
+are tried, and what passes there and fails with ours is our fault. The Java client is 5.4.0, and also 4.9.8 where a test
+says so (``interop.versions``); ``ROCKETLET_INTEROP_JAVA=4.9.8`` runs all tests with that one alone.
 """
 
 import itertools
@@ -10,12 +10,14 @@ import os
 import pathlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 
 import pytest
 from interop.clients import Admin
 from interop.driver import Driver
 from interop.servers import JavaServer, RocketletServer, Server
-from interop.toolchain import MissingToolError, build_go, java_command, java_version
+from interop.toolchain import MissingToolError, build_go
+from interop.versions import DEFAULT_JAVA, JavaDriver
 
 HERE = pathlib.Path(__file__).parent
 NewTopic = Callable[..., str]
@@ -30,15 +32,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(120, func_only=True))
 
 
-def _start_driver(name: str) -> Driver:
+def _start_java(version: str) -> JavaDriver:
     try:
-        return Driver(name, _java_client_command if name == "java" else lambda _: [str(build_go())])
+        return JavaDriver(version)
     except MissingToolError as missing:
-        pytest.skip(f"the official {name} client cannot run: {missing}")
+        pytest.skip(f"the official Java client cannot run: {missing}")
 
 
-def _java_client_command(directory: pathlib.Path) -> list[str]:
-    return java_command(directory, java_version())
+def _start_go() -> Driver:
+    try:
+        return Driver("go", lambda _: [str(build_go())])
+    except MissingToolError as missing:
+        pytest.skip(f"the official Go client cannot run: {missing}")
 
 
 def _start_server(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:
@@ -55,16 +60,27 @@ def _start_java_server(store: pathlib.Path, replaced: Server | None = None, **se
 
 
 @pytest.fixture(scope="session")
-def java() -> Iterator[Driver]:
-    """Return a process with the official Java client 5.4.0."""
-    with _start_driver("java") as driver:
-        yield driver
+def java_of() -> Iterator[Callable[[str], JavaDriver]]:
+    """Return a call that gives the driver with a version of the Java client; it runs from its first use to the end."""
+    with ExitStack() as started:
+
+        @cache
+        def start(version: str) -> JavaDriver:
+            return started.enter_context(_start_java(version))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def java(java_of: Callable[[str], JavaDriver], request: pytest.FixtureRequest) -> JavaDriver:
+    """Return a process with the official Java client: 5.4.0, or the one that the test is run with."""
+    return java_of(getattr(request, "param", DEFAULT_JAVA))
 
 
 @pytest.fixture(scope="session")
 def go() -> Iterator[Driver]:
     """Return a process with the official Go client."""
-    with _start_driver("go") as driver:
+    with _start_go() as driver:
         yield driver
 
 
@@ -75,10 +91,10 @@ def drivers(java: Driver, request: pytest.FixtureRequest) -> Callable[[str], Dri
 
 
 @pytest.fixture
-def another_java() -> Iterator[Callable[[], Driver]]:
-    """Return a call that starts one more process with the Java client, to be killed."""
+def another_java(java: JavaDriver) -> Iterator[Callable[[], Driver]]:
+    """Return a call that starts one more process with the same Java client, to be killed."""
     with ExitStack() as started:
-        yield lambda: started.enter_context(_start_driver("java"))
+        yield lambda: started.enter_context(_start_java(java.version))
 
 
 @pytest.fixture(scope="session")
@@ -114,9 +130,9 @@ def java_broker() -> Iterator[StartServer]:
 
 
 @pytest.fixture(scope="session")
-def admin(java: Driver, server: Server) -> Iterator[Admin]:
+def admin(java_of: Callable[[str], JavaDriver], server: Server) -> Iterator[Admin]:
     """Return an administration client of the shared server."""
-    with Admin(java, namesrv=server.namesrv) as client:
+    with Admin(java_of(DEFAULT_JAVA), namesrv=server.namesrv) as client:
         yield client
 
 

@@ -8,6 +8,7 @@ from interop.driver import Driver
 from interop.parts import mqadmin
 from interop.servers import Server
 from interop.tap import Passed, Tap
+from interop.versions import every_java
 
 from rocketlet.remoting.codes import RequestCode
 
@@ -49,6 +50,7 @@ PULLS = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 @pytest.mark.feature("P12")
+@every_java
 def test_disabled_group_stops_and_resumes(java: Driver, server: Server, tap: Tap, new_topic: NewTopic) -> None:
     """With consumeEnable=false a group gets nothing, also what a held pull waited for; enabled again it goes on."""
     topic = new_topic(1)
@@ -62,6 +64,7 @@ def test_disabled_group_stops_and_resumes(java: Driver, server: Server, tap: Tap
 
 
 @pytest.mark.feature("P14")
+@every_java
 def test_unreadable_topic_stops_and_resumes(java: Driver, server: Server, tap: Tap, new_topic: NewTopic) -> None:
     """Without the read permission a topic is written but not read; with it, consumers go on."""
     topic = new_topic(1)
@@ -75,6 +78,7 @@ def test_unreadable_topic_stops_and_resumes(java: Driver, server: Server, tap: T
 
 
 @pytest.mark.feature("C32")
+@every_java
 def test_fewer_queues_to_write_than_to_read(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """With 2 queues to write and 4 to read, a producer uses 2, a consumer owns 4 and gets what the others held."""
     topic = new_topic(4)

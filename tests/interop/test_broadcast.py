@@ -8,6 +8,7 @@ from interop.clients import Outgoing, Producer, PushConsumer
 from interop.driver import Driver
 from interop.servers import Server
 from interop.tap import Tap
+from interop.versions import every_client, every_java
 
 from rocketlet.remoting.codes import RequestCode
 
@@ -27,7 +28,7 @@ def numbered(first: int, after: int) -> dict[bytes, Outgoing]:
 
 
 @pytest.mark.feature("C29")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_each_member_gets_everything(
     client: str, drivers: Callable[[str], Driver], java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
@@ -53,6 +54,7 @@ def test_each_member_gets_everything(
 
 
 @pytest.mark.feature("C29")
+@every_java
 def test_crash_of_a_member_harms_nobody(
     java: Driver, another_java: Callable[[], Driver], server: Server, new_topic: NewTopic
 ) -> None:
@@ -72,6 +74,7 @@ def test_crash_of_a_member_harms_nobody(
 
 
 @pytest.mark.feature("C30")
+@every_java
 def test_refused_broadcast_is_dropped(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A listener that fails gets no message twice: the client sends none back, and goes on with the next one."""
     topic, messages = new_topic(1), numbered(0, 10)

@@ -6,6 +6,7 @@ import pytest
 from interop.clients import Admin, Outgoing, Producer, PullConsumer, Pulled, PushConsumer, Queue, Received
 from interop.driver import Driver
 from interop.servers import Server
+from interop.versions import every_client, every_java
 
 Drivers = Callable[[str], Driver]
 NewTopic = Callable[..., str]
@@ -22,7 +23,7 @@ def bodies(messages: Iterable[Received | Outgoing]) -> list[bytes]:
 
 
 @pytest.mark.feature("P18", "P19", "P22", "C31", "B28")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_each_group_gets_its_tags(
     client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
@@ -39,6 +40,7 @@ def test_each_group_gets_its_tags(
 
 
 @pytest.mark.feature("P19")
+@every_java
 def test_no_expression_means_all(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A subscription with no expression gets messages with and without tags."""
     topic, messages = new_topic(), tagged("A", None, times=3)
@@ -51,6 +53,7 @@ def test_no_expression_means_all(java: Driver, server: Server, new_topic: NewTop
 
 
 @pytest.mark.feature("P20", "P21")
+@every_java
 def test_tags_match_exactly(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """`Aa` has the hash of `BB` and `bb` its letters: a group of `BB` gets neither, its offset moves past them."""
     topic, group = new_topic(1), new_topic(1)
@@ -67,6 +70,7 @@ def test_tags_match_exactly(java: Driver, server: Server, new_topic: NewTopic) -
 
 
 @pytest.mark.feature("P21")
+@every_java
 def test_very_long_tag_is_a_tag(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A tag of 16 KB selects its messages as any other."""
     topic, tag = new_topic(1), "t" * 16_000
@@ -79,6 +83,7 @@ def test_very_long_tag_is_a_tag(java: Driver, server: Server, new_topic: NewTopi
 
 
 @pytest.mark.feature("P6")
+@every_java
 def test_held_pull_is_answered_on_arrival(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A pull at the end of a queue waits; the send that comes then is its answer."""
     queue = Queue(new_topic(1), "broker-a", 0)
@@ -91,6 +96,7 @@ def test_held_pull_is_answered_on_arrival(java: Driver, server: Server, new_topi
 
 
 @pytest.mark.feature("P1", "P2", "P4", "P10")
+@every_java
 def test_pull_answers(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A pull brings up to 32 messages and the offset after them; at the end is nothing, beyond it is illegal."""
     queue = Queue(new_topic(1), "broker-a", 0)
@@ -107,6 +113,7 @@ def test_pull_answers(java: Driver, server: Server, new_topic: NewTopic) -> None
 
 
 @pytest.mark.feature("C6")
+@every_java
 def test_group_offsets_are_stored_as_told(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A new group on a young queue is at 0; a stored offset is read back, and a smaller one replaces it."""
     queue = Queue(new_topic(1), "broker-a", 0)
@@ -120,6 +127,7 @@ def test_group_offsets_are_stored_as_told(java: Driver, server: Server, new_topi
 
 
 @pytest.mark.feature("C7")
+@every_java
 def test_new_group_on_young_topic_gets_the_backlog(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A new group that asks to start at the end still gets what a young topic already holds."""
     topic, messages = new_topic(), tagged("A", times=100)
@@ -132,6 +140,7 @@ def test_new_group_on_young_topic_gets_the_backlog(java: Driver, server: Server,
 
 
 @pytest.mark.feature("C1")
+@every_java
 def test_group_gets_its_retry_topic(java: Driver, admin: Admin, server: Server, new_topic: NewTopic) -> None:
     """The heartbeat of a group's first consumer creates its retry topic, with 1 queue and permission 6."""
     topic = new_topic()
@@ -142,7 +151,7 @@ def test_group_gets_its_retry_topic(java: Driver, admin: Admin, server: Server, 
 
 
 @pytest.mark.feature("C8")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_consumer_goes_on_where_its_group_was(
     client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
 ) -> None:

@@ -46,14 +46,15 @@ def test_each_level_has_its_delay(
 
 @pytest.mark.feature("L2")
 def test_levels_outside_the_table(java: Driver, delays: Server, new_name: Callable[[], str]) -> None:
-    """Level 0 comes at once; 99 is the highest level, and says so."""
+    """Levels 0 and -1 come at once; 99 is the highest level, and says so."""
     topic = new_name()
     about = {"namesrv": delays.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
     with Producer(java, namesrv=delays.namesrv) as producer:
-        producer.send_all(topic, Outgoing(b"highest", delay_level=99), Outgoing(b"none"))
+        producer.send_all(topic, Outgoing(b"highest", delay_level=99), Outgoing(b"0"), Outgoing(b"-1", delay_level=-1))
         with PushConsumer(java, **about) as consumer:
-            none, highest = consumer.received(2)
-    assert (none.body, highest.body, highest.properties["DELAY"]) == (b"none", b"highest", "4")
+            *at_once, highest = consumer.received(3)
+    assert ({one.body for one in at_once}, highest.body) == ({b"0", b"-1"}, b"highest")
+    assert highest.properties["DELAY"] == "4"
     assert highest.store_timestamp >= highest.born_timestamp + 4000
 
 
@@ -62,7 +63,7 @@ def test_levels_outside_the_table(java: Driver, delays: Server, new_name: Callab
 def test_delayed_messages_survive_a_restart(
     ending: str, rocketlet_up: StartServer, java: Driver, tmp_path: pathlib.Path
 ) -> None:
-    """What waits when the broker stops, or is killed, is delivered after the next start; after a stop just once."""
+    """What waits when the broker stops, or is killed, comes after the start; after a stop once, else twice at most."""
     server = rocketlet_up(tmp_path / "store", **LEVELS)
     with Producer(java, namesrv=server.namesrv) as producer:
         for level in (1, 2, 3, 4) * 5:
@@ -79,7 +80,7 @@ def test_delayed_messages_survive_a_restart(
         producer.send_all(TOPIC, Outgoing(b"end", delay_level=4))
         assert consumer.wait_bodies([b"end"]) == bodies | {b"end"}
         counts = [len([one for one in consumer.received() if one.body == b"level %d" % level]) for level in range(1, 5)]
-    assert all(count >= 5 for count in counts)
+    assert all(5 <= count <= 10 for count in counts)
     assert ending == "kill" or counts == [5] * 4
 
 

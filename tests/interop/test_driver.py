@@ -50,16 +50,3 @@ def test_mqadmin_prints_a_route(java: Driver, server: Server, new_topic: NewTopi
     topic = new_topic()
     printed = java.call("mqadmin", args=["topicRoute", "-n", server.namesrv, "-t", topic])
     assert server.broker in printed["output"]
-
-
-@pytest.mark.feature("P17")
-def test_lite_pull_consumer_gets_its_tags(java: Driver, server: Server, new_topic: NewTopic) -> None:
-    """A lite pull consumer, whose requests carry their own subscription, polls the messages of its tags."""
-    topic = new_topic()
-    about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "A"}}
-    with Producer(java, namesrv=server.namesrv) as producer:
-        producer.send_all(topic, *[Outgoing(tag.encode(), tags=tag) for tag in "ABABAC"])
-    java.call("lite.start", name=topic, **about)
-    polled = java.call_as(dict[str, list[Received]], "lite.poll", name=topic, count=3, timeoutMs=30_000)
-    java.call("lite.stop", name=topic)
-    assert [message.body for message in polled["messages"]] == [b"A"] * 3

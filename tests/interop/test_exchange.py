@@ -3,14 +3,16 @@
 import json
 import pathlib
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 from durability_page import Trial, Trials
-from interop.clients import Outgoing, Producer, PullConsumer, Received
+from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer, Received, Sent
 from interop.driver import Driver
 from interop.servers import Server
-from interop.traffic import SMALL_FILES, write_traffic
+from interop.traffic import SMALL_FILES, read_topic, write_traffic
+from interop.undecided import CHECK_SETTINGS, Undecided
 from javastores import STORES, unpack_store
 from killing.exchange import ADDED_BY_CLIENT, MESSAGES_PER_TURN, Exchange, Kind, alternate
 
@@ -23,6 +25,12 @@ MORE_ENDS = (
     "stop kill stop kill stop kill",
 )
 ADDRESS_KEYS = {"brokerIP1", "brokerIP2", "listenPort", "namesrvAddr", "haListenPort"}
+FILTERS_AND_DELAYS = {
+    **SMALL_FILES,
+    **CHECK_SETTINGS,
+    "enablePropertyFilter": "true",
+    "messageDelayLevel": "8s 15s",
+}
 HIDDEN_QUEUES = {"InnerBatch"}  # a batch queue, whose messages a pull does not count one by one
 
 
@@ -54,10 +62,76 @@ def _trial(first: Kind, exchanges: Sequence[Exchange], faults: Sequence[str]) ->
         len(hand_overs),
         "turns",
         sum(len(exchange.ledger.acknowledged) for exchange in exchanges)
-        + sum(len(messages) for exchange in exchanges for messages in exchange.truth.values()),
+        + sum(len(messages) for exchange in exchanges for messages in exchange.truth.values())
+        + sum(len(exchange.delayed) for exchange in exchanges),
         sum(len(exchange.ledger.lost) for exchange in exchanges),
         "; ".join(faults[:3]) or "nothing",
     )
+
+
+@pytest.mark.feature("L3", "P23", "P28", "T10", "H9")
+def test_waiting_messages_and_filters_go_to_and_fro(
+    java: Driver, rocketlet_up: StartServer, java_broker: StartServer, tmp_path: pathlib.Path
+) -> None:
+    """Delayed messages come from the broker that finds them, at their time and once; filters outlive both brokers.
+
+    Open transactions are asked about by the broker that finds them, and delivered once.
+    """
+    undecided = Undecided(java)
+    store, waiting, files = tmp_path / "store", list[Sent](), list[dict[str, Any]]()
+    turns = (
+        Turn(rocketlet_up, 0, {"first": 1, "gone": 1}, leaves_level=1),
+        Turn(java_broker, 8_000, {"first": 1, "second": 2}, leaves_level=2),
+        Turn(rocketlet_up, 15_000, {"first": 1, "third": 3}, leaves_level=0),
+    )
+    for turn in turns:
+        server = turn.start(store, **FILTERS_AND_DELAYS)
+        undecided.take_turn(server)
+        _consume_by_price(java, server, turn.expected)
+        _check_delivery(java, server, waiting, turn.waited_ms)
+        if turn.leaves_level:
+            with Producer(java, namesrv=server.namesrv) as producer:
+                late = Outgoing(b"late", tags="t", keys=["k"], delay_level=turn.leaves_level)
+                waiting += producer.send_all("late", late)
+        server.stop()
+        files.append(json.loads((store / "config" / "consumerFilter.json").read_text()))
+    ours, theirs, again = (file["filterDataByTopic"]["priced"]["groupFilterData"] for file in files)
+    assert sorted(again) == ["first", "gone", "second", "third"]
+    assert ours["gone"] == theirs["gone"] == again["gone"]
+    assert theirs["second"] == again["second"]
+    for name in ("bornTime", "bloomFilterData", "expression", "expressionType", "dead"):
+        assert ours["first"][name] == theirs["first"][name] == again["first"][name]
+
+
+class Turn(NamedTuple):
+    """A broker's turn: how long what it finds has waited, what groups get then, and the level of what it leaves."""
+
+    start: StartServer
+    waited_ms: int
+    expected: Mapping[str, int]
+    leaves_level: int
+
+
+def _consume_by_price(java: Driver, server: Server, expected: Mapping[str, int]) -> None:
+    """Send a cheap and a dear message, and check how many dear ones each group gets that filters."""
+    with Producer(java, namesrv=server.namesrv) as producer:
+        producer.send_all("priced", *(Outgoing(b"body", properties={"price": price}) for price in ("5", "30")))
+    about = {"namesrv": server.namesrv, "subscriptions": {"priced": {"sql": "price > 20"}}}
+    for group, count in expected.items():
+        with PushConsumer(java, **about, group=group) as consumer:
+            assert [message.properties["price"] for message in consumer.received(count)] == ["30"] * count
+
+
+def _check_delivery(java: Driver, server: Server, waiting: Sequence[Sent], waited_ms: int) -> None:
+    """Check that the last of the messages that waited comes now, none of the others again, and what it looks like."""
+    if not waiting:
+        return
+    with PushConsumer(java, namesrv=server.namesrv, group="late", subscriptions={"late": "*"}) as consumer:
+        (message,) = consumer.received(1)
+    assert (message.msg_id, message.body, message.tags, message.keys) == (waiting[-1].msg_id, b"late", "t", "k")
+    assert message.store_timestamp >= message.born_timestamp + waited_ms
+    delivered = [one.msg_id for one in read_topic(java, server.namesrv, "late")]
+    assert sorted(delivered) == sorted(one.msg_id for one in waiting)
 
 
 @pytest.mark.feature("S26")

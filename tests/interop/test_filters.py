@@ -1,4 +1,4 @@
-"""Filters by properties with the official clients, and the filters that our broker and Java's hand to each other."""
+"""Filters by properties with the official clients, and a filter that a Java broker saved."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import pytest
 from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Received
 from interop.driver import Driver, DriverError
 from interop.servers import Server
-from interop.traffic import SMALL_FILES
+from interop.versions import every_client, every_java
 from javastores import unpack_store
 
 Drivers = Callable[[str], Driver]
@@ -55,7 +55,7 @@ def sql(topic: str, expression: str) -> dict[str, Any]:
 
 
 @pytest.mark.feature("P23")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_tags_by_sql(client: str, drivers: Drivers, java: Driver, filtering: Server, topic: str) -> None:
     """`TAGS in ('TagA', 'TagB')` brings 32 of 48 messages."""
     messages = [Outgoing(tag.encode(), tags=tag) for tag in ("TagA", "TagB", "TagC")] * 16
@@ -72,6 +72,7 @@ def test_tags_by_sql(client: str, drivers: Drivers, java: Driver, filtering: Ser
     ("expression", "expected"),
     [("price > 20", [21, 40]), ("price between 10 and 21", [20, 21]), ("NOT (price <> 40) OR price = 5", [5, 40])],
 )
+@every_java
 def test_properties_by_sql(expression: str, expected: list[int], java: Driver, filtering: Server, topic: str) -> None:
     """Comparison, range and combination bring the messages whose property fits, also those that come later."""
     group = f"{topic}-group"
@@ -83,6 +84,7 @@ def test_properties_by_sql(expression: str, expected: list[int], java: Driver, f
 
 
 @pytest.mark.feature("P24")
+@every_java
 def test_unknown_property(java: Driver, filtering: Server, topic: str) -> None:
     """An expression over a property that no message has brings none; the group's offset moves past them all."""
     group = f"{topic}-group"
@@ -95,6 +97,7 @@ def test_unknown_property(java: Driver, filtering: Server, topic: str) -> None:
 
 
 @pytest.mark.feature("P25")
+@every_java
 def test_filters_are_off_unless_asked_for(java: Driver, server: Server, new_topic: Callable[[], str]) -> None:
     """Without enablePropertyFilter a consumer with an SQL filter does not start, and says why."""
     topic = new_topic()
@@ -105,6 +108,7 @@ def test_filters_are_off_unless_asked_for(java: Driver, server: Server, new_topi
 
 @pytest.mark.feature("P27")
 @pytest.mark.parametrize("expression", ["price >", "price in (1, 2)", "a is is 3"])
+@every_java
 def test_bad_expression(expression: str, java: Driver, filtering: Server, topic: str) -> None:
     """A consumer whose expression does not compile fails at its start with code 23."""
     with pytest.raises(DriverError) as failed:
@@ -113,6 +117,7 @@ def test_bad_expression(expression: str, java: Driver, filtering: Server, topic:
 
 
 @pytest.mark.feature("P22", "P23")
+@every_java
 def test_groups_with_filters_of_their_own(java: Driver, filtering: Server, topic: str) -> None:
     """Groups by expression, by tag and without a filter get their own messages of one topic."""
     send(java, filtering, topic, *priced(5, 30, tags="A"), *priced(40, tags="B"))
@@ -153,26 +158,6 @@ def saved_filters(server: Server) -> dict[str, Any]:
 
 
 @pytest.mark.feature("P28")
-def test_java_keeps_our_filters(
-    rocketlet_up: StartServer, java_broker: StartServer, java: Driver, tmp_path: pathlib.Path
-) -> None:
-    """The official broker reads our file, finds its bits right, and writes each filter again as it was."""
-    ours = rocketlet_up(tmp_path / "store", **SMALL_FILES, **FILTERING)
-    with Admin(java, namesrv=ours.namesrv) as admin:
-        admin.create_topic(ours.broker, "orders", 1)
-    send(java, ours, "orders", *priced(5, 30))
-    about = {"group": "buyers", "subscriptions": sql("orders", "price > 20")}
-    with PushConsumer(java, namesrv=ours.namesrv, **about) as consumer:
-        assert numbers(consumer.received(1)) == [30]
-    ours.stop()
-    written = saved_filters(ours)
-    assert written["orders"]["groupFilterData"]["buyers"]["dead"] is True
-    theirs = java_broker(tmp_path / "store", **SMALL_FILES, **FILTERING)
-    theirs.stop()
-    assert saved_filters(theirs) == written
-
-
-@pytest.mark.feature("P28")
 def test_we_keep_the_filters_of_java(
     rocketlet_up: StartServer, java: Driver, vectors: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -181,7 +166,8 @@ def test_we_keep_the_filters_of_java(
     before = json.loads((store / "config" / "consumerFilter.json").read_text())["filterDataByTopic"]
     sizes = {"mappedFileSizeCommitLog": "65536", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "500"}
     century_ms = str(100 * 365 * 24 * 3_600_000)
-    settings = {**sizes, "maxIndexNum": "400", "brokerName": "golden-a", "filterDataCleanTimeSpan": century_ms}
+    sizes |= {"maxIndexNum": "400", "mappedFileSizeTimerLog": "102400"}
+    settings = {**sizes, "brokerName": "golden-a", "filterDataCleanTimeSpan": century_ms}
     ours = rocketlet_up(store, **settings, **FILTERING)
     with PushConsumer(java, namesrv=ours.namesrv, group="other", subscriptions=sql("DelayTopic", "a > 1")) as consumer:
         assert len(consumer.queues("DelayTopic", 2)) == 2

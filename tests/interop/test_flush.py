@@ -7,6 +7,7 @@ import pytest
 from interop.clients import Outgoing, Producer, PullConsumer
 from interop.driver import Driver
 from interop.servers import Server
+from interop.versions import every_java
 from slow_disk import SlowDisk
 
 from rocketlet.testing.broker_thread import RocketmqBroker
@@ -31,6 +32,7 @@ def slow_broker(disk: SlowDisk) -> Iterator[RocketmqBroker]:
 
 
 @pytest.mark.feature("S19")
+@every_java
 def test_sync_flush_is_answered_send_ok(rocketlet_up: StartServer, java: Driver, tmp_path: pathlib.Path) -> None:
     """One by one, at once, one-way and as a batch: each message that is awaited is SEND_OK, and all are read back."""
     server = rocketlet_up(tmp_path / "store", **SYNC_FLUSH)
@@ -43,6 +45,7 @@ def test_sync_flush_is_answered_send_ok(rocketlet_up: StartServer, java: Driver,
 
 
 @pytest.mark.feature("S19")
+@every_java
 def test_slow_disk_is_flush_disk_timeout(slow_broker: RocketmqBroker, disk: SlowDisk, java: Driver) -> None:
     """A disk that takes longer than syncFlushTimeout: the result says so and where the message is, which is stored."""
     topic = slow_broker.topic("orders", queues=1)
@@ -60,6 +63,7 @@ def test_slow_disk_is_flush_disk_timeout(slow_broker: RocketmqBroker, disk: Slow
 
 
 @pytest.mark.feature("S21")
+@every_java
 def test_unawaited_store_is_answered_before_the_flush(
     slow_broker: RocketmqBroker, disk: SlowDisk, java: Driver
 ) -> None:
@@ -76,6 +80,7 @@ def test_unawaited_store_is_answered_before_the_flush(
 
 
 @pytest.mark.feature("S26", "S19")
+@every_java
 def test_sync_flush_survives_a_kill_after_the_answer(
     rocketlet_up: StartServer, java: Driver, tmp_path: pathlib.Path
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from interop.clients import Outgoing, Producer, PushConsumer, Queue
 from interop.driver import Driver
 from interop.servers import Server
+from interop.versions import every_client, every_java
 
 NewTopic = Callable[..., str]
 
@@ -23,6 +24,7 @@ def assert_shared(topic: str, members: Sequence[PushConsumer], counts: Sequence[
 
 
 @pytest.mark.feature("C2", "C4", "B1", "C31")
+@every_java
 def test_group_shares_queues_while_members_come_and_go(
     java: Driver, another_java: Callable[[], Driver], server: Server, new_topic: NewTopic
 ) -> None:
@@ -53,6 +55,7 @@ def test_group_shares_queues_while_members_come_and_go(
 
 
 @pytest.mark.feature("C4")
+@every_java
 def test_member_whose_connections_close_loses_its_queues(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """When a member's connections close without a word, the other takes its queues over."""
     topic = new_topic(4)
@@ -65,7 +68,7 @@ def test_member_whose_connections_close_loses_its_queues(java: Driver, server: S
 
 
 @pytest.mark.feature("C31")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_members_divide_the_messages(
     client: str, go: Driver, java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
@@ -82,6 +85,7 @@ def test_members_divide_the_messages(
 
 
 @pytest.mark.feature("C31")
+@every_java
 def test_each_group_gets_every_message(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Three groups get 100 of 100 messages each, none twice."""
     topic = new_topic(4)

@@ -7,14 +7,15 @@ from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer, Queu
 from interop.driver import Driver
 from interop.servers import Server
 from interop.tap import Passed, Tap
-from interop.toolchain import JAVA_VERSION, java_version
+from interop.toolchain import JAVA_VERSION
+from interop.versions import DEFAULT_JAVA
 
 from rocketlet.remoting.bodies import decode_body
 from rocketlet.remoting.bodies_client import HeartbeatData
 from rocketlet.remoting.codes import RequestCode
 
 NewTopic = Callable[..., str]
-only_new_java = pytest.mark.skipif(java_version() != JAVA_VERSION, reason="4.9.8 takes any error for a new group")
+only_new_java = pytest.mark.skipif(DEFAULT_JAVA != JAVA_VERSION, reason="4.9.8 takes any error for a new group")
 
 
 def numbered(first: int, after: int) -> list[Outgoing]:
@@ -51,7 +52,7 @@ def _is_refused(passed: Passed, topic: str) -> bool:
     return is_query and passed.answered == 1 and passed.request.ext["topic"] == topic
 
 
-@pytest.mark.skipif(java_version() != JAVA_VERSION, reason="4.9.8 has no heartbeats of version 2")
+@pytest.mark.skipif(DEFAULT_JAVA != JAVA_VERSION, reason="4.9.8 has no heartbeats of version 2")
 def test_client_leaves_known_subscriptions_out(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A client with heartbeats of version 2 sends short ones once the broker knows it, a full one after a change."""
     topic, another = new_topic(1), new_topic(1)

@@ -9,6 +9,7 @@ import pytest
 from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Queue, Received
 from interop.driver import Driver
 from interop.servers import Server
+from interop.versions import every_client, every_java
 
 NewTopic = Callable[..., str]
 SUSPEND, ROLLBACK, COMMIT, SUCCESS = "SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK", "COMMIT", "SUCCESS"
@@ -53,7 +54,7 @@ def send_to_each(java: Driver, server: Server, topic: str, queues: int, messages
 
 
 @pytest.mark.feature("C11")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 @pytest.mark.parametrize(("queues", "count"), [(8, 30), (1, 100)])
 def test_each_queue_is_consumed_in_order(
     queues: int,
@@ -73,6 +74,7 @@ def test_each_queue_is_consumed_in_order(
 
 
 @pytest.mark.feature("C12")
+@every_java
 def test_one_queue_is_one_members(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Of two members one gets all messages of a single queue in order; when it stops, the other goes on."""
     topic = new_topic(1)
@@ -89,6 +91,7 @@ def test_one_queue_is_one_members(java: Driver, server: Server, new_topic: NewTo
 
 
 @pytest.mark.feature("C13")
+@every_java
 def test_order_of_queues_while_members_come_and_go(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Two members own two of four queues each, four own one each, then two own two; each queue's order holds."""
     topic = new_topic(4)
@@ -119,6 +122,7 @@ def consume_share(
 
 
 @pytest.mark.feature("C13")
+@every_java
 def test_order_of_queues_under_load_while_members_come_and_go(
     java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
@@ -142,6 +146,7 @@ def test_order_of_queues_under_load_while_members_come_and_go(
 
 
 @pytest.mark.feature("C14")
+@every_java
 def test_refused_message_blocks_its_queue(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A suspended message comes again to the same listener, thirty times here, and the next one only after it."""
     topic, script = new_topic(1), [SUSPEND] * 30
@@ -153,6 +158,7 @@ def test_refused_message_blocks_its_queue(java: Driver, server: Server, new_topi
 
 
 @pytest.mark.feature("C15")
+@every_java
 def test_given_up_message_is_a_dead_letter(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A message that is refused more often than maxReconsumeTimes lies in the dead letters; the next ones follow."""
     topic, script = new_topic(1), [SUSPEND] * 3
@@ -168,6 +174,7 @@ def test_given_up_message_is_a_dead_letter(java: Driver, server: Server, new_top
 
 
 @pytest.mark.feature("C16")
+@every_java
 def test_listener_commits_by_hand(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Rolled back messages come again together; the group's offset moves with a commit and with nothing else."""
     topic, script = new_topic(1), [SUCCESS, SUCCESS, ROLLBACK, SUCCESS, SUCCESS, COMMIT]

@@ -1,18 +1,23 @@
-"""What rides on the pulls of the official push consumer."""
+"""What the pulls of the official push and lite pull consumers carry."""
 
-import time
 from collections.abc import Callable
 
 import pytest
-from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer, Queue
+from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer, Queue, Received
 from interop.driver import Driver
 from interop.servers import Server
+from interop.tap import Tap
+from interop.versions import JavaDriver, every_java
 
-LIMIT_S = 30.0
+from rocketlet.remoting.codes import RequestCode
+
+NewTopic = Callable[..., str]
+SUBSCRIPTION_FLAG, LITE_FLAG = 4, 16
 
 
 @pytest.mark.feature("P9")
-def test_offset_rides_on_pulls(java: Driver, server: Server, new_topic: Callable[..., str]) -> None:
+@every_java
+def test_offset_rides_on_pulls(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A consumer that reports its offset once an hour commits it with its next pull."""
     queue = Queue(new_topic(1), "broker-a", 0)
     group, seldom = f"{queue.topic}-group", {"persistConsumerOffsetInterval": 3_600_000}
@@ -22,11 +27,30 @@ def test_offset_rides_on_pulls(java: Driver, server: Server, new_topic: Callable
         PullConsumer(java, namesrv=server.namesrv, group=group) as reader,
         PushConsumer(java, **about) as consumer,
     ):
-        for count in (5, 6):  # the pull that waits was sent before the first five were consumed
-            producer.send_all(
-                queue.topic, *[Outgoing(b"%d" % number) for number in range(count - len(consumer.received()))]
-            )
+        producer.send_all(queue.topic, *[Outgoing(b"%d" % number) for number in range(5)])
+        consumer.wait_progress(queue, 5)
+        for count in (6, 7):  # the first of them answers the pull that waits, the other one the next, with the offset
+            producer.send_all(queue.topic, Outgoing(b"%d" % count))
             assert len(consumer.received(count)) == count
-        limit_s = time.monotonic() + LIMIT_S
-        while reader.committed(queue) < 5:
-            assert time.monotonic() < limit_s, "no pull has brought the offset"
+        assert reader.committed(queue) >= 5
+
+
+@pytest.mark.feature("P17")
+@every_java
+def test_lite_pull_consumer_gets_its_tags(java: JavaDriver, server: Server, new_topic: NewTopic) -> None:
+    """A lite pull consumer polls its tags, by requests with their own subscription: 361, before version 5 lite 11."""
+    topic = new_topic()
+    with Producer(java, namesrv=server.namesrv) as producer:
+        producer.send_all(topic, *[Outgoing(tag.encode(), tags=tag) for tag in "ABABAC"])
+    with Tap(server) as tap:
+        about = {"namesrv": tap.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "A"}}
+        java.call("lite.start", name=topic, **about)
+        polled = java.call_as(dict[str, list[Received]], "lite.poll", name=topic, count=3, timeoutMs=30_000)
+        java.call("lite.stop", name=topic)
+        pulls = [*tap.asked(RequestCode.PULL_MESSAGE), *tap.asked(RequestCode.LITE_PULL_MESSAGE)]
+    assert [message.body for message in polled["messages"]] == [b"A"] * 3
+    code = RequestCode.PULL_MESSAGE if java.version.startswith("4.") else RequestCode.LITE_PULL_MESSAGE
+    assert {request.code for request in pulls} == {code}
+    assert {request.ext["subscription"] for request in pulls} == {"A"}
+    both = SUBSCRIPTION_FLAG | LITE_FLAG
+    assert all(int(request.ext["sysFlag"]) & both == both for request in pulls)

@@ -7,6 +7,7 @@ import pytest
 from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer
 from interop.driver import Driver
 from interop.servers import Server
+from interop.versions import every_java
 
 StartServer = Callable[..., Server]
 SUBSCRIPTION = {"orders": "*"}
@@ -19,6 +20,7 @@ def numbered(prefix: str, count: int) -> list[Outgoing]:
 
 
 @pytest.mark.feature("C8", "H6", "S26")
+@every_java
 def test_group_goes_on_after_a_clean_stop(rocketlet_up: StartServer, java: Driver, tmp_path: pathlib.Path) -> None:
     """After SIGTERM and a new start a group gets what it had not yet and nothing again; `abort` is gone."""
     store = tmp_path / "store"
@@ -41,6 +43,7 @@ def test_group_goes_on_after_a_clean_stop(rocketlet_up: StartServer, java: Drive
 
 
 @pytest.mark.feature("S26")
+@every_java
 def test_acknowledged_messages_survive_a_kill(rocketlet_up: StartServer, java: Driver, tmp_path: pathlib.Path) -> None:
     """After SIGKILL amid sends, each message that was acknowledged is read back from where its answer said."""
     server = rocketlet_up(tmp_path / "store", **SMALL_FILES)

@@ -11,10 +11,13 @@ from interop.clients import Admin, Outgoing, Producer, PushConsumer, Queue, Rece
 from interop.driver import Driver, DriverError
 from interop.servers import Server
 from interop.traffic import compress_with, read_topic
+from interop.versions import JAVA_VERSIONS, every_client, every_java, java_run
 
 Drivers = Callable[[str], Driver]
 NewTopic = Callable[..., str]
 LARGE = bytes(range(256)) * 40
+KINDS = {"5.4.0": ("ZLIB", "LZ4", "ZSTD"), "4.9.8": ("ZLIB",)}
+COMPRESSIONS = [java_run(version, kind) for version in JAVA_VERSIONS for kind in KINDS.get(version, ("ZLIB",))]
 
 
 def make_messages(count: int) -> list[Outgoing]:
@@ -52,7 +55,7 @@ def assert_same(sent: Sequence[Outgoing], read: Sequence[Received]) -> None:
 
 
 @pytest.mark.feature("S1", "S15", "S23", "P1")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_sync_send_is_consumed_as_sent(
     client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
@@ -73,7 +76,7 @@ def test_sync_send_is_consumed_as_sent(
 
 
 @pytest.mark.feature("S2")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_async_send_tells_its_callback(
     client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
@@ -92,7 +95,7 @@ def test_async_send_tells_its_callback(
 
 
 @pytest.mark.feature("S3")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_oneway_send_arrives(client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic) -> None:
     """One-way sends arrive, though nothing answers them."""
     topic, messages = new_topic(), make_messages(20)
@@ -105,7 +108,7 @@ def test_oneway_send_arrives(client: str, drivers: Drivers, java: Driver, server
 
 
 @pytest.mark.feature("S17")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_batch_becomes_single_messages(
     client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
@@ -123,6 +126,7 @@ def test_batch_becomes_single_messages(
 
 
 @pytest.mark.feature("S18")
+@every_java
 def test_sends_to_a_queue_stay_in_it(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Messages and batches that name a queue, or select one, are all in it."""
     topic = new_topic()
@@ -135,6 +139,7 @@ def test_sends_to_a_queue_stay_in_it(java: Driver, server: Server, new_topic: Ne
 
 
 @pytest.mark.feature("S4")
+@every_java
 def test_all_send_requests_store_the_same(java: Driver, go: Driver, server: Server, new_topic: NewTopic) -> None:
     """The requests 10 (Go), 310 (Java) and 320 (batch) differ in their headers, not in what is stored."""
     topic, message = new_topic(1), Outgoing(b"same", tags="tag", keys=["key"], properties={"a": "b"}, flag=7)
@@ -148,7 +153,7 @@ def test_all_send_requests_store_the_same(java: Driver, go: Driver, server: Serv
 
 
 @pytest.mark.feature("S16")
-@pytest.mark.parametrize("kind", ["ZLIB", "LZ4", "ZSTD"])
+@pytest.mark.parametrize(("kind", "java"), COMPRESSIONS, indirect=["java"], scope="function")
 def test_large_body_travels_compressed(kind: str, java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A body above 4096 bytes is compressed by its sender and stored so; consumers get the original."""
     topic = new_topic()
@@ -161,6 +166,7 @@ def test_large_body_travels_compressed(kind: str, java: Driver, server: Server, 
 
 @pytest.mark.feature("S16")
 @pytest.mark.parametrize(("sender", "receiver"), [("java", "go"), ("go", "java")])
+@every_java
 def test_languages_read_each_other(
     sender: str, receiver: str, drivers: Drivers, server: Server, new_topic: NewTopic
 ) -> None:
@@ -178,7 +184,7 @@ def test_languages_read_each_other(
 
 
 @pytest.mark.feature("S5", "N1", "N23")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 def test_first_send_creates_the_topic(
     client: str, drivers: Drivers, admin: Admin, server: Server, new_name: Callable[[], str]
 ) -> None:
@@ -208,6 +214,7 @@ def test_routes_of_template_and_unknown_topic(admin: Admin, new_name: Callable[[
 
 
 @pytest.mark.feature("S12")
+@every_java
 def test_body_of_four_mebibytes_is_the_largest(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A body of 4 MiB passes, compressed on its way; one byte more does not leave the client."""
     topic, largest = new_topic(1), Random(1).randbytes(2 * 1024 * 1024).hex().encode()
@@ -219,6 +226,7 @@ def test_body_of_four_mebibytes_is_the_largest(java: Driver, server: Server, new
 
 
 @pytest.mark.feature("S13")
+@every_java
 def test_properties_have_a_limit(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Keys and tags of 16 KB and properties of 31 KB pass; 32 KB of properties are refused with code 13."""
     topic = new_topic(1)
@@ -239,6 +247,7 @@ def test_properties_have_a_limit(java: Driver, server: Server, new_topic: NewTop
 
 
 @pytest.mark.feature("S14")
+@every_java
 def test_nothing_is_not_sent(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """An empty body and an empty topic are refused by the client; the broker holds nothing."""
     topic = new_topic(1)
@@ -249,6 +258,7 @@ def test_nothing_is_not_sent(java: Driver, server: Server, new_topic: NewTopic) 
 
 
 @pytest.mark.feature("S7")
+@every_java
 def test_topic_is_not_created_when_that_is_off(
     rocketlet_up: Callable[..., Server], java: Driver, tmp_path: pathlib.Path
 ) -> None:
@@ -269,7 +279,7 @@ def test_topic_is_not_created_when_that_is_off(
 
 
 @pytest.mark.feature("S10")
-@pytest.mark.parametrize("client", ["java", "go"])
+@every_client
 @pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"])
 def test_topic_of_the_broker_is_not_sent_to(topic: str, client: str, drivers: Drivers, server: Server) -> None:
     """Sends to the broker's own topics fail: Java's client refuses them itself, Go's is refused by the broker."""
@@ -280,6 +290,7 @@ def test_topic_of_the_broker_is_not_sent_to(topic: str, client: str, drivers: Dr
 
 
 @pytest.mark.feature("S11")
+@every_java
 def test_queue_that_is_not_there(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A send to a queue with too large a number is answered 29; with a negative one the broker picks a queue."""
     topic = new_topic(4)
@@ -294,6 +305,7 @@ def test_queue_that_is_not_there(java: Driver, server: Server, new_topic: NewTop
 
 
 @pytest.mark.feature("S25")
+@every_java
 def test_broker_that_may_not_be_written(
     rocketlet_up: Callable[..., Server], java: Driver, tmp_path: pathlib.Path
 ) -> None:

@@ -1,5 +1,7 @@
 """Typed headers: what their fields take, and which names errors give."""
 
+from typing import ClassVar
+
 import msgspec
 import pytest
 
@@ -16,6 +18,10 @@ class _Sample(msgspec.Struct, rename="camel", kw_only=True):
     is_forced: bool = msgspec.field(name="force", default=False)
     note: str | None = None
     level: Int32 | None = None
+
+
+class _Strict(_Sample, kw_only=True):
+    is_strict: ClassVar[bool] = True
 
 
 FULL = {"topic": "T", "queueId": "3", "timestamp": "9", "force": "true", "note": "n", "level": "-2"}
@@ -69,22 +75,44 @@ def test_empty_text_stays():
     assert decode_fields(_Sample, FULL | {"topic": ""}).topic == ""
 
 
-@pytest.mark.parametrize("text", ["x", "1x", "0x10", "1.5", " 1", "2147483648", "-2147483649", "9" * 400, "\uff11"])
+@pytest.mark.parametrize("text", ["x", "1x", "0x10", "1.5", " 1", "2147483648", "-2147483649", "9" * 400, "9" * 5000])
 def test_bad_number_is_named(text: str):
     """A text that is no Java int is an error that names the field and shows the text."""
     with pytest.raises(HeaderError, match=r"^the custom field <queueId> is not a valid number: "):
         decode_header(_Sample, _as_received(FULL | {"queueId": text}, 0))
 
 
+@pytest.mark.parametrize(
+    ("text", "number"), [("+7", 7), ("-0", 0), ("007", 7), ("\uff11", 1), ("2147483647", 2**31 - 1)]
+)
+def test_number_is_what_java_reads(text: str, number: int):
+    """A number may have a sign, leading zeros and the digits of any script, as for Java's parseInt."""
+    assert decode_header(_Sample, _as_received(FULL | {"queueId": text}, 0)).queue_id == number
+
+
 def test_long_is_limited_to_64_bits():
     """A long takes its whole range and nothing beyond."""
-    assert decode_fields(_Sample, FULL | {"timestamp": str(-(2**63))}).at_ms == -(2**63)
+    assert decode_fields(_Strict, FULL | {"timestamp": str(-(2**63))}).at_ms == -(2**63)
     with pytest.raises(HeaderError, match="<timestamp>"):
-        decode_fields(_Sample, FULL | {"timestamp": str(2**63)})
+        decode_fields(_Strict, FULL | {"timestamp": str(2**63)})
+
+
+@pytest.mark.parametrize("text", ["x", " ", "1.5", "9" * 30])
+def test_bad_number_that_nobody_needs_is_passed_over(text: str):
+    """A field with a default has it when its text is no number, as Java leaves it null; a strict header is refused."""
+    assert decode_header(_Sample, _as_received(FULL | {"level": text}, 0)).level is None
+    with pytest.raises(HeaderError, match="<level> is not a valid number"):
+        decode_header(_Strict, _as_received(FULL | {"level": text}, 0))
+
+
+def test_empty_number_of_a_strict_header_is_refused():
+    """Where Java reads a header field by field, an empty text is no number either."""
+    with pytest.raises(HeaderError, match="<level> is not a valid number: ''"):
+        decode_fields(_Strict, FULL | {"level": ""})
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("yes", False), ("x", False)]
+    ("text", "value"), [("true", True), ("TRUE", True), ("false", False), ("yes", False), ("1", False), ("0", False)]
 )
 def test_boolean_is_true_only_when_it_says_so(text: str, value: bool):
     """Any text but ``true`` is false, as for Java's parseBoolean."""
@@ -93,12 +121,11 @@ def test_boolean_is_true_only_when_it_says_so(text: str, value: bool):
 
 def test_values_that_are_no_texts_are_taken():
     """Numbers, booleans and nulls in the field table, which Node's client sends, are read like their texts."""
-    text = b'{"topic":5,"queueId":3,"force":true,"note":null,"level":[1]}'
-    command = Command(code=1, ext_text=msgspec.Raw(text))
-    with pytest.raises(HeaderError, match="<level>"):
-        decode_header(_Sample, command)
-    sample = decode_header(_Sample, Command(code=1, ext_text=msgspec.Raw(text.replace(b"[1]", b"1"))))
+    text = b'{"topic":5,"queueId":3,"force":true,"note":null,"level":1}'
+    sample = decode_header(_Sample, Command(code=1, ext_text=msgspec.Raw(text)))
     assert sample == _Sample(topic="5", queue_id=3, is_forced=True, level=1)
+    with pytest.raises(HeaderError, match="<queueId>"):
+        decode_header(_Sample, Command(code=1, ext_text=msgspec.Raw(text.replace(b"3", b"[3]"))))
 
 
 @pytest.mark.parametrize("text", [b"[1]", b"5", b'"x"', b'{"a":"\xff"}'])

@@ -45,7 +45,7 @@ REQUESTS: dict[int, Header] = {
     101: headers_namesrv_admin.KvHeader,
     102: headers_namesrv_admin.KvHeader,
     103: headers_namesrv.RegisterBrokerHeader,
-    104: headers_namesrv.BrokerHeader,
+    104: headers_namesrv.UnregisterBrokerHeader,
     105: headers_namesrv.RouteHeader,
     205: headers_namesrv_admin.BrokerNameHeader,
     219: headers_namesrv_admin.NamespaceHeader,
@@ -149,9 +149,10 @@ def test_send_header_is_taken_in_either_spelling(code: int, fields: dict[str, st
 @pytest.mark.parametrize(
     ("code", "fields", "name"),
     [
-        (310, {}, "a"),
-        (10, {}, "producerGroup"),
-        (310, LETTERS | {"e": ""}, "e"),
+        (310, {}, "b"),
+        (10, {}, "topic"),
+        (310, {name: text for name, text in LETTERS.items() if name != "e"}, "e"),
+        (10, LONG | {"queueId": ""}, "queueId"),
         (10, {name: text for name, text in LONG.items() if name != "queueId"}, "queueId"),
         (310, {name: text for name, text in LONG.items() if name != "queueId"}, "queueId"),
         (10, {name: text for name, text in LETTERS.items() if name != "e"}, "e"),

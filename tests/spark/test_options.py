@@ -17,11 +17,12 @@ def test_all_options_are_understood() -> None:
         "endingTimestamp": "1970-01-01T00:00:02Z",
         "includesystemtopics": "True",
         "verifyBodyCrc": "false",
+        "readUpToDamage": "true",
         "mappedfilesizecommitlog": "65536",
         "maxIndexNum": "100",
     }
     selection = Selection(frozenset({"A", "B"}), from_ms=1000, until_ms=2000, includes_system=True)
-    assert parse_options(options) == SourceOptions(("/a",), selection, False, 65_536)
+    assert parse_options(options) == SourceOptions(("/a",), selection, False, 65_536, True)
 
 
 def test_defaults_read_the_whole_store() -> None:

@@ -71,3 +71,9 @@ def aged(tmp_path: pathlib.Path) -> Iterator[StoreDirectory]:
     age(directory, range(6, 8), hours=0.5)
     yield directory
     directory.close_all()
+
+
+@pytest.fixture
+def unpacked(golden: Callable[[str], GoldenStore]) -> pathlib.Path:
+    """Give the directory with timer messages that a Java broker wrote."""
+    return golden("delay-retry").directory.root

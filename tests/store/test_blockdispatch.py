@@ -18,7 +18,15 @@ from rocketlet.store.block import Block
 from rocketlet.store.requeue import Requeue
 
 V6 = encode_host("fd00::1", 10911)
-TOPICS = ["T", "Topic", "TopicWithALongerName", "%RETRY%" + "g" * 140, "Grüße", "SCHEDULE_TOPIC_XXXX"]
+TOPICS = [
+    "T",
+    "Topic",
+    "TopicWithALongerName",
+    "%RETRY%" + "g" * 140,
+    "Grüße",
+    "SCHEDULE_TOPIC_XXXX",
+    "TopicOf19Characters",
+]
 SEGMENT_BYTES = 32_768
 TAGS = [
     b"",
@@ -33,6 +41,18 @@ ODD = [
     b"TAGS\x01a\x02TAGS\x01b\x02",
     b"XTAGS\x01a\x02",
     b"DELAY\x012\x02TAGS\x01tag1\x02",
+    b"TAGS\x01tag1\x02DELAY\x0117\x02",
+    b"DELAY\x013",
+    b"DELAY\x0118",
+    b"DELAY\x010\x02",
+    b"DELAY\x01\x02",
+    b"DELAY\x01",
+    b"DELAY\x01+2\x02",
+    b"DELAY\x01007\x02",
+    b"DELAY\x0199\x02",
+    b"DELAY\x011x\x02",
+    b"DELAY\x012\x02DELAY\x015\x02",
+    b"DELAY\x012\x02XDELAY\x015\x02",
     b"TAGS\x01" + b"t" * 40,
 ]
 Damage = Callable[[random.Random, pathlib.Path], None]

@@ -47,6 +47,20 @@ def test_settings_come_by_javas_keys() -> None:
         ("messageIndexEnable", "yes"),
         ("deleteWhen", "04,16"),
         ("messageDelayLevel", "1s soon"),
+        ("messageDelayLevel", ""),
+        ("messageDelayLevel", "  "),
+        ("messageDelayLevel", "1s 5"),
+        ("messageDelayLevel", "s"),
+        ("messageDelayLevel", "1s,5s"),
+        ("messageDelayLevel", "-1s"),
+        ("messageDelayLevel", "+1s"),
+        ("messageDelayLevel", "1.5s"),
+        ("messageDelayLevel", "1S"),
+        ("messageDelayLevel", "1w"),
+        ("messageDelayLevel", "1s ²s"),
+        ("messageDelayLevel", "٣s"),
+        ("messageDelayLevel", "1000000000s"),
+        ("messageDelayLevel", "9" * 5000 + "d"),
         ("storePathRootDir", " "),
     ],
 )
@@ -58,5 +72,12 @@ def test_bad_value_names_its_key(key: str, value: str) -> None:
 
 
 def test_delay_levels_know_all_units() -> None:
-    """Seconds, minutes, hours and days."""
+    """Seconds, minutes, hours and days; more spaces than one do no harm, and 0s is no delay."""
     assert parse_delay_levels("1s 1m 1h 1d") == (1_000, 60_000, 3_600_000, 86_400_000)
+    assert parse_delay_levels(" 0s  999999999d ") == (0, 999_999_999 * 86_400_000)
+
+
+def test_delay_levels_are_told_as_they_were_given() -> None:
+    """With the largest unit that needs no fraction."""
+    settings = {"messageDelayLevel": "0s 1s 90s 2m 1h 36h 2d"}
+    assert StoreConfig.from_java(settings).delay_levels == settings["messageDelayLevel"]

@@ -26,7 +26,7 @@ def test_repair_cuts_at_the_damage_and_says_what_is_lost(
     if not is_clean:
         directory.abort.touch()
     start = damage_middle(directory)
-    with pytest.raises(StoreDamagedError, match="rocketlet store repair DIR"):
+    with pytest.raises(StoreDamagedError, match=f"`rocketlet store repair {directory.root}`"):
         directory.open()
     written = [len(directory.segment(number).read_bytes().rstrip(b"\x00")) for number in range(4)]
     caplog.clear()

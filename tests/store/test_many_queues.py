@@ -1,6 +1,7 @@
 """A store with far more queues than descriptors."""
 
 import os
+import pathlib
 import resource
 
 import pytest
@@ -53,4 +54,19 @@ def test_many_queues_live_with_few_descriptors(directory: StoreDirectory) -> Non
             result = store.read(f"T{queue // 16}", queue % 16, 1, ReadLimits())
             assert [bytes(record.body) for part in result.records for record in iter_records(part)] == [b"1"]
         assert count_descriptors() - before < LIMIT // 4 + 40
+        one.close_all()
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_stores_of_one_process_share_its_descriptors(tmp_path: pathlib.Path) -> None:
+    """Four stores, each told that they are four, have together no more files open than one alone."""
+    before = count_descriptors()
+    stores = [StoreDirectory(tmp_path / str(number), sharers=4) for number in range(4)]
+    for one in stores:
+        store = one.open()
+        for queue in range(100):
+            store.append(new_record("T", queue))
+        store.commit()
+    assert count_descriptors() - before < LIMIT // 4 + 40
+    for one in stores:
         one.close_all()

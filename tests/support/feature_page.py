@@ -1,6 +1,7 @@
 """Which rows of the feature table the tests show, and the page that says so.
 
-``@pytest.mark.feature("S1", "P1")`` ties a test to rows of ``tests/features.json``; an unknown row stops the run.
+``@pytest.mark.feature("S1", "P1")`` ties a test to rows of ``tests/features.json``; an unknown row stops the run. The
+marker ``old_java`` says that a run of the test uses the Java client 4.9.8.
 With ``--compatibility-page FILE`` the run ends by writing the page from the markers and outcomes that it saw.
 """
 
@@ -8,7 +9,7 @@ import json
 import pathlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -21,6 +22,7 @@ a whole run; it is not edited by hand. Priority 1 is the core, 2 is expected, 3 
 """
 STATES = {"passed": "shown", "skipped": "skipped", "failed": "failing"}  # from best to worst
 NO_TEST = "not yet"
+OLD_JAVA = "Shown with the Java client 4.9.8 as well as with 5.4.0: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +55,25 @@ def test_name(nodeid: str) -> str:
 test_name.__test__ = False  # type: ignore[attr-defined] # pytest must not take the name for a test
 
 
-def format_page(features: Iterable[Feature], outcomes: Mapping[str, Mapping[str, str]]) -> str:
-    """Write the page; ``outcomes`` maps row ids to the outcomes of their tests."""
+def format_page(
+    features: Iterable[Feature], outcomes: Mapping[str, Mapping[str, str]], old_java: Collection[str] = ()
+) -> str:
+    """Write the page; ``outcomes`` maps row ids to the outcomes of their tests, ``old_java`` are those with 4.9.8."""
     sections: dict[str, list[str]] = defaultdict(list)
     counts: dict[str, int] = defaultdict(int)
+    with_old_java: list[str] = []
     for feature in features:
         tests = outcomes.get(feature.id, {})
         state = _state(tests)
+        with_old_java += [feature.id] * (feature.id in old_java)
         counts[state] += 1
         names = "<br>".join(f"`{name}`" for name in sorted(tests))
         text = feature.feature.replace("|", "\\|")
         sections[feature.section].append(f"| {feature.id} | {feature.priority} | {text} | {names} | {state} |")
     summary = ", ".join(f"{counts[state]} {state}" for state in (*STATES.values(), NO_TEST) if counts[state])
     tables = (_format_table(section, rows) for section, rows in sections.items())
-    return "\n".join([HEAD, f"{sum(counts.values())} rows: {summary}.", *tables])
+    told = f"{OLD_JAVA}{', '.join(with_old_java) or 'none'}."
+    return "\n".join([HEAD, f"{sum(counts.values())} rows: {summary}.\n", told, *tables])
 
 
 def _state(tests: Mapping[str, str]) -> str:
@@ -86,6 +93,11 @@ def parse_page(page: str) -> dict[str, set[str]]:
     return {row: set(re.findall("`(.*?)`", tests)) for row, _, tests in rows}
 
 
+def parse_old_java(page: str) -> set[str]:
+    """Return the rows that the page says are shown with the old Java client."""
+    return set(re.findall(r"[A-Z]+\d+", page.partition(OLD_JAVA)[2].partition("\n")[0]))
+
+
 class FeatureRecorder:
     """Collects markers and outcomes of one run."""
 
@@ -94,6 +106,7 @@ class FeatureRecorder:
         self._features = load_features()
         self._known = {feature.id for feature in self._features}
         self._ids: dict[str, set[str]] = {}
+        self._old_java: set[str] = set()
         self.outcomes: dict[str, dict[str, str]] = defaultdict(dict)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -103,6 +116,8 @@ class FeatureRecorder:
             if unknown := sorted(ids - self._known):
                 raise pytest.UsageError(f"{item.nodeid}: no such feature: {', '.join(unknown)}")
             self._ids[item.nodeid] = ids
+            if item.get_closest_marker("old_java"):
+                self._old_java |= ids
             for row in ids:
                 self.outcomes[row].setdefault(test_name(item.nodeid), "")
 
@@ -116,7 +131,7 @@ class FeatureRecorder:
     def pytest_sessionfinish(self) -> None:
         """Write the page when it was asked for."""
         if self._page is not None:
-            self._page.write_text(format_page(self._features, self.outcomes) + "\n")
+            self._page.write_text(format_page(self._features, self.outcomes, self._old_java) + "\n")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

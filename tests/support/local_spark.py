@@ -1,9 +1,12 @@
 """One Spark session for all tests that need one."""
 
 import os
+import pathlib
+import select
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -41,8 +44,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
         register(session)
         yield session
         context = cast("Any", SparkContext)  # how to end Java is not in the public interface
+        workers = watch_children(context._gateway.proc.pid)
         session.stop()
         context._gateway.shutdown()
         context._gateway.proc.stdin.close()
         context._gateway.proc.wait(30)
         context._gateway = context._jvm = None
+        for worker in workers:
+            select.select([worker], [], [], 30)
+            os.close(worker)
+
+
+def watch_children(parent: int) -> list[int]:
+    """Return a descriptor for each process that a process has started; it becomes readable when that ends."""
+    watched: list[int] = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat") if hasattr(os, "pidfd_open") else ():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended while we looked
+            if int(path.read_text().rpartition(")")[2].split()[1]) == parent:
+                watched.append(os.pidfd_open(int(path.parent.name)))
+    return watched

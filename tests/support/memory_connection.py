@@ -3,12 +3,18 @@
 import asyncio
 
 from rocketlet.common.clock import Clock
+from rocketlet.remoting.complaints import Complaints
 from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.held import HeldBytes
 from rocketlet.remoting.service import Limits, Service
 
 
 class _Home:
     """Keeps no connections."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.held = HeldBytes(Limits().max_held_bytes)
+        self.complaints = Complaints(clock)
 
     def add(self, connection: Connection) -> None:
         """Do nothing."""
@@ -18,11 +24,12 @@ class _Home:
 
 
 class MemoryTransport(asyncio.Transport):
-    """Takes what is written; nothing is ever unsent. ``has_written`` is set by the first write."""
+    """Takes what is written; ``unsent_bytes`` are said to be unsent. ``has_written`` is set by the first write."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 10_911)})
         self.last_write = b""
+        self.unsent_bytes = 0
         self.has_written = asyncio.Event()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -34,8 +41,8 @@ class MemoryTransport(asyncio.Transport):
         """Do nothing: there is no buffer."""
 
     def get_write_buffer_size(self) -> int:
-        """Return 0."""
-        return 0
+        """Return what the test says."""
+        return self.unsent_bytes
 
     def is_closing(self) -> bool:
         """Return False."""
@@ -44,6 +51,6 @@ class MemoryTransport(asyncio.Transport):
 
 def connect_in_memory(service: Service, clock: Clock) -> tuple[Connection, MemoryTransport]:
     """Return a connection that is served, and its transport."""
-    connection, transport = Connection(service, clock, Limits(), _Home()), MemoryTransport()
+    connection, transport = Connection(service, clock, Limits(), _Home(clock)), MemoryTransport()
     connection.connection_made(transport)
     return connection, transport

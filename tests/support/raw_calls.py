@@ -144,18 +144,30 @@ def lock_body(group: str, client_id: str, queues: list[MessageQueue]) -> bytes:
 def recorded_calls(vectors: pathlib.Path, scenario: str) -> Iterator[RecordedCall]:
     """Yield the calls of a scenario of ``vectors/frames`` that clients made and that were answered, or are one-way."""
     asked: dict[tuple[int, int], tuple[Command, str]] = {}
+    for frame, command in _recorded_frames(vectors, scenario):
+        key = frame["conn"], command.opaque
+        if frame["dir"] == "c2s" and command.is_oneway and not command.is_response:
+            yield RecordedCall(command, None, frame["server"])
+        elif frame["dir"] == "c2s" and not command.is_response:
+            asked[key] = command, frame["server"]
+        elif frame["dir"] == "s2c" and command.is_response and key in asked:
+            request, server = asked.pop(key)
+            yield RecordedCall(request, command, server)
+
+
+def recorded_questions(vectors: pathlib.Path, scenario: str) -> Iterator[Command]:
+    """Yield the requests of a scenario that servers made."""
+    for frame, command in _recorded_frames(vectors, scenario):
+        if frame["dir"] == "s2c" and not command.is_response:
+            yield command
+
+
+def _recorded_frames(vectors: pathlib.Path, scenario: str) -> Iterator[tuple[dict[str, Any], Command]]:
     with gzip.open(vectors / "frames" / f"{scenario}.jsonl.gz", "rt") as lines:
         for line in lines:
             frame = json.loads(line)
             (command,) = FrameParser().feed(bytes.fromhex(frame["hex"]))
-            key = frame["conn"], command.opaque
-            if frame["dir"] == "c2s" and command.is_oneway and not command.is_response:
-                yield RecordedCall(command, None, frame["server"])
-            elif frame["dir"] == "c2s" and not command.is_response:
-                asked[key] = command, frame["server"]
-            elif frame["dir"] == "s2c" and command.is_response and key in asked:
-                request, server = asked.pop(key)
-                yield RecordedCall(request, command, server)
+            yield frame, command
 
 
 def _request(

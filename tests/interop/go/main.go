@@ -24,6 +24,17 @@ var commands = map[string]command{
 	"consumer.start":    typed(startConsumer),
 	"consumer.received": typed(received),
 	"consumer.stop":     typed(stopConsumer),
+
+	"transaction.start": typed(startTransactions),
+	"transaction.send":  typed(sendInTransaction),
+	"transaction.stop":  typed(stopTransactions),
+
+	"requester.start":    typed(startRequester),
+	"requester.ask":      typed(ask),
+	"requester.stop":     typed(stopRequester),
+	"responder.start":    typed(startResponder),
+	"responder.answered": typed(answered),
+	"responder.stop":     typed(stopResponder),
 }
 
 func main() {

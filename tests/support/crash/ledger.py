@@ -5,6 +5,7 @@ Rules:
 - A message that was sent may be there, one that was acknowledged must. Both at the place they were given only.
 - A state file holds the text of its last save that returned, or of one that has begun since.
 - A saved progress of delayed messages says that those before it were delivered: the log holds what came of them.
+- A half message stays open until its end begins.
 - Removing a topic ends its numbering; its records stay in the log. Retention may remove what it was told to.
 """
 
@@ -84,7 +85,33 @@ class Delivered(NamedTuple):
     log_end: int
 
 
-Fact = Delivered | Sent | Refused | Acknowledged | TopicRemoved | Retired | Saving | Saved | Consumed
+class HalfOpened(NamedTuple):
+    """A half message got its place."""
+
+    key: str
+    log_offset: int
+    log_end: int
+
+
+class HalfEnded(NamedTuple):
+    """A transaction is about to end: it may be open still, or not any more."""
+
+    key: str
+
+
+Fact = (
+    HalfOpened
+    | HalfEnded
+    | Delivered
+    | Sent
+    | Refused
+    | Acknowledged
+    | TopicRemoved
+    | Retired
+    | Saving
+    | Saved
+    | Consumed
+)
 
 
 @dataclass
@@ -100,6 +127,7 @@ class Ledger:
     saving: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     consumed: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     delivered: list[Delivered] = field(default_factory=list[Delivered])
+    halves: dict[str, HalfOpened] = field(default_factory=dict[str, HalfOpened])
 
     def add(self, fact: object) -> None:
         """Take the next fact."""
@@ -116,6 +144,10 @@ class Ledger:
                 self.consumed[fact.topic, fact.queue_id] = fact.queue_offset
             case Delivered():
                 self.delivered.append(fact)
+            case HalfOpened():
+                self.halves[fact.key] = fact
+            case HalfEnded():
+                self.halves.pop(fact.key, None)
             case TopicRemoved():
                 self.numbering[fact.topic] = fact.log_end
                 self.consumed = {place: end for place, end in self.consumed.items() if place[0] != fact.topic}
@@ -136,6 +168,11 @@ class Ledger:
             for one in candidates
             if one.end <= self.acknowledged_end and one not in self.refused
         ]
+
+    def open_halves(self) -> list[HalfOpened]:
+        """Return the half messages that were acknowledged, and whose files nobody has taken away."""
+        end, start = self.acknowledged_end, self.retired
+        return [one for one in self.halves.values() if one.log_end <= end and one.log_offset >= start]
 
     def is_in_queue(self, one: Sent) -> bool:
         """Tell whether the message belongs to the present numbering of its queue."""

@@ -10,13 +10,18 @@ import pathlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+from crash.filters import FILTERS_FILE, load_filters
+from crash.halves import check_halves, end_halves, send_half
 from crash.ledger import Consumed, Retired, TopicRemoved
+from crash.timed import send_timed, work_timers
 from crash.world import DELAYS_FILE, INNER_BATCH_TOPIC, OFFSETS_FILE, World
 
 from rocketlet.broker.delayprogress import DelayFile, DelayProgress
 from rocketlet.common.errors import MessageIllegalError
 from rocketlet.common.javajson import read_json_as
 from rocketlet.common.record import BatchPart, encode_batch
+from rocketlet.common.subscription import SQL92_TYPE, Subscription
 from rocketlet.common.sysflag import (
     BORN_HOST_V6,
     INNER_BATCH,
@@ -182,6 +187,20 @@ def save_topics(world: World) -> None:
     world.save_topics()
 
 
+def subscribe(world: World) -> None:
+    """A group with a property filter comes, changes it or goes; the filters are saved, without those long dead."""
+    world.pass_time(world.chance.randrange(1, 40_000))
+    table = load_filters(load_config_text(f"{world.config.root}/{FILTERS_FILE}"), world.now_ms)
+    group = world.chance.choice(("buyers", "sellers", "clerks"))
+    if table.find("Keys", group) is not None and world.chance.random() < 0.4:
+        table.unregister(group)
+    else:
+        wish = f"price > {world.number} AND TAGS = 'größe'"
+        table.register(group, [Subscription("Keys", wish, expression_type=SQL92_TYPE, version=world.now_ms)])
+    table.drop_long_dead()
+    world.save(FILTERS_FILE, msgspec.to_builtins(table.content()))
+
+
 def restart(world: World) -> None:
     """A clean stop and a start."""
     world.stop()
@@ -227,6 +246,9 @@ STEPS = (
     Step(send_many, 3),
     Step(send_prepared, 1),
     Step(send_delayed, 2),
+    Step(send_timed, 4),
+    Step(work_timers, 4),
+    Step(send_half, 4),
     Step(send_retry, 1),
     Step(send_group, 3),
     Step(send_inner_batch, 2),
@@ -236,7 +258,10 @@ STEPS = (
     Step(build_index, 2),
     Step(consume, 2),
     Step(deliver, 2),
+    Step(end_halves, 3),
+    Step(check_halves, 2),
     Step(save_topics, 1),
+    Step(subscribe, 2),
     Step(restart, 1),
     Step(kill, 1),
     Step(remove_topic, 1),

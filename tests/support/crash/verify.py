@@ -5,7 +5,10 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 
+from crash.filters import FILTERS_FILE, check_filters
+from crash.halves import verify_halves
 from crash.ledger import Ledger, Sent
+from crash.timed import verify_timed
 from crash.world import DELAYS_FILE, INNER_BATCH_TOPIC, OFFSETS_FILE
 from stores import HOST, read_queue
 
@@ -64,6 +67,9 @@ class Verification:
             everything = {place: one for place, one in found.items() if place >= store.log_min_offset}
             self._check_queues(store, everything, new)
         self._check_audit()
+        with self._open() as store:
+            verify_timed(store, self._ledger, LATER_MS)
+        self._check_audit()
 
     def _open(self) -> MessageStore:
         store = MessageStore.open(self._config, now_ms=lambda: LATER_MS, store_host=HOST, files=CARELESS_FILES)
@@ -75,16 +81,16 @@ class Verification:
         try:
             has_several = "," in self._config.log_directory
             store = self._config.log_directory if has_several else self._root
-            splits, damages = plan_prefixes([store], self._config.segment_bytes)
+            plan = plan_prefixes([store], self._config.segment_bytes)
         except ConfigError as error:
             if required:
                 reason = f"an export finds no log, {len(required)} messages were acknowledged: {error}"
                 raise AssertionError(reason) from error
             return
-        for damage in damages.values():
-            assert damage.path in str(damage), f"an export does not say where it stopped: {damage}"
+        assert not plan.damages, f"an export finds damage where a broker starts: {plan.damages}"
+        assert os.path.exists(plan.ends[store].path), f"an export does not say where the log ends: {plan.ends}"
         places: set[int] = set()
-        for split in splits:
+        for split in plan.splits:
             scan = Scan(split.open(), split.start, split.stop, ScanLimits())
             places.update(split.base_offset + int(position) for block in scan for position in block.positions)
             if scan.verdict is not None and scan.verdict.is_damage:
@@ -158,12 +164,15 @@ class Verification:
                 self._check_progress(store, text)
             if path == DELAYS_FILE and text:
                 self._check_deliveries(store, text)
+            if path == FILTERS_FILE and text:
+                check_filters(text, LATER_MS)
+        verify_halves(store, self._ledger, load_config_text(f"{self._root}/{OFFSETS_FILE}"), LATER_MS)
         for (topic, queue_id), end in self._ledger.consumed.items() if self._is_sync else ():
             assert end <= store.max_offset(topic, queue_id), f"{topic}-{queue_id} lost messages that were consumed"
 
     def _check_progress(self, store: MessageStore, text: str) -> None:
         for name, offsets in json.loads(text)["offsetTable"].items():
-            topic = name.removesuffix("@g")
+            topic = name.partition("@")[0]
             if topic in self._ledger.numbering:
                 continue
             for queue_id, offset in offsets.items():

@@ -30,6 +30,7 @@ from rocketlet.store.config import BATCH_UNIT_BYTES, StoreConfig
 from rocketlet.store.configfile import save_config_text
 from rocketlet.store.dispatched import Appended
 from rocketlet.store.message_store import MessageStore
+from rocketlet.store.timerconfig import TimerConfig
 
 STORE = "store"
 TOPICS_FILE = "config/topics.json"
@@ -37,6 +38,7 @@ OFFSETS_FILE = "config/consumerOffset.json"
 DELAYS_FILE = "config/delayOffset.json"
 INNER_BATCH_TOPIC = "Inner"
 SIZES: dict[str, Any] = {**TINY, "batch_file_bytes": 5 * BATCH_UNIT_BYTES}
+TIMERS = TimerConfig(file_bytes=400, wheel_slots=3_000)  # a wheel of many sectors, but not of 38 MB
 _START_MS = 1_750_000_000_000
 _V6 = bytes(range(16)) + b"\0\0\0\x07"
 
@@ -74,7 +76,7 @@ class World:
     def config_at(self, folder: pathlib.Path) -> StoreConfig:
         """Return the settings of this workload for a store below another folder."""
         logs = ",".join(f"{folder}/{STORE}/{name}" for name in self.log_names)
-        return StoreConfig(str(folder / STORE), log_directory=logs, is_sync_flush=self.is_sync, **SIZES)
+        return StoreConfig(str(folder / STORE), log_directory=logs, is_sync_flush=self.is_sync, timers=TIMERS, **SIZES)
 
     def message(self, topic: str = "Plain", queue_id: int = 0, size: int = 60, **properties: str) -> NewRecord:
         """Return a message with a unique key and a body of its own."""
@@ -102,11 +104,11 @@ class World:
 
     def place(self, new: NewRecord, placed: Appended) -> None:
         """Note that a message got its place; ``commit`` follows."""
-        words = tuple(word for word in new.properties.get("KEYS", "").split(" ") if word)
+        words = [word for word in (new.properties.get("UNIQ_KEY"), *new.properties.get("KEYS", "").split(" ")) if word]
         data = _stored_bytes(new, placed)
         is_queued = placed.queue is not None
         is_indexed = new.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK
-        keys = (new.properties["UNIQ_KEY"], *words) if is_indexed else ()
+        keys = tuple(words) if is_indexed else ()
         sent = Sent(placed.log_offset, new.topic, new.queue_id, placed.queue_offset, is_queued, keys, data)
         self._waiting.append((sent, placed))
 

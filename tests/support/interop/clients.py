@@ -4,7 +4,7 @@ Field names are ours; their camel-case form is the driver's JSON. Bodies are byt
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -31,6 +31,7 @@ class Outgoing(msgspec.Struct, rename="camel", omit_defaults=True):
     properties: Mapping[str, str] = {}
     flag: int = 0
     delay_level: int = 0
+    timing: Mapping[str, int] = {}
     waits_for_store: bool = True
 
 
@@ -43,12 +44,21 @@ class Sent(msgspec.Struct, rename="camel"):
     queue: Queue | None = None
     queue_offset: int = -1
     region_id: str | None = None
+    recall_handle: str | None = None
+    state: str | None = None
     error: Failure | None = None
 
     @property
     def queue_id(self) -> int:
         """Return the id of the queue that took the message, or -1 after an error."""
         return self.queue.queue_id if self.queue else -1
+
+
+class Recalled(msgspec.Struct, rename="camel"):
+    """What a recall gave: the unique key of the message, or an error."""
+
+    msg_id: str = ""
+    error: Failure | None = None
 
 
 class Received(msgspec.Struct, rename="camel"):
@@ -77,12 +87,31 @@ class Received(msgspec.Struct, rename="camel"):
     keys: str | None = None
 
 
+class Reply(msgspec.Struct):
+    """A reply as the official client hands it over: it comes from no queue."""
+
+    topic: str
+    body: bytes
+    properties: dict[str, str]
+
+
+class Replied(msgspec.Struct):
+    """What a request gave: the reply, or an error."""
+
+    reply: Reply | None = None
+    error: Failure | None = None
+
+
 class _SentAnswer(msgspec.Struct):
     results: list[Sent] | None = None
 
 
 class _ReceivedAnswer(msgspec.Struct):
     messages: list[Received] | None = None
+
+
+class _RepliedAnswer(msgspec.Struct):
+    results: list[Replied]
 
 
 class _QueueAnswer(msgspec.Struct):
@@ -159,9 +188,34 @@ class Producer(_Client):
         assert not refused, refused[:3]
         return results
 
+    def recall(self, topic: str, handle: str) -> Recalled:
+        """Recall a timer message."""
+        return self.driver.call_as(Recalled, "producer.recall", name=self.name, topic=topic, handle=handle)
+
     def queues(self, topic: str) -> list[Queue]:
         """Return the queues that the producer would choose from."""
         return self.driver.call_as(_QueueAnswer, "producer.queues", name=self.name, topic=topic).queues
+
+
+class TransactionProducer(_Client):
+    """A producer of transactions; each message says itself what becomes of it."""
+
+    kind = "transaction"
+
+    def send(self, topic: str, *bodies: bytes, outcome: str, checked: str = "unknown", **about: Any) -> list[Sent]:
+        """Send one after the other, and demand that each half message was stored."""
+        properties = {"outcome": outcome, "checked": checked, **about.pop("properties", {})}
+        messages = [Outgoing(body, properties=properties, **about) for body in bodies]
+        sending = self.driver.begin("transaction.send", name=self.name, topic=topic, messages=messages)
+        results = self.driver.finish(sending, "transaction.send", _SentAnswer).results or []
+        refused = [result for result in results if result.status != "SEND_OK"]
+        assert not refused, refused[:3]
+        return results
+
+    def checked(self, count: int = 0, timeout_ms: int = WAIT_MS) -> list[Received]:
+        """Return what the broker has asked about, once there are as many as wanted or the time is over."""
+        about = {"count": count, "timeoutMs": timeout_ms}
+        return self.driver.call_as(_ReceivedAnswer, "transaction.checked", name=self.name, **about).messages or []
 
 
 class PushConsumer(_Client):
@@ -208,6 +262,46 @@ class PushConsumer(_Client):
         """Close its connections without telling anybody."""
         self._is_running = False
         self.driver.call("consumer.drop", name=self.name)
+
+
+class Requester(_Client):
+    """A producer that asks and waits for replies."""
+
+    kind = "requester"
+
+    def ask(self, topic: str, *bodies: bytes, timeout_ms: int = WAIT_MS, mode: str = "sync") -> list[Replied]:
+        """Ask one after the other (sync), or with callbacks (async)."""
+        return self.finish_ask(self.begin_ask(topic, *bodies, timeout_ms=timeout_ms, mode=mode))
+
+    def begin_ask(self, topic: str, *bodies: bytes, timeout_ms: int = WAIT_MS, mode: str = "sync") -> int:
+        """Start to ask, and return at once."""
+        messages = [Outgoing(body) for body in bodies]
+        about = {"topic": topic, "messages": messages, "timeoutMs": timeout_ms, "mode": mode}
+        return self.driver.begin("requester.ask", name=self.name, **about)
+
+    def finish_ask(self, begun: int) -> list[Replied]:
+        """Return what became of the requests."""
+        return self.driver.finish(begun, "requester.ask", _RepliedAnswer).results
+
+    def drop(self) -> None:
+        """Close its connections without telling anybody."""
+        self._is_running = False
+        self.driver.call("requester.drop", name=self.name)
+
+
+class Responder(_Client):
+    """A consumer that replies "re: " and the body; ``silent``, it never does, ``held``, once it is released."""
+
+    kind = "responder"
+
+    def answered(self, count: int) -> list[Sent]:
+        """Return what its replies were answered, once there are as many as asked for or the time is over."""
+        about = {"count": count, "timeoutMs": WAIT_MS}
+        return self.driver.call_as(_SentAnswer, "responder.answered", name=self.name, **about).results or []
+
+    def release(self) -> None:
+        """Let a held one reply."""
+        self.driver.call("responder.release", name=self.name)
 
 
 class PullConsumer(_Client):
@@ -268,7 +362,9 @@ class Admin(_Client):
         )
         assert answer["routed"], f"no route of {topic}"
 
-    def await_route(self, topic: str) -> dict[str, Any]:
-        """Wait until a name server knows a topic, and return its route."""
-        assert self.driver.call("admin.awaitRoute", name=self.name, topic=topic)["routed"], f"no route of {topic}"
+    def await_route(self, topic: str, brokers: Collection[str] = ()) -> dict[str, Any]:
+        """Wait until a name server tells the route of a topic, to just these brokers if any; return it."""
+        about = {"topic": topic, "brokers": [*brokers], "timeoutMs": WAIT_MS}
+        answer = self.driver.call("admin.awaitRoute", name=self.name, **about)
+        assert answer["routed"], f"no such route of {topic}"
         return self.call("examineTopicRouteInfo", topic)

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Self
 from interop.driver import Driver, last_lines
 from interop.servers import START_LIMIT_S, STOP_LIMIT_S
 
-READY = re.compile(r"ready (?:namesrv|broker)=(\S+)\n")
+READY = re.compile(r"ready (?:namesrv|broker)=(\S+)(?: broker=\S+)?\n")
 
 
 class Part:
-    """``rocketlet namesrv`` or ``rocketlet broker``; a context manager that kills what still runs."""
+    """``rocketlet namesrv``, ``broker`` or ``up`` (its address is the name server's); kills what still runs."""
 
     def __init__(self, part: str, *arguments: str | pathlib.Path) -> None:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 # lives as long as the process, closed in kill
@@ -70,6 +70,13 @@ def start_broker(directory: pathlib.Path, name: str, namesrv: str) -> Part:
     """Run a broker that registers at name servers."""
     name_it = ["--set", f"brokerName={name}"]
     return Part("broker", "--broker-port", "0", "--namesrv", namesrv, "--store", directory / name, *name_it)
+
+
+def start_brokers(directory: pathlib.Path, count: int) -> Part:
+    """Run a name server and so many brokers in one process."""
+    return Part(
+        "up", "--namesrv-port", "0", "--broker-port", "0", "--store", directory / "store", "--brokers", str(count)
+    )
 
 
 def start_cluster(started: ExitStack, directory: pathlib.Path) -> "Cluster":

@@ -5,9 +5,11 @@ and leaving the block kills whatever still runs.
 """
 
 import pathlib
+import random
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ from interop.toolchain import java_command
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 20.0
 BROKER_NAME = "broker-a"
+FIRST_PORT, LAST_PORT = 15_000, 32_000  # below the range from which systems take the ports of outgoing connections
 # A JVM that is still warming up on a busy machine is not to answer "busy" after 200 ms.
 JAVA_SETTINGS = {"brokerClusterName": "DefaultCluster", "brokerName": BROKER_NAME, "waitTimeMillsInSendQueue": "10000"}
 READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)\n")
@@ -48,10 +51,29 @@ def ports_of(server: Server) -> tuple[str, str]:
     return server.namesrv.rpartition(":")[2], server.broker.rpartition(":")[2]
 
 
+def free_port(count: int) -> int:
+    """Return the last of some neighbouring free ports: the official broker also uses the two below its own."""
+    for _ in range(1_000):
+        port = random.randrange(FIRST_PORT, LAST_PORT)
+        if all(map(_is_free, range(port - count + 1, port + 1))):
+            return port
+    raise RuntimeError("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
 def rocketlet_command(store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> list[str]:
     """Return the command of ``rocketlet up`` on free ports, or those of a server that has ended."""
     program = pathlib.Path(sys.executable).with_name("rocketlet")
-    namesrv, broker = ports_of(replaced) if replaced else ("0", "0")
+    namesrv, broker = ports_of(replaced) if replaced else (str(free_port(1)), str(free_port(3)))
     command = [str(program), "up", "--namesrv-port", namesrv, "--broker-port", broker, "--store", str(store)]
     for key, value in {"brokerName": BROKER_NAME, **settings}.items():
         command += ["--set", f"{key}={value}"]

@@ -35,6 +35,7 @@ class Tap:
         """Requests that are answered 1 without having reached the broker, by their codes."""
         self._broker = server.broker
         self._passed: list[Passed] = []
+        self._routes: list[tuple[str, bytes]] = []
         self._changed = threading.Condition()
         self._sockets: list[socket.socket] = []
         self._at_broker = self._listen(server.broker, is_broker=True)
@@ -57,6 +58,11 @@ class Tap:
         """Return what clients have asked the broker with a code."""
         with self._changed:
             return [one.request for one in self._passed if one.request.code == code and one.answered is None]
+
+    def routes(self, topic: str) -> list[bytes]:
+        """Return what the name server has answered to questions for the route of a topic, as it wrote it."""
+        with self._changed:
+            return [body for name, body in self._routes if name == topic]
 
     def wait(self, fits: Callable[[Passed], bool], after: int = 0) -> int:
         """Wait until something fits that is not among the first ``after`` to pass; return how many there were then."""
@@ -121,6 +127,8 @@ class Tap:
     def _answer(self, wire: "_Wire", command: Command, is_broker: bool) -> None:
         request = wire.asked.pop(command.opaque, None) if command.flag & RESPONSE else None
         if request is not None and not is_broker and request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            with self._changed:
+                self._routes.append((request.ext["topic"], command.body))
             command.body = command.body.replace(self._broker.encode(), self._at_broker.encode())
         with wire.answering:
             wire.client.sendall(encode_command(command))

@@ -29,11 +29,8 @@ EVERY_JVM = ("-Xmx512m", "-XX:-UsePerfData", "-Drocketmq.client.logUseSlf4j=true
 # A change of a group's members reaches clients through the broker's notice; this is how soon they act on it, and how
 # soon they give up the lock of a queue that had messages.
 REBALANCE_AT_ONCE = ("-Drocketmq.client.rebalance.minInterval=50", "-Drocketmq.client.unlockDelayTimeMills=50")
-
-
-def java_version() -> str:
-    """Return the version of the Java client that the tests run with."""
-    return os.environ.get("ROCKETLET_INTEROP_JAVA", JAVA_VERSION)
+# 4.9.8 waits a whole period when it did not get the lock of a queue; 5.4.0 tries again.
+REBALANCE_OFTEN = ("-Drocketmq.client.rebalance.waitInterval=2000",)
 
 
 class MissingToolError(Exception):
@@ -69,10 +66,12 @@ def java_command(directory: pathlib.Path, version: str = JAVA_VERSION, options: 
     """Return the command that starts a Java driver which writes nothing outside a directory."""
     home = [f"-D{name}={directory}" for name in ("user.home", "java.io.tmpdir", "rocketmq.home.dir")]
     class_path = build_java(version)
-    if version == OLD_JAVA_VERSION:  # its tools look for their logging there and nowhere else
+    is_old = version == OLD_JAVA_VERSION
+    rebalance = (*REBALANCE_AT_ONCE, *(REBALANCE_OFTEN if is_old else ()))
+    if is_old:  # its tools look for their logging there and nowhere else
         (directory / "conf").mkdir()
         shutil.copy(JAVA_SOURCES / "src/main/resources/logback.xml", directory / "conf" / "logback_tools.xml")
-    return ["java", *EVERY_JVM, *options, *REBALANCE_AT_ONCE, *home, "-cp", class_path, "rocketlet.interop.Driver"]
+    return ["java", *EVERY_JVM, *options, *rebalance, *home, "-cp", class_path, "rocketlet.interop.Driver"]
 
 
 def _find(program: str) -> str:

@@ -7,6 +7,8 @@ Rules:
 - Both run with the same sizes, on the same ports, and everything is asked for through the official Java client, but
   for the topics of the storm, which are read raw.
 - What is served in a later turn is compared, field by field, with what was served in the turn that wrote it.
+- Messages that wait for a delay level or a timer at the end of a turn are delivered in the next one; after kills,
+  perhaps twice.
 """
 
 import itertools
@@ -16,9 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from interop.clients import Admin, Producer, PullConsumer, Queue, Received
+from interop.clients import Admin, Outgoing, Producer, PullConsumer, Queue, Received
 from interop.driver import Driver
-from interop.servers import JavaServer, RocketletServer, Server
+from interop.servers import BROKER_NAME, JavaServer, RocketletServer, Server
 from interop.traffic import make_letters, make_orders
 from killing.ledger import Ledger
 from killing.senders import JavaStorm
@@ -28,6 +30,8 @@ GROUP = "accounts"
 RETRIES = 7
 QUEUES = {"orders": 4, "letters": 3, "batches": 1}
 ADDED_BY_CLIENT = ("MIN_OFFSET", "MAX_OFFSET")
+DELAYED = "delayed"
+DELAYED_PER_TURN = 20
 STORM_ANSWERS = 150
 MESSAGES_PER_TURN = 60 + 12 + 20
 SIZES = {
@@ -35,7 +39,10 @@ SIZES = {
     "mappedFileSizeConsumeQueue": "2000",
     "maxHashSlotNum": "100",
     "maxIndexNum": "400",
+    "mappedFileSizeTimerLog": "5216",
+    "messageDelayLevel": "3s",  # by then a turn has ended
 }
+TIMER_MS = 3_000
 _FIELDS = Received.__struct_fields__
 Kind = Literal["ours", "java"]
 End = Literal["stop", "kill"]
@@ -70,6 +77,7 @@ class Exchange:
     truth: dict[Queue, list[Received]] = field(default_factory=lambda: defaultdict[Queue, list[Received]](list))
     ledger: Ledger = field(default_factory=Ledger)
     committed: dict[Queue, int] = field(default_factory=dict[Queue, int])
+    delayed: set[bytes] = field(default_factory=set[bytes])
     faults: list[str] = field(default_factory=list[str])
     hand_overs: list[HandOver] = field(default_factory=list[HandOver])
 
@@ -99,7 +107,7 @@ class Exchange:
 
     def _create_topics(self, server: Server) -> None:
         with Admin(self.driver, namesrv=server.namesrv) as admin:
-            for topic, queues in QUEUES.items():
+            for topic, queues in {**QUEUES, DELAYED: 1}.items():
                 admin.create_topic(server.broker, topic, queues)
             group = {"groupName": GROUP, "retryMaxTimes": RETRIES}
             admin.call("createAndUpdateSubscriptionGroupConfig", server.broker, group)
@@ -124,7 +132,16 @@ class Exchange:
                 consumer.commit(queue, len(messages) - 1)
                 self.committed[queue] = len(messages) - 1
 
+    def _send_delayed(self, server: Server) -> None:
+        bodies = [b"%d" % number for number in range(len(self.delayed), len(self.delayed) + DELAYED_PER_TURN)]
+        levels = [Outgoing(body, delay_level=1) for body in bodies[::2]]
+        timers = [Outgoing(body, timing={"delayTimeMs": TIMER_MS}) for body in bodies[1::2]]
+        with Producer(self.driver, namesrv=server.namesrv) as producer:
+            producer.send_all(DELAYED, *levels, *timers, mode="async")
+        self.delayed |= set(bodies)
+
     def _end(self, server: Server, storm: JavaStorm, end: End) -> None:
+        self._send_delayed(server)
         begun = storm.begin()
         storm.wait_answers(STORM_ANSWERS)
         getattr(server, end)()
@@ -138,6 +155,7 @@ class Exchange:
         for queue, messages in self.truth.items():
             if served[queue] != messages:
                 self.faults.append(f"{where}: {queue} {_difference(messages, served[queue])}")
+        self._check_delayed(server, where)
         self._check_queries(server, where)
         self._check_offsets(server, where, before.end)
         known = set(self.ledger.acknowledged)
@@ -159,6 +177,18 @@ class Exchange:
                         message.properties.pop(name, None)
                     served[Queue(topic, message.broker_name or "", message.queue_id)].append(message)
         return served
+
+    def _check_delayed(self, server: Server, where: str) -> None:
+        """Wait for what earlier turns left waiting; whoever delivered before a kill may have done so again."""
+        missing, offset = self.delayed.copy(), 0
+        with PullConsumer(self.driver, namesrv=server.namesrv) as reader:
+            while missing:
+                pulled = reader.pull(Queue(DELAYED, BROKER_NAME, 0), offset, block=True)
+                if not pulled.messages:
+                    self.faults.append(f"{where}: {len(missing)} delayed messages are not delivered")
+                    return
+                missing -= {message.body for message in pulled.messages}
+                offset = pulled.next_offset
 
     def _check_queries(self, server: Server, where: str) -> None:
         with PullConsumer(self.driver, namesrv=server.namesrv) as reader:

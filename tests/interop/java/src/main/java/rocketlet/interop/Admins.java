@@ -8,6 +8,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
@@ -81,17 +83,24 @@ final class Admins implements CommandGroup {
         return awaitRoute(arguments);
     }
 
+    /** Waits until the name server tells a route, to just these brokers if some are named. */
     private Object awaitRoute(Arguments arguments) throws Exception {
         DefaultMQAdminExt admin = admins.get(arguments);
         String topic = arguments.text("topic");
-        return Map.of("routed", Await.until(arguments.number("timeoutMs", 5_000), () -> hasRoute(admin, topic)));
+        Set<String> wanted = Set.copyOf(arguments.texts("brokers"));
+        return Map.of("routed", Await.until(arguments.number("timeoutMs", 5_000), () -> {
+            Set<String> found = brokers(admin, topic);
+            return wanted.isEmpty() ? !found.isEmpty() : found.equals(wanted);
+        }));
     }
 
-    private static boolean hasRoute(DefaultMQAdminExt admin, String topic) throws Exception {
+    private static Set<String> brokers(DefaultMQAdminExt admin, String topic) throws Exception {
         try {
-            return !admin.examineTopicRouteInfo(topic).getQueueDatas().isEmpty();
+            return admin.examineTopicRouteInfo(topic).getBrokerDatas().stream()
+                    .map(broker -> broker.getBrokerName())  // its package is another one in 4.9.8
+                    .collect(Collectors.toSet());
         } catch (org.apache.rocketmq.client.exception.MQClientException noRoute) {
-            return false;
+            return Set.of();
         }
     }
 

@@ -25,7 +25,8 @@ import java.util.concurrent.Executors;
  */
 public final class Driver {
     private static final List<String> GROUPS = List.of(
-            "Producers", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Storms", "Servers");
+            "Producers", "Transactions", "Requests", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Storms",
+            "Servers");
 
     private final Map<String, Command> commands = new TreeMap<>();
     private final PrintStream answers;

@@ -14,6 +14,7 @@ import java.util.Random;
 import java.util.concurrent.locks.Lock;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageClientExt;
@@ -66,7 +67,7 @@ final class Json {
         return new MessageQueue(queue.text("topic"), queue.text("brokerName"), queue.count("queueId", 0));
     }
 
-    static Message parseMessage(String topic, Arguments fields) {
+    static Message parseMessage(String topic, Arguments fields) throws ReflectiveOperationException {
         Message message = new Message(fields.text("topic", topic), fields.has("body") ? fields.bytes("body") : null);
         message.setFlag(fields.count("flag", 0));
         fields.object("properties").textMap().forEach(message::putUserProperty);
@@ -79,6 +80,7 @@ final class Json {
         if (fields.has("delayLevel")) {
             message.setDelayTimeLevel(fields.count("delayLevel", 0));
         }
+        Beans.apply(message, fields.object("timing"));
         if (fields.has("waitsForStore")) {
             message.setWaitStoreMsgOK(fields.flag("waitsForStore"));
         }
@@ -95,7 +97,17 @@ final class Json {
         fields.put("transactionId", result.getTransactionId());
         fields.put("regionId", result.getRegionId());
         fields.put("traceOn", result.isTraceOn());
+        fields.put("recallHandle", recallHandle(result));
         return fields;
+    }
+
+    /** Returns the handle of a timer message; clients before 5.x know none. */
+    private static Object recallHandle(SendResult result) {
+        try {
+            return SendResult.class.getMethod("getRecallHandle").invoke(result);
+        } catch (ReflectiveOperationException error) {
+            return null;
+        }
     }
 
     static Map<String, Object> received(MessageExt message) {
@@ -135,6 +147,9 @@ final class Json {
     private static Integer responseCode(Throwable error) {
         if (error instanceof MQBrokerException broker) {
             return broker.getResponseCode();
+        }
+        if (error instanceof RequestTimeoutException late) {
+            return late.getResponseCode();
         }
         return error instanceof MQClientException client ? client.getResponseCode() : null;
     }

@@ -1,5 +1,6 @@
 package rocketlet.interop;
 
+import java.lang.reflect.InvocationTargetException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -25,6 +26,7 @@ final class Producers implements CommandGroup {
                 "producer.start", this::start,
                 "producer.send", this::send,
                 "producer.queues", this::queues,
+                "producer.recall", this::recall,
                 "producer.stop", this::stop);
     }
 
@@ -50,7 +52,7 @@ final class Producers implements CommandGroup {
         };
     }
 
-    private static List<Message> messages(Arguments arguments) {
+    private static List<Message> messages(Arguments arguments) throws ReflectiveOperationException {
         List<Message> messages = new ArrayList<>();
         for (Arguments fields : arguments.objects("messages")) {
             messages.add(Json.parseMessage(arguments.text("topic"), fields));
@@ -125,6 +127,18 @@ final class Producers implements CommandGroup {
     private Object queues(Arguments arguments) throws Exception {
         List<MessageQueue> queues = producers.get(arguments).fetchPublishMessageQueues(arguments.text("topic"));
         return Map.of("queues", queues.stream().map(Json::queue).toList());
+    }
+
+    /** Recalls a timer message; by reflection, since clients before 5.x cannot. */
+    private Object recall(Arguments arguments) throws Exception {
+        DefaultMQProducer producer = producers.get(arguments);
+        var method = DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class);
+        try {
+            Object id = method.invoke(producer, arguments.text("topic"), arguments.text("handle"));
+            return Map.of("msgId", id);
+        } catch (InvocationTargetException error) {
+            return Map.of("error", Json.failure(error.getCause()));
+        }
     }
 
     private Object stop(Arguments arguments) throws Exception {

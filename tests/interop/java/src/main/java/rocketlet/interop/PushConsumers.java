@@ -13,6 +13,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Push consumers that record what they receive. */
 final class PushConsumers implements CommandGroup {
+    private static final long LAST_LISTENER_LIMIT_MS = 10_000;
+
     private final Named<DefaultMQPushConsumer> consumers = new Named<>("consumer");
     // What a consumer has received can be asked for when it has stopped, too.
     private final Named<Recorder> recorders = new Named<>("consumer");
@@ -40,6 +42,8 @@ final class PushConsumers implements CommandGroup {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
+        // Else a stop reports offsets without the messages whose listener is about to return, and they come again.
+        consumer.setAwaitTerminationMillisWhenShutdown(LAST_LISTENER_LIMIT_MS);
         if (arguments.has("strategy")) {
             consumer.setAllocateMessageQueueStrategy(
                     Beans.strategy(AllocateMessageQueueStrategy.class, arguments.text("strategy")));

@@ -1,0 +1,147 @@
+"""Bad requests that are answered otherwise than by the official servers, and why that is better."""
+
+from typing import Final
+
+from badinput.comparing import Deviation
+
+_MISSING: Final = "(?:missing|null|missing, binary)"
+
+_NO_TABLE: Final = Deviation(
+    "A request whose fields are no table is told so, and its connection goes on; Java closes it.",
+    "(?:31|105) fields: .*",
+    1,
+    "the header fields are no JSON object",
+)
+
+BROKER: Final = [
+    _NO_TABLE,
+    Deviation(
+        "A message without a body is its sender's mistake (13); Java fails (1), and its clients try every broker.",
+        "(?:10|310|320|324|325) empty body",
+        13,
+        "the message has no body",
+    ),
+    Deviation(
+        "A subscription of which no tag is left is refused; Java lets it match nothing, for ever.",
+        "(?:11|361) subscription: blank",
+        23,
+        "parse the consumer's subscription failed",
+    ),
+    Deviation(
+        "A topic with fewer than no queues is refused; Java makes it, and its clients fail on the route.",
+        "17 (?:read|write)QueueNums: (?:negative|least int)",
+        29,
+        r"queue numbers are -?\d+ and -?\d+, the least is 0",
+    ),
+    Deviation(
+        "All topics or groups are told at once, whatever part is asked for; Java's paging fails on its own arguments.",
+        "(?:21|201) .*",
+        0,
+    ),
+    Deviation(
+        "Several fields are wrong: the first that cannot be read is named; Java gets to the group first.",
+        "36 all fields (?:empty|text)",
+        1,
+        "the custom field <offset> is .*",
+    ),
+    Deviation(
+        "A client without an id is refused; Java takes it in, and then fails at each heartbeat of its connection.",
+        r"34 body: (?:empty object|\$ empty|\$\.clientID (?:missing|null))",
+        1,
+        "JSON is not a HeartbeatData: Object missing required field `clientID`",
+    ),
+    Deviation(
+        "Null and absent are the same everywhere in JSON (remoting.md §5.1); Java fails on some lists and entries.",
+        r"(?:34|41|42) body: \$\S* (?:null|of null)",
+        0,
+    ),
+    Deviation(
+        "Tag codes that are no numbers are refused as in other places; Java takes an object for one, and cuts a long.",
+        r"(?:34|46) body: \$\S*codeSet(?: object|\[0\] above long)",
+        1,
+        "JSON is not a .*codeSet.*",
+    ),
+    Deviation(
+        "A queue is locked by a client with an id or not at all; Java gives it to nobody, for a minute.",
+        r"(?:41|42) body: (?:empty object|\$ empty|\$\.clientId (?:missing|null))",
+        1,
+        "JSON is not a LockBatchBody: Object missing required field `clientId`",
+    ),
+    Deviation(
+        "A queue has a topic and a broker, or there is nothing to be locked.",
+        r"(?:41|42) body: \$\.mqSet(?: object|\[0\] empty|\[0\]\.(?:topic|brokerName) (?:missing|null))",
+        1,
+        r"JSON is not a LockBatchBody: Expected `array`, got `object` - at `\$\.mqSet\[0\]`",
+    ),
+    Deviation(
+        "Only a half message is put back to be checked; Java makes one of any message that it finds.",
+        "323 (?:good.*|one more field|topic: .*|.*body.*)",
+        1,
+        "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC.",
+    ),
+    Deviation(
+        "A reply whose header cannot be read is refused before its receiver is looked for; Java looks first.",
+        "(?:324 (?:topic|sysFlag)|325 [bf]): .*",
+        1,
+        "the custom field <(?:topic|sysFlag|b|f)> is .*",
+    ),
+    Deviation(
+        "The retry policy of a group is kept as it came; nothing here depends on it.",
+        r"200 body: \$\.groupRetryPolicy\.type (?:number|boolean|list|object)",
+        0,
+    ),
+]
+
+NAME_SERVER: Final = [
+    _NO_TABLE,
+    Deviation(
+        "A key without a value is refused; Java stores a null, and finds nothing there later.",
+        f"100 value: {_MISSING}",
+        1,
+        "the custom field <value> is null",
+    ),
+    Deviation(
+        "A broker says who and where it is, or is not registered; Java registers null, and tells it to clients.",
+        f"103 (?:brokerName|brokerAddr|clusterName|haServerAddr): {_MISSING}",
+        1,
+        "the custom field <(?:brokerName|brokerAddr|clusterName|haServerAddr)> is null",
+    ),
+    Deviation(
+        "The first byte tells whether a registration is compressed: brokers say it wrongly (remoting.md §4.2).",
+        "103 compressed: (?:capitals|unquoted)",
+        0,
+    ),
+    Deviation(
+        "Null and absent are the same everywhere in JSON (remoting.md §5.1): a topic that is null is passed over.",
+        r"103 body: \$\S*topicConfigTable\.Bad(?:Topic|Second) null",
+        0,
+    ),
+    Deviation(
+        "The counter of a data version is a long, as in Java; only its JSON reader takes it for an int.",
+        r"(?:103|322) body: \$\S*counter above int",
+        0,
+    ),
+    Deviation(
+        "The kind of a topic's filter is of no use to a name server, and is not looked at.",
+        r"103 body: \$\S*topicFilterType (?:number|boolean|list|object)",
+        0,
+    ),
+    Deviation(
+        "Filter servers are a list of texts; Java takes a number for one here, and refuses it elsewhere.",
+        r"103 body: \$\.filterServerList number",
+        1,
+        "Failed to decode RegisterBrokerBody: JSON is not a .*filterServerList`",
+    ),
+    Deviation(
+        "A topic that is registered has a name; Java registers null.",
+        f"217 (?:topic: {_MISSING}|no fields.*|empty fields|fields nobody knows|fields in capitals)",
+        1,
+        "the custom field <topic> is null",
+    ),
+    Deviation(
+        "A setting that cannot be read is told, and none is changed; Java says that all is well, and leaves it.",
+        "318 body: setting that is (?:no number|empty|no boolean)",
+        1,
+        r"\w+ is '\w*', expected .*",
+    ),
+]

@@ -1,0 +1,47 @@
+"""Which official clients a test runs with; both decorators need the fixture ``java`` among the test's.
+
+    @every_java      ``java`` is the Java client 5.4.0, then 4.9.8
+    @every_client    ``client`` is "java" with each of these two, then "go"
+
+Runs with 4.9.8 carry the marker ``old_java``: ``pytest -m old_java``. Where the environment names one version, that one
+stands for both.
+"""
+
+import os
+import pathlib
+from typing import Any
+
+import pytest
+from interop.driver import Driver
+from interop.toolchain import JAVA_VERSION, OLD_JAVA_VERSION, java_command
+
+_CHOSEN = os.environ.get("ROCKETLET_INTEROP_JAVA")
+DEFAULT_JAVA = _CHOSEN or JAVA_VERSION
+JAVA_VERSIONS = [_CHOSEN] if _CHOSEN else [JAVA_VERSION, OLD_JAVA_VERSION]
+
+
+class JavaDriver(Driver):
+    """A process with a version of the Java client."""
+
+    def __init__(self, version: str = DEFAULT_JAVA) -> None:
+        self.version = version
+        super().__init__("java", self._command)
+
+    def _command(self, directory: pathlib.Path) -> list[str]:
+        return java_command(directory, self.version)
+
+
+def java_run(version: str, *more: str) -> Any:
+    """Return the parameters of a run: others, and the version of the Java client."""
+    marks = [pytest.mark.old_java] if version == OLD_JAVA_VERSION else []
+    return pytest.param(*more, version, marks=marks, id="-".join([*more, version]))
+
+
+# The scope is that of the test: runs of one test follow each other, and both drivers live until the end.
+every_java = pytest.mark.parametrize("java", [*map(java_run, JAVA_VERSIONS)], indirect=True, scope="function")
+every_client = pytest.mark.parametrize(
+    ("client", "java"),
+    [*(java_run(version, "java") for version in JAVA_VERSIONS), pytest.param("go", DEFAULT_JAVA, id="go")],
+    indirect=["java"],
+    scope="function",
+)
