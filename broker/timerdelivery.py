@@ -91,6 +91,15 @@ class TimerDelivery:
             timers.catch_up()
         return slow
 
+    def put_rest(self) -> SlowWork | None:
+        """Put a piece of what has arrived into the wheel, and deliver nothing that is due: the broker stops."""
+        return self._enqueue() if self.has_rest else None
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether ``put_rest`` has something to do."""
+        return self.timers.is_open and self._has_backlog and not self._is_wheel_full
+
     def _work(self) -> SlowWork | None:
         slot = self._slot or self._begin_slot()
         if slot is not None and (self._is_slots_turn or self._is_wheel_full or not self._has_backlog):

@@ -5,14 +5,17 @@ Rules
     1. Delivering has one deadline, that of the first slot that holds messages; an arrival wakes it. A turn of the loop
        does one bounded piece of work; what waits for the disk runs in a thread of its own.
     2. Nothing is opened before the broker is ready, and nothing at all where there was never a timer message.
-    3. Saved is what was there before a flush of the log, every ``timerFlushIntervalMs`` if something has changed, and
-       at the end. What cannot be saved is delivered once more after a crash. After a flush that failed nothing is
-       saved until the broker is started again: the kernel may have dropped what it should have written.
-    4. When the log has lost files, the timer log loses those that lead there.
+    3. Saved is what was there before a flush of the log, when something has changed, every ``timerFlushIntervalMs`` at
+       most, and at the end. What cannot be saved is delivered once more after a crash. After a flush that failed
+       nothing is saved until the broker is started again: the kernel may have dropped what it should have written.
+    4. At the end, messages that have arrived are put into the wheel: a Java broker that finds one too late does not
+       look for its recall.
+    5. When the log has lost files, the timer log loses those that lead there.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
@@ -25,6 +28,7 @@ from .flushed import wait_flushed
 from .timerdelivery import TimerDelivery
 
 RETRY_MS = 1_000
+_MOST_PIECES = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -38,6 +42,7 @@ class TimerJob:
         self._woken = asyncio.Event()
         self._is_stopped = False
         self._is_refused = False
+        self.on_worked: Callable[[], object] | None = None
         delivery.on_woken = self._woken.set
 
     async def run(self) -> int | None:
@@ -61,6 +66,19 @@ class TimerJob:
         self._is_stopped = True
         self._woken.set()
 
+    async def put_rest(self) -> None:
+        """Put what has arrived into the wheel, so that a Java broker finds it there; not too much of it."""
+        pieces = 0
+        while self._delivery.has_rest and pieces < _MOST_PIECES:
+            try:
+                slow = self._delivery.put_rest()
+                if slow is not None:
+                    await asyncio.get_running_loop().run_in_executor(self._worker, slow)
+            except (StoreNotWritableError, OSError) as error:
+                _log.warning("timer messages wait in their topic for the next start: %s", error)
+                return
+            pieces += 1
+
     async def _advance(self) -> bool:
         """Do a piece of work; tell whether it was the last for now."""
         self._woken.clear()
@@ -68,6 +86,8 @@ class TimerJob:
         if slow is not None:
             await asyncio.get_running_loop().run_in_executor(self._worker, slow)
             return False
+        if self.on_worked is not None and self._delivery.timers.is_open:
+            self.on_worked()
         if self._delivery.is_idle:
             return True
         await asyncio.sleep(0)  # others have their turn
@@ -89,24 +109,35 @@ class TimerSaveJob:
         self._timers = timers
         self._worker = worker
         self._turn = asyncio.Lock()
+        self._changed = asyncio.Event()
         self._cleaned_to = 0
         self._has_failed = False
         self.period_ms = timers.config.flush_interval_ms
 
+    def wake(self) -> None:
+        """Hear that something may have changed."""
+        self._changed.set()
+
     async def run(self) -> int:
-        """Save what has changed; return the pause (raises ``OSError``, ``StoreNotWritableError``)."""
+        """Wait for a change and save it; return the pause (raises ``OSError``, ``StoreNotWritableError``)."""
+        await self._changed.wait()
+        await self.save()
+        return self.period_ms
+
+    async def save(self) -> None:
+        """Save what has changed (raises ``OSError``, ``StoreNotWritableError``)."""
         async with self._turn:
+            self._changed.clear()
             await self._save()
             log_min_offset = self._timers.store.log_min_offset
             if self._timers.is_open and log_min_offset > self._cleaned_to:
                 await asyncio.get_running_loop().run_in_executor(self._worker, self._timers.clean, log_min_offset)
                 self._cleaned_to = log_min_offset
-        return self.period_ms
 
-    async def run_once(self) -> None:
-        """Save for the last time; what the disk does not take is logged, and is delivered once more."""
+    async def save_last(self) -> None:
+        """Save at the end; what the disk does not take is logged, and is delivered once more."""
         try:
-            await self.run()
+            await self.save()
         except (OSError, StoreNotWritableError) as error:
             _log.warning("the progress of timer messages is not saved, some will be delivered again: %s", error)
 
@@ -119,6 +150,7 @@ class TimerSaveJob:
             await asyncio.get_running_loop().run_in_executor(self._worker, self._timers.write, save)
         except (OSError, StoreNotWritableError) as error:
             self._timers.put_back(save)
+            self._changed.set()
             self._has_failed = not (isinstance(error, OSError) and error.errno in NO_ROOM)
             raise
         self._timers.settle(save)
@@ -131,7 +163,9 @@ def start_timers(stack: AsyncExitStack, tasks: TaskScope, clock: Clock, delivery
     writing = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-timer-files"))
     saving = TimerSaveJob(delivery.timers, writing)
     job = TimerJob(delivery, reading, clock)
-    stack.push_async_callback(saving.run_once)
+    job.on_worked = saving.wake
+    stack.push_async_callback(saving.save_last)
+    stack.push_async_callback(job.put_rest)
     stack.callback(job.stop)
     tasks.start(repeat(job.run, clock), "deliver timer messages")
-    tasks.start(repeat(saving.run, clock, first_ms=saving.period_ms), "save timer messages")
+    tasks.start(repeat(saving.run, clock), "save timer messages")

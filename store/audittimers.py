@@ -47,7 +47,7 @@ class TimerAudit:
 
     def run(self, sizes: frozenset[str] = frozenset()) -> None:
         """Read everything; ``sizes`` are the keys of the sizes that the settings name."""
-        size = self._config.timers.file_bytes if TIMER_LOG_KEY in sizes else self.file_bytes
+        size = self.file_bytes if self.file_bytes and TIMER_LOG_KEY not in sizes else self._config.timers.file_bytes
         kept = check_sizes(self._found, size, self._report, KIND) if self._found else []
         if not self._read_check() or not kept:
             return
@@ -65,9 +65,9 @@ class TimerAudit:
         """Read how far the timers have come; tell whether the other files say something."""
         path = timer_check_path(self._config.root)
         found = load_timer_check(self._reader.files, path)
-        if found is None and not self._reader.files.exists(path):
+        if found is None and (not self._reader.files.exists(path) or not self._reader.files.size(path)):
             if self._found:
-                self._report.notes.append(f"{path} is missing: all timer messages will come again")
+                self._report.notes.append(f"{path} is missing or empty: all timer messages will come again")
             return False
         if found is None:
             self._add(path, "the file is short or senseless: all timer messages will come again")

@@ -101,6 +101,11 @@ class Timers:
         return self._read_tick if self._next_tick is None else min(self._next_tick, self._read_tick)
 
     @property
+    def saved(self) -> TimerCheck:
+        """What the disk says."""
+        return self._saved
+
+    @property
     def next_tick(self) -> int | None:
         """The first slot that holds messages."""
         return self._next_tick

@@ -79,18 +79,21 @@ class DueSlot:
             if count % _PART == 0:
                 parts.append(position)
             unit = self._check(units.unit(position), position)
-            if unit is not None:
-                position, count = unit.previous, count + 1
-                if unit.is_deleting:
-                    deleting.append(unit)
+            if unit is None:
+                break
+            position, count = unit.previous, count + 1
+            if unit.is_deleting:
+                deleting.append(unit)
         self.deleted = {key for unit in deleting if (key := _deleted_key(records, unit))}
         self._parts = parts
 
     def _check(self, unit: TimerUnit | None, position: int) -> TimerUnit | None:
-        if unit is None or unit.previous >= position or unit.due_at_ms // self._timers.config.precision_ms != self.tick:
+        precision_ms = self._timers.config.precision_ms
+        if unit is not None and unit.previous < position and unit.due_at_ms // precision_ms == self.tick:
+            return unit
+        if position >= self._timers.log.first_base:  # else its file has just been removed
             self.damage = f"the slot {self.tick} leads to {position} of the timer log, where no unit of it stands"
-            return None
-        return unit
+        return None
 
     def _read_part(self, units: UnitReader, position: int) -> list[TimerUnit]:
         """Return the units of a part, the newest first."""

@@ -4,7 +4,7 @@ import pathlib
 from typing import Any
 
 import pytest
-from raw_calls import Caller, open_caller, until
+from raw_calls import Caller, open_caller, recorded_calls, send_header, until
 
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
@@ -17,6 +17,7 @@ from rocketlet.testing.manual_clock import ManualClock
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 DAY_S = 86_400
+RECORDED_AT_MS = 1_795_248_952_620
 TOO_FAR = (
     "timer message illegal, the delay time should not be bigger than the max delay 259200000ms; or if set del msg, "
     "the delay time should be bigger than the current time"
@@ -184,7 +185,7 @@ async def test_slot_that_is_full(settings: dict[str, str], clock: ManualClock) -
         codes: list[int] = []
         while codes.count(0) < 2 and len(codes) < 1_000:
             codes.append((await send(caller, TIMER_DELIVER_MS=at_ms)).code)
-        await until(lambda: _is_put(broker, settings, 2))
+        await until(lambda: _is_put(settings, 2))
         answer = await send(caller, TIMER_DELIVER_MS=at_ms)
         assert (answer.code, answer.remark) == (
             1,
@@ -193,7 +194,7 @@ async def test_slot_that_is_full(settings: dict[str, str], clock: ManualClock) -
         assert (await send(caller, TIMER_DELIVER_MS=at_ms + 1_000)).code == 0
 
 
-def _is_put(_broker: Broker, settings: dict[str, str], count: int) -> bool:
+def _is_put(settings: dict[str, str], count: int) -> bool:
     """Tell whether so many messages are in the wheel."""
     log = pathlib.Path(settings["storePathRootDir"], "timerlog", "0" * 20)
     return log.exists() and log.read_bytes()[52 * (count - 1) :][:4] == b"\0\0\0\x34"
@@ -233,6 +234,48 @@ async def test_recall_that_names_its_topic(settings: dict[str, str], clock: Manu
         await wait_bodies(broker, caller, b"other")
         (deletion,) = [one for one in await records(caller, TIMER_TOPIC) if one.body == b"0"]
         assert deletion.properties["TIMER_DEL_UNIQKEY"] == f"T+{answers[0].ext['transactionId']}"
+
+
+@pytest.mark.feature("L6", "L8")
+async def test_recorded_requests_are_answered_as_by_java(
+    settings: dict[str, str], vectors: pathlib.Path, clock: ManualClock
+) -> None:
+    """What the official client sent, at the time at which it did: codes, remarks, handles and ids are Java's."""
+    config = timer_settings(settings, brokerName="golden-a")
+    clock.advance_to(RECORDED_AT_MS)
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        await caller.send("Topic540")
+        told: list[tuple[int, str | None, dict[str, str]]] = []
+        wanted: list[tuple[int, str | None, dict[str, str]]] = []
+        for call in recorded_calls(vectors, "timer-recall-5.4.0"):
+            if call.request.code in (RequestCode.SEND_MESSAGE_V2, RequestCode.RECALL_MESSAGE):
+                assert call.answer is not None
+                answer = await caller.ask(call.request.code, dict(call.request.ext), call.request.body)
+                told.append(_told(answer))
+                wanted.append(_told(call.answer))
+    assert told == wanted
+    assert [code for code, *_ in told] == [0, 0, 0, 0, 13]
+
+
+def _told(answer: Command) -> tuple[int, str | None, dict[str, str]]:
+    """Return what the answer says, without places, and the remark of a success, in which Java forgets to say so."""
+    is_place = "queueId" in answer.ext
+    fields = {name: value for name, value in answer.ext.items() if not (is_place and name in ("msgId", "queueOffset"))}
+    return answer.code, answer.remark if answer.code else None, fields
+
+
+@pytest.mark.feature("L8")
+async def test_recall_waits_for_the_disk(settings: dict[str, str], clock: ManualClock) -> None:
+    """Under SYNC_FLUSH timer messages and recalls are answered when they are flushed, and work as well."""
+    async with (
+        Broker(timer_settings(settings, flushDiskType="SYNC_FLUSH"), clock) as broker,
+        open_caller(broker.address) as caller,
+    ):
+        answers = [await send(caller, body, TIMER_DELAY_SEC=10) for body in (b"recalled", b"other")]
+        await recall(caller, answers[0].ext["recallHandle"])
+        assert broker.store.flushed_offset == broker.store.log_max_offset
+        await clock.elapse(20_000)
+        await wait_bodies(broker, caller, b"other")
 
 
 @pytest.mark.feature("L8")
@@ -306,3 +349,15 @@ async def test_broker_without_timer_messages_makes_no_files(settings: dict[str, 
         await clock.elapse(5_000)
     root = pathlib.Path(settings["storePathRootDir"])
     assert [name for name in ("timerwheel", "timerlog", "config/timercheck") if (root / name).exists()] == []
+
+
+async def test_stop_puts_what_has_arrived_into_the_wheel(settings: dict[str, str], clock: ManualClock) -> None:
+    """Messages that were sent right before the stop have their units: a Java broker finds them in the wheel."""
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await send(caller, TIMER_DELAY_SEC=10)
+        await until(lambda: _is_put(settings, 1))
+        for _ in range(3):
+            header = send_header("T", properties="TIMER_DELAY_SEC\x0110\x02")
+            caller.ask_oneway(RequestCode.SEND_MESSAGE_V2, header, b"timed")
+        await send(caller, TIMER_DELAY_SEC=10)
+    assert _is_put(settings, 5)

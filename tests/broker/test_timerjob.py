@@ -13,7 +13,7 @@ from stores import LimitedFiles, StoreDirectory, new_record
 from timers import HOUR_MS, SECOND_MS, timer_directory
 
 from rocketlet.broker.timerdelivery import TimerDelivery
-from rocketlet.broker.timerjob import RETRY_MS, TimerSaveJob, start_timers
+from rocketlet.broker.timerjob import RETRY_MS, TimerJob, TimerSaveJob, start_timers
 from rocketlet.broker.timerrequest import TimerRequests
 from rocketlet.remoting.tasks import TaskScope
 from rocketlet.store.files import OS_FILES
@@ -44,6 +44,11 @@ class RunningTimers:
     async def wait_put(self, count: int) -> None:
         """Wait until so many messages are in the wheel."""
         await until(lambda: self.timers.queue_offset >= count)
+
+    async def pass_to_idle(self, count: int) -> None:
+        """Let time pass until so many messages are saved, and the pause behind that is over."""
+        await until(lambda: self.timers.saved.queue_offset >= count)
+        await self.clock.elapse(2 * SECOND_MS)
 
     async def wait_delivered(self, count: int) -> None:
         """Wait until so many have come."""
@@ -82,21 +87,18 @@ async def running(directory: StoreDirectory, disk: LimitedFiles, clock: ManualCl
 
 
 async def test_job_sleeps_until_the_next_slot(running: RunningTimers, clock: ManualClock) -> None:
-    """Between messages there is no timer but that of the next slot, and that of saving."""
+    """Between messages there is no timer but that of the next slot, and none at all without messages."""
     await clock.settle()
-    assert len(_deadlines(clock)) == 1
+    assert _deadlines(clock) == set()
     running.send(b"later", HOUR_MS)
     await running.wait_put(1)
-    await clock.settle()
-    due_at_ms = running.delivery.due_at_ms
-    assert due_at_ms is not None
-    assert due_at_ms in _deadlines(clock)
-    running.send(b"sooner", 5 * SECOND_MS)
+    await running.pass_to_idle(1)
+    assert _deadlines(clock) == {running.delivery.due_at_ms}
+    running.send(b"sooner", 10 * SECOND_MS)
     await running.wait_put(2)
-    await clock.settle()
-    assert running.delivery.due_at_ms in _deadlines(clock)
-    assert len(_deadlines(clock)) == 2
-    await clock.elapse(6 * SECOND_MS)
+    await running.pass_to_idle(2)
+    assert _deadlines(clock) == {running.delivery.due_at_ms}
+    await clock.elapse(20 * SECOND_MS)
     await running.wait_delivered(1)
     await clock.elapse(HOUR_MS)
     await running.wait_delivered(2)
@@ -116,7 +118,7 @@ async def test_progress_is_saved_when_it_has_changed(
     running.send(b"1", HOUR_MS)
     await running.wait_put(1)
     await clock.elapse(SECOND_MS)
-    await until(lambda: running.timers._saved.queue_offset == 1)  # pyright: ignore[reportPrivateUsage] # to wait for
+    await until(lambda: running.timers.saved.queue_offset == 1)  # pyright: ignore[reportPrivateUsage] # to wait for
     saved = await asyncio.to_thread(path.read_bytes)
     check = await asyncio.to_thread(load_timer_check, OS_FILES, str(path))
     assert check is not None
@@ -163,10 +165,10 @@ async def test_save_that_finds_no_room_is_tried_again(waiting: RunningTimers, di
         saving = TimerSaveJob(waiting.timers, worker)
         disk.room = 0
         with pytest.raises(OSError, match="No space"):
-            await saving.run()
-        await saving.run_once()
+            await saving.save()
+        await saving.save_last()
         disk.room = None
-        assert await saving.run() == saving.period_ms
+        await saving.save()
     assert waiting.timers.take_save() is None
 
 
@@ -180,9 +182,9 @@ async def test_nothing_is_saved_after_a_failed_flush(
         saving = TimerSaveJob(waiting.timers, worker)
         disk.fails_sync = True
         with pytest.raises(OSError, match="Input/output"):
-            await saving.run()
+            await saving.save()
         disk.fails_sync = False
-        await saving.run()
+        await saving.save()
     assert await asyncio.to_thread(load_timer_check, OS_FILES, path) is None
 
 
@@ -191,6 +193,18 @@ def _work(delivery: TimerDelivery) -> None:
         slow = delivery.advance()
         if slow is not None:
             slow()
+
+
+async def test_end_puts_what_has_arrived(waiting: RunningTimers, clock: ManualClock) -> None:
+    """What nobody has looked at yet is in the wheel when the jobs have ended; what is due is left to the next start."""
+    for number in range(100):
+        waiting.send(b"more %d" % number, HOUR_MS)
+    clock.advance(2 * HOUR_MS)
+    with ThreadPoolExecutor(1) as worker:
+        job = TimerJob(waiting.delivery, worker, clock)
+        job.stop()
+        await job.put_rest()
+    assert (waiting.timers.queue_offset, waiting.store.max_offset("T", 0)) == (101, 0)
 
 
 async def test_files_of_the_timer_log_follow_the_log(

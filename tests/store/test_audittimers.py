@@ -79,9 +79,9 @@ def spoil_unit(root: pathlib.Path) -> None:
     path.write_bytes(content)
 
 
-def empty_check(root: pathlib.Path) -> None:
+def spoil_check(root: pathlib.Path) -> None:
     """Nobody knows how far they had come."""
-    (root / "config" / "timercheck").write_bytes(b"")
+    (root / "config" / "timercheck").write_bytes(b"\xff" * 4_096)
 
 
 def cut_check(root: pathlib.Path) -> None:
@@ -97,7 +97,7 @@ DAMAGE: dict[Callable[[pathlib.Path], None], str] = {
     lose_last_file: "the units end at",
     lose_first_file: "the file is missing",
     spoil_unit: "its record does not stand at 5 of the log",
-    empty_check: "all timer messages will come again",
+    spoil_check: "all timer messages will come again",
     cut_check: "the file has 100 bytes, not 4096",
 }
 
@@ -131,3 +131,24 @@ def test_damage_while_a_broker_writes_is_a_note(world: TimerWorld) -> None:
     report = audit(world).run()
     assert report.is_sound
     assert "timerwheel: the file is missing" in "\n".join(report.notes)
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_progress_that_was_never_saved_is_a_note(content: bytes | None, world: TimerWorld) -> None:
+    """A crash may leave units without timercheck, or an empty one: their messages come again."""
+    path = world.directory.root / "config" / "timercheck"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    report = audit(world).run()
+    assert report.is_sound
+    assert "timercheck is missing or empty: all timer messages will come again" in "\n".join(report.notes)
+
+
+def test_empty_files_of_the_timer_log(world: TimerWorld) -> None:
+    """A file that was made and never written is a note at the end, and damage before others."""
+    for path in (world.directory.root / "timerlog").iterdir():
+        path.write_bytes(b"")
+    report = audit(world).run()
+    assert report.totals == {"timer": 2}
+    assert "its creation was cut off" in "\n".join(report.notes)
