@@ -32,6 +32,7 @@ func startProducer(arguments producerArguments) (any, error) {
 		producer.WithGroupName(group),
 		producer.WithInstanceName(instance(arguments.Name)),
 		producer.WithRetry(2),
+		producer.WithSendMsgTimeout(10 * time.Second), // as the Java driver, for the same reason
 	}
 	if arguments.CompressAboveSize != nil {
 		options = append(options, producer.WithCompressMsgBodyOverHowmuch(*arguments.CompressAboveSize))

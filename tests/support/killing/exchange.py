@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from interop.clients import Admin, Outgoing, Producer, PullConsumer, Queue, Received
-from interop.driver import Driver
+from interop.driver import Driver, DriverError
 from interop.servers import BROKER_NAME, JavaServer, RocketletServer, Server
 from interop.traffic import make_letters, make_orders
 from killing.ledger import Ledger
@@ -194,7 +194,10 @@ class Exchange:
         with PullConsumer(self.driver, namesrv=server.namesrv) as reader:
             for queue, messages in self.truth.items():
                 for message in messages[:: max(1, len(messages) // 3)]:
-                    self._check_message(reader, queue, message, where)
+                    try:
+                        self._check_message(reader, queue, message, where)
+                    except DriverError as error:
+                        self.faults.append(f"{where}: {queue} {message.queue_offset}: {error}")
 
     def _check_message(self, reader: PullConsumer, queue: Queue, message: Received, where: str) -> None:
         for name in filter(None, (message.offset_msg_id, message.msg_id)):

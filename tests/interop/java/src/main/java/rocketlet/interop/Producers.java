@@ -35,6 +35,7 @@ final class Producers implements CommandGroup {
         DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group", name));
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setInstanceName(arguments.text("instance", Clients.instance(name)));
+        producer.setSendMsgTimeout(Clients.SEND_LIMIT_MS);
         Beans.apply(producer, arguments.object("settings")).start();
         producers.put(name, producer);
         return Map.of("clientId", producer.buildMQClientId());

@@ -84,6 +84,7 @@ final class Transactions implements CommandGroup {
 
         Participant(String group) {
             producer = new TransactionMQProducer(group);
+            producer.setSendMsgTimeout(Clients.SEND_LIMIT_MS);
         }
 
         @Override
