@@ -23,7 +23,8 @@ from .pull_consumer import PullConsumer
 from .push_consumer import PushConsumer
 from .results import ConsumeFrom, ConsumeResult, SendResult, SendStatus
 from .selection import Selector, select_at_random, select_by_hash
-from .settings import ProducerSettings, PullConsumerSettings, PushConsumerSettings
+from .session import Session
+from .settings import ClientSettings, ProducerSettings, PullConsumerSettings, PushConsumerSettings
 
 __all__ = [
     "AllocateMachineRoomNearby",
@@ -33,6 +34,7 @@ __all__ = [
     "AllocateMessageQueueByMachineRoom",
     "AllocateMessageQueueConsistentHash",
     "AllocateMessageQueueStrategy",
+    "ClientSettings",
     "ConsumeFrom",
     "ConsumeResult",
     "FlowLimits",
@@ -49,6 +51,7 @@ __all__ = [
     "Selector",
     "SendResult",
     "SendStatus",
+    "Session",
     "select_at_random",
     "select_by_hash",
     "split_batch",

@@ -8,14 +8,15 @@ What happens to the messages of an owned queue is the consumer's own: it makes t
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple
 
 from ..common.allocation import AllocateMessageQueueStrategy
 from ..common.errors import RocketletError
 from ..common.message import MessageQueue
 from ..remoting.bodies_client import ConsumerData, ConsumeType
-from ..remoting.tasks import repeat
+from ..remoting.service import Handler
+from ..remoting.tasks import TaskScope, repeat
 from .brokers import Brokers
 from .offsets import GroupOffsets, StartRule
 from .pulling import Consumption, Refuse
@@ -46,10 +47,11 @@ class GroupMember(Generic[SinkT]):
         self, session: Session, plan: MemberPlan, make_sink: Callable[[MessageQueue], SinkT], refuse: Refuse
     ) -> None:
         self.group = plan.pull.group
+        self.tasks = TaskScope()
         self.subscriptions = SubscriptionTable(session.clock)
         self.brokers = Brokers(session)
         self.offsets = GroupOffsets(self.group, self.brokers, plan.start)
-        common = Consumption(session, self.brokers, self.subscriptions, plan.pull, refuse)
+        common = Consumption(session, self.tasks, self.brokers, self.subscriptions, plan.pull, refuse)
         self.share = Share(common, self.offsets, make_sink)
         membership = Membership(self.group, session.client_id, plan.strategy)
         self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.rebalance_interval_ms)
@@ -65,11 +67,11 @@ class GroupMember(Generic[SinkT]):
         session = self._session
         session.join(self)
         interval_ms = self._plan.commit_interval_ms
-        session.tasks.start(repeat(self._commit, session.clock, first_ms=interval_ms), name="commit offsets")
+        self.tasks.start(repeat(self._commit, session.clock, first_ms=interval_ms), name="commit offsets")
 
     def start_sharing(self) -> None:
         """Begin to share the queues with the other members."""
-        self._sharing = self._session.tasks.start(self._keep_share(), name="rebalance")
+        self._sharing = self.tasks.start(self._keep_share(), name="rebalance")
 
     def subscriptions_changed(self) -> None:
         """Let brokers and the share follow a change of the subscriptions."""
@@ -101,6 +103,11 @@ class GroupMember(Generic[SinkT]):
         return self._plan.commit_interval_ms
 
     # ``Participant``
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """What brokers may ask a consumer."""
+        return {}
 
     def topics(self) -> Sequence[str]:
         """Return the topics that are subscribed to."""

@@ -14,7 +14,8 @@ twice can be recognised.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -27,14 +28,16 @@ from ..remoting.codes import RequestCode
 from ..remoting.command import Command, decode_header
 from ..remoting.headers_send import SendReply
 from ..remoting.send_fields import SendFields
+from ..remoting.service import Handler
+from ..remoting.tasks import TaskScope
 from .attempts import Attempts
 from .life import Life
 from .outgoing import Outgoing, prepare_batch, prepare_message
 from .results import STATUS_OF_CODE, SendResult
 from .routes import publish_queues
 from .selection import QueueRound, Selector
-from .session import Session, TemplateTopic
-from .settings import ProducerSettings, check_group, choose_nameserver
+from .session import Session, TemplateTopic, borrow_session
+from .settings import ProducerSettings, check_group
 
 Choice = Callable[[Sequence[MessageQueue]], MessageQueue]
 
@@ -45,7 +48,7 @@ class Producer:
         async with Producer("orders", nameserver="127.0.0.1:9876") as producer:
             result = await producer.send(Message("orders", b"42", tags="paid"))
 
-    Without ``nameserver`` the environment variable NAMESRV_ADDR names it.
+    Without ``nameserver`` the environment variable NAMESRV_ADDR names it; with an open ``session`` it is shared.
     """
 
     def __init__(
@@ -54,16 +57,19 @@ class Producer:
         nameserver: str | None = None,
         *,
         settings: ProducerSettings | None = None,
+        session: Session | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.group = check_group(group)
         self.settings = settings or ProducerSettings()
-        self._session = Session(choose_nameserver(nameserver), clock)
+        self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._template = TemplateTopic(self.settings.template_topic, self.settings.new_topic_queues)
         self._fields = SendFields(group, self._template.name, self._template.max_queues)
         self._ids = UniqueIds(socket.inet_aton(self._session.host), os.getpid(), self._session.clock.now_ms)
         self._rounds: dict[str, QueueRound] = {}
         self._unfinished: set[asyncio.Task[None]] = set()
+        self._tasks = TaskScope()
+        self._stack = AsyncExitStack()
         self._life = Life(f"producer {group}")
 
     def __repr__(self) -> str:
@@ -72,21 +78,27 @@ class Producer:
     async def __aenter__(self) -> Self:
         """Start; connections are made with the first send."""
         self._life.begin()
-        await self._session.__aenter__()
-        self._session.join(self)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._entered)
+            await stack.enter_async_context(self._tasks)
+            self._session.join(self)
+            stack.push_async_callback(self._stop)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for the sends that are under way, which end within their time limits, and close."""
+        await self._stack.aclose()
+
+    async def _stop(self) -> None:
         self._life.end()
         try:
             if self._unfinished:
                 await asyncio.wait(self._unfinished)
-            await self._session.leave(self)
         finally:
-            await self._session.__aexit__(None, None, None)
+            await self._session.leave(self)
 
     # sending
 
@@ -131,7 +143,7 @@ class Producer:
         self._life.check()
         delivery = self._deliver(self._prepare(message), _choice(message, queue, selector, arg), timeout_ms)
         outcome: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        task = self._session.tasks.start(_settle(outcome, delivery), name="send")
+        task = self._tasks.start(_settle(outcome, delivery), name="send")
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
         return outcome
@@ -185,6 +197,11 @@ class Producer:
         return tuple((await self._round_of(topic, self._deadline_ms(None))).queues)
 
     # what the session asks (``Participant``)
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """What brokers may ask a producer."""
+        return {}
 
     def topics(self) -> Sequence[str]:
         """Return the topics that were sent to."""

@@ -28,8 +28,8 @@ from .pull_buffer import PullBuffer, Shelf
 from .pulls import PullPlan
 from .push_consumer import QueuesCallback
 from .rebalance import compare_share
-from .session import Session
-from .settings import PullConsumerSettings, check_group, choose_nameserver
+from .session import Session, borrow_session
+from .settings import PullConsumerSettings, check_group
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class PullConsumer:
             async for message in consumer:
                 ...
 
-    Without ``nameserver`` the environment variable NAMESRV_ADDR names it.
+    Without ``nameserver`` the environment variable NAMESRV_ADDR names it; with an open ``session`` it is shared.
     """
 
     def __init__(
@@ -55,12 +55,13 @@ class PullConsumer:
         nameserver: str | None = None,
         *,
         settings: PullConsumerSettings | None = None,
+        session: Session | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.group = check_group(group)
         self.settings = settings or PullConsumerSettings()
         self._life = Life(f"pull consumer {group}")
-        self._session = Session(choose_nameserver(nameserver), clock)
+        self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock
         self._shelf = Shelf(self.settings.max_buffered_messages)
         self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
@@ -149,7 +150,8 @@ class PullConsumer:
         """
         self._life.begin()
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._session)
+            await stack.enter_async_context(self._entered)
+            await stack.enter_async_context(self._member.tasks)
             stack.push_async_callback(self._stop)
             self._member.start()
             if self._member.subscriptions.topics:

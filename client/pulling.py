@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from ..common.errors import ResponseError, RocketletError
 from ..common.message import MessageQueue, ReceivedMessage
 from ..remoting.codes import ResponseCode
+from ..remoting.tasks import TaskScope
 from .brokers import Brokers
 from .pulls import PullPlan, PullPosition
 from .routes import MASTER_ID
@@ -60,6 +61,7 @@ class Consumption(NamedTuple):
     """
 
     session: Session
+    tasks: TaskScope
     brokers: Brokers
     subscriptions: SubscriptionTable
     plan: PullPlan

@@ -31,8 +31,8 @@ from .offsets import start_rule
 from .pulls import PullPlan
 from .push_queue import PushQueue
 from .results import ConsumeResult
-from .session import Session
-from .settings import PushConsumerSettings, check_group, choose_nameserver
+from .session import Session, borrow_session
+from .settings import PushConsumerSettings, check_group
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class PushConsumer:
         async with consumer:
             await stopped.wait()
 
-    Without ``nameserver`` the environment variable NAMESRV_ADDR names it.
+    Without ``nameserver`` the environment variable NAMESRV_ADDR names it; with an open ``session`` it is shared.
     """
 
     def __init__(
@@ -61,12 +61,13 @@ class PushConsumer:
         nameserver: str | None = None,
         *,
         settings: PushConsumerSettings | None = None,
+        session: Session | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.group = check_group(group)
         self.settings = settings or PushConsumerSettings()
         self._life = Life(f"push consumer {group}")
-        self._session = Session(choose_nameserver(nameserver), clock)
+        self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock
         self._member = GroupMember(self._session, self._plan(), self._make_queue, self._refuse)
         self._member.subscriptions.put(retry_topic(group), ALL)
@@ -129,9 +130,10 @@ class PushConsumer:
         self._life.begin()
         async with AsyncExitStack() as stack:
             stack.callback(self._pool.close)
-            await stack.enter_async_context(self._session)
+            await stack.enter_async_context(self._entered)
+            await stack.enter_async_context(self._member.tasks)
             stack.push_async_callback(self._stop)
-            self._pool.start(self._session.tasks)
+            self._pool.start(self._member.tasks)
             self._member.start()
             self._member.start_sharing()
             await self._member.rebalance.wait_first_run(START_WAIT_MS)

@@ -7,17 +7,18 @@
 Client id: ``ip@pid#nanoseconds``. The number keeps apart what runs in one process, and containers that are all process
 1 of one address. Two members of a group with one id would take the same queues and leave the rest to nobody.
 
-Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance; others are answered with code 3.
+Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance. For others the participants are asked in
+turn, and what none of them knows is answered with code 3.
 """
 
 import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from ..common.clock import Clock
 from ..common.errors import (
@@ -30,7 +31,7 @@ from ..common.errors import (
 )
 from ..remoting.addresses import reachable_host
 from ..remoting.bodies import decode_body, encode_body
-from ..remoting.bodies_client import ConsumerData, HeartbeatData, ProducerData
+from ..remoting.bodies_client import HeartbeatData, ProducerData
 from ..remoting.bodies_route import TopicRouteData
 from ..remoting.client import ConnectionPool
 from ..remoting.clock import LoopClock
@@ -39,10 +40,12 @@ from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
 from ..remoting.headers_client import ConsumerGroupHeader, UnregisterClientHeader
 from ..remoting.headers_namesrv import RouteHeader
-from ..remoting.service import Service
+from ..remoting.service import Handler, Reply, Service, refuse_unknown
 from ..remoting.tasks import TaskScope, repeat
 from .nameservers import NameServers, parse_addresses
+from .participant import Participant, key_of
 from .routes import Route, RouteTable, cut_template, route_from
+from .settings import ClientSettings, choose_nameserver
 from .wakeup import Wakeup
 
 log = logging.getLogger(__name__)
@@ -54,31 +57,6 @@ CALL_TIMEOUT_MS = 3_000
 LEAST_PAUSE_MS = 1_000
 
 
-class Participant(Protocol):
-    """A producer or consumer as its session sees it."""
-
-    @property
-    def group(self) -> str:
-        """The name of its group."""
-        ...
-
-    def topics(self) -> Sequence[str]:
-        """Return the topics whose routes are kept fresh for it."""
-        ...
-
-    def consumer_data(self) -> ConsumerData | None:
-        """Return what heartbeats say of a consumer; None for a producer."""
-        ...
-
-    def route_changed(self, topic: str, /) -> None:
-        """Learn that a topic has other queues or brokers."""
-        ...
-
-    def members_changed(self) -> None:
-        """Learn that members may have come or gone."""
-        ...
-
-
 class TemplateTopic(NamedTuple):
     """The topic whose route a new topic gets, and with how many queues at most."""
 
@@ -87,16 +65,26 @@ class TemplateTopic(NamedTuple):
 
 
 class Session:
-    """One client id: its connections, routes and heartbeats; ``async with`` starts and ends it."""
+    """One client id: its connections, routes and heartbeats; ``async with`` starts and ends it.
 
-    def __init__(self, nameserver: str, clock: Clock | None) -> None:
+    Producers and consumers make one each, unless they are given one to share:
+
+        async with Session("127.0.0.1:9876") as session, Producer("orders", session=session) as producer:
+            ...
+    """
+
+    def __init__(
+        self, nameserver: str | None = None, clock: Clock | None = None, settings: ClientSettings | None = None
+    ) -> None:
+        self.settings = settings or ClientSettings()
         self.clock = clock or LoopClock()
         self.host = reachable_host("")
         self.client_id = f"{self.host}@{os.getpid()}#{time.perf_counter_ns()}"
         self.routes = RouteTable()
         self.tasks = TaskScope()
-        self._pool = ConnectionPool(self.clock, Service({RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice}))
-        self._nameservers = NameServers(parse_addresses(nameserver), self._pool, self.clock)
+        notices: dict[int, Handler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice}
+        self._pool = ConnectionPool(self.clock, Service(notices, self._serve))
+        self._nameservers = NameServers(parse_addresses(choose_nameserver(nameserver)), self._pool, self.clock)
         self._connections: dict[str, Connection] = {}
         self._participants: dict[str, Participant] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
@@ -130,14 +118,16 @@ class Session:
         Raises:
             ConfigError: its group is here already in the same role.
         """
-        key = _key_of(participant)
+        key = key_of(participant)
         if key in self._participants:
             raise ConfigError(f"the {key} has been created before in this client", key="group")
         self._participants[key] = participant
+        if self._connections:
+            self.heartbeat_soon()
 
     async def leave(self, participant: Participant) -> None:
         """Tell the brokers that a participant ends; who cannot be told finds out when the connection closes."""
-        self._participants.pop(_key_of(participant), None)
+        self._participants.pop(key_of(participant), None)
         is_consumer = participant.consumer_data() is not None
         header = UnregisterClientHeader(
             client_id=self.client_id,
@@ -343,7 +333,26 @@ class Session:
             if participant.group == group:
                 participant.members_changed()
 
+    def _serve(self, command: Command, connection: Connection) -> Reply:
+        for participant in self._participants.values():
+            handler = participant.handlers.get(command.code)
+            reply = None if handler is None else handler(command, connection)
+            if reply is not None:
+                return reply
+        return refuse_unknown(command, connection)
 
-def _key_of(participant: Participant) -> str:
-    role = "producer" if participant.consumer_data() is None else "consumer"
-    return f"{role} group {participant.group}"
+
+def borrow_session(
+    session: Session | None, nameserver: str | None, settings: ClientSettings, clock: Clock | None
+) -> tuple[Session, AbstractAsyncContextManager[Session]]:
+    """Return the session of a participant, and what it has to enter: its own session, or nothing around a shared one.
+
+    Raises:
+        ConfigError: there is no name server, or one beside a session.
+    """
+    if session is None:
+        session = Session(nameserver, clock, settings)
+        return session, session
+    if nameserver is not None:
+        raise ConfigError("give nameserver or session, not both", key="nameserver")
+    return session, nullcontext(session)

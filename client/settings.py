@@ -21,7 +21,12 @@ RESERVED_GROUPS = frozenset({DEFAULT_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerSettings:
+class ClientSettings:
+    """Settings of a session, which producers and consumers have as well (Java's ``ClientConfig``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings(ClientSettings):
     """Settings of a ``Producer`` (Java's ``DefaultMQProducer``)."""
 
     send_timeout_ms: int = 3000  # sendMsgTimeout, for the whole call with its retries
@@ -44,7 +49,7 @@ class ProducerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushConsumerSettings:
+class PushConsumerSettings(ClientSettings):
     """Settings of a ``PushConsumer`` (Java's ``DefaultMQPushConsumer``)."""
 
     consume_from: ConsumeFrom = ConsumeFrom.LAST  # consumeFromWhere
@@ -75,7 +80,7 @@ class PushConsumerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullConsumerSettings:
+class PullConsumerSettings(ClientSettings):
     """Settings of a ``PullConsumer`` (Java's ``DefaultLitePullConsumer``)."""
 
     consume_from: ConsumeFrom = ConsumeFrom.LAST  # consumeFromWhere

@@ -88,9 +88,9 @@ class Share(Generic[SinkT]):
     def pull_from(self, queue: MessageQueue, start: int) -> None:
         """Start the pull loop of an owned queue, or start it again at another offset."""
         self.stop_pulling([queue])
-        session = self._common.session
-        puller = Puller(queue, start, self._common, self._sinks[queue])
-        self._pulls[queue] = session.tasks.start(repeat(puller.step, session.clock), name=f"pull {queue}")
+        common = self._common
+        puller = Puller(queue, start, common, self._sinks[queue])
+        self._pulls[queue] = common.tasks.start(repeat(puller.step, common.session.clock), name=f"pull {queue}")
 
     def stop_pulling(self, queues: Iterable[MessageQueue]) -> None:
         """End pull loops; what was pulled stays."""
