@@ -2,25 +2,32 @@
 
 Rule 1: Each direction of a connection counts its requests for itself, from 1; an answer is matched against ours only.
 Rule 2: An answer that nobody waits for any more is ignored.
+Rule 3: A wait that was cancelled is forgotten with its answer, its time limit or its connection.
 """
 
 import asyncio
 
-from ..common.errors import ConnectionClosedError, RemotingError
+from ..common.clock import Clock
+from ..common.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
 from .command import Command
+from .deadlines import Deadlines
 
 _MAX_OPAQUE = 2**31 - 1
+
+Answer = asyncio.Future[Command]
 
 
 class Calls:
     """The requests in flight, by opaque."""
 
-    __slots__ = ("_last_opaque", "_max_calls", "_waiting")
+    __slots__ = ("_deadlines", "_last_opaque", "_max_calls", "_waiting", "peer")
 
-    def __init__(self, max_calls: int, last_opaque: int = 0) -> None:
+    def __init__(self, clock: Clock, max_calls: int, last_opaque: int = 0) -> None:
+        self.peer = "nobody"
         self._max_calls = max_calls
         self._last_opaque = last_opaque
-        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._waiting: dict[int, tuple[Answer, int, int, int]] = {}  # with its deadline, request code and time limit
+        self._deadlines = Deadlines(clock, self._expire)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -34,7 +41,7 @@ class Calls:
                 self._last_opaque = opaque
                 return opaque
 
-    def start(self, opaque: int) -> asyncio.Future[Command]:
+    def start(self, opaque: int, timeout_ms: int, code: int) -> Answer:
         """Return what will hold the answer to a request that is about to be sent.
 
         Raises:
@@ -43,22 +50,33 @@ class Calls:
         if len(self._waiting) >= self._max_calls:
             raise RemotingError(f"{len(self._waiting)} requests are in flight, limit is {self._max_calls}")
         answer = asyncio.get_running_loop().create_future()
-        self._waiting[opaque] = answer
+        self._waiting[opaque] = (answer, self._deadlines.add(opaque, timeout_ms), code, timeout_ms)
         return answer
 
     def forget(self, opaque: int) -> None:
         """Wait no longer for an answer."""
-        self._waiting.pop(opaque, None)
+        call = self._waiting.pop(opaque, None)
+        if call is not None:
+            self._deadlines.discard(opaque, call[1])
 
     def settle(self, answer: Command) -> None:
         """Hand an answer to who waits for it."""
-        waiting = self._waiting.pop(answer.opaque, None)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer)
+        opaque = answer.opaque
+        call = self._waiting.pop(opaque, None)
+        if call is not None:
+            self._deadlines.discard(opaque, call[1])
+            if not call[0].done():
+                call[0].set_result(answer)
 
     def fail_all(self, reason: str) -> None:
         """Tell everybody that no answer will come."""
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
+        for opaque, (answer, until_ms, _, _) in waiting.items():
+            self._deadlines.discard(opaque, until_ms)
             if not answer.done():
                 answer.set_exception(ConnectionClosedError(reason))
+
+    def _expire(self, opaque: int) -> None:
+        answer, _, code, timeout_ms = self._waiting.pop(opaque)
+        if not answer.done():
+            answer.set_exception(RequestTimeoutError(f"{self.peer} did not answer {code} in {timeout_ms} ms"))

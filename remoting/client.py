@@ -8,6 +8,7 @@ Upstream: ``NettyRemotingClient``.
 """
 
 import asyncio
+import ssl
 from types import TracebackType
 from typing import Self
 
@@ -27,8 +28,16 @@ _CLOSED = "the connection pool is closed"
 class ConnectionPool:
     """Sends requests to addresses (``"host:port"``), and serves what the other side asks on the same connections."""
 
-    def __init__(self, clock: Clock, service: Service | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        service: Service | None = None,
+        limits: Limits | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._clock = clock
+        self._tls = tls
         self._service = service or Service()
         self._limits = limits or Limits()
         self.connections = Connections(clock, self._limits)
@@ -76,7 +85,7 @@ class ConnectionPool:
         try:
             async with self._clock.timeout(timeout_ms):
                 connection = await self.connect(address)
-                return await connection.call(command)
+                return await connection.request(command, timeout_ms)
         except TimeoutError:
             raise RequestTimeoutError(f"{address} did not answer {command.code} in {timeout_ms} ms") from None
 
@@ -128,7 +137,7 @@ class ConnectionPool:
         try:
             async with self._clock.timeout(CONNECT_TIMEOUT_MS):
                 loop = asyncio.get_running_loop()
-                _, outcome = await loop.create_connection(self._new_connection, *target)
+                _, outcome = await loop.create_connection(self._new_connection, *target, ssl=self._tls)
             self._keep(address, outcome)
         except TimeoutError:
             outcome = f"cannot connect to {address}: no answer in {CONNECT_TIMEOUT_MS} ms"

@@ -17,12 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from ..common.clock import Clock
-from ..common.errors import ConnectionClosedError, FrameError, RequestTimeoutError, StoreError
+from ..common.errors import ConnectionClosedError, FrameError, StoreError
 from .addresses import Address, address_of
-from .calls import Calls
+from .calls import Answer, Calls
 from .codes import ResponseCode
 from .command import ONEWAY, RESPONSE, Command
-from .deadlines import Deadlines
 from .failures import OVERLOAD, failure_reply
 from .frames import FrameParser, encode_command
 from .held import COUNTED_BYTES
@@ -50,8 +49,7 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._home = home
         self._parser = FrameParser(limits.max_frame_bytes)
-        self._calls = Calls(limits.max_calls)
-        self._deadlines = Deadlines(clock)
+        self._calls = Calls(clock, limits.max_calls)
         self._transport: asyncio.Transport | None = None
         self._owed: dict[Later, int] = {}  # with what each keeps of its request, in bytes
         self._owed_bytes = 0
@@ -64,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._uncommitted: list[tuple[Command, int | Later]] = []
         self._backlog: list[Command] = []
         self._is_serving = False
+        self._is_joining = False  # frames of one turn of the loop
         self._is_write_paused = False
         self._is_counted = False  # among those that hold much
         self._closes_after_turn = False
@@ -82,8 +81,8 @@ class Connection(asyncio.Protocol):
         command.flag |= ONEWAY
         self._push(encode_command(command))
 
-    async def call(self, command: Command) -> Command:
-        """Send a request and wait for its answer, however long that takes.
+    def ask(self, command: Command, timeout_ms: int) -> Answer:
+        """Send a request and return what will hold its answer, or the errors of ``request``.
 
         Raises:
             ConnectionClosedError: the connection has ended.
@@ -91,12 +90,10 @@ class Connection(asyncio.Protocol):
         if self.is_closed:
             raise ConnectionClosedError(f"the connection to {self._peer} is closed")
         opaque = command.opaque = self._calls.next_opaque()
-        answer = self._calls.start(opaque)
-        try:
-            self._push(encode_command(command))
-            return await answer
-        finally:
-            self._calls.forget(opaque)
+        frame = encode_command(command)
+        answer = self._calls.start(opaque, timeout_ms, command.code)
+        self._push(frame)
+        return answer
 
     async def request(self, command: Command, timeout_ms: int) -> Command:
         """Send a request and wait for its answer.
@@ -105,24 +102,17 @@ class Connection(asyncio.Protocol):
             ConnectionClosedError: the connection has ended.
             RequestTimeoutError: the answer did not come in time; if it still comes, it is ignored.
         """
-        if self.is_closed:
-            raise ConnectionClosedError(f"the connection to {self._peer} is closed")
-        opaque = command.opaque = self._calls.next_opaque()
-        answer = self._calls.start(opaque)
-        until_ms = self._deadlines.add(answer, timeout_ms)
+        answer = self.ask(command, timeout_ms)
         try:
-            self._push(encode_command(command))
             return await answer
-        except TimeoutError:
-            raise RequestTimeoutError(f"{self._peer} did not answer {command.code} in {timeout_ms} ms") from None
         finally:
-            self._calls.forget(opaque)
-            self._deadlines.discard(answer, until_ms)
+            self._calls.forget(command.opaque)
 
     def close(self) -> None:
         """Close after what was written has been sent."""
         self._closes_after_turn = True
         if not self._is_serving and self._transport is not None:
+            self._flush()
             self._transport.close()
 
     def abort(self) -> None:
@@ -180,6 +170,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(self._limits.high_water_bytes, self._limits.low_water_bytes)
         self.remote_address = address_of(transport.get_extra_info("peername"))
         self.local_address = address_of(transport.get_extra_info("sockname"))
+        self._calls.peer = self._peer
         own = transport.get_extra_info("socket")
         self.descriptor = -1 if own is None else own.fileno()
         self._home.add(self)
@@ -357,13 +348,28 @@ class Connection(asyncio.Protocol):
                 self._out[place] = encode_reply(command, reply)
 
     def _push(self, encoded: Encoded) -> None:
-        """Send a frame: with the others of this read, or now."""
+        """Send a frame: with the others of this read or turn of the loop; the first of a turn at once."""
         size = len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
-        if self._is_serving:
+        if self._is_serving or self._is_joining:
             self._out.append(encoded)
             self._out_bytes += size
+            if self._out_bytes > _JOIN_BYTES and not self._is_serving:
+                self._flush()
         else:
+            self._is_joining = True
+            asyncio.get_running_loop().call_soon(self._end_joining)
             self._write([encoded], size)
+
+    def _end_joining(self) -> None:
+        self._is_joining = False
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write what waits to be sent together; nothing while a read is being served, which ends with that."""
+        out, size = self._out, self._out_bytes
+        if out and not self._is_serving:
+            self._out, self._out_bytes = [], 0
+            self._write(out, size)
 
     def _write(self, frames: list[Encoded], size: int) -> None:
         transport = self._transport

@@ -161,9 +161,9 @@ async def test_requests_in_flight_are_bounded(clock: Clock):
 
 async def test_numbers_of_requests_in_flight_are_not_used_twice():
     """The count begins again after Java's largest int, and skips what is still waited for."""
-    calls = Calls(10, last_opaque=2**31 - 2)
-    calls.start(1)
-    calls.start(2)
+    calls = Calls(ManualClock(), 10, last_opaque=2**31 - 2)
+    calls.start(1, 1000, 10)
+    calls.start(2, 1000, 10)
     assert [calls.next_opaque(), calls.next_opaque()] == [2**31 - 1, 3]
     calls.fail_all("the test is over")
     assert len(calls) == 0

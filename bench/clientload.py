@@ -1,0 +1,181 @@
+"""Rows of our asyncio client, beside the official Java client on the same broker in the same run.
+
+Both clients send the same messages to the same ``rocketlet up`` and share its cores; rounds alternate between them. Ours
+is one process with one event loop (uvloop), Java's as many threads as it starts.
+"""
+
+import asyncio
+import itertools
+import os
+import statistics
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import uvloop
+from interop.driver import Driver
+from interop.servers import Server
+
+from rocketlet.client import (
+    ConsumeFrom,
+    Message,
+    Producer,
+    PullConsumer,
+    PullConsumerSettings,
+    PushConsumer,
+    PushConsumerSettings,
+    ReceivedMessage,
+)
+
+_BODY = bytes(128)
+_TOPIC = "BenchClient"
+_BATCH = 32
+_numbers = itertools.count()
+
+
+class Row(NamedTuple):
+    """What both clients do: our way, and the command of the Java driver with its arguments, if it has one."""
+
+    name: str
+    count: int
+    own: Callable[[str, int], Awaitable[float]]
+    command: str = ""
+    arguments: dict[str, Any] = {}
+
+
+def measure_client(server: Server, java: Driver | None, rounds: int, scale: float) -> None:
+    """Print a row for each load."""
+    print(f"{'on rocketlet, messages/s':<28}{'Java client':>14}{'our client':>14}{'ratio':>8}")
+    for row in _rows(int(40_000 * scale)):
+        rates: list[float] = []
+        ceilings: list[float] = []
+        for _ in range(rounds):
+            rates.append(uvloop.run(row.own(server.namesrv, row.count)))
+            if java is not None and row.command:
+                ceilings.append(_java_rate(java, server, row))
+        _print(row.name, rates, ceilings)
+
+
+def _print(name: str, rates: list[float], ceilings: list[float]) -> None:
+    rate = statistics.median(rates)
+    if not ceilings:
+        print(f"{name:<28}{'-':>14}{rate:>14,.0f}{'-':>8}", flush=True)
+        return
+    ceiling = statistics.median(ceilings)
+    print(f"{name:<28}{ceiling:>14,.0f}{rate:>14,.0f}{rate / ceiling:>8.2f}", flush=True)
+
+
+def _rows(count: int) -> list[Row]:
+    backlog = 4 * count
+    return [
+        Row("send, 1 in flight", count // 8, _send_one, "load.send", {"threads": 1}),
+        Row("send, 64 in flight", count, _send_64, "load.send", {"threads": 1, "inFlight": 64}),
+        Row(f"send, batches of {_BATCH}", backlog, _send_batches, "load.send", {"threads": 4, "batch": _BATCH}),
+        Row("push consumer, backlog", backlog, _consume, "load.consume"),
+        Row(f"the same, {_BATCH} to a listener", backlog, _consume_batches),
+        Row("async for, backlog", backlog, _iterate),
+    ]
+
+
+def _java_rate(java: Driver, server: Server, row: Row) -> float:
+    about = {"namesrv": server.namesrv, "topic": _TOPIC, "bodyBytes": len(_BODY), "count": row.count}
+    if row.command == "load.consume":
+        about["group"] = _new_group()
+    else:
+        about["warmup"] = row.count // 4
+    answer = java.call(row.command, **about, **row.arguments)
+    if answer.get("failed") or not answer.get("complete", True):
+        raise SystemExit(f"{row.name}: {answer}")
+    return float(answer["perSecond"])
+
+
+async def _send_one(namesrv: str, count: int) -> float:
+    return await _send(namesrv, count, 1)
+
+
+async def _send_64(namesrv: str, count: int) -> float:
+    return await _send(namesrv, count, 64)
+
+
+async def _send(namesrv: str, count: int, in_flight: int) -> float:
+    async with Producer("bench", namesrv) as producer:
+
+        async def send_some(share: int) -> None:
+            for _ in range(share):
+                await producer.send(Message(_TOPIC, _BODY))
+
+        await _together(send_some, count // 4, in_flight)
+        return await _timed(_together(send_some, count, in_flight), count)
+
+
+async def _send_batches(namesrv: str, count: int) -> float:
+    async with Producer("bench", namesrv) as producer:
+
+        async def send_some(share: int) -> None:
+            for _ in range(share):
+                await producer.send_batch([Message(_TOPIC, _BODY) for _ in range(_BATCH)])
+
+        await _together(send_some, count // _BATCH // 4, 4)
+        return await _timed(_together(send_some, count // _BATCH, 4), count)
+
+
+async def _together(work: Callable[[int], Awaitable[None]], count: int, workers: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(_as_coroutine(work, count // workers))
+
+
+async def _as_coroutine(work: Callable[[int], Awaitable[None]], share: int) -> None:
+    await work(share)
+
+
+async def _consume(namesrv: str, count: int) -> float:
+    return await _push(namesrv, count, 1)
+
+
+async def _consume_batches(namesrv: str, count: int) -> float:
+    return await _push(namesrv, count, _BATCH)
+
+
+async def _push(namesrv: str, count: int, batch: int) -> float:
+    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, batch_messages=batch)
+    consumer = PushConsumer(_new_group(), namesrv, settings=settings)
+    left = count
+    first, done = asyncio.Event(), asyncio.Event()
+
+    async def count_down(messages: list[ReceivedMessage]) -> None:
+        nonlocal left
+        first.set()
+        left -= len(messages)
+        if left <= 0:
+            done.set()
+
+    consumer.subscribe(_TOPIC, "*", count_down)
+    async with consumer:
+        await first.wait()
+        return await _timed(done.wait(), left)
+
+
+async def _iterate(namesrv: str, count: int) -> float:
+    settings = PullConsumerSettings(consume_from=ConsumeFrom.FIRST, pull_messages=_BATCH)
+    consumer = PullConsumer(_new_group(), namesrv, settings=settings)
+    consumer.subscribe(_TOPIC)
+    async with consumer:
+        await anext(consumer)
+
+        async def read() -> None:
+            for _ in range(count - 1):
+                await anext(consumer)
+
+        return await _timed(read(), count - 1)
+
+
+async def _timed(work: Awaitable[object], count: int) -> float:
+    """Return how many of ``count`` were done in a second."""
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    await work
+    return count / (loop.time() - begin)
+
+
+def _new_group() -> str:
+    return f"bench-{os.getpid()}-{next(_numbers)}"
