@@ -16,18 +16,17 @@ the asked offset were handed out earlier and are left out.
 """
 
 import logging
-from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
-from ..common.errors import DecodeError, RecordError, ResponseError
+from ..common.errors import DecodeError, ResponseError
 from ..common.message import MessageQueue, ReceivedMessage
 from ..common.names import RETRY_PREFIX
 from ..common.properties import MAX_OFFSET, MIN_OFFSET, RETRY_TOPIC
-from ..common.record import Record, decode_message, iter_records, unwrap_batch
+from ..common.received import decode_messages
 from ..common.subscription import Subscription
-from ..common.sysflag import INNER_BATCH, NEEDS_UNWRAP
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.headers_pull import (
@@ -40,7 +39,6 @@ from ..remoting.headers_pull import (
 )
 
 log = logging.getLogger(__name__)
-_BATCH_FLAGS = INNER_BATCH | NEEDS_UNWRAP
 
 
 class PullPlan(NamedTuple):
@@ -139,35 +137,17 @@ def read_pull_answer(
 
 
 def _read_messages(body: bytes, queue: MessageQueue, subscription: Subscription) -> list[ReceivedMessage]:
-    accepts = subscription.accepts_tags
-    is_retry = queue.topic.startswith(RETRY_PREFIX)
-    messages: list[ReceivedMessage] = []
-    for record in iter_records(body):
-        if record.sys_flag & _BATCH_FLAGS == _BATCH_FLAGS:
-            messages += [message for message in _read_batch(record, queue) if accepts(message.tags)]
-            continue
-        message = _read_message(record, queue)
-        if message is not None and accepts(message.tags):
-            messages.append(_restore_topic(message) if is_retry else message)
+    messages = decode_messages(body, queue.broker_name, partial(_leave_out, queue))
+    if subscription.tags:
+        accepts = subscription.accepts_tags
+        messages = [message for message in messages if accepts(message.tags)]
+    if queue.topic.startswith(RETRY_PREFIX):
+        messages = [_restore_topic(message) for message in messages]
     return messages
 
 
-def _read_message(record: Record, queue: MessageQueue) -> ReceivedMessage | None:
-    try:
-        return decode_message(record, queue.broker_name)
-    except RecordError:
-        raise
-    except DecodeError as error:
-        log.error("message %d of %s is left out: %s", record.queue_offset, queue, error)  # noqa: TRY400 # no fault of ours
-        return None
-
-
-def _read_batch(record: Record, queue: MessageQueue) -> Sequence[ReceivedMessage]:
-    try:
-        return unwrap_batch(decode_message(record, queue.broker_name))
-    except DecodeError as error:
-        log.error("batch %d of %s is left out: %s", record.queue_offset, queue, error)  # noqa: TRY400 # no fault of ours
-        return ()
+def _leave_out(queue: MessageQueue, queue_offset: int, error: DecodeError) -> None:
+    log.error("message %d of %s is left out: %s", queue_offset, queue, error)
 
 
 def _restore_topic(message: ReceivedMessage) -> ReceivedMessage:

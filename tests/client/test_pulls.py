@@ -145,4 +145,4 @@ def test_batch_that_is_none_is_left_out(caplog: pytest.LogCaptureFixture) -> Non
     with caplog.at_level(logging.ERROR):
         messages = read_pull_answer(answer(batch(5, body=b"garbage"), record(8)), QUEUE, ALL).messages
     assert [message.queue_offset for message in messages] == [8]
-    assert "batch 5" in caplog.text
+    assert "message 5" in caplog.text
