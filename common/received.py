@@ -6,6 +6,7 @@ Usual are records of version 1 with IPv4 hosts and a plain body that is no batch
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from .errors import DecodeError, RecordError
 from .ids import decode_host
@@ -37,7 +38,7 @@ def decode_messages(buffer: bytes, broker_name: str, leave_out: LeaveOut) -> lis
         body_at, end = position + RECORD_HEAD.size, position + size
         topic_at = body_at + body_size
         size_at = topic_at + 1 + buffer[topic_at] if body_at <= topic_at < end <= len(buffer) else end
-        is_usual = magic == MAGIC_V1 and not sys_flag & _UNUSUAL and size_at <= end - 2
+        is_usual: bool = magic == MAGIC_V1 and not sys_flag & _UNUSUAL and size_at <= end - 2
         if not is_usual or size_at + 2 + (buffer[size_at] << 8 | buffer[size_at + 1]) != end:
             position += _add_unusual(messages, buffer[position:], broker_name, leave_out)
             continue
@@ -83,5 +84,5 @@ def _hex(host: bytes) -> str:
     return host.hex().upper()
 
 
-_unpack = RECORD_HEAD.unpack_from
+_unpack: Callable[[bytes, int], tuple[Any, ...]] = RECORD_HEAD.unpack_from
 _queue = lru_cache(maxsize=4096)(MessageQueue)
