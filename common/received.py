@@ -35,9 +35,10 @@ def decode_messages(buffer: bytes, broker_name: str, leave_out: LeaveOut) -> lis
     while position <= last_head_at:  # no call for each record: it would cost a tenth
         (size, magic, body_crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_at_ms, born_host,
          stored_at_ms, store_host, reconsume_times, prepared, body_size) = _unpack(buffer, position)  # fmt: skip
-        body_at, end = position + RECORD_HEAD.size, position + size
-        topic_at = body_at + body_size
-        size_at = topic_at + 1 + buffer[topic_at] if body_at <= topic_at < end <= len(buffer) else end
+        body_at = position + RECORD_HEAD.size
+        end: int = position + size
+        topic_at: int = body_at + body_size
+        size_at: int = topic_at + 1 + buffer[topic_at] if body_at <= topic_at < end <= len(buffer) else end
         is_usual: bool = magic == MAGIC_V1 and not sys_flag & _UNUSUAL and size_at <= end - 2
         if not is_usual or size_at + 2 + (buffer[size_at] << 8 | buffer[size_at + 1]) != end:
             position += _add_unusual(messages, buffer[position:], broker_name, leave_out)
