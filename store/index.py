@@ -137,7 +137,7 @@ class Index:
             last = self.files[-1]
             restore(self._space, last, last.end_log_offset)
             if last.count > 1:
-                last.write_header()
+                last.write_header(has_slots=False)
                 return
             self.remove_from(len(self.files) - 1)
 

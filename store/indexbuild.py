@@ -137,7 +137,7 @@ def insert(space: IndexSpace, file: IndexFile, batch: Batch) -> None:
     file.count += len(slots)
     file.end_log_offset = int(batch.log_offsets[-1])
     file.end_at_ms = int(batch.stored_at_ms[-1])
-    file.write_header()
+    file.write_header(has_slots=False)
 
 
 def load_slots(space: IndexSpace, file: IndexFile) -> NDArray[np.int32]:
@@ -150,7 +150,7 @@ def load_slots(space: IndexSpace, file: IndexFile) -> NDArray[np.int32]:
 
 
 def save_slots(file: IndexFile) -> None:
-    """Write the table of slots, leaving out what is still zero (raises ``OSError``)."""
+    """Write the table of slots, leaving out what is still zero, and the header (raises ``OSError``)."""
     table = file.slots
     if table is None:
         return
@@ -158,6 +158,7 @@ def save_slots(file: IndexFile) -> None:
         chunk = table[start : start + _SLOT_CHUNK]
         if chunk.any():
             file.write(chunk.tobytes(), HEADER.size + 4 * start)
+    file.write_header(has_slots=True)
 
 
 def chain(

@@ -10,6 +10,8 @@ Rules (``IndexFile``, ``IndexHeader``; store.md §4):
   ``count`` reaches maxIndexNum.
 - Entries and header are written as they come. The slots of the file that is being filled are kept in memory and go to
   disk when it is full and at a clean stop: they follow from the entries, and recovery makes them anew.
+- While the slots are not on disk, the header's end time lies behind the file's begin, if only by a millisecond. After a
+  kill Java keeps a file that ends no later than the checkpoint says, which may be the millisecond in which it begins.
 - Times are rounded down to seconds.
 """
 
@@ -70,12 +72,12 @@ class IndexFile:
         ) = HEADER.unpack(data)
         self.count = max(1, count)
 
-    def write_header(self) -> None:
-        """Write the header (raises ``OSError``)."""
+    def write_header(self, *, has_slots: bool) -> None:
+        """Write the header, once its slots are on disk or while they are not (raises ``OSError``)."""
         self.write(
             HEADER.pack(
                 self.begin_at_ms,
-                self.end_at_ms,
+                self.end_at_ms if has_slots else max(self.end_at_ms, self.begin_at_ms + 1),
                 self.begin_log_offset,
                 self.end_log_offset,
                 self.used_slots,
@@ -163,7 +165,7 @@ class IndexSpace:
             file.begin_at_ms = file.end_at_ms = after.end_at_ms
             file.begin_log_offset = file.end_log_offset = after.end_log_offset
         try:
-            file.write_header()
+            file.write_header(has_slots=True)  # which are all zero
         except OSError:
             self.remove(file)  # the next try takes another name
             raise

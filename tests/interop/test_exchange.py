@@ -16,6 +16,9 @@ from interop.undecided import CHECK_SETTINGS, Undecided
 from javastores import STORES, unpack_store
 from killing.exchange import ADDED_BY_CLIENT, MESSAGES_PER_TURN, Exchange, Kind, alternate
 
+from rocketlet.store.checkpoint import load_checkpoint
+from rocketlet.store.files import OS_FILES
+
 StartServer = Callable[..., Server]
 ENDS = {"ours": "stop kill kill stop kill kill", "java": "kill kill kill stop stop kill"}
 MORE_ENDS = (
@@ -101,6 +104,25 @@ def test_waiting_messages_and_filters_go_to_and_fro(
     assert theirs["second"] == again["second"]
     for name in ("bornTime", "bloomFilterData", "expression", "expressionType", "dead"):
         assert ours["first"][name] == theirs["first"][name] == again["first"][name]
+
+
+@pytest.mark.feature("H9")
+def test_java_keeps_the_keys_behind_a_full_index_file(
+    java: Driver, rocketlet_up: StartServer, java_broker: StartServer, tmp_path: pathlib.Path
+) -> None:
+    """A batch fills an index file and begins the next in one millisecond; after a kill Java finds each of its keys."""
+    store, keys = tmp_path / "store", [f"k{number}" for number in range(20)]
+    settings = {**SMALL_FILES, "maxHashSlotNum": "100", "maxIndexNum": "32"}
+    server = rocketlet_up(store, **settings)
+    with Producer(java, namesrv=server.namesrv) as producer:
+        producer.send_all("keyed", Outgoing(b"first"))
+        producer.send_all("keyed", *[Outgoing(b"x", keys=[key]) for key in keys], mode="batch")
+        while not load_checkpoint(OS_FILES, str(store / "checkpoint")).index_at_ms:  # the first file is safe
+            producer.queues("keyed")
+    server.kill()
+    server = java_broker(store, **settings)
+    with PullConsumer(java, namesrv=server.namesrv) as reader:
+        assert [key for key in keys if not reader.query("keyed", key)] == []  # Java may have one of them twice by now
 
 
 class Turn(NamedTuple):

@@ -191,3 +191,16 @@ def test_colliding_keys_are_both_returned(directory: StoreDirectory) -> None:
         store.append(new_record(KEYS=key))
     store.commit()
     assert len(store.query("T", "Aa", 64, 0, 1 << 62).records) == 2
+
+
+def test_file_without_slots_ends_behind_the_file_before_it(directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """Java keeps files that end no later than the last full one after a kill; with all its slots, the end is exact."""
+    index, at_ms = make_index(directory, descriptors), directory.now_ms
+    for number in range(ENTRIES + 5):  # two files of one millisecond
+        index.pending.append(Appended(100 * number, 0, 100, "T", 0, 0, at_ms, {"UNIQ_KEY": f"k{number}"}, None))
+    index.build()
+    ends = [HEADER.unpack_from(data)[1] for data in file_bytes(directory.root / "index").values()]
+    assert index.full_end_at_ms == at_ms
+    assert ends == [at_ms, at_ms + 1]
+    index.save()
+    assert [HEADER.unpack_from(data)[1] for data in file_bytes(directory.root / "index").values()] == [at_ms, at_ms]

@@ -62,6 +62,11 @@ class Ledger:
         """Acknowledged messages that were not served from where they were acknowledged."""
         return [one for one in self.acknowledged if self.is_lost(one)]
 
+    @property
+    def topics(self) -> set[str]:
+        """The topics that took messages."""
+        return {place.topic for place in self.acknowledged.values()}
+
     def is_lost(self, one: Identity) -> bool:
         """Tell whether an acknowledged message is neither served from there nor retired."""
         place = self.acknowledged[one]

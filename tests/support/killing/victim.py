@@ -117,7 +117,8 @@ async def _read_queue(caller: Caller, queue: MessageQueue, ledger: Ledger) -> No
             at = messages[-1].queue_offset + 1
             continue
         if answer.code != ResponseCode.PULL_OFFSET_MOVED:
-            if answer.code != ResponseCode.PULL_NOT_FOUND:
+            is_never_sent_to = answer.code == ResponseCode.TOPIC_NOT_EXIST and queue.topic not in ledger.topics
+            if answer.code != ResponseCode.PULL_NOT_FOUND and not is_never_sent_to:
                 ledger.faults.append(f"{queue} at {at} is answered {answer.code}: {answer.remark}")
             return
         first = decode_header(PullReply, answer).min_offset
