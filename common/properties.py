@@ -92,7 +92,12 @@ INNER_BASE: Final = "INNER_BASE"
 
 def encode_properties(properties: Mapping[str, str | None]) -> bytes:
     """Return the properties text; entries whose value is ``None`` are left out."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if value is not None]).encode()
+    return format_properties(properties).encode()
+
+
+def format_properties(properties: Mapping[str, str | None]) -> str:
+    """Return the properties text as text, as ``encode_properties`` does in bytes."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if value is not None])
 
 
 def parse_properties(text: bytes | str | memoryview) -> dict[str, str]:

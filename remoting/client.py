@@ -10,7 +10,7 @@ Upstream: ``NettyRemotingClient``.
 import asyncio
 import ssl
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..common.clock import Clock
 from ..common.errors import ConnectFailedError, ConnectionClosedError, RequestTimeoutError
@@ -18,10 +18,11 @@ from .addresses import Address, is_address
 from .command import Command
 from .connection import Connection
 from .connections import Connections
-from .service import Limits, Service
+from .service import CLIENT_LIMITS, Limits, Service
 from .tasks import TaskScope
 
 CONNECT_TIMEOUT_MS = 3_000
+TLS_TIMEOUTS = {"ssl_handshake_timeout": 3.0, "ssl_shutdown_timeout": 1.0}  # seconds; a silent peer holds up no end
 _CLOSED = "the connection pool is closed"
 
 
@@ -37,9 +38,9 @@ class ConnectionPool:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._clock = clock
-        self._tls = tls
+        self._tls: dict[str, Any] = {} if tls is None else {"ssl": tls, **TLS_TIMEOUTS}
         self._service = service or Service()
-        self._limits = limits or Limits()
+        self._limits = limits or CLIENT_LIMITS
         self.connections = Connections(clock, self._limits)
         self._open: dict[str, Connection] = {}
         self._attempts: dict[str, asyncio.Future[Connection | str]] = {}
@@ -137,7 +138,7 @@ class ConnectionPool:
         try:
             async with self._clock.timeout(CONNECT_TIMEOUT_MS):
                 loop = asyncio.get_running_loop()
-                _, outcome = await loop.create_connection(self._new_connection, *target, ssl=self._tls)
+                _, outcome = await loop.create_connection(self._new_connection, *target, **self._tls)
             self._keep(address, outcome)
         except TimeoutError:
             outcome = f"cannot connect to {address}: no answer in {CONNECT_TIMEOUT_MS} ms"

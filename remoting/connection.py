@@ -87,11 +87,18 @@ class Connection(asyncio.Protocol):
         Raises:
             ConnectionClosedError: the connection has ended.
         """
+        command.opaque = self._calls.next_opaque()
+        return self.ask_frame(encode_command(command), command.opaque, command.code, timeout_ms)
+
+    def next_opaque(self) -> int:
+        """Return the number of the next request, for ``ask_frame``."""
+        return self._calls.next_opaque()
+
+    def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int) -> Answer:
+        """As ``ask``, with a request that is encoded already."""
         if self.is_closed:
             raise ConnectionClosedError(f"the connection to {self._peer} is closed")
-        opaque = command.opaque = self._calls.next_opaque()
-        frame = encode_command(command)
-        answer = self._calls.start(opaque, timeout_ms, command.code)
+        answer = self._calls.start(opaque, timeout_ms, code)
         self._push(frame)
         return answer
 
@@ -181,10 +188,10 @@ class Connection(asyncio.Protocol):
         self._guard(self._receive, data)
 
     def pause_writing(self) -> None:
-        """Stop reading: the peer does not take its replies."""
+        """Stop reading, unless it is ours to ask: the peer does not take its replies."""
         self._is_write_paused = True
         self._count()
-        if self._transport is not None and not self._transport.is_closing():
+        if not self._limits.reads_on and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -348,17 +355,16 @@ class Connection(asyncio.Protocol):
                 self._out[place] = encode_reply(command, reply)
 
     def _push(self, encoded: Encoded) -> None:
-        """Send a frame: with the others of this read or turn of the loop; the first of a turn at once."""
-        size = len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
-        if self._is_serving or self._is_joining:
-            self._out.append(encoded)
-            self._out_bytes += size
-            if self._out_bytes > _JOIN_BYTES and not self._is_serving:
-                self._flush()
-        else:
+        """Send a frame, with the others of this read or of this turn of the loop."""
+        self._out.append(encoded)
+        self._out_bytes += len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
+        if self._is_serving:
+            return
+        if self._out_bytes > _JOIN_BYTES:
+            self._flush()
+        elif not self._is_joining:
             self._is_joining = True
             asyncio.get_running_loop().call_soon(self._end_joining)
-            self._write([encoded], size)
 
     def _end_joining(self) -> None:
         self._is_joining = False

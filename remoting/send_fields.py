@@ -37,13 +37,15 @@ class SendFields:
 
     __slots__ = ("_constant",)
 
-    def __init__(self, producer_group: str, default_topic: str, default_topic_queues: int) -> None:
+    def __init__(
+        self, producer_group: str, default_topic: str, default_topic_queues: int, *, unit_mode: bool = False
+    ) -> None:
         self._constant = {
             "a": producer_group,
             "c": default_topic,
             "d": str(default_topic_queues),
             "j": "0",
-            "k": "false",
+            "k": "true" if unit_mode else "false",
         }
 
     def encode(self, message: SentMessage, queue: MessageQueue, born_at_ms: int) -> dict[str, str]:

@@ -55,6 +55,9 @@ class Limits:
     Above ``high_water_bytes`` of unsent answers nothing more is read until they fell to ``low_water_bytes``; answers
     that were owed add to that, and above ``max_unsent_bytes`` the connection is closed. When all connections together
     hold more than ``max_held_bytes``, the one that holds most is closed (``HeldBytes``).
+
+    An end that asks ``reads_on`` whatever is unsent: its requests wait there, and if neither end took the other's answers
+    both would wait for ever.
     """
 
     max_frame_bytes: int = MAX_FRAME_BYTES
@@ -65,6 +68,10 @@ class Limits:
     max_owed_answers: int = 16_384
     max_calls: int = 65_536
     idle_ms: int = 120_000
+    reads_on: bool = False
+
+
+CLIENT_LIMITS = Limits(max_unsent_bytes=1 << 30, reads_on=True)
 
 
 def server_limits(idle_seconds: int, high_water_bytes: int, low_water_bytes: int) -> Limits:
