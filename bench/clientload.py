@@ -1,19 +1,22 @@
 """Rows of our asyncio client, beside the official Java client on the same broker in the same run.
 
-Both clients send the same messages to the same ``rocketlet up`` and share its cores; rounds alternate between them. Ours
-is one process with one event loop (uvloop), Java's as many threads as it starts.
+Both clients send the same messages to the same ``rocketlet up`` and share its cores; rounds alternate between them.
+Ours is one process with one event loop (uvloop), Java's has as many threads as it starts.
 """
 
 import asyncio
 import itertools
 import os
 import statistics
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import nullcontext
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import uvloop
 from interop.driver import Driver
 from interop.servers import Server
+from javaload import start_client
 
 from rocketlet.client import (
     ConsumeFrom,
@@ -36,20 +39,25 @@ class Row(NamedTuple):
     """What both clients do: our way, and the command of the Java driver with its arguments, if it has one."""
 
     name: str
-    count: int
-    own: Callable[[str, int], Awaitable[float]]
+    messages: int
+    own: Callable[[str, int], Coroutine[object, object, float]]
     command: str = ""
-    arguments: dict[str, Any] = {}
+    arguments: Mapping[str, Any] = MappingProxyType({})
 
 
-def measure_client(server: Server, java: Driver | None, rounds: int, scale: float) -> None:
+def measure_client(server: Server, rounds: int, scale: float, *, with_java: bool) -> None:
     """Print a row for each load."""
+    with start_client() if with_java else nullcontext() as java:
+        _measure_rows(server, java, rounds, scale)
+
+
+def _measure_rows(server: Server, java: Driver | None, rounds: int, scale: float) -> None:
     print(f"{'on rocketlet, messages/s':<28}{'Java client':>14}{'our client':>14}{'ratio':>8}")
     for row in _rows(int(40_000 * scale)):
         rates: list[float] = []
         ceilings: list[float] = []
         for _ in range(rounds):
-            rates.append(uvloop.run(row.own(server.namesrv, row.count)))
+            rates.append(uvloop.run(row.own(server.namesrv, row.messages)))
             if java is not None and row.command:
                 ceilings.append(_java_rate(java, server, row))
         _print(row.name, rates, ceilings)
@@ -77,11 +85,11 @@ def _rows(count: int) -> list[Row]:
 
 
 def _java_rate(java: Driver, server: Server, row: Row) -> float:
-    about = {"namesrv": server.namesrv, "topic": _TOPIC, "bodyBytes": len(_BODY), "count": row.count}
+    about = {"namesrv": server.namesrv, "topic": _TOPIC, "bodyBytes": len(_BODY), "count": row.messages}
     if row.command == "load.consume":
         about["group"] = _new_group()
     else:
-        about["warmup"] = row.count // 4
+        about["warmup"] = row.messages // 4
     answer = java.call(row.command, **about, **row.arguments)
     if answer.get("failed") or not answer.get("complete", True):
         raise SystemExit(f"{row.name}: {answer}")

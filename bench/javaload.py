@@ -32,7 +32,7 @@ def measure_java(rocketlet: Server, rounds: int, scale: float) -> None:
     with (
         tempfile.TemporaryDirectory() as directory,
         JavaServer(Path(directory) / "store", {}) as official,
-        _start_client() as client,
+        start_client() as client,
     ):
         for load in _loads(int(40_000 * scale)):
             _measure(load, client, official, rocketlet, rounds)
@@ -44,7 +44,7 @@ def measure_sync_flush(rounds: int, scale: float) -> None:
         tempfile.TemporaryDirectory() as directory,
         JavaServer(Path(directory) / "java", _SYNC_FLUSH) as official,
         RocketletServer(Path(directory) / "own", _SYNC_FLUSH) as rocketlet,
-        _start_client() as client,
+        start_client() as client,
     ):
         for threads in (16, 64):
             count = int(20_000 * scale)
@@ -54,7 +54,8 @@ def measure_sync_flush(rounds: int, scale: float) -> None:
             )
 
 
-def _start_client() -> Driver:
+def start_client() -> Driver:
+    """Start the official client, a context manager."""
     return Driver("java-load", lambda home: java_command(home, options=_JVM))
 
 

@@ -1,7 +1,8 @@
 """Measure sends and consumption (`make bench`).
 
 Every figure stands beside a reference from the same run: a bare asyncio echo of the same frames for our load generator,
-the official broker for the official Java client. The load shares the cores with what it measures.
+the official Java client for ours, the official broker for the official Java client. The load shares the cores with what
+it measures.
 """
 
 import sys
@@ -12,6 +13,7 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
+from clientload import measure_client
 from frameload import measure_frames
 from interop.servers import RocketletServer
 from interop.toolchain import MissingToolError
@@ -22,18 +24,21 @@ from javaload import measure_java, measure_sync_flush
 @click.option("--rounds", default=3, show_default=True, help="Rounds of each row; the median is printed.")
 @click.option("--scale", default=1.0, show_default=True, help="How much is sent, as a factor.")
 @click.option("--frames/--no-frames", default=True, help="Measure with our own load generator.")
+@click.option("--client/--no-client", default=True, help="Measure our asyncio client.")
 @click.option("--java/--no-java", default=True, help="Measure with the official Java client.")
-def main(rounds: int, scale: float, *, frames: bool, java: bool) -> None:
+def main(rounds: int, scale: float, *, frames: bool, client: bool, java: bool) -> None:
     """Print messages per second for sends and consumption."""
     with tempfile.TemporaryDirectory() as directory, RocketletServer(Path(directory) / "store", {}) as server:
         if frames:
             measure_frames(server.broker, rounds, scale)
-        if java:
-            try:
+        try:
+            if client:
+                measure_client(server, rounds, scale, with_java=java)
+            if java:
                 measure_java(server, rounds, scale)
                 measure_sync_flush(rounds, scale)
-            except MissingToolError as missing:
-                raise SystemExit(f"no rows of the Java client: {missing}") from missing
+        except MissingToolError as missing:
+            raise SystemExit(f"no rows of the Java client: {missing}") from missing
 
 
 if __name__ == "__main__":
