@@ -7,7 +7,7 @@ PYRIGHT := $(VENV)/.pyright-ready
 PARTS := broker cli client common export namesrv remoting spark store testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench compatibility durability
+.PHONY: help demo test check fix bench compatibility durability chaos
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -44,6 +44,9 @@ durability: $(READY) ## try to lose messages: crashes, kills, rot, other brokers
 	@.ci/tools --try jdk maven go
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests -m durability --durability-page=docs/reference/durability.md
+
+chaos: $(READY) ## break servers and network under our client, in a hundred rounds
+	@ROCKETLET_CHAOS_ROUNDS=100 $(BIN)/pytest tests/chaos
 
 $(READY): constraints.txt pyproject.toml
 	@.ci/tools venv

@@ -12,47 +12,183 @@ from ..common.allocation import (
     AllocateMessageQueueByConfig,
     AllocateMessageQueueByMachineRoom,
     AllocateMessageQueueConsistentHash,
+    AllocateMessageQueuePinnedToIp,
     AllocateMessageQueueStrategy,
 )
+from ..common.compression import CompressionKind
+from ..common.errors import (
+    ClientError,
+    ClientStateError,
+    ConfigError,
+    ConnectFailedError,
+    ConnectionClosedError,
+    RemotingError,
+    ReplyTimeoutError,
+    RequestTimeoutError,
+    ResponseError,
+    RocketletError,
+    RouteNotFoundError,
+)
 from ..common.message import Message, MessageQueue, ReceivedMessage
+from ..common.metaq import MetaqConsisHashStrategy, MetaqDefaultLoadBalanceStrategy
+from .admin import Admin
+from .admin_values import (
+    BrokerNode,
+    GroupConnection,
+    GroupProgress,
+    GroupSettings,
+    QueueProgress,
+    TopicSettings,
+)
+from .credentials import Credentials
+from .handover import HandoverCallback
+from .hooks import (
+    ConsumeContext,
+    ConsumeEnd,
+    ConsumeHook,
+    EndTransactionContext,
+    EndTransactionHook,
+    FilterHook,
+    ForbiddenHook,
+    HookOwner,
+    HookSource,
+    PullContext,
+    PullHook,
+    Role,
+    RpcHook,
+    SendContext,
+    SendHook,
+    SentMessage,
+)
 from .listening import Listener
+from .outcomes import TransactionResult, TransactionState
 from .outgoing import split_batch
 from .process_queue import FlowLimits
 from .producer import Producer
 from .pull_consumer import PullConsumer
 from .push_consumer import PushConsumer
-from .results import ConsumeFrom, ConsumeResult, SendResult, SendStatus
-from .selection import Selector, select_at_random, select_by_hash
+from .replies import reply_to
+from .results import ConsumeFrom, ConsumeResult, Retry, SendResult, SendStatus
+from .selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
 from .session import Session
-from .settings import ClientSettings, ProducerSettings, PullConsumerSettings, PushConsumerSettings
+from .settings import (
+    ClientSettings,
+    ProducerSettings,
+    PullConsumerSettings,
+    PushConsumerSettings,
+    TransactionProducerSettings,
+)
+from .single_pull import PullResult, PullStatus
+from .statistics import LastMinute, Statistics, Tally, TopicStatistics
+from .subscriptions import Sql
+from .tls import Tls
+from .trace_records import (
+    EndTransactionRecord,
+    PubRecord,
+    RecallRecord,
+    SubAfterRecord,
+    SubBeforeRecord,
+    TracedKind,
+    TraceRecord,
+    parse_records,
+)
+from .tracing import MessageTrace
+from .transactions import TransactionFunctions, TransactionListener, TransactionProducer
 
 __all__ = [
+    "Admin",
     "AllocateMachineRoomNearby",
     "AllocateMessageQueueAveragely",
     "AllocateMessageQueueAveragelyByCircle",
     "AllocateMessageQueueByConfig",
     "AllocateMessageQueueByMachineRoom",
     "AllocateMessageQueueConsistentHash",
+    "AllocateMessageQueuePinnedToIp",
     "AllocateMessageQueueStrategy",
+    "BrokerNode",
+    "ClientError",
     "ClientSettings",
+    "ClientStateError",
+    "CompressionKind",
+    "ConfigError",
+    "ConnectFailedError",
+    "ConnectionClosedError",
+    "ConsumeContext",
+    "ConsumeEnd",
     "ConsumeFrom",
+    "ConsumeHook",
     "ConsumeResult",
+    "Credentials",
+    "EndTransactionContext",
+    "EndTransactionHook",
+    "EndTransactionRecord",
+    "FilterHook",
     "FlowLimits",
+    "ForbiddenHook",
+    "GroupConnection",
+    "GroupProgress",
+    "GroupSettings",
+    "HandoverCallback",
+    "HookOwner",
+    "HookSource",
+    "LastMinute",
     "Listener",
     "Message",
     "MessageQueue",
+    "MessageTrace",
+    "MetaqConsisHashStrategy",
+    "MetaqDefaultLoadBalanceStrategy",
     "Producer",
     "ProducerSettings",
+    "PubRecord",
     "PullConsumer",
     "PullConsumerSettings",
+    "PullContext",
+    "PullHook",
+    "PullResult",
+    "PullStatus",
     "PushConsumer",
     "PushConsumerSettings",
+    "QueueProgress",
+    "RecallRecord",
     "ReceivedMessage",
+    "RemotingError",
+    "ReplyTimeoutError",
+    "RequestTimeoutError",
+    "ResponseError",
+    "Retry",
+    "RocketletError",
+    "Role",
+    "RouteNotFoundError",
+    "RpcHook",
+    "SelectByMachineRoom",
     "Selector",
+    "SendContext",
+    "SendHook",
     "SendResult",
     "SendStatus",
+    "SentMessage",
     "Session",
+    "Sql",
+    "Statistics",
+    "SubAfterRecord",
+    "SubBeforeRecord",
+    "Tally",
+    "Tls",
+    "TopicSettings",
+    "TopicStatistics",
+    "TraceRecord",
+    "TracedKind",
+    "TransactionFunctions",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionProducerSettings",
+    "TransactionResult",
+    "TransactionState",
+    "parse_records",
+    "reply_to",
     "select_at_random",
     "select_by_hash",
+    "select_by_key",
     "split_batch",
 ]

@@ -3,10 +3,14 @@
     method            request                            asked of
     queues_of         GET_ROUTEINFO_BY_TOPIC (105)       a name server, when no route is known
     members_of        GET_CONSUMER_LIST_BY_GROUP (38)    any broker of the topic, a master if possible
+    addresses_of      203                                the same
     stored_offset     QUERY_CONSUMER_OFFSET (14)         the queue's master, else a slave
     store_offset      UPDATE_CONSUMER_OFFSET (15)        the same
     first, end, at    30, 31, 29                         the queue's master
-    pull              PULL_MESSAGE (11)                  the broker id that the last answer named
+    pull              PULL_MESSAGE (11)                  the broker id that the last answer named; a pull consumer
+                      LITE_PULL_MESSAGE (361)            sends 361, and 11 to brokers older than 5.0
+    ask_broker        any                                the queue's master, else a slave
+    check_filter      CHECK_CLIENT_CONFIG (46)           any broker of the topic
     send_back         CONSUMER_SEND_MSG_BACK (36)        the message's broker
 
 An answer with an unexpected code is a ``ResponseError``.
@@ -17,8 +21,9 @@ import random
 from ..common.errors import ResponseError, RouteNotFoundError
 from ..common.message import MessageQueue, ReceivedMessage
 from ..common.subscription import Subscription
-from ..remoting.bodies import decode_body
-from ..remoting.bodies_client import ConsumerList
+from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies_admin import ConsumerConnections
+from ..remoting.bodies_client import CheckClientBody, CheckedSubscription, ConsumerList
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.headers_client import ConsumerGroupHeader
@@ -31,6 +36,7 @@ from ..remoting.headers_offset import (
     SearchOffsetHeader,
 )
 from ..remoting.headers_retry import SendBackHeader
+from .observing import PullObserver
 from .pulls import PullAnswer, PullPlan, PullPosition, pull_header, read_pull_answer
 from .routes import MASTER_ID, BrokerAddress, choose_address, subscribe_queues
 from .session import CALL_TIMEOUT_MS, Session
@@ -44,17 +50,34 @@ class Brokers:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.observer: PullObserver | None = None
+        self._without_lite_pull: set[str] = set()
 
     async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues of a topic that can be read."""
         return subscribe_queues(topic, await self._session.route(topic))
 
     async def members_of(self, group: str, topic: str) -> list[str]:
-        """Return the client ids of a group."""
+        """Return the client ids of a group, one for each connection of its members.
+
+        After the loss of a connection each counts once: a broker that has not noticed lists us, and who else was cut
+        off, twice, and would leave queues to members that are gone.
+        """
         command = Command.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader(consumer_group=group))
         route = await self._session.route(topic)
         answer = await self._ask(self._choose(random.choice(tuple(route.brokers))).address, command)
-        return list(decode_body(ConsumerList, answer.body).consumer_id_list)
+        members = list(decode_body(ConsumerList, answer.body).consumer_id_list)
+        return [*dict.fromkeys(members)] if self._session.may_be_listed_twice else members
+
+    async def addresses_of(self, group: str, topic: str, client_id: str) -> list[str]:
+        """Return from where the members with an id are connected to a broker of a topic; our own says so."""
+        command = Command.request(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(consumer_group=group))
+        route = await self._session.route(topic)
+        answer = await self._ask(self._choose(random.choice(tuple(route.brokers))).address, command)
+        found = decode_body(ConsumerConnections, answer.body).connection_set
+        own = self._session.local_addresses
+        addresses = [each.client_addr for each in found if each.client_id == client_id]
+        return [f"{address} (this one)" if address in own else address for address in addresses]
 
     async def stored_offset(self, group: str, queue: MessageQueue) -> int | None:
         """Return the offset that a broker has for a group, or None when it has none."""
@@ -106,24 +129,51 @@ class Brokers:
         queue = position.queue
         address = self._choose(queue.broker_name, position.broker_id)
         header = pull_header(plan, subscription, position, may_commit=not address.is_slave)
-        command = Command.request(RequestCode.PULL_MESSAGE, header)
+        started_at_ms = 0 if self.observer is None else self._session.clock.now_ms()
+        is_lite = plan.is_lite and address.address not in self._without_lite_pull
+        command = Command.request(RequestCode.LITE_PULL_MESSAGE if is_lite else RequestCode.PULL_MESSAGE, header)
         answer = await self._session.call(address.address, command, plan.timeout_ms)
-        return read_pull_answer(answer, queue, subscription, from_offset=position.queue_offset)
+        if is_lite and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._without_lite_pull.add(address.address)
+            return await self.pull(plan, subscription, position)
+        pulled = read_pull_answer(answer, queue, subscription, from_offset=position.queue_offset)
+        if self._session.namespace is not None:
+            pulled = pulled._replace(messages=[self._session.namespace.strip_message(each) for each in pulled.messages])
+        if self.observer is not None:
+            pulled = pulled._replace(messages=self.observer.take(queue, pulled.messages, started_at_ms))
+        return pulled
 
-    async def send_back(self, group: str, message: ReceivedMessage, max_retries: int) -> None:
-        """Hand a failed message back to its broker, which brings it again later."""
+    async def check_filter(self, group: str, subscription: Subscription) -> None:
+        """Have a broker of the topic check a subscription."""
+        checked = CheckedSubscription(
+            topic=subscription.topic,
+            sub_string=subscription.expression,
+            expression_type=subscription.expression_type,
+            sub_version=subscription.version,
+        )
+        body = CheckClientBody(client_id=self._session.client_id, group=group, subscription_data=checked)
+        command = Command.request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
+        route = await self._session.route(subscription.topic)
+        await self._ask(self._choose(random.choice(tuple(route.brokers))).address, command)
+
+    async def send_back(self, group: str, message: ReceivedMessage, max_retries: int, delay_level: int = 0) -> None:
+        """Hand a failed message back to its broker, which brings it again later, or never if the level is below 0."""
         header = SendBackHeader(
             log_offset=message.log_offset,
             group=group,
-            delay_level=0,
+            delay_level=delay_level,
             origin_message_id=message.message_id,
             origin_topic=message.topic,
-            unit_mode=False,
+            unit_mode=self._session.settings.is_unit_mode,
             max_reconsume_times=max_retries,
             broker_name=message.queue.broker_name,
         )
         command = Command.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
         await self._ask(self._choose(message.queue.broker_name).address, command, SEND_BACK_TIMEOUT_MS)
+
+    async def ask_broker(self, broker_name: str, command: Command, timeout_ms: int) -> Command:
+        """Return a broker's answer, whatever its code."""
+        return await self._session.call(self._choose(broker_name).address, command, timeout_ms)
 
     def _choose(self, broker_name: str, broker_id: int = MASTER_ID) -> BrokerAddress:
         address = choose_address(self._session.routes.brokers_of(broker_name), broker_id)

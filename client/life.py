@@ -1,6 +1,7 @@
-"""Whether a producer or consumer may be used: not yet, now, or no more."""
+"""Whether a producer or consumer may be used: not yet, now, or no more; and only on the event loop it began on."""
 
 import enum
+from asyncio import AbstractEventLoop, get_running_loop
 
 from ..common.errors import ClientStateError
 
@@ -16,10 +17,11 @@ class LifeStage(enum.Enum):
 class Life:
     """The stage of one object, and the errors of what comes too early or too late."""
 
-    __slots__ = ("_owner", "stage")
+    __slots__ = ("_loop", "_owner", "stage")
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
+        self._loop: AbstractEventLoop | None = None
         self.stage = LifeStage.NEW
 
     def __repr__(self) -> str:
@@ -30,6 +32,11 @@ class Life:
         """Whether it may be used now."""
         return self.stage is LifeStage.OPEN
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was used and is no more."""
+        return self.stage is LifeStage.CLOSED
+
     def begin(self) -> None:
         """Enter the second stage.
 
@@ -39,16 +46,31 @@ class Life:
         if self.stage is not LifeStage.NEW:
             raise ClientStateError(f"{self._owner} cannot be started again: it {self.stage.value}")
         self.stage = LifeStage.OPEN
+        self._loop = get_running_loop()
 
     def end(self) -> None:
         """Enter the last stage."""
         self.stage = LifeStage.CLOSED
 
     def check(self) -> None:
-        """Refuse a use outside the second stage.
+        """Refuse a use outside the second stage, or outside its event loop.
 
         Raises:
-            ClientStateError: it is too early or too late.
+            ClientStateError: it is too early, too late, or not on the loop it began on.
         """
         if self.stage is not LifeStage.OPEN:
             raise ClientStateError(f"{self._owner} {self.stage.value}")
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Refuse a use outside its event loop.
+
+        Raises:
+            ClientStateError: it began on another loop.
+        """
+        try:
+            is_at_home = get_running_loop() is self._loop
+        except RuntimeError:
+            is_at_home = False
+        if not is_at_home:
+            raise ClientStateError(f"{self._owner} belongs to another event loop: use it where it was entered")

@@ -1,4 +1,4 @@
-"""The listeners at work: batches of messages in, finished or failed batches out.
+"""Listeners at work: how the user's code is called, and what becomes of what it does.
 
     listener ...                  is run
     an async function             on the event loop
@@ -6,29 +6,32 @@
 
     it ends with ...              the messages are
     None, ConsumeResult.SUCCESS   finished
-    ConsumeResult.RETRY           failed, and come again later
+    ConsumeResult.RETRY, Retry    failed, and come again later
     any exception                 failed; logged with its traceback. This is the fault boundary of the user's code
 
-(Java's ``MessageListenerConcurrently`` takes null for a failure; in Python a function that just ends has succeeded.)
+(Java's listeners take null for a failure; in Python a function that just ends has succeeded.)
 
-``concurrency`` batches run at a time, in no order. What waits here is bounded by the flow control of the queues.
+``ListenerPool`` runs ``concurrency`` batches at a time, in no order. What waits here is bounded by the flow control of
+the queues.
 """
 
 import asyncio
 import inspect
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 from ..common.message import ReceivedMessage
 from ..remoting.tasks import TaskScope
+from .observing import ConsumeObserver, Outcome
 from .push_queue import PushQueue
-from .results import ConsumeResult
+from .results import ConsumeOutcome, ConsumeResult, Retry
+from .usercalls import UserCalls, is_async
 
 log = logging.getLogger(__name__)
 
-Listener = Callable[[list[ReceivedMessage]], Awaitable[ConsumeResult | None] | ConsumeResult | None]
+Listener = Callable[[list[ReceivedMessage]], Awaitable[ConsumeOutcome | None] | ConsumeOutcome | None]
 
 _BATCHES_BETWEEN_TURNS = 64  # a listener that never waits must not keep the loop for itself
 
@@ -41,9 +44,82 @@ class Handler(NamedTuple):
 
     @classmethod
     def of(cls, listener: Listener) -> Self:
-        """Look at a listener once, not at every call."""
-        call = getattr(listener, "__call__", None)  # noqa: B004 # not a test for being callable: an object's method
-        return cls(listener, inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call))
+        """Look at a listener once, not at every call.
+
+        Raises:
+            TypeError: it cannot be called, or not with one argument.
+        """
+        if not callable(listener):
+            raise TypeError(f"the listener is {type(listener).__name__}, it must be callable")
+        _check_signature(listener)
+        return cls(listener, is_async(listener))
+
+
+def _check_signature(listener: Listener) -> None:
+    try:
+        signature = inspect.signature(listener)
+    except ValueError:  # some built-in functions have none
+        return
+    try:
+        signature.bind([])
+    except TypeError as error:
+        raise TypeError(f"a listener takes one argument, the list of messages: {error}") from None
+
+
+async def _refuse_unknown(messages: list[ReceivedMessage]) -> ConsumeResult:
+    """Send back messages of a topic that nobody listens to any more, so that they are not lost."""
+    log.warning("%d messages of the topic %s have no listener and come again", len(messages), messages[0].topic)
+    return ConsumeResult.RETRY
+
+
+NO_HANDLER = Handler.of(_refuse_unknown)
+
+
+Call = Callable[[Handler, list[ReceivedMessage]], Awaitable[Outcome]]
+
+
+class ListenerCalls:
+    """Calls listeners, blocking ones in at most so many threads; ``attempt`` never raises what they raise."""
+
+    def __init__(self, max_threads: int) -> None:
+        self.attempt: Call = self._attempt
+        self._calls = UserCalls(max_threads, "rocketlet-listener")
+
+    def __repr__(self) -> str:
+        return f"<ListenerCalls {self._calls!r}>"
+
+    def observe(self, observer: ConsumeObserver) -> None:
+        """Let hooks see the calls from now on."""
+
+        async def attempt(handler: Handler, messages: list[ReceivedMessage]) -> Outcome:
+            return await observer.attempt(messages, self._attempt(handler, messages))
+
+        self.attempt = attempt
+
+    async def _attempt(self, handler: Handler, messages: list[ReceivedMessage]) -> Outcome:
+        """Call a listener and return what it returned or raised; nothing it does is raised here."""
+        try:
+            if handler.is_async:
+                result = await cast("Awaitable[ConsumeOutcome | None]", handler.listener(messages))
+            else:
+                result = await self._calls.call_in_thread(handler.listener, messages)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            log.warning("a listener was cancelled from within; its %d messages come again", len(messages))
+            return error
+        except Exception as error:  # fault boundary of the user's code: the messages come again
+            log.exception("a listener failed; its %d messages come again", len(messages))
+            return error
+        if result is None or isinstance(result, (ConsumeResult, Retry)):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
+            return result
+        log.error("a listener returned %r, not a ConsumeResult; its messages come again", result)
+        return TypeError(f"the listener returned {type(result).__name__}, not a ConsumeResult")
+
+    def close(self) -> None:
+        """End the threads; one that is stuck in a listener is let go and ends with it."""
+        self._calls.close()
 
 
 class Batch(NamedTuple):
@@ -54,104 +130,100 @@ class Batch(NamedTuple):
     source: PushQueue
 
 
-Finish = Callable[[Batch, ConsumeResult], Awaitable[None]]
+Fail = Callable[[Batch, Outcome], Awaitable[None]]
 
 
 class ListenerPool:
-    """Runs batches, a fixed number at a time; ``finish`` is told how each ended.
+    """Runs batches, a fixed number at a time; ``fail`` gets those that did not simply succeed.
 
-    A batch whose queue was given up before its turn is not run at all.
+    A batch whose queue was given up before its turn is not run at all. Workers are woken one after the other, each by
+    the one before while there is work: listeners that never wait keep one worker busy, others get them all.
     """
 
-    def __init__(self, concurrency: int, finish: Finish) -> None:
-        self._concurrency = concurrency
-        self._finish = finish
-        self._waiting: asyncio.Queue[Batch] = asyncio.Queue()
-        self._running = 0
+    def __init__(self, concurrency: int, calls: ListenerCalls, fail: Fail) -> None:
+        self._calls = calls
+        self._fail = fail
+        self._waiting: deque[Batch] = deque()
+        self._at_work: list[Batch | None] = [None] * concurrency
+        self._sleepers: deque[asyncio.Future[None]] = deque()
+        self._is_waking = False
         self._idle = asyncio.Event()
-        self._idle.set()
-        self._threads: ThreadPoolExecutor | None = None
-        self._thread_calls: set[Future[Awaitable[ConsumeResult | None] | ConsumeResult | None]] = set()
         self._is_closing = False
 
     def __repr__(self) -> str:
-        return f"<ListenerPool {self._running} running, {self._waiting.qsize()} waiting>"
+        return f"<ListenerPool {len(self.running())} running, {len(self._waiting)} waiting>"
 
     def start(self, scope: TaskScope) -> None:
         """Start the workers."""
-        for number in range(self._concurrency):
-            scope.start(self._work(), name=f"listener-{number}")
+        for number in range(len(self._at_work)):
+            scope.start(self._work(number), name=f"listener-{number}")
 
-    def submit(self, batch: Batch) -> None:
-        """Let a batch wait for its turn."""
-        self._waiting.put_nowait(batch)
+    def submit(self, *batches: Batch) -> None:
+        """Let batches wait for their turn."""
+        self._waiting.extend(batches)
+        self._wake_one()
+
+    def running(self) -> list[Batch]:
+        """Return the batches whose listeners run now."""
+        return [batch for batch in self._at_work if batch is not None]
 
     async def drain(self) -> None:
         """Drop what has not begun and wait until nothing runs."""
         self._is_closing = True
-        await self._idle.wait()
+        if self.running():
+            await self._idle.wait()
 
-    def close(self) -> None:
-        """End the threads; one that is stuck in a listener is let go and ends with it."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=not self._thread_calls, cancel_futures=True)
+    def _wake_one(self) -> None:
+        while self._sleepers and not self._is_waking:
+            awoken = self._sleepers.popleft()
+            if not awoken.done():  # else its worker was cancelled
+                self._is_waking = True
+                awoken.set_result(None)
 
-    async def _work(self) -> None:
-        while True:
-            for _ in range(_BATCHES_BETWEEN_TURNS):
-                batch = await self._waiting.get()
-                if not self._is_closing and not batch.source.is_dropped:
-                    await self._run(batch)
-            await asyncio.sleep(0)
-
-    async def _run(self, batch: Batch) -> None:
-        self._running += 1
-        self._idle.clear()
+    async def _sleep(self) -> None:
+        awoken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append(awoken)
         try:
-            await self._finish(batch, await self._call(batch))
+            await awoken
         finally:
-            self._running -= 1
-            if self._running == 0:
+            self._is_waking = False
+
+    async def _work(self, number: int) -> None:
+        calls, waiting, at_work, turns = self._calls, self._waiting, self._at_work, 0
+        while True:
+            while not waiting:
+                await self._sleep()
+            batch = waiting.popleft()
+            if waiting and self._sleepers:
+                self._wake_one()
+            if self._is_closing or batch.source.is_dropped:
+                continue
+            at_work[number] = batch
+            outcome = await calls.attempt(batch.handler, batch.messages)
+            if outcome is None or outcome is ConsumeResult.SUCCESS:
+                batch.source.finish(batch.messages)
+            else:
+                await self._fail(batch, outcome)
+            at_work[number] = None
+            if self._is_closing and not self.running():
                 self._idle.set()
-
-    async def _call(self, batch: Batch) -> ConsumeResult:
-        try:
-            result = await self._call_listener(batch.handler, batch.messages)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            log.warning("a listener was cancelled from within; its %d messages come again", len(batch.messages))
-            return ConsumeResult.RETRY
-        except Exception:  # fault boundary of the user's code: the messages come again
-            log.exception("a listener failed; its %d messages come again", len(batch.messages))
-            return ConsumeResult.RETRY
-        if result is not None and not isinstance(result, ConsumeResult):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
-            log.error("a listener returned %r, not a ConsumeResult; its messages come again", result)
-            return ConsumeResult.RETRY
-        return ConsumeResult.SUCCESS if result is None else result
-
-    async def _call_listener(self, handler: Handler, messages: list[ReceivedMessage]) -> ConsumeResult | None:
-        if handler.is_async:
-            result = handler.listener(messages)
-        else:
-            call = self._executor().submit(handler.listener, messages)
-            self._thread_calls.add(call)
-            call.add_done_callback(self._thread_calls.discard)
-            result = await asyncio.wrap_future(call)
-        return await result if inspect.isawaitable(result) else result
-
-    def _executor(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="rocketlet-listener")
-        return self._threads
+            turns += 1
+            if turns % _BATCHES_BETWEEN_TURNS == 0:
+                await asyncio.sleep(0)
 
 
 def cut_batches(messages: Iterable[ReceivedMessage], size: int) -> list[list[ReceivedMessage]]:
     """Cut messages into lists of at most ``size`` that each have one topic."""
+    if size == 1:
+        return [[message] for message in messages]
     batches: list[list[ReceivedMessage]] = []
     for message in messages:
         if not batches or len(batches[-1]) == size or batches[-1][0].topic != message.topic:
             batches.append([])
         batches[-1].append(message)
     return batches
+
+
+def retry_of(outcome: Outcome) -> Retry:
+    """Return what a failure says about the messages; any but a ``Retry`` is about all of them."""
+    return outcome if isinstance(outcome, Retry) else Retry()

@@ -11,13 +11,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple
 
-from ..common.allocation import AllocateMessageQueueStrategy
-from ..common.errors import RocketletError
+from ..common.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from ..common.errors import RemotingError, RocketletError, RouteNotFoundError
 from ..common.message import MessageQueue
+from ..common.subscription import SQL92_TYPE
 from ..remoting.bodies_client import ConsumerData, ConsumeType
 from ..remoting.service import Handler
 from ..remoting.tasks import TaskScope, repeat
+from .broadcasting import LoneBrokers
 from .brokers import Brokers
+from .local_offsets import LocalOffsets, OffsetFile
+from .namespace import NamespacedStrategy
 from .offsets import GroupOffsets, StartRule
 from .pulling import Consumption, Refuse
 from .pulls import PullPlan
@@ -38,6 +42,7 @@ class MemberPlan(NamedTuple):
     strategy: AllocateMessageQueueStrategy
     rebalance_interval_ms: int
     commit_interval_ms: int
+    offset_file: OffsetFile | None = None  # of a broadcasting consumer
 
 
 class GroupMember(Generic[SinkT]):
@@ -49,11 +54,16 @@ class GroupMember(Generic[SinkT]):
         self.group = plan.pull.group
         self.tasks = TaskScope()
         self.subscriptions = SubscriptionTable(session.clock)
-        self.brokers = Brokers(session)
-        self.offsets = GroupOffsets(self.group, self.brokers, plan.start)
+        is_broadcast = plan.offset_file is not None
+        self.brokers = LoneBrokers(session) if is_broadcast else Brokers(session)
+        self.offsets = self._make_offsets(plan)
+        self.answers: Mapping[int, Handler] = {}
         common = Consumption(session, self.tasks, self.brokers, self.subscriptions, plan.pull, refuse)
         self.share = Share(common, self.offsets, make_sink)
-        membership = Membership(self.group, session.client_id, plan.strategy)
+        strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.strategy
+        if session.namespace is not None:
+            strategy = NamespacedStrategy(strategy, session.namespace)
+        membership = Membership(self.group, session.client_id, strategy)
         self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.rebalance_interval_ms)
         self._session = session
         self._plan = plan
@@ -61,6 +71,11 @@ class GroupMember(Generic[SinkT]):
 
     def __repr__(self) -> str:
         return f"<GroupMember of {self.group} {self.subscriptions!r} {self.share!r}>"
+
+    def _make_offsets(self, plan: MemberPlan) -> GroupOffsets:
+        if plan.offset_file is None:
+            return GroupOffsets(self.group, self.brokers, plan.start)
+        return LocalOffsets(self.group, self.brokers, plan.start, plan.offset_file)
 
     def start(self) -> None:
         """Begin to take part: heartbeats name the group, offsets are stored."""
@@ -84,9 +99,26 @@ class GroupMember(Generic[SinkT]):
             self._sharing.cancel()
         self.share.stop_pulling(self.share.queues)
 
+    async def check_filters(self) -> None:
+        """Ask a broker of each topic whether it can filter as subscribed (Java's ``checkClientInBroker``).
+
+        Raises:
+            ResponseError: it cannot.
+        """
+        for subscription in self.subscriptions.values():
+            if subscription.expression_type != SQL92_TYPE:
+                continue
+            try:
+                await self.brokers.check_filter(self.group, subscription)
+            except (RemotingError, RouteNotFoundError) as error:
+                log.warning("the condition of topic %s is not checked: %s", subscription.topic, error)
+
     async def end(self) -> None:
         """Store the offsets and leave the group."""
-        await self.offsets.persist_at_end(self.share.queues, self._session.clock, CALL_TIMEOUT_MS)
+        queues = self.share.unstored
+        await self.offsets.persist_at_end(queues, self._session.clock, CALL_TIMEOUT_MS)
+        if self.share.keeper is not None:
+            await self.share.keeper.release(queues)
         await self._session.leave(self)
 
     async def _keep_share(self) -> None:
@@ -107,7 +139,7 @@ class GroupMember(Generic[SinkT]):
     @property
     def handlers(self) -> Mapping[int, Handler]:
         """What brokers may ask a consumer."""
-        return {}
+        return self.answers
 
     def topics(self) -> Sequence[str]:
         """Return the topics that are subscribed to."""
@@ -115,7 +147,10 @@ class GroupMember(Generic[SinkT]):
 
     def consumer_data(self) -> ConsumerData:
         """Return what heartbeats say."""
-        return self.subscriptions.consumer_data(self.group, self._plan.consume_type, self._plan.start.consume_from)
+        plan = self._plan
+        return self.subscriptions.consumer_data(
+            self.group, plan.consume_type, plan.start.consume_from, is_broadcast=plan.offset_file is not None
+        )
 
     def route_changed(self, _topic: str) -> None:
         """Share the queues anew."""

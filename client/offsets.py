@@ -105,7 +105,7 @@ class GroupOffsets:
             RemotingError: a broker did not answer in time.
             ClientError: a broker is not known, or answered with an error.
         """
-        stored = await self._brokers.stored_offset(self._group, queue)
+        stored = await self._read(queue)
         if stored is not None and stored >= 0:
             return stored
         is_retry = queue.topic.startswith(RETRY_PREFIX)
@@ -114,6 +114,9 @@ class GroupOffsets:
         if self._rule.consume_from is ConsumeFrom.LAST:
             return 0 if is_retry else await self._brokers.end_offset(queue)
         return await (self._brokers.end_offset(queue) if is_retry else self._brokers.offset_at(queue, self._rule.at_ms))
+
+    async def _read(self, queue: MessageQueue) -> int | None:
+        return await self._brokers.stored_offset(self._group, queue)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Store offsets without waiting for answers; what does not arrive is stored the next time."""

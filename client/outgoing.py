@@ -5,7 +5,7 @@ Checks before anything is sent (Java's ``Validators.checkMessage``; each is the 
 properties fit their field. A batch has one topic and one wait flag, no delays and no retry topic.
 
     part of a batch     each has a unique key of its own; the batch itself has one more, which brokers do not store
-    compression         zlib from 4096 bytes on; never of a batch
+    compression         from 4096 bytes on, zlib unless set otherwise; never of a batch
 
 A message that is sent again keeps its key, so that its copies can be told from others.
 """
@@ -14,23 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..common.compression import CompressionKind, deflate
+from ..common.compression import deflate
 from ..common.message import Message
 from ..common.names import RETRY_PREFIX, client_topic_remark, is_sendable_topic
-from ..common.properties import (
-    DELAY,
-    MAX_PROPERTIES_BYTES,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
-    UNIQ_KEY,
-    WAIT,
-    encode_properties,
-)
+from ..common.properties import MAX_PROPERTIES_BYTES, MSG_TYPE, UNIQ_KEY, WAIT, encode_properties, format_properties
 from ..common.record import BatchPart, encode_batch
+from ..remoting.codes import RequestCode
+from .replies import REPLY_TYPE
 from .settings import ProducerSettings
 
-_DELAYS = frozenset({DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS})
 _LOG_OVERHEAD_BYTES = 20  # what Java's sample splitter adds for each message
 
 
@@ -43,7 +35,15 @@ class Outgoing(NamedTuple):
     message_id: str
     flag: int
     sys_flag: int
+    code: RequestCode = RequestCode.SEND_MESSAGE_V2
     is_batch: bool = False
+
+
+class Part(NamedTuple):
+    """A message as it travels in a batch."""
+
+    message_id: str
+    encoded: bytes
 
 
 def prepare_message(message: Message, unique_id: str, settings: ProducerSettings) -> Outgoing:
@@ -58,32 +58,49 @@ def prepare_message(message: Message, unique_id: str, settings: ProducerSettings
     message_id = properties.setdefault(UNIQ_KEY, unique_id)
     body, sys_flag = message.body, 0
     if len(body) >= settings.compress_from_bytes:
-        body = deflate(body, CompressionKind.ZLIB, settings.compression_level)
-        sys_flag = CompressionKind.ZLIB.sys_flag
-    return Outgoing(message.topic, bytes(body), _text_of(properties), message_id, message.flag, sys_flag)
+        body = deflate(body, settings.compression, settings.compression_level)
+        sys_flag = settings.compression.sys_flag
+    is_reply = MSG_TYPE in properties and properties[MSG_TYPE] == REPLY_TYPE
+    code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
+    return Outgoing(message.topic, bytes(body), _text_of(properties), message_id, message.flag, sys_flag, code)
 
 
 def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], settings: ProducerSettings) -> Outgoing:
     """Return a checked batch ready to send; ``unique_ids`` holds one id for each message and one for the batch.
 
     Raises:
-        TypeError: a body is not bytes.
+        TypeError: a message or a body is of a wrong type.
         ValueError: a message, their mixture or their sum cannot be sent.
     """
-    check_batch(messages)
-    keys: list[str] = []
-    parts: list[BatchPart] = []
-    for message, unique_id in zip(messages, unique_ids, strict=False):
+    for message in messages:
         check_message(message, settings.max_message_bytes)
-        properties = message.to_properties()
-        keys.append(properties.setdefault(UNIQ_KEY, unique_id))
-        parts.append(BatchPart(message.flag, bytes(message.body), encode_properties(properties)))
-    body = encode_batch(parts)
-    if len(body) > settings.max_message_bytes:
-        raise ValueError(f"batch is {len(body)} bytes, limit is {settings.max_message_bytes}; see split_batch")
+    check_batch(messages)
+    pairs = zip(messages, unique_ids, strict=False)
+    parts = [prepare_part(message, unique_id) for message, unique_id in pairs]
     first = messages[0]
-    head = {UNIQ_KEY: unique_ids[len(messages)], WAIT: "true" if first.waits_for_store else "false"}
-    return Outgoing(first.topic, body, _text_of(head), ",".join(keys), 0, 0, is_batch=True)
+    batch = join_parts(first.topic, parts, unique_ids[len(messages)], waits_for_store=first.waits_for_store)
+    if len(batch.body) > settings.max_message_bytes:
+        raise ValueError(f"batch is {len(batch.body)} bytes, limit is {settings.max_message_bytes}; see split_batch")
+    return batch
+
+
+def prepare_part(message: Message, unique_id: str) -> Part:
+    """Return a message, which has been checked, ready to travel in a batch.
+
+    Raises:
+        TypeError, ValueError: its properties cannot be sent.
+    """
+    properties = message.to_properties()
+    message_id = properties.setdefault(UNIQ_KEY, unique_id)
+    return Part(message_id, encode_batch([BatchPart(message.flag, bytes(message.body), encode_properties(properties))]))
+
+
+def join_parts(topic: str, parts: Sequence[Part], unique_id: str, *, waits_for_store: bool) -> Outgoing:
+    """Return the batch of parts that have a topic and a wait flag in common."""
+    head = {UNIQ_KEY: unique_id, WAIT: "true" if waits_for_store else "false"}
+    body = b"".join([part.encoded for part in parts])
+    keys = ",".join([part.message_id for part in parts])
+    return Outgoing(topic, body, _text_of(head), keys, 0, 0, RequestCode.SEND_BATCH_MESSAGE, is_batch=True)
 
 
 def check_message(message: Message, max_bytes: int) -> None:
@@ -104,14 +121,19 @@ def check_message(message: Message, max_bytes: int) -> None:
         raise ValueError("body is empty")
     if len(message.body) > max_bytes:
         raise ValueError(f"body is {len(message.body)} bytes, limit is {max_bytes}")
+    if message.flag:
+        _check_flag(message.flag)
 
 
 def check_topic(topic: str) -> None:
     """Refuse a topic name that no server accepts (Java's ``Validators.checkTopic``).
 
     Raises:
+        TypeError: it is not text.
         ValueError: the name is blank, too long or has characters that are not allowed.
     """
+    if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"topic is {type(topic).__name__}, it must be text")
     remark = _topic_remark(topic)
     if remark is not None:
         raise ValueError(remark)
@@ -133,7 +155,7 @@ def check_batch(messages: Sequence[Message]) -> None:
             raise ValueError("batch holds messages that wait for the store and others that do not")
         if message.topic.startswith(RETRY_PREFIX):
             raise ValueError(f"batch has the retry topic {message.topic}, which takes no batches")
-        if not _DELAYS.isdisjoint(message.properties):
+        if message.is_late:
             raise ValueError("batch holds a delayed message, which must be sent alone")
 
 
@@ -159,6 +181,13 @@ def split_batch(messages: Iterable[Message], limit_bytes: int = 4 * 1024 * 1024)
 _topic_remark = lru_cache(maxsize=1024)(client_topic_remark)  # a producer sends to few topics, and often
 
 
+def _check_flag(flag: int) -> None:
+    if not isinstance(flag, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"flag is {type(flag).__name__}, it must be a whole number")
+    if not -(1 << 31) <= flag < 1 << 31:
+        raise ValueError(f"flag is {flag}, it must fit 32 bits")
+
+
 def _size_in_batch(message: Message) -> int:
     properties = message.to_properties()
     texts = sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
@@ -166,7 +195,8 @@ def _size_in_batch(message: Message) -> int:
 
 
 def _text_of(properties: dict[str, str]) -> str:
-    text = encode_properties(properties)
-    if len(text) > MAX_PROPERTIES_BYTES:
-        raise ValueError(f"properties are {len(text)} bytes, limit is {MAX_PROPERTIES_BYTES}")
-    return text.decode()
+    text = format_properties(properties)
+    size = len(text.encode())
+    if size > MAX_PROPERTIES_BYTES:
+        raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
+    return text

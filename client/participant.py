@@ -1,10 +1,13 @@
 """A producer or consumer as its session sees it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ..remoting.bodies_client import ConsumerData
-from ..remoting.service import Handler
+from ..remoting.bodies_client import ConsumerData, HeartbeatData, ProducerData
+from ..remoting.command import Command
+from ..remoting.connection import Connection
+from ..remoting.headers_client import UnregisterClientHeader
+from ..remoting.service import Handler, Reply, refuse_unknown
 
 
 class Participant(Protocol):
@@ -35,6 +38,36 @@ class Participant(Protocol):
     def members_changed(self) -> None:
         """Learn that members may have come or gone."""
         ...
+
+
+def heartbeat_of(client_id: str, participants: Iterable[Participant], *, unit_mode: bool) -> HeartbeatData:
+    """Return what brokers are told of those who take part."""
+    heartbeat = HeartbeatData(client_id=client_id)
+    for participant in participants:
+        data = participant.consumer_data()
+        if data is None:
+            heartbeat.producer_data_set.append(ProducerData(group_name=participant.group))
+        else:
+            data.unit_mode = unit_mode
+            heartbeat.consumer_data_set.append(data)
+    return heartbeat
+
+
+def answer_of(participants: Iterable[Participant], command: Command, connection: Connection) -> Reply:
+    """Return what the first has to say that knows what a broker asks, else that nobody does."""
+    for participant in participants:
+        handler = participant.handlers.get(command.code)
+        reply = None if handler is None else handler(command, connection)
+        if reply is not None:
+            return reply
+    return refuse_unknown(command, connection)
+
+
+def farewell_of(client_id: str, participant: Participant) -> UnregisterClientHeader:
+    """Return what brokers are told when one of them ends."""
+    if participant.consumer_data() is None:
+        return UnregisterClientHeader(client_id=client_id, producer_group=participant.group)
+    return UnregisterClientHeader(client_id=client_id, consumer_group=participant.group)
 
 
 def key_of(participant: Participant) -> str:

@@ -37,6 +37,9 @@ class ProcessQueue:
     def __len__(self) -> int:
         return len(self._unfinished)
 
+    def __contains__(self, queue_offset: object) -> bool:
+        return queue_offset in self._unfinished
+
     def __repr__(self) -> str:
         return f"<ProcessQueue {len(self)} unfinished, {self.buffered_bytes} bytes, next {self.next_offset}>"
 

@@ -3,9 +3,10 @@
     call            waits for            failed attempts
     send            the broker's answer  up to ``retries`` more, on another broker each time, within one time limit
     send to a queue the broker's answer  none: the queue was chosen
-    send_nowait     nothing              as ``send``; its future has the result
+    send_nowait     nothing              without an answer: up to ``retries_nowait`` more to the same queue
     send_oneway     the socket           none, and nobody hears of a failure
     send_batch      the broker's answer  as ``send``, the batch as a whole
+    request         a consumer's reply   as ``send``
 
 What follows a failed attempt is in ``attempts.py``. All attempts carry one unique key, so a message that was stored
 twice can be recognised.
@@ -14,32 +15,29 @@ twice can be recognised.
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 from ..common.clock import Clock
-from ..common.errors import RemotingError, ResponseError, RouteNotFoundError
 from ..common.ids import UniqueIds
-from ..common.message import Message, MessageQueue
+from ..common.message import Message, MessageQueue, ReceivedMessage
 from ..remoting.bodies_client import ConsumerData
-from ..remoting.codes import RequestCode
-from ..remoting.command import Command, decode_header
-from ..remoting.headers_send import SendReply
-from ..remoting.send_fields import SendFields
 from ..remoting.service import Handler
 from ..remoting.tasks import TaskScope
-from .attempts import Attempts
+from .accumulator import Accumulator
+from .borrowing import borrow_session
+from .delivery import Delivery
+from .futures import settle
 from .life import Life
-from .outgoing import Outgoing, prepare_batch, prepare_message
-from .results import STATUS_OF_CODE, SendResult
-from .routes import publish_queues
-from .selection import QueueRound, Selector
-from .session import Session, TemplateTopic, borrow_session
-from .settings import ProducerSettings, check_group
-
-Choice = Callable[[Sequence[MessageQueue]], MessageQueue]
+from .outgoing import Outgoing, check_message, prepare_batch, prepare_message
+from .recall import broker_of_handle, read_recall_answer, recall_command
+from .requests import Requests
+from .results import SendResult
+from .selection import Choice, Selector, choose_queue
+from .session import Session
+from .settings import ProducerSettings, check_group, choose_settings
 
 
 class Producer:
@@ -61,26 +59,33 @@ class Producer:
         clock: Clock | None = None,
     ) -> None:
         self.group = check_group(group)
-        self.settings = settings or ProducerSettings()
+        self.settings = choose_settings(settings, ProducerSettings)
         self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
-        self._template = TemplateTopic(self.settings.template_topic, self.settings.new_topic_queues)
-        self._fields = SendFields(group, self._template.name, self._template.max_queues)
-        self._ids = UniqueIds(socket.inet_aton(self._session.host), os.getpid(), self._session.clock.now_ms)
-        self._rounds: dict[str, QueueRound] = {}
+        self._delivery = Delivery(group, self._session, self.settings)
+        self._deliver = self._delivery.deliver
+        self._ids = UniqueIds(_packed_address(self._session.host), os.getpid(), self._session.clock.now_ms)
         self._unfinished: set[asyncio.Task[None]] = set()
+        self._requests = Requests(self._session, self.fetch_queues)
         self._tasks = TaskScope()
         self._stack = AsyncExitStack()
         self._life = Life(f"producer {group}")
+        self._accumulator: Accumulator | None = None
+        if self.settings.auto_batch:
+            clock = self._session.clock
+            self._accumulator = Accumulator(self.settings, clock, self._ids.next_id, self._deliver, self._start)
 
     def __repr__(self) -> str:
-        return f"<Producer {self.group} {self._life.stage.name.lower()}, {len(self._rounds)} topics>"
+        return f"<Producer {self.group} {self._life.stage.name.lower()}, {len(self._delivery.topics)} topics>"
 
     async def __aenter__(self) -> Self:
         """Start; connections are made with the first send."""
         self._life.begin()
         async with AsyncExitStack() as stack:
+            stack.callback(self._life.end)
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._tasks)
+            if self._delivery.observer is not None:
+                await stack.enter_async_context(self._delivery.observer.attached(self.settings.hooks))
             self._session.join(self)
             stack.push_async_callback(self._stop)
             self._stack = stack.pop_all()
@@ -90,10 +95,14 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for the sends that are under way, which end within their time limits, and close."""
+        self._life.check_loop()
         await self._stack.aclose()
 
     async def _stop(self) -> None:
         self._life.end()
+        self._requests.close()
+        if self._accumulator is not None:
+            self._accumulator.send_all()
         try:
             if self._unfinished:
                 await asyncio.wait(self._unfinished)
@@ -121,7 +130,9 @@ class Producer:
             ClientStateError: the producer is not open.
         """
         self._life.check()
-        return await self._deliver(self._prepare(message), _choice(message, queue, selector, arg), timeout_ms)
+        if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
+            return await self._accumulate(self._accumulator, message, choose_queue(message, queue, selector, arg))
+        return await self._deliver(self._prepare(message), choose_queue(message, queue, selector, arg), timeout_ms)
 
     def send_nowait(
         self,
@@ -134,18 +145,23 @@ class Producer:
     ) -> asyncio.Future[SendResult]:
         """Begin to send a message and return the future that will have what ``send`` returns or raises.
 
-        Closing the producer waits for it.
+        Another attempt follows only where no answer came, and goes to the same queue (Java's rules of asynchronous
+        sends), so that an error of the broker is known at once. Closing the producer waits for the future.
 
         Raises:
             TypeError, ValueError: the message cannot be sent by anyone.
             ClientStateError: the producer is not open.
         """
         self._life.check()
-        delivery = self._deliver(self._prepare(message), _choice(message, queue, selector, arg), timeout_ms)
+        choice = choose_queue(message, queue, selector, arg)
+        if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
+            if selector is None:
+                return self._accumulator.add(message, queue)
+            delivery = self._accumulate(self._accumulator, message, choice)
+        else:
+            delivery = self._delivery.deliver_nowait(self._prepare(message), choice, timeout_ms)
         outcome: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        task = self._tasks.start(_settle(outcome, delivery), name="send")
-        self._unfinished.add(task)
-        task.add_done_callback(self._unfinished.discard)
+        self._start(settle(outcome, delivery))
         return outcome
 
     async def send_oneway(
@@ -165,13 +181,8 @@ class Producer:
             ClientStateError: the producer is not open.
         """
         self._life.check()
-        outgoing = self._prepare(message)
-        deadline_ms = self._deadline_ms(None)
-        queue_round = await self._round_of(outgoing.topic, deadline_ms)
-        target = _choice(message, queue, selector, arg)
-        chosen = queue_round.next_queue() if target is None else target(queue_round.queues)
-        address = self._session.master_of(chosen.broker_name)
-        await self._session.call_oneway(address, self._command(outgoing, chosen), self._left_ms(deadline_ms))
+        choice = choose_queue(message, queue, selector, arg)
+        await self._delivery.deliver_oneway(self._prepare(message), choice)
 
     async def send_batch(
         self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
@@ -183,9 +194,56 @@ class Producer:
             ResponseError, RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
         self._life.check()
+        if not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+            one = "one Message; use send" if isinstance(messages, Message) else type(messages).__name__
+            raise TypeError(f"send_batch takes several messages, not {one}")
         batch = list(messages)
         outgoing = prepare_batch(batch, [self._ids.next_id() for _ in range(len(batch) + 1)], self.settings)
         return await self._deliver(outgoing, None if queue is None else lambda _: queue, timeout_ms)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout_ms: int | None = None,
+    ) -> ReceivedMessage:
+        """Send a message and return the reply of the consumer that got it (``reply_to``).
+
+        Raises:
+            ReplyTimeoutError: the message was sent, and nobody replied in time; it may still be consumed.
+            TypeError, ValueError, ResponseError, RouteNotFoundError, RemotingError: as ``send``.
+            ClientStateError: the producer is not open, or was closed before the reply came.
+        """
+        self._life.check()
+        check_message(message, self.settings.max_message_bytes)
+        choice = choose_queue(message, queue, selector, arg)
+
+        def send(marked: Message, left_ms: int) -> Awaitable[SendResult]:
+            return self._deliver(self._prepare(marked), choice, left_ms)
+
+        deadline_ms = self._delivery.deadline_ms(timeout_ms)
+        return await self._requests.ask(message, send, timeout_ms or self.settings.send_timeout_ms, deadline_ms)
+
+    async def recall(self, topic: str, handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take a message with ``delay_ms`` or ``deliver_at_ms`` back before it is due; return its unique key.
+
+        ``handle`` is the ``recall_handle`` of the send's result. Brokers serve this only where ``recallMessageEnable``
+        is set.
+
+        Raises:
+            TypeError, ValueError: topic or handle is none.
+            ResponseError: the broker refused it, for example since the message is due too soon.
+            RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
+        """
+        self._life.check()
+        broker_name, deadline_ms = broker_of_handle(topic, handle), self._delivery.deadline_ms(timeout_ms)
+        await self._delivery.round_of(topic, deadline_ms)
+        address = self._session.master_of(broker_name)
+        command = recall_command(self.group, topic, handle)
+        return read_recall_answer(await self._session.call(address, command, self._delivery.left_ms(deadline_ms)))
 
     async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that messages of a topic go to.
@@ -194,7 +252,7 @@ class Producer:
             RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
         self._life.check()
-        return tuple((await self._round_of(topic, self._deadline_ms(None))).queues)
+        return tuple((await self._delivery.round_of(topic, self._delivery.deadline_ms(None))).queues)
 
     # what the session asks (``Participant``)
 
@@ -205,124 +263,44 @@ class Producer:
 
     def topics(self) -> Sequence[str]:
         """Return the topics that were sent to."""
-        return tuple(self._rounds)
+        return self._delivery.topics
 
     def consumer_data(self) -> ConsumerData | None:
         """Return None: heartbeats name a producer by its group alone."""
         return None
 
     def route_changed(self, topic: str) -> None:
-        """Go on with the new publish list; an empty one is looked up again by the next send."""
-        route, queue_round = self._session.routes.get(topic), self._rounds.get(topic)
-        if route is None or queue_round is None:
-            return
-        queues = publish_queues(topic, route)
-        if queues:
-            queue_round.queues = queues
-        else:
-            del self._rounds[topic]
+        """Go on with the new publish list."""
+        self._delivery.route_changed(topic)
 
     def members_changed(self) -> None:
         """Do nothing: producers share no queues."""
 
-    # one delivery
+    # parts of a send
 
     def _prepare(self, message: Message) -> Outgoing:
         return prepare_message(message, self._ids.next_id(), self.settings)
 
-    async def _deliver(self, outgoing: Outgoing, choice: Choice | None, timeout_ms: int | None) -> SendResult:
-        deadline_ms = self._deadline_ms(timeout_ms)
-        queue_round = self._rounds.get(outgoing.topic) or await self._round_of(outgoing.topic, deadline_ms)
-        if choice is None:
-            return await self._send_around(outgoing, queue_round, deadline_ms)
-        return await self._attempt(outgoing, choice(queue_round.queues), self._left_ms(deadline_ms))
+    async def _accumulate(self, accumulator: Accumulator, message: Message, choice: Choice | None) -> SendResult:
+        queue = None
+        if choice is not None:
+            queue = choice((await self._delivery.round_of(message.topic, self._delivery.deadline_ms(None))).queues)
+        if not self._life.is_open:  # closing waits for what has begun, but no more for batches
+            return await self._deliver(self._prepare(message), choice, None)
+        return await accumulator.add(message, queue)
 
-    async def _send_around(self, outgoing: Outgoing, queue_round: QueueRound, deadline_ms: int) -> SendResult:
-        attempts = Attempts(retries_bad_status=self.settings.tries_another_broker_when_not_stored_ok)
-        for _ in range(1 + self.settings.retries):
-            left_ms = deadline_ms - self._session.clock.now_ms()
-            if left_ms <= 0:
-                break
-            queue = queue_round.next_queue(attempts.failed_broker)
-            try:
-                result = await self._attempt(outgoing, queue, left_ms)
-            except (RemotingError, RouteNotFoundError, ResponseError) as error:
-                if not attempts.may_follow(queue, error):
-                    break
-            else:
-                if attempts.ends_with(result):
-                    return result
-        return attempts.outcome()
-
-    async def _attempt(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        address = self._session.master_of(queue.broker_name)
-        answer = await self._session.call(address, self._command(outgoing, queue), timeout_ms)
-        return _read_answer(answer, outgoing, queue)
-
-    def _command(self, outgoing: Outgoing, queue: MessageQueue) -> Command:
-        fields = self._fields.encode(outgoing, queue, self._session.clock.now_ms())
-        code = RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
-        return Command.request(code, fields, outgoing.body)
-
-    async def _round_of(self, topic: str, deadline_ms: int) -> QueueRound:
-        queue_round = self._rounds.get(topic)
-        if queue_round is not None:
-            return queue_round
-        route = await self._session.route(topic, self._left_ms(deadline_ms), self._template)
-        queues = publish_queues(topic, route)
-        if not queues:
-            await self._session.refresh(topic, self._left_ms(deadline_ms))
-            queues = publish_queues(topic, self._session.routes.get(topic) or route)
-        if not queues:
-            raise RouteNotFoundError(f"no broker takes messages of the topic {topic} now")
-        return self._rounds.setdefault(topic, QueueRound(queues))
-
-    def _deadline_ms(self, timeout_ms: int | None) -> int:
-        return self._session.clock.now_ms() + (self.settings.send_timeout_ms if timeout_ms is None else timeout_ms)
-
-    def _left_ms(self, deadline_ms: int) -> int:
-        return max(1, deadline_ms - self._session.clock.now_ms())
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        """Start a piece of work that closing waits for."""
+        task = self._tasks.start(work, name="send")
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
 
 
-def _choice(message: Message, queue: MessageQueue | None, selector: Selector | None, arg: object) -> Choice | None:
-    """Return how the caller chose the queue, or None for the round."""
-    if queue is None:
-        return None if selector is None else lambda queues: selector(queues, message, arg)
-    if selector is not None:
-        raise ValueError("give queue or selector, not both")
-    if queue.topic != message.topic:
-        raise ValueError(f"the message is of topic {message.topic}, the queue of {queue.topic}")
-    return lambda _queues: queue
-
-
-def _read_answer(answer: Command, outgoing: Outgoing, queue: MessageQueue) -> SendResult:
-    status = STATUS_OF_CODE.get(answer.code)
-    if status is None:
-        raise ResponseError(answer.code, answer.remark)
-    reply = decode_header(SendReply, answer)
-    return SendResult(
-        status=status,
-        message_id=outgoing.message_id,
-        offset_message_id=reply.msg_id,
-        queue=queue if queue.queue_id == reply.queue_id else queue._replace(queue_id=reply.queue_id),
-        queue_offset=reply.queue_offset,
-        transaction_id=reply.transaction_id,
-        region_id=reply.region,
-        is_traced=reply.trace_on != "false",
-        recall_handle=reply.recall_handle,
-    )
-
-
-async def _settle(outcome: asyncio.Future[SendResult], delivery: Coroutine[object, object, SendResult]) -> None:
-    """Put what a delivery returns or raises into a future."""
-    try:
-        result = await delivery
-    except asyncio.CancelledError:
-        outcome.cancel()
-        raise
-    except Exception as error:  # the fault boundary of one send: whatever it raises is for its caller
-        if not outcome.done():
-            outcome.set_exception(error)
-    else:
-        if not outcome.done():
-            outcome.set_result(result)
+def _packed_address(host: str) -> bytes:
+    """Return the address in a unique id; for a host with a name any will do, since the rest of the id is enough."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            return socket.inet_pton(family, host)
+        except OSError:
+            pass
+    return socket.inet_aton("127.0.0.1")

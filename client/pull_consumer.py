@@ -4,6 +4,7 @@
     assign        this member takes exactly these queues; the two exclude each other
     poll          a list of messages of one queue, empty when none came in time
     async for     one message after the other
+    pull_once     one question to one queue, without any of the above
 
 What was handed out counts as finished when more is asked for. Offsets of finished messages are stored every 5 s and at
 the end; ``commit`` stores those of all messages that were handed out, now. With ``commits_itself=False`` only
@@ -11,7 +12,7 @@ the end; ``commit`` stores those of all messages that were handed out, now. With
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
@@ -21,23 +22,30 @@ from ..common.errors import ClientStateError
 from ..common.message import MessageQueue, ReceivedMessage
 from ..common.subscription import ALL
 from ..remoting.bodies_client import ConsumeType
+from .borrowing import borrow_session
+from .handover import HandoverCallback, handover
 from .life import Life
 from .membership import GroupMember, MemberPlan
+from .observing import ConsumeObserver, observe_consumer
 from .offsets import start_rule
 from .pull_buffer import PullBuffer, Shelf
+from .pull_checks import check_offset, check_poll, checked_queues
 from .pulls import PullPlan
 from .push_consumer import QueuesCallback
+from .queue_questions import QueueQuestions
 from .rebalance import compare_share
-from .session import Session, borrow_session
+from .session import Session
 from .settings import PullConsumerSettings, check_group
+from .subscriptions import Sql
 
 log = logging.getLogger(__name__)
 
 START_WAIT_MS = 3_000
 SUSPEND_MS = 20_000
+NO_LIMIT_MS = 1 << 62  # nobody knows how long the application works on what it polled
 
 
-class PullConsumer:
+class PullConsumer(QueueQuestions):
     """Hands out the messages of its topics; use it with ``async with``, from one event loop.
 
         consumer = PullConsumer("audit", nameserver="127.0.0.1:9876")
@@ -58,14 +66,14 @@ class PullConsumer:
         session: Session | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.group = check_group(group)
         self.settings = settings or PullConsumerSettings()
-        self._life = Life(f"pull consumer {group}")
-        self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
+        session, self._entered = borrow_session(session, nameserver, self.settings, clock)
+        super().__init__(check_group(group), session, Life(f"pull consumer {group}"))
         self._clock = self._session.clock
         self._shelf = Shelf(self.settings.max_buffered_messages)
         self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
         self._stack = AsyncExitStack()
+        self._observer: ConsumeObserver | None = None
         self._is_sharing = False
         self._is_assigned = False
 
@@ -86,9 +94,17 @@ class PullConsumer:
         """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
         self._member.share.on_change = callback
 
+    def on_queues_revoked(self, callback: HandoverCallback) -> None:
+        """Have ``callback(queues)`` called, and waited for, before queues are given up: the time to commit."""
+        self._member.share.on_revoked = handover(callback)
+
+    def on_queues_assigned(self, callback: HandoverCallback) -> None:
+        """Have ``callback(queues)`` called, and waited for, before new queues are read: the time to seek."""
+        self._member.share.on_assigned = handover(callback)
+
     # what to consume
 
-    def subscribe(self, topic: str, expression: str = ALL) -> None:
+    def subscribe(self, topic: str, expression: str | Sql = ALL) -> None:
         """Share the queues of a topic with the group; ``TagA || TagB`` wants two tags, ``*`` all messages.
 
         May be called before and inside the block, again to change the expression.
@@ -110,19 +126,20 @@ class PullConsumer:
         if self._life.is_open:
             self._member.subscriptions_changed()
 
-    async def assign(self, queues: Iterable[MessageQueue], expression: str = ALL) -> None:
+    async def assign(self, queues: Iterable[MessageQueue], expression: str | Sql = ALL) -> None:
         """Take exactly these queues, without regard to other members; give up what was assigned before.
 
         Raises:
+            TypeError: something else than queues was given.
             ValueError: a topic cannot exist, or the expression holds no tag.
             ClientStateError: topics were subscribed to, or the consumer is not open.
             RouteNotFoundError, RemotingError, ResponseError: a queue cannot be read now.
         """
         self._life.check()
+        wanted = checked_queues(queues)
         if self._is_sharing or (not self._is_assigned and self._member.subscriptions.topics):
             raise ClientStateError(f"pull consumer {self.group} has subscribed, it cannot assign as well")
         self._is_assigned = True
-        wanted = set(queues)
         for topic in {queue.topic for queue in (*wanted, *self.queues)}:
             self._member.subscriptions.put(topic, expression)
             await self._session.route(topic)
@@ -130,15 +147,6 @@ class PullConsumer:
             change = compare_share(owned, [queue for queue in wanted if queue.topic == topic])
             for failure in await self._member.share.change(topic, change):
                 raise failure
-
-    async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return all queues of a topic that can be read.
-
-        Raises:
-            RouteNotFoundError, RemotingError, ResponseError: no name server knows them now.
-        """
-        self._life.check()
-        return await self._member.brokers.queues_of(topic)
 
     # life
 
@@ -152,6 +160,10 @@ class PullConsumer:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._member.tasks)
+            if self.settings.hooks:
+                observing = observe_consumer(self._session, self.group, self.settings.hooks, NO_LIMIT_MS)
+                observers = await stack.enter_async_context(observing)
+                self._observer, self._member.brokers.observer = observers
             stack.push_async_callback(self._stop)
             self._member.start()
             if self._member.subscriptions.topics:
@@ -167,6 +179,13 @@ class PullConsumer:
         await self._stack.aclose()
 
     async def _stop(self) -> None:
+        try:
+            if self.queues:
+                await self._member.share.on_revoked(self.queues)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
         self._life.end()
         self._shelf.close()
         self._member.stop()
@@ -183,33 +202,49 @@ class PullConsumer:
         """Return messages of one queue, or an empty list when none came in time.
 
         Raises:
-            ClientStateError: the consumer is not open, or was closed meanwhile.
+            ValueError: a number is out of its range.
+            ClientStateError: the consumer is not open, was closed meanwhile, or has nothing to consume.
         """
         self._life.check()
+        check_poll(timeout_ms, max_messages)
         self._finish_handed_out()
-        messages = self._shelf.take(max_messages)
+        messages = self._hand_out(max_messages)
         if messages:
             return messages
+        self._check_consuming()
         try:
             async with self._clock.timeout(self.settings.poll_timeout_ms if timeout_ms is None else timeout_ms):
                 await self._shelf.wait_available()
         except TimeoutError:
             return []
         self._life.check()
-        return self._shelf.take(max_messages)
+        return self._hand_out(max_messages)
+
+    def _hand_out(self, max_messages: int | None) -> list[ReceivedMessage]:
+        messages = self._shelf.take(max_messages)
+        if self._observer is not None and messages:
+            self._observer.hand_out(messages)
+        return messages
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Iterate over messages as they come; the iteration ends when the consumer is closed."""
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Return the next message."""
+        """Return the next message.
+
+        Raises:
+            ClientStateError: the consumer is not started yet, or has nothing to consume.
+        """
         self._finish_handed_out()
         while self._life.is_open:
-            messages = self._shelf.take(1)
+            messages = self._hand_out(1)
             if messages:
                 return messages[0]
+            self._check_consuming()
             await self._shelf.wait_available()
+        if not self._life.is_closed:
+            self._life.check()
         raise StopAsyncIteration
 
     # positions
@@ -231,6 +266,7 @@ class PullConsumer:
             RemotingError, ResponseError: the broker did not say what the queue has.
         """
         self._life.check()
+        check_offset(queue_offset)
         self._buffer_of(queue)
         first, end = await self._member.brokers.first_offset(queue), await self._member.brokers.end_offset(queue)
         if not first <= queue_offset <= end:
@@ -246,30 +282,30 @@ class PullConsumer:
         """Go on behind the last message of an owned queue."""
         await self.seek(queue, await self._member.brokers.end_offset(queue))
 
-    async def offset_at(self, queue: MessageQueue, at_ms: int) -> int:
-        """Return the offset of the first message that was stored at an instant or later."""
-        self._life.check()
-        await self._session.route(queue.topic)
-        return await self._member.brokers.offset_at(queue, at_ms)
+    async def seek_to_time(self, queue: MessageQueue, at_ms: int) -> None:
+        """Go on at the first message of an owned queue that was stored at an instant or later."""
+        await self.seek(queue, await self.offset_at(queue, at_ms))
 
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """Return the offset that the broker has stored for the group, or None."""
-        self._life.check()
-        await self._session.route(queue.topic)
-        return await self._member.brokers.stored_offset(self.group, queue)
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Store the positions of all owned queues, or the offsets given, and wait until the brokers have them.
 
-    async def commit(self) -> None:
-        """Store the positions of all owned queues, and wait until the brokers have them.
+        An offset is that of the next message to consume: that of the last finished one, plus 1.
 
         Raises:
+            ValueError: a queue is not owned, or an offset is negative.
             RemotingError, ResponseError, RouteNotFoundError: one was not stored.
         """
         self._life.check()
-        self._take_over_positions()
-        for queue in self.queues:
-            queue_offset = self._member.offsets.table.get(queue)
-            if queue_offset is not None:
-                await self._member.brokers.store_offset(self.group, queue, queue_offset)
+        table = self._member.offsets.table
+        if offsets is None:
+            self._take_over_positions()
+            offsets = {queue: offset for queue in self.queues if (offset := table.get(queue)) is not None}
+        for queue, queue_offset in offsets.items():
+            self._buffer_of(queue)
+            check_offset(queue_offset)
+        for queue, queue_offset in offsets.items():
+            table.seek(queue, queue_offset)
+            await self._member.brokers.store_offset(self.group, queue, queue_offset)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor hand out owned queues until ``resume``."""
@@ -283,6 +319,10 @@ class PullConsumer:
             buffer.is_paused = False
             buffer.make_room()
         self._shelf.look_again()
+
+    def _check_consuming(self) -> None:
+        if not self._is_assigned and not self._member.subscriptions.topics:
+            raise ClientStateError(f"pull consumer {self.group} has nothing to consume: subscribe or assign first")
 
     def _buffer_of(self, queue: MessageQueue) -> PullBuffer:
         buffer = self._member.share.sink_of(queue)

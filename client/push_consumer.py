@@ -1,45 +1,52 @@
 """The push consumer: listeners get messages as they come, members of a group share the queues.
 
     async with          routes, a heartbeat and the first share are done, or 3 s are over and they go on behind
-    a listener ends     its messages are finished; the offset moves to the first unfinished message of the queue
-    it fails            each message goes back to its broker, which brings it again later through the group's retry
-                        topic; if the broker does not take it, it is kept and runs again here after 5 s
+    inside              as ``concurrently.py`` says, or ``orderly.py`` for ``settings.is_orderly``
     leaving the block   pulling stops, running listeners end (up to a limit), offsets are stored, the group is told
 
 Offsets are stored every 5 s, with each pull, when a queue is given up and at the end. A message may come twice: after a
 crash, and while queues change hands.
+
+With ``settings.is_broadcast`` every member has every queue, and its offsets are in a file of its own.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
-from ..common.clock import Clock, TimerHandle
-from ..common.errors import ClientError, RemotingError
-from ..common.message import MessageQueue, ReceivedMessage
+from ..common.clock import Clock
+from ..common.errors import ClientStateError
+from ..common.message import MessageQueue
 from ..common.names import retry_topic
 from ..common.subscription import ALL
 from ..remoting.bodies_client import ConsumeType
+from ..remoting.service import Handler as RequestHandler
+from .answering import Answers, Described
+from .borrowing import borrow_session
+from .concurrently import ConcurrentListening, Workplace
 from .life import Life
-from .listening import Batch, Handler, Listener, ListenerPool, cut_batches
+from .listening import Handler, Listener, ListenerCalls
+from .local_offsets import DEFAULT_INSTANCE, LocalOffsets, OffsetFile, offset_file_of
 from .membership import GroupMember, MemberPlan
+from .observing import observe_consumer
 from .offsets import start_rule
+from .orderly import OrderlyListening
 from .pulls import PullPlan
 from .push_queue import PushQueue
-from .results import ConsumeResult
-from .session import Session, borrow_session
+from .queue_locks import QueueLocks
+from .returning import Returns
+from .session import Session
 from .settings import PushConsumerSettings, check_group
+from .subscriptions import Sql
 
 log = logging.getLogger(__name__)
 
 START_WAIT_MS = 3_000
 SUSPEND_MS = 15_000
-RUN_AGAIN_MS = 5_000
 DEFAULT_MAX_RETRIES = 16
+NO_LIMIT = (1 << 31) - 1
 
 QueuesCallback = Callable[[tuple[MessageQueue, ...]], object]
 
@@ -70,11 +77,13 @@ class PushConsumer:
         self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock
         self._member = GroupMember(self._session, self._plan(), self._make_queue, self._refuse)
-        self._member.subscriptions.put(retry_topic(group), ALL)
+        if not self.settings.is_broadcast:
+            self._member.subscriptions.put(retry_topic(group), ALL)
         self._member.share.on_change = self._tell_queues
         self._handlers: dict[str, Handler] = {}
-        self._pool = ListenerPool(self.settings.concurrency, self._finish)
-        self._planned: set[TimerHandle] = set()
+        self._calls = ListenerCalls(self.settings.concurrency)
+        self._listening = self._make_listening()
+        self._member.answers = self._make_answers()
         self._stack = AsyncExitStack()
         self._told: tuple[MessageQueue, ...] = ()
         self._on_queues_changed: QueuesCallback | None = None
@@ -97,20 +106,22 @@ class PushConsumer:
         """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
         self._on_queues_changed = callback
 
-    def subscribe(self, topic: str, expression: str, listener: Listener) -> None:
-        """Let a listener have the messages of a topic whose tag is in ``TagA || TagB``, or all with ``*``.
+    def subscribe(self, topic: str, expression: str | Sql, listener: Listener) -> None:
+        """Let a listener have messages of a topic: those whose tag is in ``TagA || TagB``, all with ``*``, or ``Sql``.
 
         It gets a list of messages (``settings.batch_messages`` at most) and says what became of them; see
         ``listening.py``. May be called before and inside the block, again to change the expression or the listener.
 
         Raises:
             ValueError: the topic cannot exist, or the expression holds no tag.
-            TypeError: the listener cannot be called.
+            TypeError: the listener cannot be called, or the expression is no text.
+            ClientStateError: the consumer is closed.
         """
-        if not callable(listener):
-            raise TypeError(f"the listener is {type(listener).__name__}, it must be callable")
+        if self._life.is_closed:
+            raise ClientStateError(f"push consumer {self.group} is closed")
+        handler = Handler.of(listener)
         self._member.subscriptions.put(topic, expression)
-        self._handlers[topic] = Handler.of(listener)
+        self._handlers[topic] = handler
         if self._life.is_open:
             self._member.subscriptions_changed()
 
@@ -121,24 +132,65 @@ class PushConsumer:
         if self._life.is_open:
             self._member.subscriptions_changed()
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nothing is pulled until ``resume`` is called."""
+        return self._member.share.is_suspended
+
+    def suspend(self) -> None:
+        """Pull nothing until ``resume``; messages that are here already still run, and the queues stay owned.
+
+        Raises:
+            ClientStateError: the consumer is not open.
+        """
+        self._life.check()
+        self._member.share.suspend()
+
+    def resume(self) -> None:
+        """Pull on.
+
+        Raises:
+            ClientStateError: the consumer is not open.
+        """
+        self._life.check()
+        self._member.share.resume()
+        self._member.rebalance.wake()
+
     async def __aenter__(self) -> Self:
         """Start; when brokers and name servers answer, the share is known and its offsets are fixed.
 
         Raises:
             ClientStateError: it has been started before.
+            ConfigError: its group is in the session already, or the offsets of a broadcast cannot be read.
+            ResponseError: a broker cannot filter as subscribed.
         """
         self._life.begin()
         async with AsyncExitStack() as stack:
-            stack.callback(self._pool.close)
+            stack.callback(self._life.end)
+            stack.callback(self._calls.close)
+            stack.callback(self._listening.close)
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._member.tasks)
-            stack.push_async_callback(self._stop)
-            self._pool.start(self._member.tasks)
+            if self.settings.hooks:
+                await self._observe(stack)
+            if isinstance(self._member.offsets, LocalOffsets):
+                await self._member.offsets.load()
             self._member.start()
+            stack.push_async_callback(self._stop)
+            self._listening.start(self._member.tasks)
             self._member.start_sharing()
             await self._member.rebalance.wait_first_run(START_WAIT_MS)
+            await self._member.check_filters()
             self._stack = stack.pop_all()
         return self
+
+    async def _observe(self, stack: AsyncExitStack) -> None:
+        timeout_ms = self.settings.consume_timeout_ms
+        observing = observe_consumer(self._session, self.group, self.settings.hooks, timeout_ms)
+        observers = await stack.enter_async_context(observing)
+        self._member.brokers.observer = observers.pulls
+        if observers.calls is not None:
+            self._calls.observe(observers.calls)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -149,16 +201,16 @@ class PushConsumer:
     async def _stop(self) -> None:
         self._life.end()
         self._member.stop()
-        for planned in self._planned:
-            planned.cancel()
         try:
             async with self._clock.timeout(self.settings.close_timeout_ms):
-                await self._pool.drain()
+                await self._listening.drain()
         except TimeoutError:
             log.warning("%r ends while listeners still run; their messages will come again", self)
         await self._member.end()
 
     def _tell_queues(self, _queues: tuple[MessageQueue, ...]) -> None:
+        if self.settings.max_topic_messages is not None or self.settings.max_topic_bytes is not None:
+            self._divide_limits()
         queues = self.queues
         if queues != self._told and self._on_queues_changed is not None:
             self._told = queues
@@ -182,54 +234,53 @@ class PushConsumer:
             strategy=settings.strategy,
             rebalance_interval_ms=settings.rebalance_interval_ms,
             commit_interval_ms=settings.commit_interval_ms,
+            offset_file=self._offset_file() if settings.is_broadcast else None,
         )
 
+    def _offset_file(self) -> OffsetFile:
+        client = self._session.settings
+        parts = (self._session.host, client.instance_name or DEFAULT_INSTANCE, client.unit_name)
+        return offset_file_of(self.settings.offset_directory, parts, self.group, self._session.namespace)
+
+    def _make_listening(self) -> ConcurrentListening | OrderlyListening:
+        settings, member = self.settings, self._member
+        returns = None
+        if not settings.is_broadcast:
+            default_retries = NO_LIMIT if settings.is_orderly else DEFAULT_MAX_RETRIES
+            max_retries = default_retries if settings.max_retries < 0 else settings.max_retries
+            returns = Returns(self.group, self._session, member.brokers, max_retries)
+        workplace = Workplace(settings, self._clock, self._handlers, self._calls, returns, member.offsets.table)
+        if not settings.is_orderly:
+            return ConcurrentListening(workplace)
+        listening = OrderlyListening(
+            workplace, None if settings.is_broadcast else QueueLocks(self.group, self._session)
+        )
+        if not settings.is_broadcast:
+            member.share.keeper = listening
+        return listening
+
+    def _make_answers(self) -> Mapping[int, RequestHandler]:
+        locks = self._listening.locks if isinstance(self._listening, OrderlyListening) else None
+        described = Described(self._session, self._member, self.settings, self._handlers, self._calls, locks)
+        return Answers(described).handlers
+
     def _make_queue(self, queue: MessageQueue) -> PushQueue:
-        return PushQueue(queue, self._member.offsets.table, self.settings.limits, self._submit)
+        source = self._listening.make_queue(queue)
+        source.stores_with_pulls = not self.settings.is_broadcast
+        return source
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
         await self._member.share.retake(queue, next_offset)
         self._member.rebalance.wake()
         return False
 
-    def _submit(self, source: PushQueue, messages: Iterable[ReceivedMessage]) -> None:
-        for batch in cut_batches(messages, self.settings.batch_messages):
-            self._pool.submit(Batch(self._handlers.get(batch[0].topic, _REFUSING), batch, source))
-
-    async def _finish(self, batch: Batch, result: ConsumeResult) -> None:
-        if result is ConsumeResult.SUCCESS or batch.source.is_dropped:
-            batch.source.finish(batch.messages)
-            return
-        kept: list[ReceivedMessage] = []
-        for message in batch.messages:
-            if await self._send_back(message):
-                batch.source.finish([message])
-            else:
-                kept.append(message)
-        self._run_again_later(batch.source, kept)
-
-    async def _send_back(self, message: ReceivedMessage) -> bool:
-        max_retries = DEFAULT_MAX_RETRIES if self.settings.max_retries < 0 else self.settings.max_retries
-        try:
-            await self._member.brokers.send_back(self.group, message, max_retries)
-        except (RemotingError, ClientError) as error:
-            log.warning("message %s was not taken back and runs again here: %s", message.message_id, error)
-            return False
-        return True
-
-    def _run_again_later(self, source: PushQueue, messages: Sequence[ReceivedMessage]) -> None:
-        if not messages or not self._life.is_open:
-            return
-        again = [msgspec.structs.replace(each, reconsume_times=each.reconsume_times + 1) for each in messages]
-        at_ms = self._clock.now_ms() + RUN_AGAIN_MS
-        planned = self._clock.call_at(at_ms, lambda: (self._planned.discard(planned), self._submit(source, again)))
-        self._planned.add(planned)
-
-
-async def _refuse_unknown(messages: list[ReceivedMessage]) -> ConsumeResult:
-    """Send back messages of a topic that nobody listens to any more, so that they are not lost."""
-    log.warning("%d messages of the topic %s have no listener and come again", len(messages), messages[0].topic)
-    return ConsumeResult.RETRY
-
-
-_REFUSING = Handler.of(_refuse_unknown)
+    def _divide_limits(self) -> None:
+        """Let the queues share what is allowed to all of them, as they are now."""
+        settings, sinks = self.settings, self._member.share.sinks
+        limits = settings.limits
+        if settings.max_topic_messages is not None:
+            limits = limits._replace(max_messages=max(1, settings.max_topic_messages // max(1, len(sinks))))
+        if settings.max_topic_bytes is not None:
+            limits = limits._replace(max_bytes=max(1, settings.max_topic_bytes // max(1, len(sinks))))
+        for sink in sinks:
+            sink.limit(limits)

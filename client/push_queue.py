@@ -11,6 +11,7 @@ again.
 import asyncio
 from collections.abc import Callable, Sequence
 
+from ..common.clock import Clock
 from ..common.message import MessageQueue, ReceivedMessage
 from .offsets import OffsetTable
 from .process_queue import FlowLimits, ProcessQueue
@@ -21,12 +22,19 @@ Submit = Callable[["PushQueue", Sequence[ReceivedMessage]], object]
 class PushQueue:
     """The sink of the puller of one owned queue."""
 
-    def __init__(self, queue: MessageQueue, offsets: OffsetTable, limits: FlowLimits, submit: Submit) -> None:
+    def __init__(
+        self, queue: MessageQueue, offsets: OffsetTable, limits: FlowLimits, submit: Submit, clock: Clock
+    ) -> None:
         self.queue = queue
         self.unfinished = ProcessQueue()
         self.is_dropped = False
+        self.moves_offset = True
+        self.stores_with_pulls = True
+        self.limits = limits
+        self.pulled_at_ms = clock.now_ms()
+        self._offset_at_pull: int | None = None
+        self._clock = clock
         self._offsets = offsets
-        self._limits = limits
         self._submit = submit
         self._room = asyncio.Event()
 
@@ -36,29 +44,43 @@ class PushQueue:
     def finish(self, messages: Sequence[ReceivedMessage]) -> None:
         """Take finished messages out and move the offset."""
         next_offset = self.unfinished.remove(messages)
-        if next_offset is not None and not self.is_dropped:
+        if next_offset is not None and self.moves_offset:
             self._offsets.advance(self.queue, next_offset)
-        if not self._room.is_set() and not self.unfinished.exceeds(self._limits):
+        if not self._room.is_set() and not self.unfinished.exceeds(self.limits):
             self._room.set()
+
+    @property
+    def moved_at_ms(self) -> int:
+        """When a message was finished last, at the latest: now, or at the time of the last pull."""
+        has_moved = not self.unfinished or self.unfinished.next_offset != self._offset_at_pull
+        return self._clock.now_ms() if has_moved else self.pulled_at_ms
+
+    def limit(self, limits: FlowLimits) -> None:
+        """Set other limits."""
+        self.limits = limits
+        self._room.set()
 
     # ``PullSink``
 
     def drop(self) -> None:
         """Let nothing begin any more."""
         self.is_dropped = True
+        self.moves_offset = False
 
     async def wait_for_room(self) -> None:
         """Return when more may be pulled."""
-        while self.unfinished.exceeds(self._limits):
+        while self.unfinished.exceeds(self.limits):
             self._room.clear()
             await self._room.wait()
 
     def offset_to_commit(self) -> int:
         """Return the offset to store with the next pull; 0 for none."""
-        return self._offsets.get(self.queue) or 0
+        return (self.stores_with_pulls and self._offsets.get(self.queue)) or 0
 
     def accept(self, messages: list[ReceivedMessage], next_offset: int) -> None:
         """Keep messages and hand them to the listener."""
+        self.pulled_at_ms = self._clock.now_ms()
+        self._offset_at_pull = self.unfinished.next_offset
         if messages:
             self.unfinished.put(messages)
             self._submit(self, messages)

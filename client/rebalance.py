@@ -1,7 +1,8 @@
 """Which queues of a topic this member owns, and when that is worked out again.
 
 One run (Java's ``RebalanceImpl``), for each topic:
-1. all queues from the route, all members from any broker of the topic; without one of them nothing changes;
+1. all queues from the route, all members from any broker of the topic; without one of them nothing changes; our own
+   id twice among them is told (``duplicates.py``);
 2. both sorted, so that every member computes the same; a member that the broker does not list yet gets nothing;
 3. ``strategy.allocate``; an error of the strategy changes nothing;
 4. queues that are no longer in the share are given up before new ones are taken.
@@ -21,6 +22,7 @@ from ..common.allocation import AllocateMessageQueueStrategy
 from ..common.clock import Clock
 from ..common.errors import RocketletError, RouteNotFoundError
 from ..common.message import MessageQueue
+from .duplicates import ConnectionSource, DuplicateWatch
 from .wakeup import Wakeup
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ def repeat_delay_ms(incomplete_runs: int, interval_ms: int) -> int:
     return min(FIRST_REPEAT_MS << min(incomplete_runs - 1, 16), interval_ms)
 
 
-class ShareSource(Protocol):
+class ShareSource(ConnectionSource, Protocol):
     """What a rebalance has to know; the client session answers from routes and brokers."""
 
     async def queues_of(self, topic: str) -> Sequence[MessageQueue]:
@@ -95,6 +97,7 @@ class Rebalance:
         self._owner = owner
         self._clock = clock
         self._interval_ms = interval_ms
+        self._duplicates = DuplicateWatch(member.group, member.client_id, source)
         self._wakeup = Wakeup(clock)
         self._has_run = asyncio.Event()
         self._incomplete_runs = 0
@@ -145,6 +148,7 @@ class Rebalance:
         if not queues or not members:
             log.warning("group %s: %s has %d queues, %d members", self._member.group, topic, len(queues), len(members))
             return False
+        await self._duplicates.look(topic, members)
         share = self._member.strategy.allocate(self._member.group, self._member.client_id, queues, members)
         change = compare_share(self._owned_of(topic), share)
         return await self._owner.change_share(topic, change) and self._member.client_id in members

@@ -13,8 +13,11 @@ import enum
 
 import msgspec
 
+from ..common.errors import ResponseError
 from ..common.message import MessageQueue
 from ..remoting.codes import ResponseCode
+from ..remoting.command import Command, decode_header
+from ..remoting.headers_send import SendReply
 
 
 class SendStatus(enum.Enum):
@@ -52,11 +55,61 @@ class SendResult(msgspec.Struct, frozen=True):
     recall_handle: str | None = None
 
 
+def read_send_answer(answer: Command, message_id: str, queue: MessageQueue) -> SendResult:
+    """Read the answer to a send to a queue.
+
+    Raises:
+        ResponseError: the broker did not store the message.
+    """
+    status = STATUS_OF_CODE.get(answer.code)
+    if status is None:
+        raise ResponseError(answer.code, answer.remark)
+    reply = decode_header(SendReply, answer)
+    return SendResult(
+        status=status,
+        message_id=message_id,
+        offset_message_id=reply.msg_id,
+        queue=queue if queue.queue_id == reply.queue_id else queue._replace(queue_id=reply.queue_id),
+        queue_offset=reply.queue_offset,
+        transaction_id=reply.transaction_id,
+        region_id=reply.region,
+        is_traced=reply.trace_on != "false",
+        recall_handle=reply.recall_handle,
+    )
+
+
 class ConsumeResult(enum.Enum):
-    """What a listener says about the messages it was given (Java's ``ConsumeConcurrentlyStatus``)."""
+    """What a listener says about the messages it was given.
+
+    Java's ``ConsumeConcurrentlyStatus`` and ``ConsumeOrderlyStatus``; the last two are for orderly consumers that do
+    not commit by themselves.
+    """
 
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """A failure that says more: which messages are to come again, and when (Java's listener contexts).
+
+    The messages before ``from_index`` are finished. ``delay_level`` counts for concurrent consumers: 0 leaves the delay
+    to the broker, a level above 0 is that delay, below 0 the message goes to the dead letters at once. ``pause_ms``
+    counts for orderly ones: how long the queue rests, from 10 to 30 000 ms.
+    """
+
+    from_index: int = 0
+    delay_level: int = 0
+    pause_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse an index that names no message."""
+        if self.from_index < 0:
+            raise ValueError(f"from_index is {self.from_index}, it counts from 0")
+
+
+ConsumeOutcome = ConsumeResult | Retry
 
 
 class ConsumeFrom(enum.Enum):

@@ -33,6 +33,13 @@ class Route(NamedTuple):
     order_configuration: str | None = None
 
 
+class TemplateTopic(NamedTuple):
+    """The topic whose route a new topic gets, and with how many queues at most."""
+
+    name: str
+    max_queues: int
+
+
 class BrokerAddress(NamedTuple):
     """An address that a consumer pulls from."""
 

@@ -4,21 +4,21 @@
     heartbeats     after 1 s, then every 30 s, to masters, and to slaves as well when there is a consumer; also as the
                    first request on each new connection, so that a broker knows who asks
 
-Client id: ``ip@pid#nanoseconds``. The number keeps apart what runs in one process, and containers that are all process
-1 of one address. Two members of a group with one id would take the same queues and leave the rest to nobody.
+Client id: ``ip@pid#nanoseconds``, with ``@unit`` behind it where there is a unit name. The number keeps apart what runs
+in one process, and containers that are all process 1 of one address. Two members of a group with one id would take the
+same queues and leave the rest to nobody; who sets ``instance_name``, which replaces ``pid#nanoseconds``, takes care.
 
-Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance. For others the participants are asked in
-turn, and what none of them knows is answered with code 3.
+Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance, PUSH_REPLY_MESSAGE_TO_CLIENT (326) brings a
+reply to this client id. For others the participants are asked in turn, and what none of them knows is answered with
+code 3.
 """
 
 import asyncio
 import logging
-import os
-import time
-from collections.abc import Awaitable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from ..common.clock import Clock
 from ..common.errors import (
@@ -29,39 +29,36 @@ from ..common.errors import (
     RocketletError,
     RouteNotFoundError,
 )
-from ..remoting.addresses import reachable_host
+from ..remoting.addresses import format_address, reachable_host
 from ..remoting.bodies import decode_body, encode_body
-from ..remoting.bodies_client import HeartbeatData, ProducerData
 from ..remoting.bodies_route import TopicRouteData
 from ..remoting.client import ConnectionPool
 from ..remoting.clock import LoopClock
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
-from ..remoting.headers_client import ConsumerGroupHeader, UnregisterClientHeader
+from ..remoting.headers_client import ConsumerGroupHeader
 from ..remoting.headers_namesrv import RouteHeader
-from ..remoting.service import Handler, Reply, Service, refuse_unknown
+from ..remoting.service import Handler, Reply, Service
 from ..remoting.tasks import TaskScope, repeat
+from .life import Life
 from .nameservers import NameServers, parse_addresses
-from .participant import Participant, key_of
-from .routes import Route, RouteTable, cut_template, route_from
-from .settings import ClientSettings, choose_nameserver
+from .namespace import Namespace
+from .participant import Participant, answer_of, farewell_of, heartbeat_of, key_of
+from .replies import AwaitedReplies
+from .routes import Route, RouteTable, TemplateTopic, cut_template, route_from
+from .settings import ClientSettings, check_own_settings, choose_nameserver, client_id_of
+from .tls import ssl_context_of
 from .wakeup import Wakeup
+from .wire import wire_of
 
 log = logging.getLogger(__name__)
 
 ROUTE_INTERVAL_MS = 30_000
-HEARTBEAT_INTERVAL_MS = 30_000
 FIRST_HEARTBEAT_MS = 1_000
 CALL_TIMEOUT_MS = 3_000
 LEAST_PAUSE_MS = 1_000
-
-
-class TemplateTopic(NamedTuple):
-    """The topic whose route a new topic gets, and with how many queues at most."""
-
-    name: str
-    max_queues: int
+GHOST_MS = 120_000  # channelExpiredTimeout of brokers
 
 
 class Session:
@@ -77,14 +74,23 @@ class Session:
         self, nameserver: str | None = None, clock: Clock | None = None, settings: ClientSettings | None = None
     ) -> None:
         self.settings = settings or ClientSettings()
+        check_own_settings(self.settings)
         self.clock = clock or LoopClock()
-        self.host = reachable_host("")
-        self.client_id = f"{self.host}@{os.getpid()}#{time.perf_counter_ns()}"
+        self.host = self.settings.client_host or reachable_host("")
+        self.client_id = client_id_of(self.host, self.settings)
+        self.namespace = Namespace(self.settings.namespace) if self.settings.namespace else None
         self.routes = RouteTable()
         self.tasks = TaskScope()
-        notices: dict[int, Handler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice}
-        self._pool = ConnectionPool(self.clock, Service(notices, self._serve))
-        self._nameservers = NameServers(parse_addresses(choose_nameserver(nameserver)), self._pool, self.clock)
+        self._life = Life("session")
+        self.replies = AwaitedReplies(self.clock)
+        notices: dict[int, Handler] = {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies.serve,
+        }
+        self._wire = wire_of(self.settings, self.namespace)
+        self._pool = ConnectionPool(self.clock, Service(notices, self._serve), tls=ssl_context_of(self.settings.tls))
+        addresses = parse_addresses(choose_nameserver(nameserver))
+        self._nameservers = NameServers(addresses, self._pool, self.clock, self._wire)
         self._connections: dict[str, Connection] = {}
         self._participants: dict[str, Participant] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
@@ -92,12 +98,14 @@ class Session:
         self._route_wakeup = Wakeup(self.clock)
         self._heartbeat_wakeup = Wakeup(self.clock)
         self._stack = AsyncExitStack()
+        self._lost_at_ms = -GHOST_MS
 
     def __repr__(self) -> str:
         return f"<Session {self.client_id} {sorted(self._participants)} {self.routes!r}>"
 
     async def __aenter__(self) -> Self:
         """Start the jobs; connections are made when they are needed."""
+        self._life.begin()
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._pool)
             await stack.enter_async_context(self.tasks)
@@ -110,14 +118,32 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the jobs and close the connections."""
+        self._life.end()
         await self._stack.__aexit__(None, None, None)
+
+    @property
+    def nameserver_addresses(self) -> tuple[str, ...]:
+        """The name servers that were given."""
+        return self._nameservers.addresses
+
+    @property
+    def local_addresses(self) -> frozenset[str]:
+        """Our ends of the connections to brokers, as ``host:port``."""
+        return frozenset(format_address(*each.local_address) for each in self._connections.values())
+
+    @property
+    def may_be_listed_twice(self) -> bool:
+        """Whether a broker may still list a connection that has ended here; it misses a silent one in two minutes."""
+        return self.clock.now_ms() < self._lost_at_ms + GHOST_MS
 
     def join(self, participant: Participant) -> None:
         """Let a producer or consumer take part in heartbeats and notices.
 
         Raises:
             ConfigError: its group is here already in the same role.
+            ClientStateError: the session is not open.
         """
+        self._life.check()
         key = key_of(participant)
         if key in self._participants:
             raise ConfigError(f"the {key} has been created before in this client", key="group")
@@ -128,13 +154,7 @@ class Session:
     async def leave(self, participant: Participant) -> None:
         """Tell the brokers that a participant ends; who cannot be told finds out when the connection closes."""
         self._participants.pop(key_of(participant), None)
-        is_consumer = participant.consumer_data() is not None
-        header = UnregisterClientHeader(
-            client_id=self.client_id,
-            producer_group=None if is_consumer else participant.group,
-            consumer_group=participant.group if is_consumer else None,
-        )
-        command = Command.request(RequestCode.UNREGISTER_CLIENT, header)
+        command = Command.request(RequestCode.UNREGISTER_CLIENT, farewell_of(self.client_id, participant))
         async with asyncio.TaskGroup() as group:
             for address in self._connections:
                 group.create_task(self._tell(address, command))
@@ -152,10 +172,24 @@ class Session:
             deadline_ms = self.clock.now_ms() + timeout_ms
             connection = await self._connect(address, timeout_ms)
             timeout_ms = max(1, deadline_ms - self.clock.now_ms())
-        answer = await connection.request(command, timeout_ms)
+        wire = self._wire
+        if wire is not None:
+            wire.send(address, command)
+        try:
+            answer = await connection.request(command, timeout_ms)
+        except RequestTimeoutError:
+            if command.code != RequestCode.HEART_BEAT:
+                self.heartbeat_soon()  # it is not answered either when the connection is half open
+            raise
+        if wire is not None:
+            wire.receive(address, command, answer)
         if answer.code == ResponseCode.GO_AWAY:
             self._pool.close(address)  # the broker lets its connections end; the next call makes a new one
         return answer
+
+    def open_connection_to(self, broker_name: str) -> Connection | None:
+        """Return the open connection to a broker's master, if there is one and requests need nothing done to them."""
+        return None if self._wire is not None else self._connections.get(self.routes.master_of(broker_name) or "")
 
     async def call_oneway(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
         """Send a request that is not answered.
@@ -164,7 +198,31 @@ class Session:
             RemotingError: no connection could be made in time.
         """
         connection = self._connections.get(address) or await self._connect(address, timeout_ms)
+        if self._wire is not None:
+            self._wire.send(address, command)
         connection.send_oneway(command)
+
+    def send_on(self, connection: Connection, command: Command) -> None:
+        """Send a request that is not answered on the connection on which a broker asked for it."""
+        if self._wire is not None:
+            self._wire.send(format_address(*connection.remote_address), command)
+        connection.send_oneway(command)
+
+    async def ask_nameserver(self, command: Command, timeout_ms: int) -> Command:
+        """Return the answer of a name server, whatever its code.
+
+        Raises:
+            RemotingError: none answered in time.
+        """
+        return await self._nameservers.request(command, timeout_ms)
+
+    async def ask_nameservers(self, make_command: Callable[[], Command], timeout_ms: int) -> list[Command]:
+        """Return the answers of all name servers.
+
+        Raises:
+            RemotingError: one did not answer; the others were asked all the same.
+        """
+        return await self._nameservers.request_all(make_command, timeout_ms)
 
     def master_of(self, broker_name: str) -> str:
         """Return the address of a broker's master.
@@ -191,13 +249,17 @@ class Session:
     async def _open_connection(self, address: str) -> Connection:
         connection = await self._pool.connect(address)
         if self._participants:
-            await self._hear(address, connection.request(self._heartbeat_command(), CALL_TIMEOUT_MS))
+            command = self._heartbeat_command()
+            if self._wire is not None:
+                self._wire.send(address, command)
+            await self._hear(address, connection.request(command, CALL_TIMEOUT_MS))
         if not connection.is_closed:
             self._connections[address] = connection
             connection.on_close(lambda ended: self._forget(address, ended))
         return connection
 
     def _forget(self, address: str, connection: Connection) -> None:
+        self._lost_at_ms = self.clock.now_ms()
         if self._connections.get(address) is connection:
             del self._connections[address]
 
@@ -228,7 +290,8 @@ class Session:
             created_after = await self._fetch_route(template.name, timeout_ms)
             route = None if created_after is None else cut_template(created_after, template.max_queues)
         if route is None:
-            raise RouteNotFoundError(f"no route info of the topic {topic}")
+            creates = f", and none creates topics ({template.name} is not there either)" if template else ""
+            raise RouteNotFoundError(f"no broker has the topic {topic}{creates}")
         self._keep_route(topic, route)
         return route
 
@@ -291,18 +354,11 @@ class Session:
 
     async def _beat(self) -> int:
         await self.heartbeat()
-        await self._heartbeat_wakeup.wait(HEARTBEAT_INTERVAL_MS)
+        await self._heartbeat_wakeup.wait(self.settings.heartbeat_interval_ms)
         return 0
 
     def _heartbeat_command(self) -> Command:
-        participants = self._participants.values()
-        heartbeat = HeartbeatData(
-            client_id=self.client_id,
-            producer_data_set=[
-                ProducerData(group_name=each.group) for each in participants if not each.consumer_data()
-            ],
-            consumer_data_set=[data for each in participants if (data := each.consumer_data()) is not None],
-        )
+        heartbeat = heartbeat_of(self.client_id, self._participants.values(), unit_mode=self.settings.is_unit_mode)
         return Command.request(RequestCode.HEART_BEAT, body=encode_body(heartbeat))
 
     async def _tell(self, address: str, command: Command) -> None:
@@ -328,31 +384,14 @@ class Session:
             log.warning("broker %s answered %d: %s", address, answer.code, answer.remark)
 
     def _serve_notice(self, command: Command, _connection: Connection) -> None:
+        if self._wire is not None:
+            self._wire.receive_request(command)
         group = decode_header(ConsumerGroupHeader, command).consumer_group
         for participant in self._participants.values():
             if participant.group == group:
                 participant.members_changed()
 
     def _serve(self, command: Command, connection: Connection) -> Reply:
-        for participant in self._participants.values():
-            handler = participant.handlers.get(command.code)
-            reply = None if handler is None else handler(command, connection)
-            if reply is not None:
-                return reply
-        return refuse_unknown(command, connection)
-
-
-def borrow_session(
-    session: Session | None, nameserver: str | None, settings: ClientSettings, clock: Clock | None
-) -> tuple[Session, AbstractAsyncContextManager[Session]]:
-    """Return the session of a participant, and what it has to enter: its own session, or nothing around a shared one.
-
-    Raises:
-        ConfigError: there is no name server, or one beside a session.
-    """
-    if session is None:
-        session = Session(nameserver, clock, settings)
-        return session, session
-    if nameserver is not None:
-        raise ConfigError("give nameserver or session, not both", key="nameserver")
-    return session, nullcontext(session)
+        if self._wire is not None:
+            self._wire.receive_request(command)
+        return answer_of(self._participants.values(), command, connection)

@@ -9,6 +9,8 @@ Seven queues, consumers a, b, c:
     AllocateMessageQueueAveragely           a {0 1 2}  b {3 4}    c {5 6}
     AllocateMessageQueueAveragelyByCircle   a {0 3 6}  b {1 4}    c {2 5}
     AllocateMessageQueueByMachineRoom       a {0 1 6}  b {2 3}    c {4 5}     of the queues of the configured rooms
+
+Those of MetaQ, which RocketMQ comes from, are in ``metaq``.
 """
 
 import hashlib
@@ -85,6 +87,33 @@ class AllocateMessageQueueByConfig:
         """Return the configured queues."""
         del group, client_id, queues, client_ids
         return list(self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateMessageQueuePinnedToIp:
+    """Blocks as ``AllocateMessageQueueAveragely``, for the members at one address only; the others get nothing.
+
+    Pins a group to a test machine: while no member runs there, nobody consumes.
+    """
+
+    ip: str
+    name = "IP_PINNED"
+
+    def __post_init__(self) -> None:
+        if not self.ip.strip():
+            raise ValueError("the ip that queues are pinned to is empty")
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the block of the client among those at the address."""
+        if not _is_member(group, client_id, queues, client_ids) or not self._is_pinned(client_id):
+            return []
+        pinned = [each for each in client_ids if self._is_pinned(each)]
+        return AllocateMessageQueueAveragely().allocate(group, client_id, queues, pinned)
+
+    def _is_pinned(self, client_id: str) -> bool:
+        return client_id.partition("@")[0] == self.ip
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def inflate(body: bytes | bytearray | memoryview, sys_flag: int) -> bytes:
 
 
 def deflate(body: bytes, kind: CompressionKind = CompressionKind.ZLIB, level: int = DEFAULT_LEVEL) -> bytes:
-    """Return the compressed body; its message needs ``kind.sys_flag``.
+    """Return the compressed body; its message needs ``kind.sys_flag``. LZ4 has no levels here, as in Java.
 
     Raises:
         ConfigError: zstd is asked for and ``zstandard`` is not installed.
@@ -61,8 +61,18 @@ def deflate(body: bytes, kind: CompressionKind = CompressionKind.ZLIB, level: in
         import lz4.frame
 
         # Java's reader (lz4-java) refuses frames of linked blocks.
-        return lz4.frame.compress(body, compression_level=level, block_linked=False)
+        return lz4.frame.compress(body, block_linked=False)
     return _import_zstandard().ZstdCompressor(level=level).compress(body)
+
+
+def check_available(kind: CompressionKind) -> None:
+    """Refuse a kind whose package is missing, before the first body needs it.
+
+    Raises:
+        ConfigError: it is zstd and ``zstandard`` is not installed.
+    """
+    if kind is CompressionKind.ZSTD:
+        _import_zstandard()
 
 
 def _inflate_zlib(body: bytes) -> bytes:

@@ -19,6 +19,7 @@
         ConnectFailedError    no connection to the address
         ConnectionClosedError the connection ended before the answer
         RequestTimeoutError   the answer did not come in time
+          ReplyTimeoutError   the message was sent, and nobody replied to it in time
       ClientError             a call of the client API that failed
         ResponseError         the broker or name server answered with an error code
         RouteNotFoundError    no name server knows a broker for the topic
@@ -119,6 +120,10 @@ class ConnectionClosedError(RemotingError):
 
 class RequestTimeoutError(RemotingError):
     """The answer did not come in time."""
+
+
+class ReplyTimeoutError(RequestTimeoutError):
+    """The message was sent, and nobody replied to it in time (Java's code 10006)."""
 
 
 class ClientError(RocketletError):

@@ -6,20 +6,29 @@ address of one queue. None of them knows a connection or a file.
 Rules for the properties of a sent message:
 
 - ``tags``, ``keys`` and ``waits_for_store`` travel as the properties ``TAGS``, ``KEYS`` (joined by one blank) and
-  ``WAIT``; these three names are therefore refused in ``properties``.
+  ``WAIT``, ``delay_level``, ``delay_ms`` and ``deliver_at_ms`` as ``DELAY``, ``TIMER_DELAY_MS`` and
+  ``TIMER_DELIVER_MS``; these names are therefore refused in ``properties``.
+- A message is late in one way or not at all: one of the three.
 - Names and values are not blank and do not hold ``\x01`` or ``\x02``, which separate them on the wire.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
-from .properties import KEYS, TAGS, WAIT
+from .properties import DELAY, KEYS, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, UNIQ_KEY, WAIT
 
-_SEPARATORS = frozenset("\x01\x02")
-_OWN_FIELD = {TAGS: "tags", KEYS: "keys", WAIT: "waits_for_store"}
+_OWN_FIELD = {
+    TAGS: "tags",
+    KEYS: "keys",
+    WAIT: "waits_for_store",
+    DELAY: "delay_level",
+    TIMER_DELAY_MS: "delay_ms",
+    TIMER_DELAY_SEC: "delay_ms",
+    TIMER_DELIVER_MS: "deliver_at_ms",
+}
 
 
 class MessageQueue(NamedTuple):
@@ -35,6 +44,9 @@ class Message:
     """A message to send (``org.apache.rocketmq.common.message.Message``).
 
     A lone text as ``keys`` counts as one key. ``flag`` belongs to the application and is carried as it is.
+
+    It is delivered at once, or after the time of a ``delay_level`` (1 to 18 are 1 s to 2 h unless the broker is set
+    otherwise), after ``delay_ms``, or at ``deliver_at_ms`` since 1970; brokers before 5.0 know levels only.
     """
 
     topic: str
@@ -45,20 +57,35 @@ class Message:
     properties: dict[str, str] = field(default_factory=dict[str, str])
     flag: int = 0
     waits_for_store: bool = True
+    delay_level: int = 0
+    delay_ms: int | None = None
+    deliver_at_ms: int | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it is to be delivered later than at once."""
+        return bool(self.delay_level) or self.delay_ms is not None or self.deliver_at_ms is not None
+
+    @property
+    def message_id(self) -> str | None:
+        """The unique key that was made for it before it is sent, as for one in a transaction."""
+        return self.properties.get(UNIQ_KEY)
 
     def to_properties(self) -> dict[str, str]:
         """Return all properties as they travel.
 
         Raises:
-            ValueError: A name or value is blank, reserved or holds a separator.
+            TypeError: Something is not of its type.
+            ValueError: A name or value is blank, reserved or holds a separator, or there are several delays.
         """
-        result = dict(self.properties)
-        _check_user_properties(result)
+        result = _copy_user_properties(self.properties) if self.properties else {}
         if self.tags:
             result[TAGS] = _checked(TAGS, self.tags)
         if self.keys:
             result[KEYS] = _checked(KEYS, _join_keys(self.keys))
         result[WAIT] = "true" if self.waits_for_store else "false"
+        if self.delay_level or self.delay_ms is not None or self.deliver_at_ms is not None:
+            result.update(_delay_property(self))
         return result
 
 
@@ -97,24 +124,48 @@ def split_keys(text: str | None) -> tuple[str, ...]:
 
 
 def _join_keys(keys: Sequence[str]) -> str:
+    if not isinstance(keys, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"keys are {type(keys).__name__}, they must be texts")
     words = (keys,) if isinstance(keys, str) else tuple(keys)
     for word in words:
+        if not isinstance(word, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+            raise TypeError(f"key {word!r} is {type(word).__name__}, it must be text")
         if not word or " " in word:
             raise ValueError(f"key {word!r} is empty or holds a blank, which separates keys")
     return " ".join(words)
 
 
-def _check_user_properties(properties: Mapping[str, str]) -> None:
+def _copy_user_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"properties are {type(properties).__name__}, they must be a mapping of texts")
     for name, value in properties.items():
+        _checked(name, value)
+        _checked(name, name)
         if name in _OWN_FIELD:
             raise ValueError(f"property {name} is set through {_OWN_FIELD[name]}")
         if not name.strip() or not value.strip():
             raise ValueError(f"property {name!r} with value {value!r}: neither may be blank")
-        _checked(name, name)
-        _checked(name, value)
+    return dict(properties)
+
+
+def _delay_property(message: Message) -> dict[str, str]:
+    """Return the one property that says when a message is due."""
+    times = {TIMER_DELAY_MS: message.delay_ms, TIMER_DELIVER_MS: message.deliver_at_ms}
+    given: dict[str, object] = {DELAY: message.delay_level} if message.delay_level else {}
+    given |= {name: value for name, value in times.items() if value is not None}
+    for name, value in given.items():
+        if not isinstance(value, int):
+            raise TypeError(f"{_OWN_FIELD[name]} is {type(value).__name__}, it must be a whole number")
+        if value < 0:
+            raise ValueError(f"{_OWN_FIELD[name]} is {value}, it must not be below 0")
+    if len(given) > 1:
+        raise ValueError(f"a message has one delay, not {' and '.join(_OWN_FIELD[name] for name in given)}")
+    return {name: f"{value:d}" for name, value in given.items()}
 
 
 def _checked(name: str, text: str) -> str:
-    if not _SEPARATORS.isdisjoint(text):
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"property {name!r} is {type(text).__name__}, it must be text")
+    if "\x01" in text or "\x02" in text:
         raise ValueError(f"property {name!r} holds \\x01 or \\x02, which separate properties")
     return text

@@ -56,8 +56,8 @@ class Limits:
     that were owed add to that, and above ``max_unsent_bytes`` the connection is closed. When all connections together
     hold more than ``max_held_bytes``, the one that holds most is closed (``HeldBytes``).
 
-    An end that asks ``reads_on`` whatever is unsent: its requests wait there, and if neither end took the other's answers
-    both would wait for ever.
+    A client ``reads_on`` whatever is unsent: its requests wait there, and with neither end reading both would wait for
+    ever.
     """
 
     max_frame_bytes: int = MAX_FRAME_BYTES

@@ -1,20 +1,34 @@
-"""Fixtures of the client's tests."""
+"""Fixtures of the client's tests.
+
+A test that uses ``address`` is one of the client suite: it runs against our broker and against the official one.
+"""
 
 import asyncio
 import pathlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
 import pytest
 import uvloop
+from interop.toolchain import MissingToolError
+from official_broker import OfficialBroker
 from real_broker import running_broker, running_nameserver
 from scripted_cluster import ScriptedCluster
 
 from rocketlet.namesrv.server import NameServer
 
+HERE = pathlib.Path(__file__).parent
+
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run every asynchronous test on plain asyncio and on uvloop."""
     return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the start of the official broker, which the first test may do, take longer than a test."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(120, func_only=True))
 
 
 @pytest.fixture
@@ -31,8 +45,39 @@ async def nameserver() -> AsyncGenerator[NameServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def official_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialBroker]:
+    """Return the official broker that the suite's tests share."""
+    try:
+        broker = OfficialBroker(tmp_path_factory.mktemp("official") / "store")
+    except MissingToolError as missing:
+        pytest.skip(f"the official broker cannot run: {missing}")
+    with broker:
+        yield broker
+
+
+@pytest.fixture(params=["rocketlet", "java"])
+def official(request: pytest.FixtureRequest) -> OfficialBroker | None:
+    """Return the official broker, wiped, or nothing where the test runs against ours."""
+    if request.param == "rocketlet":
+        return None
+    broker: OfficialBroker = request.getfixturevalue("official_broker")
+    broker.wipe()
+    return broker
+
+
 @pytest.fixture
-async def address(nameserver: NameServer, tmp_path: pathlib.Path) -> AsyncGenerator[str]:
-    """Yield the name server's address, with a real broker registered there."""
+async def address(official: OfficialBroker | None, tmp_path: pathlib.Path) -> AsyncGenerator[str]:
+    """Yield the address of a name server at which one broker is registered: both ours, then both official."""
+    if official is not None:
+        yield official.namesrv
+        return
+    async with running_nameserver() as nameserver, running_broker(nameserver, tmp_path / "store"):
+        yield nameserver.address
+
+
+@pytest.fixture
+async def own_address(nameserver: NameServer, tmp_path: pathlib.Path) -> AsyncGenerator[str]:
+    """Yield the address of our name server with our broker: for what needs requests to be served in their order."""
     async with running_broker(nameserver, tmp_path / "store"):
         yield nameserver.address

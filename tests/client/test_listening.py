@@ -7,38 +7,44 @@ from collections.abc import AsyncGenerator, Awaitable, Sequence
 import pytest
 from received import received
 
-from rocketlet.client.listening import Batch, Handler, Listener, ListenerPool, cut_batches
+from rocketlet.client.listening import Batch, Handler, Listener, ListenerCalls, ListenerPool, Outcome, cut_batches
 from rocketlet.client.offsets import OffsetTable
 from rocketlet.client.process_queue import FlowLimits
 from rocketlet.client.push_queue import PushQueue
-from rocketlet.client.results import ConsumeResult
+from rocketlet.client.results import ConsumeResult, Retry
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.remoting.tasks import TaskScope
+from rocketlet.testing import ManualClock
 
 
-def owned_queue() -> PushQueue:
-    """Return a queue that nothing is pulled from."""
+class Finishing(PushQueue):
+    """A queue that remembers what was finished."""
 
-    def submit(_source: PushQueue, _messages: Sequence[ReceivedMessage]) -> None:
-        raise AssertionError
+    def __init__(self, ended: "asyncio.Queue[tuple[int, Outcome]]") -> None:
+        queue = MessageQueue("T", "broker-a", 0)
+        super().__init__(queue, OffsetTable(), FlowLimits(), lambda _source, _messages: None, ManualClock())
+        self._ended = ended
 
-    return PushQueue(MessageQueue("T", "broker-a", 0), OffsetTable(), FlowLimits(), submit)
+    def finish(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Remember a success."""
+        self._ended.put_nowait((messages[0].queue_offset, None))
 
 
 class Bench:
-    """A pool of two workers that remembers how batches ended."""
+    """A pool of two workers that remembers how batches ended: with None, or with what is not a success."""
 
     def __init__(self) -> None:
-        self.source = owned_queue()
-        self.ended: asyncio.Queue[tuple[int, ConsumeResult]] = asyncio.Queue()
-        self.pool = ListenerPool(2, self._finish)
+        self.ended: asyncio.Queue[tuple[int, Outcome]] = asyncio.Queue()
+        self.source = Finishing(self.ended)
+        self.calls = ListenerCalls(2)
+        self.pool = ListenerPool(2, self.calls, self._fail)
 
     def submit(self, listener: Listener, number: int = 0) -> None:
         """Submit one message."""
         self.pool.submit(Batch(Handler.of(listener), [received(number)], self.source))
 
-    async def _finish(self, batch: Batch, result: ConsumeResult) -> None:
-        self.ended.put_nowait((batch.messages[0].queue_offset, result))
+    async def _fail(self, batch: Batch, outcome: Outcome) -> None:
+        self.ended.put_nowait((batch.messages[0].queue_offset, outcome))
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ async def bench() -> AsyncGenerator[Bench]:
         running = Bench()
         running.pool.start(scope)
         yield running
-        running.pool.close()
+        running.calls.close()
 
 
 async def async_none(_: list[ReceivedMessage]) -> None:
@@ -58,6 +64,11 @@ async def async_none(_: list[ReceivedMessage]) -> None:
 async def async_retry(_: list[ReceivedMessage]) -> ConsumeResult:
     """Fail politely."""
     return ConsumeResult.RETRY
+
+
+async def async_tail(_: list[ReceivedMessage]) -> Retry:
+    """Fail from the second message on."""
+    return Retry(from_index=1)
 
 
 async def async_error(_: list[ReceivedMessage]) -> None:
@@ -102,27 +113,58 @@ class AsyncObject:
 
 
 @pytest.mark.parametrize(
-    ("listener", "result"),
+    ("listener", "outcome"),
     [
-        (async_none, ConsumeResult.SUCCESS),
+        (async_none, None),
         (async_retry, ConsumeResult.RETRY),
-        (async_error, ConsumeResult.RETRY),
-        (async_cancelled, ConsumeResult.RETRY),
-        (async_nonsense, ConsumeResult.RETRY),
-        (AsyncObject(), ConsumeResult.SUCCESS),
-        (blocking_none, ConsumeResult.SUCCESS),
+        (async_tail, Retry(from_index=1)),
+        (async_error, RuntimeError),
+        (async_cancelled, asyncio.CancelledError),
+        (async_nonsense, TypeError),
+        (AsyncObject(), None),
+        (blocking_none, None),
         (blocking_retry, ConsumeResult.RETRY),
-        (blocking_error, ConsumeResult.RETRY),
+        (blocking_error, RuntimeError),
         (blocking_then_async, ConsumeResult.RETRY),
     ],
 )
-async def test_outcome_of_a_listener(bench: Bench, listener: Listener, result: ConsumeResult) -> None:
-    """Ending is success, RETRY and any exception are failures; the pool outlives them all."""
+async def test_outcome_of_a_listener(bench: Bench, listener: Listener, outcome: Outcome | type[BaseException]) -> None:
+    """Ending is success; what else is returned or raised is a failure with its reason, and the pool outlives it."""
     bench.submit(listener)
-    assert await bench.ended.get() == (0, result)
+    place, ended = await bench.ended.get()
+    assert place == 0
+    assert isinstance(ended, outcome) if isinstance(outcome, type) else ended == outcome, ended
 
     bench.submit(async_none)
-    assert await bench.ended.get() == (0, ConsumeResult.SUCCESS)
+    assert await bench.ended.get() == (0, None)
+
+
+def _takes_nothing() -> None:
+    """Cannot be called with messages."""
+
+
+def _takes_two(_messages: object, _context: object) -> None:
+    """Wants a context as Java's listeners do."""
+
+
+@pytest.mark.parametrize(
+    ("listener", "sentence"),
+    [
+        (None, "the listener is NoneType, it must be callable"),
+        (_takes_nothing, "a listener takes one argument, the list of messages: too many positional arguments"),
+        (_takes_two, "a listener takes one argument, the list of messages: missing a required argument: '_context'"),
+    ],
+)
+def test_listener_that_cannot_get_messages_is_refused(listener: Listener, sentence: str) -> None:
+    """The mistake is told where it is made, not with the first message."""
+    with pytest.raises(TypeError, match=sentence):
+        Handler.of(listener)
+
+
+def test_listener_without_a_signature_is_taken() -> None:
+    """Some built-in functions cannot be asked what they take."""
+    assert not Handler.of(list[ReceivedMessage]().extend).is_async
+    assert not Handler.of(print).is_async
 
 
 async def test_synchronous_listener_does_not_run_on_the_loop(bench: Bench) -> None:
@@ -169,9 +211,9 @@ async def test_batch_of_a_dropped_queue_is_not_run(bench: Bench) -> None:
     calls: list[int] = []
     bench.source.drop()
     bench.submit(lambda messages: calls.append(len(messages)))
-    bench.pool.submit(Batch(Handler.of(async_none), [received(9)], owned_queue()))
+    bench.pool.submit(Batch(Handler.of(async_none), [received(9)], Finishing(bench.ended)))
 
-    assert await bench.ended.get() == (9, ConsumeResult.SUCCESS)
+    assert await bench.ended.get() == (9, None)
     assert calls == []
 
 
@@ -191,7 +233,7 @@ async def test_drain_waits_for_what_runs_and_drops_the_rest(bench: Bench) -> Non
         bench.submit(async_none, 2)
         assert not draining.done()
         may_end.set()
-    assert await bench.ended.get() == (1, ConsumeResult.SUCCESS)
+    assert await bench.ended.get() == (1, None)
     assert bench.ended.empty()
 
 
@@ -209,7 +251,7 @@ async def test_close_does_not_wait_for_a_stuck_thread() -> None:
         bench.pool.start(scope)
         bench.submit(stuck)
         await has_begun.wait()
-    bench.pool.close()
+    bench.calls.close()
     may_end.set()
     assert bench.ended.empty()
 

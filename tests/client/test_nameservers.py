@@ -3,13 +3,14 @@
 import asyncio
 
 import pytest
-from scripted_cluster import ScriptedCluster, ScriptedServer, silent
+from scripted_cluster import ScriptedCluster, ScriptedServer, refused, silent
 
+from rocketlet.client import Message, Producer, SendStatus
 from rocketlet.client.nameservers import NameServers, parse_addresses
 from rocketlet.common.errors import ConfigError, RemotingError
 from rocketlet.remoting.client import ConnectionPool
 from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.codes import RequestCode
+from rocketlet.remoting.codes import RequestCode, ResponseCode
 from rocketlet.remoting.command import Command
 from rocketlet.testing import ManualClock
 
@@ -71,3 +72,61 @@ async def test_last_failure_is_raised_when_none_answers() -> None:
     async with ConnectionPool(LoopClock()) as pool:
         with pytest.raises(RemotingError, match="cannot connect"):
             await NameServers(addresses, pool, LoopClock()).request(Command.request(ASK), 3000)
+
+
+async def test_dead_name_server_costs_no_call_when_many_ask_at_once() -> None:
+    """Calls that find the same server dead move on together: each asks the living one, and it is kept."""
+    async with ScriptedServer("dead") as dead, ScriptedServer("alive") as alive, ConnectionPool(LoopClock()) as pool:
+        addresses = (dead.address, alive.address)
+        await dead.close()
+        nameservers = NameServers(addresses, pool, LoopClock())
+        while nameservers.chosen != dead.address:
+            nameservers = NameServers(addresses, pool, LoopClock())
+        async with asyncio.TaskGroup() as group:
+            calls = [group.create_task(nameservers.request(Command.request(ASK), 3000)) for _ in range(5)]
+        assert [call.result().code for call in calls] == [0] * 5
+        assert nameservers.chosen == alive.address
+
+
+async def test_server_that_is_no_name_server_is_passed_over(cluster: ScriptedCluster) -> None:
+    """A broker's address among them is asked once; its "not supported" is the answer only when all say so."""
+    async with ScriptedServer("broker") as broker, ConnectionPool(LoopClock()) as pool:
+        broker.answers[ASK] = refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "what?")
+        nameservers = NameServers((broker.address, cluster.nameserver.address), pool, LoopClock())
+        for _ in range(3):
+            assert (await nameservers.request(Command.request(ASK), 3000)).code == 0
+        assert len(broker.asked(ASK)) <= 1
+        only = NameServers((broker.address,), pool, LoopClock())
+        assert (await only.request(Command.request(ASK), 3000)).remark == "what?"
+
+
+async def test_server_of_another_protocol_is_passed_over(cluster: ScriptedCluster) -> None:
+    """A web server among the name servers breaks the connection, and the other is asked within the same call."""
+
+    async def answer_as_a_web_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    web = await asyncio.start_server(answer_as_a_web_server, "127.0.0.1", 0)
+    host, port = web.sockets[0].getsockname()
+    cluster.routes["T"] = {"broker-a": 1}
+    await cluster.add_broker("broker-a")
+    async with web:
+        for _ in range(4):
+            async with Producer("g", f"{host}:{port};{cluster.nameserver.address}") as producer:
+                assert (await producer.send(Message("T", b"x"))).status is SendStatus.SEND_OK
+
+
+async def test_producer_goes_on_while_one_name_server_lives(cluster: ScriptedCluster) -> None:
+    """Of three one is alive: sends reach the brokers that it names; without it known routes are still good."""
+    async with ScriptedServer("dead") as dead, ScriptedServer("dead too") as other:
+        addresses = f"{dead.address};{cluster.nameserver.address};{other.address}"
+    cluster.routes["T"] = {"broker-a": 1}
+    await cluster.add_broker("broker-a")
+    async with Producer("g", addresses) as producer:
+        await producer.send(Message("T", b"x"))
+        await cluster.nameserver.close()
+        await producer.send(Message("T", b"x"))
+        with pytest.raises(RemotingError, match="cannot connect to"):
+            await producer.send(Message("Unknown", b"x"))

@@ -44,7 +44,7 @@ def test_frozen_offset_moves_again_after_the_queue_was_forgotten() -> None:
     assert table.get(QUEUE) == 101
 
 
-@pytest.mark.feature("B19")
+@pytest.mark.feature("B19", "B20")
 @pytest.mark.parametrize("queue", [QUEUE, RETRY_QUEUE], ids=["topic", "retry topic"])
 @pytest.mark.parametrize("consume_from", ConsumeFrom)
 @pytest.mark.parametrize("stored", [None, 0, 33])

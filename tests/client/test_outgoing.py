@@ -1,5 +1,6 @@
 """Messages made ready to send."""
 
+import sys
 import zlib
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 
 from rocketlet.client.outgoing import check_topic, prepare_batch, prepare_message, split_batch
 from rocketlet.client.settings import ProducerSettings
+from rocketlet.common.compression import CompressionKind, inflate
+from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import Message
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import decode_batch
@@ -36,6 +39,29 @@ def test_body_is_compressed_from_4096_bytes_on(size: int, sys_flag: int) -> None
     assert outgoing.sys_flag == sys_flag
     assert (zlib.decompress(outgoing.body) if sys_flag else outgoing.body) == message.body
     assert not sys_flag or outgoing.body == zlib.compress(message.body, 5)
+
+
+@pytest.mark.feature("K12")
+@pytest.mark.parametrize("kind", CompressionKind)
+def test_body_is_compressed_as_set(kind: CompressionKind) -> None:
+    """Each kind has its flag, and gives the body back; a smaller body than the limit is not touched."""
+    settings = ProducerSettings(compression=kind, compress_from_bytes=100)
+    large = prepare_message(Message("T", b"a" * 100), "ID", settings)
+    small = prepare_message(Message("T", b"a" * 99), "ID", settings)
+
+    assert large.sys_flag == kind.sys_flag
+    assert len(large.body) < 100
+    assert inflate(large.body, large.sys_flag) == b"a" * 100
+    assert (small.body, small.sys_flag) == (b"a" * 99, 0)
+
+
+@pytest.mark.feature("K12")
+def test_missing_package_is_found_before_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that ask for zstd where it is not installed say what to install."""
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ConfigError, match=r"pip install 'rocketlet\[zstd\]'"):
+        ProducerSettings(compression=CompressionKind.ZSTD)
+    assert ProducerSettings(compression=CompressionKind.LZ4).compression is CompressionKind.LZ4
 
 
 def test_body_at_the_limit_passes_and_one_more_byte_does_not() -> None:
@@ -95,8 +121,8 @@ def test_batch_holds_each_message_with_its_own_key() -> None:
         ([], "empty"),
         ([Message("T", b"x"), Message("U", b"x")], "topics T and U"),
         ([Message("T", b"x"), Message("T", b"x", waits_for_store=False)], "wait for the store"),
-        ([Message("T", b"x", properties={"DELAY": "3"})], "delayed"),
-        ([Message("T", b"x", properties={"TIMER_DELAY_MS": "3"})], "delayed"),
+        ([Message("T", b"x", delay_level=3)], "delayed"),
+        ([Message("T", b"x", delay_ms=3)], "delayed"),
         ([Message("%RETRY%g", b"x")], "retry topic"),
         ([Message("T", b"x" * 3 * MIB), Message("T", b"x" * 2 * MIB)], "limit is 4194304"),
     ],

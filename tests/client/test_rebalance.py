@@ -22,6 +22,7 @@ class Source:
         self.queues: Mapping[str, Sequence[MessageQueue]] = {"T": QUEUES}
         self.members: Sequence[str] = ["me"]
         self.failure: Exception | None = None
+        self.addresses: Sequence[str] = ()
         self.asked = 0
 
     async def queues_of(self, topic: str) -> Sequence[MessageQueue]:
@@ -36,6 +37,10 @@ class Source:
         if self.failure is not None:
             raise self.failure
         return self.members
+
+    async def addresses_of(self, _group: str, _topic: str, _client_id: str) -> Sequence[str]:
+        """Return where the members are."""
+        return self.addresses
 
 
 class Owner:
@@ -202,3 +207,14 @@ async def keep_stepping(rebalance: Rebalance) -> None:
     """Run the job without pauses of its own."""
     while True:
         assert await rebalance.step() == 0
+
+
+@pytest.mark.feature("B13")
+async def test_duplicate_id_is_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Two members with our id take the first half both, and the log says so with their places."""
+    bench.source.members = ["me", "me"]
+    bench.source.addresses = ["10.0.0.1:1", "10.0.0.2:1"]
+    await bench.rebalance.run()
+    assert bench.owner.owned == set(QUEUES[:4])
+    assert "2 members have the client id me" in caplog.text
+    assert "They are at 10.0.0.1:1, 10.0.0.2:1" in caplog.text

@@ -6,9 +6,9 @@ import re
 import pytest
 from scripted_cluster import ScriptedCluster, silent
 
-from rocketlet.client import Message, Producer, PushConsumer, PushConsumerSettings
+from rocketlet.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, PushConsumerSettings
 from rocketlet.client.session import Session
-from rocketlet.common.errors import RequestTimeoutError
+from rocketlet.common.errors import ConfigError, RequestTimeoutError
 from rocketlet.remoting.bodies import decode_body
 from rocketlet.remoting.bodies_client import HeartbeatData
 from rocketlet.remoting.codes import RequestCode
@@ -28,6 +28,44 @@ def test_client_id_is_unique_within_one_process() -> None:
 
     assert re.fullmatch(rf"\d+\.\d+\.\d+\.\d+@{os.getpid()}#\d+", first)
     assert first != second
+
+
+@pytest.mark.feature("K1")
+@pytest.mark.parametrize(
+    ("settings", "form"),
+    [
+        (ClientSettings(unit_name="u1"), r"[\d.]+@\d+#\d+@u1"),
+        (ClientSettings(instance_name="DEFAULT"), r"[\d.]+@DEFAULT"),
+        (ClientSettings(instance_name="i", unit_name="u", client_host="10.0.0.7"), r"10\.0\.0\.7@i@u"),
+    ],
+)
+def test_client_id_is_made_of_the_settings(settings: ClientSettings, form: str) -> None:
+    """Host, instance and unit, as Java's ``buildMQClientId`` joins them."""
+    assert re.fullmatch(form, Session("ns:1", settings=settings).client_id)
+
+
+def test_host_that_is_no_address_is_refused() -> None:
+    """It is part of every message's unique key, which has room for an address only."""
+    with pytest.raises(ConfigError, match="client_host 'here' is no IP address"):
+        ClientSettings(client_host="here")
+
+
+async def test_unit_mode_is_told_with_heartbeats_and_sends(cluster: ScriptedCluster) -> None:
+    """Java's ``unitMode``: of consumers in the heartbeat, of producers in each send."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    settings = ClientSettings(is_unit_mode=True)
+    async with Session(cluster.nameserver.address, settings=settings) as session:
+        consumer = PullConsumer("cg", session=session)
+        consumer.subscribe("T")
+        async with Producer("pg", session=session) as producer, consumer:
+            await producer.send(Message("T", b"x"))
+    [send] = broker.asked(RequestCode.SEND_MESSAGE_V2)
+    assert send.ext["k"] == "true"
+    beats = [decode_body(HeartbeatData, beat.body) for beat in broker.asked(BEAT)]
+    consumers = [data for beat in beats for data in beat.consumer_data_set]
+    assert consumers
+    assert all(data.unit_mode for data in consumers)
 
 
 async def test_producer_beats_after_its_first_send_and_every_30_s(cluster: ScriptedCluster) -> None:
@@ -132,7 +170,7 @@ async def test_notice_of_changed_members_wakes_the_rebalance(cluster: ScriptedCl
         asked = len(broker.asked(MEMBERS))
         notice = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
         connection.send_oneway(Command.request(notice, ConsumerGroupHeader(consumer_group="other")))
-        unknown = await connection.request(Command.request(RequestCode.CONSUME_MESSAGE_DIRECTLY), 3000)
+        unknown = await connection.request(Command.request(RequestCode.CHECK_TRANSACTION_STATE), 3000)
         assert unknown.code == 3
         assert len(broker.asked(MEMBERS)) == asked
 

@@ -32,6 +32,10 @@ def test_setting_out_of_range_is_refused_by_name(kind: type[Any], settings: dict
 def test_defaults_are_javas() -> None:
     """A send has 3 s and two retries; a pull brings 32 messages or 256 KiB; a buffer holds 1000 or 100 MiB."""
     assert (ProducerSettings().send_timeout_ms, ProducerSettings().retries) == (3000, 2)
+    assert (ProducerSettings().retries_nowait, ProducerSettings().avoids_slow_brokers) == (2, False)
+    batches = ProducerSettings()
+    assert not batches.auto_batch
+    assert (batches.batch_hold_ms, batches.batch_bytes, batches.batch_total_bytes) == (10, 32_768, 33_554_432)
     push = PushConsumerSettings()
     assert (push.concurrency, push.batch_messages, push.pull_messages, push.pull_bytes) == (20, 1, 32, 262_144)
     assert push.limits == (1000, 104_857_600, 2000)

@@ -12,6 +12,7 @@ from rocketlet.common.allocation import (
     AllocateMessageQueueByConfig,
     AllocateMessageQueueByMachineRoom,
     AllocateMessageQueueConsistentHash,
+    AllocateMessageQueuePinnedToIp,
     AllocateMessageQueueStrategy,
     md5_hash,
 )
@@ -123,6 +124,7 @@ def test_consistent_hash_with_few_nodes_and_own_hash() -> None:
         AllocateMessageQueueAveragelyByCircle(),
         AllocateMessageQueueByMachineRoom(),
         AllocateMessageQueueConsistentHash(),
+        AllocateMessageQueuePinnedToIp("10.0.0.1"),
     ],
     ids=lambda strategy: strategy.name,
 )
@@ -135,6 +137,26 @@ def test_arguments_are_checked(strategy: AllocateMessageQueueStrategy, caplog: p
     with caplog.at_level(logging.WARNING):
         assert strategy.allocate("CG", "b", queues, ["a"]) == []
     assert "[BUG] ConsumerGroup: CG The consumerId: b not in cidAll: ['a']" in caplog.text
+
+
+@pytest.mark.feature("B8")
+def test_pinned_queues_go_to_one_address_only() -> None:
+    """Members at the pinned address share all queues; the others have none, even when nobody is there."""
+    queues = [MessageQueue("T", "b", number) for number in range(9)]
+    ids = ["192.168.0.60@1", "192.168.0.6@15956", "192.168.0.6@15957#8", "192.168.0.7@1"]
+    strategy = AllocateMessageQueuePinnedToIp("192.168.0.6")
+    assert [len(strategy.allocate("CG", each, queues, ids)) for each in ids] == [0, 5, 4, 0]
+    assert strategy.allocate("CG", ids[1], queues, ids) == queues[:5]
+    assert strategy.allocate("CG", ids[1], queues, ids[:2]) == queues
+    elsewhere = AllocateMessageQueuePinnedToIp("10.0.0.1")
+    assert [elsewhere.allocate("CG", each, queues, ids) for each in ids] == [[], [], [], []]
+    with pytest.raises(ValueError, match="is empty"):
+        AllocateMessageQueuePinnedToIp(" ")
+
+
+def test_all_recorded_allocations_are_tried() -> None:
+    """None of the recorded cases is lost."""
+    assert len(CASES) == 485
 
 
 @pytest.mark.feature("B6")

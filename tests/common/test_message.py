@@ -1,3 +1,6 @@
+import re
+from typing import Any
+
 import pytest
 
 from rocketlet.common.message import Message, MessageQueue, split_keys
@@ -46,6 +49,53 @@ def test_properties_that_would_be_misread_are_refused(message: Message) -> None:
     """Separators, blank names or values, keys with blanks and the names of fields are a value error."""
     with pytest.raises(ValueError, match=r"separate|blank|is set through"):
         message.to_properties()
+
+
+@pytest.mark.parametrize(
+    ("message", "property_"),
+    [
+        (Message("T", b"", delay_level=3), {"DELAY": "3"}),
+        (Message("T", b"", delay_ms=1500), {"TIMER_DELAY_MS": "1500"}),
+        (Message("T", b"", delay_ms=0), {"TIMER_DELAY_MS": "0"}),
+        (Message("T", b"", deliver_at_ms=1_700_000_000_000), {"TIMER_DELIVER_MS": "1700000000000"}),
+    ],
+    ids=repr,
+)
+def test_delay_of_a_message_travels_as_javas_property(message: Message, property_: dict[str, str]) -> None:
+    """A level, a time to wait or an instant: each has Java's property, and the message knows that it is late."""
+    assert message.to_properties() == {"WAIT": "true", **property_}
+    assert message.is_late
+
+
+def test_message_without_a_delay_is_not_late() -> None:
+    """Level 0 is none, as in Java."""
+    message = Message("T", b"", delay_level=0)
+    assert message.to_properties() == {"WAIT": "true"}
+    assert not message.is_late
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "text"),
+    [
+        ({"delay_level": 3, "delay_ms": 5}, ValueError, "one delay, not delay_level and delay_ms"),
+        ({"delay_ms": 0, "deliver_at_ms": 5}, ValueError, "one delay, not delay_ms and deliver_at_ms"),
+        ({"delay_level": -1}, ValueError, "delay_level is -1, it must not be below 0"),
+        ({"delay_ms": 1.5}, TypeError, "delay_ms is float, it must be a whole number"),
+        ({"delay_level": "3"}, TypeError, "delay_level is str, it must be a whole number"),
+        ({"properties": {"DELAY": "3"}}, ValueError, "property DELAY is set through delay_level"),
+        ({"properties": {"TIMER_DELAY_SEC": "3"}}, ValueError, "property TIMER_DELAY_SEC is set through delay_ms"),
+        ({"properties": {"a": 5}}, TypeError, "property 'a' is int, it must be text"),
+        ({"properties": {5: "a"}}, TypeError, "property 5 is int, it must be text"),
+        ({"properties": ["a"]}, TypeError, "properties are list, they must be a mapping of texts"),
+        ({"tags": b"a"}, TypeError, "property 'TAGS' is bytes, it must be text"),
+        ({"keys": 5}, TypeError, "keys are int, they must be texts"),
+        ({"keys": [5]}, TypeError, "key 5 is int, it must be text"),
+    ],
+)
+def test_field_that_cannot_travel_is_refused_by_name(fields: dict[str, Any], error: type[Exception], text: str) -> None:
+    """One sentence says which field is wrong and why; what has several delays is refused whichever they are."""
+    with pytest.raises(error, match=f"^{re.escape(text)}$|^a message has {text}"):
+        Message("T", b"", **fields).to_properties()
 
 
 def test_queues_sort_as_in_java() -> None:

@@ -56,9 +56,9 @@ def snippets(language: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("snippet", chosen, ids=[snippet.place for snippet in chosen])
 
 
-def run(command: list[str | pathlib.Path], directory: pathlib.Path) -> str:
-    """Run a program in a directory and return what it printed."""
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+def run(command: list[str | pathlib.Path], directory: pathlib.Path, nameserver: str = "") -> str:
+    """Run a program in a directory, where clients find the name server, and return what it printed."""
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "NAMESRV_ADDR": nameserver}
     ended = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
@@ -79,7 +79,7 @@ def test_languages_are_known():
 
 @snippets("python")
 def test_python_runs(snippet: Snippet, broker: RocketmqBroker, tmp_path: pathlib.Path):
-    """A Python block runs, against a broker where it names one, on a store where it names one."""
+    """A Python block runs, against a broker where it names one or the environment, on a store where it names one."""
     if "pyspark" in snippet.text and not shutil.which("java") and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java 17")
     text = snippet.text.replace(NAMESERVER, broker.nameserver).replace('"STORE"', repr(str(broker.store)))
@@ -88,9 +88,9 @@ def test_python_runs(snippet: Snippet, broker: RocketmqBroker, tmp_path: pathlib
         (tmp_path / "pytest.ini").write_text(
             "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
         )
-        run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], tmp_path)
+        run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], tmp_path, broker.nameserver)
     else:
-        run([sys.executable, "test_snippet.py"], tmp_path)
+        run([sys.executable, "test_snippet.py"], tmp_path, broker.nameserver)
 
 
 @snippets("java")

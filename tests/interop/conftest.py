@@ -8,6 +8,7 @@ says so (``interop.versions``); ``ROCKETLET_INTEROP_JAVA=4.9.8`` runs all tests 
 import itertools
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -44,6 +45,10 @@ def _start_go() -> Driver:
         return Driver("go", lambda _: [str(build_go())])
     except MissingToolError as missing:
         pytest.skip(f"the official Go client cannot run: {missing}")
+
+
+def _start_python() -> Driver:
+    return Driver("python", lambda _: [sys.executable, str(HERE / "python" / "driver.py")])
 
 
 def _start_server(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:
@@ -97,6 +102,20 @@ def another_java(java: JavaDriver) -> Iterator[Callable[[], Driver]]:
         yield lambda: started.enter_context(_start_java(java.version))
 
 
+@pytest.fixture
+def another_go() -> Iterator[Callable[[], Driver]]:
+    """Return a call that starts a process with the Go client, to be killed."""
+    with ExitStack() as started:
+        yield lambda: started.enter_context(_start_go())
+
+
+@pytest.fixture
+def another_python() -> Iterator[Callable[[], Driver]]:
+    """Return a call that starts a process with our client, to be killed."""
+    with ExitStack() as started:
+        yield lambda: started.enter_context(_start_python())
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Return the server that most tests share; each test has topics of its own."""
@@ -127,6 +146,18 @@ def java_broker() -> Iterator[StartServer]:
             return started.enter_context(_start_java_server(store, replaced, **settings))
 
         yield start
+
+
+@pytest.fixture(scope="session", params=[RocketletServer, JavaServer], ids=["rocketlet", "java"])
+def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return our servers, then the official ones; open transactions are checked once a second."""
+    settings = {"transactionCheckInterval": "1000", "transactionTimeOut": "500"}
+    try:
+        started: Server = request.param(tmp_path_factory.mktemp("either") / "store", settings)
+    except MissingToolError as missing:
+        pytest.skip(f"the official broker cannot run: {missing}")
+    with started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import contextlib
 import pathlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
@@ -20,17 +20,22 @@ SMALL_FILES = {
 
 @contextlib.asynccontextmanager
 async def running_broker(
-    nameserver: NameServer, store: pathlib.Path, name: str = "broker-a", port: int = 0
+    nameserver: NameServer,
+    store: pathlib.Path,
+    name: str = "broker-a",
+    port: int = 0,
+    settings: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Broker]:
-    """Run a broker over a directory, registered at the name server."""
-    settings = {
+    """Run a broker over a directory, registered at the name server, with Java's settings if any."""
+    all_settings = {
         "brokerName": name,
         "listenPort": str(port),
         "namesrvAddr": nameserver.address,
         "storePathRootDir": str(store),
         **SMALL_FILES,
+        **(settings or {}),
     }
-    async with Broker(BrokerConfig.from_java(settings), LoopClock()) as broker:
+    async with Broker(BrokerConfig.from_java(all_settings), LoopClock()) as broker:
         yield broker
 
 

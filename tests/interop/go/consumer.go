@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -66,6 +67,13 @@ func (w *wanted) UnmarshalJSON(text []byte) error {
 	return err
 }
 
+// Strategies by the names of Java's classes, as far as Go's give the same shares.
+var strategies = map[string]consumer.AllocateStrategy{
+	"":                                      consumer.AllocateByAveragely,
+	"AllocateMessageQueueAveragely":         consumer.AllocateByAveragely,
+	"AllocateMessageQueueAveragelyByCircle": consumer.AllocateByAveragelyCircle,
+}
+
 type consumerSettings struct {
 	MaxReconsumeTimes *int32 `json:"maxReconsumeTimes"`
 }
@@ -78,6 +86,7 @@ type consumerArguments struct {
 	Orderly       bool               `json:"orderly"`
 	Broadcasting  bool               `json:"broadcasting"`
 	Failures      int32              `json:"failures"`
+	Strategy      string             `json:"strategy"`
 	Settings      consumerSettings   `json:"settings"`
 }
 
@@ -90,7 +99,12 @@ func startConsumer(arguments consumerArguments) (any, error) {
 	if arguments.Settings.MaxReconsumeTimes != nil {
 		most = *arguments.Settings.MaxReconsumeTimes
 	}
+	strategy, known := strategies[arguments.Strategy]
+	if !known {
+		return nil, fmt.Errorf("no strategy of Go's gives the shares of %s", arguments.Strategy)
+	}
 	made, err := rocketmq.NewPushConsumer(
+		consumer.WithStrategy(strategy),
 		consumer.WithMaxReconsumeTimes(most),
 		consumer.WithNameServer(strings.Split(arguments.Namesrv, ";")),
 		consumer.WithGroupName(arguments.Group),

@@ -122,6 +122,10 @@ class Driver:
         """Return the last lines that the driver logged."""
         return last_lines(self._log, self.name)
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal and return at once."""
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """Send SIGKILL and wait for the end."""
         self._process.send_signal(signal.SIGKILL)

@@ -42,6 +42,10 @@ class Part:
         self._end(signal.SIGTERM)
         assert self._process.returncode == 0
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal and return at once."""
+        self._process.send_signal(number)
+
     def _end(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
         self._process.wait(STOP_LIMIT_S)

@@ -154,20 +154,20 @@ class JavaServer:
 
     def __init__(self, store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> None:
         self.store = store
-        self._driver = Driver("java-server", java_command)
+        self.driver = Driver("java-server", java_command)
         namesrv, broker = ports_of(replaced) if replaced else (None, None)
         defaults = JAVA_SETTINGS.copy()
         if broker is not None:
             defaults["listenPort"] = broker
         try:
-            started = self._driver.call("namesrv.start", name="ns", directory=str(self._driver.directory), port=namesrv)
+            started = self.driver.call("namesrv.start", name="ns", directory=str(self.driver.directory), port=namesrv)
             self.namesrv: str = started["address"]
-            started = self._driver.call(
+            started = self.driver.call(
                 "broker.start", name="b", namesrv=self.namesrv, store=str(store), settings=defaults | dict(settings)
             )
             self.broker: str = started["address"]
         except BaseException:
-            self._driver.close()
+            self.driver.close()
             raise
 
     def __enter__(self) -> Self:
@@ -180,9 +180,9 @@ class JavaServer:
 
     def stop(self) -> None:
         """Stop cleanly."""
-        self._driver.call("broker.stop", name="b")
-        self._driver.close()
+        self.driver.call("broker.stop", name="b")
+        self.driver.close()
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end."""
-        self._driver.kill()
+        self.driver.kill()

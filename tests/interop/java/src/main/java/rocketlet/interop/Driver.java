@@ -26,7 +26,7 @@ import java.util.concurrent.Executors;
 public final class Driver {
     private static final List<String> GROUPS = List.of(
             "Producers", "Transactions", "Requests", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Storms",
-            "Servers");
+            "Traces", "Servers");
 
     private final Map<String, Command> commands = new TreeMap<>();
     private final PrintStream answers;

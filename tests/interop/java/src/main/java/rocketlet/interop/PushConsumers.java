@@ -45,8 +45,8 @@ final class PushConsumers implements CommandGroup {
         // Else a stop reports offsets without the messages whose listener is about to return, and they come again.
         consumer.setAwaitTerminationMillisWhenShutdown(LAST_LISTENER_LIMIT_MS);
         if (arguments.has("strategy")) {
-            consumer.setAllocateMessageQueueStrategy(
-                    Beans.strategy(AllocateMessageQueueStrategy.class, arguments.text("strategy")));
+            var strategy = Beans.strategy(AllocateMessageQueueStrategy.class, arguments.text("strategy"));
+            consumer.setAllocateMessageQueueStrategy(Beans.apply(strategy, arguments.object("strategySettings")));
         }
         Beans.apply(consumer, arguments.object("settings"));
         Recorder recorder = new Recorder(arguments);

@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ThreadLocalRandom;
+import org.apache.rocketmq.auth.config.AuthConfig;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MQVersion;
@@ -105,10 +106,15 @@ final class Servers implements CommandGroup {
         NettyServerConfig server = new NettyServerConfig();
         NettyClientConfig client = new NettyClientConfig();
         MessageStoreConfig store = new MessageStoreConfig();
-        for (Object config : new Object[] {broker, server, client, store}) {
+        AuthConfig auth = new AuthConfig();
+        for (Object config : new Object[] {broker, server, client, store, auth}) {
             MixAll.properties2Object(settings, config);
         }
-        BrokerController controller = new BrokerController(broker, server, client, store);
+        auth.setConfigName(broker.getBrokerName());
+        auth.setClusterName(broker.getBrokerClusterName());
+        auth.setAuthConfigPath(store.getStorePathRootDir() + "/config");
+        BrokerController controller =
+                new BrokerController(broker, server, client, store, auth.isAuthenticationEnabled() ? auth : null);
         controller.getConfiguration().registerConfig(settings);
         return controller;
     }

@@ -1,0 +1,88 @@
+"""Connections that are dead without anybody having closed them, and brokers that have not noticed."""
+
+import pytest
+from inbox import Inbox
+from scripted_cluster import ScriptedCluster, silent
+
+from rocketlet.client import Message, Producer, ProducerSettings, PushConsumer
+from rocketlet.client.session import GHOST_MS
+from rocketlet.common.errors import RequestTimeoutError
+from rocketlet.remoting.bodies import encode_body
+from rocketlet.remoting.bodies_client import ConsumerList
+from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.command import Command
+from rocketlet.testing import ManualClock
+
+BEAT = RequestCode.HEART_BEAT
+SEND = RequestCode.SEND_MESSAGE_V2
+MEMBERS = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+
+
+async def test_send_without_an_answer_leads_to_a_heartbeat(cluster: ScriptedCluster) -> None:
+    """When that is not answered either, the connection is replaced; the next send does not wait for 30 s to pass."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    settings = ProducerSettings(retries=0)
+    async with Producer("pg", cluster.nameserver.address, clock=clock, settings=settings) as producer:
+        await producer.send(Message("T", b"x"))
+        await clock.elapse(1000)
+        await broker.wait_asked(BEAT, 2)
+        usual, broker.answers[SEND], broker.answers[BEAT] = broker.answers[SEND], silent, silent
+        sending = producer.send_nowait(Message("T", b"x"))
+        await broker.wait_asked(SEND, 2)
+        await clock.elapse(3000)
+        with pytest.raises(RequestTimeoutError):
+            await sending
+        await broker.wait_asked(BEAT, 3)
+        await clock.elapse(3000)
+        broker.answers[SEND] = usual
+        del broker.answers[BEAT]
+        await producer.send(Message("T", b"x"))
+        assert len(broker.connections) == 2
+
+
+async def test_answered_heartbeat_keeps_the_connection(cluster: ScriptedCluster) -> None:
+    """A broker that was slow with one answer, but answers heartbeats, keeps its connection."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    settings = ProducerSettings(retries=0)
+    async with Producer("pg", cluster.nameserver.address, clock=clock, settings=settings) as producer:
+        await producer.send(Message("T", b"x"))
+        await clock.elapse(1000)
+        await broker.wait_asked(BEAT, 2)
+        usual, broker.answers[SEND] = broker.answers[SEND], silent
+        sending = producer.send_nowait(Message("T", b"x"))
+        await broker.wait_asked(SEND, 2)
+        await clock.elapse(3000)
+        with pytest.raises(RequestTimeoutError):
+            await sending
+        await broker.wait_asked(BEAT, 3)
+        broker.answers[SEND] = usual
+        await producer.send(Message("T", b"x"))
+        assert len(broker.connections) == 1
+
+
+@pytest.mark.feature("B13")
+async def test_broker_that_lists_a_lost_connection_takes_no_queues_from_us(cluster: ScriptedCluster) -> None:
+    """For two minutes after the loss of a connection our own id counts once, however often it is listed."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 4}
+    broker = await cluster.add_broker("broker-a")
+    consumer = PushConsumer("cg", cluster.nameserver.address, clock=clock)
+    consumer.subscribe("T", "*", Inbox())
+    twice = ConsumerList(consumer_id_list=[consumer.client_id] * 2)
+    async with consumer:
+        assert len(consumer.queues) == 4
+        broker.answers[MEMBERS] = lambda _: Command.response(ResponseCode.SUCCESS, body=encode_body(twice))
+        [connection] = broker.connections
+        connection.close()
+        for _ in range(2):  # when the second round asks, the first is over
+            asked = len(broker.asked(MEMBERS))
+            await clock.elapse(20_000)
+            await broker.wait_asked(MEMBERS, asked + 1)
+        assert len(consumer.queues) == 4
+        while len(consumer.queues) == 4:
+            await clock.elapse(GHOST_MS)
+        assert len(consumer.queues) == 2
