@@ -373,11 +373,13 @@ class Session:
 
     async def _hear(self, address: str, answering: Awaitable[Command]) -> None:
         """Wait for an answer of which only a failure is of interest."""
+        connection = self._connections.get(address)
+        reads = connection and connection.reads
         try:
             answer = await answering
         except RemotingError as error:
             log.warning("broker %s does not answer: %s", address, error)
-            if isinstance(error, RequestTimeoutError):
+            if isinstance(error, RequestTimeoutError) and reads == (connection and connection.reads):
                 self._pool.close(address)  # it may be half open; the next call makes a new one
             return
         if answer.code != ResponseCode.SUCCESS:

@@ -57,7 +57,8 @@ class Connection(asyncio.Protocol):
         self._out: list[Encoded] = []
         self._out_bytes = 0
         self._written_bytes: int = 0
-        self._has_read = True
+        self.reads = 0  # how often the peer has sent something
+        self._seen_reads = -1
         self._taken_bytes: int = 0  # by the peer, when last looked
         self._uncommitted: list[tuple[Command, int | Later]] = []
         self._backlog: list[Command] = []
@@ -151,9 +152,9 @@ class Connection(asyncio.Protocol):
 
     def has_moved(self) -> bool:
         """Tell whether the peer has sent or taken anything since the last time this was asked."""
-        before = self._has_read, self._taken_bytes
-        self._has_read, self._taken_bytes = False, self.taken_bytes
-        return before != (False, self._taken_bytes)
+        before = self._seen_reads, self._taken_bytes
+        self._seen_reads, self._taken_bytes = self.reads, self.taken_bytes
+        return before != (self._seen_reads, self._taken_bytes)
 
     def may_complain(self) -> bool:
         """Count a mistake of the peer, and tell whether to log it."""
@@ -184,7 +185,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Serve what a read brought."""
-        self._has_read = True
+        self.reads += 1
         self._guard(self._receive, data)
 
     def pause_writing(self) -> None:
