@@ -2,7 +2,7 @@
 
     routes         every 30 s, for all topics in use; sooner when a broker cannot be reached
     heartbeats     after 1 s, then every 30 s, to masters, and to slaves as well when there is a consumer; also as the
-                   first request on each new connection, so that a broker knows who asks
+                   first request on each new connection, and after a request that was not answered in time
 
 Client id: ``ip@pid#nanoseconds``, with ``@unit`` behind it where there is a unit name. The number keeps apart what runs
 in one process, and containers that are all process 1 of one address. Two members of a group with one id would take the

@@ -149,15 +149,18 @@ async def test_offsets_are_not_set_under_a_consumer(shop: Shop) -> None:
 
 
 async def test_official_broker_moves_a_group_that_consumes(official_shop: Shop) -> None:
-    """The consumer gets everything again without being asked."""
-    consumer = PullConsumer("cg", official_shop.address, settings=FIRST)
+    """The consumer gets everything again without being asked.
+
+    The group is its own: a pull that another consumer left waiting would take the reset away, into a closed connection.
+    """
+    consumer = PullConsumer("moved", official_shop.address, settings=FIRST)
     consumer.subscribe("T")
     async with consumer, Producer("pg", official_shop.address) as producer:
         got: Counter[bytes] = Counter()
         while got.total() < 10:
             got.update([message.body for message in await consumer.poll()])
         await consumer.commit()
-        assert await official_shop.admin.reset_to_begin("cg", "T") == dict.fromkeys(official_shop.queues, 0)
+        assert await official_shop.admin.reset_to_begin("moved", "T") == dict.fromkeys(official_shop.queues, 0)
         for queue in official_shop.queues:
             await producer.send(Message("T", b"new"), queue=queue)  # ends the wait of the pull that is under way
         while got[b"new"] < 2 or min(got[body] for body in BODIES) < 4:
