@@ -1,13 +1,16 @@
 """Rows of our asyncio client, beside the official Java client on the same broker in the same run.
 
 Both clients send the same messages to the same ``rocketlet up`` and share its cores; rounds alternate between them.
-Ours is one process with one event loop (uvloop), Java's has as many threads as it starts.
+Ours is one process with one event loop (uvloop), Java's has as many threads as it starts. The last column is the CPU
+time of a message in our client and in the broker, which says what holds the rate: one core is full at 1,000,000 us.
 """
 
 import asyncio
 import itertools
 import os
+import pathlib
 import statistics
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
@@ -15,7 +18,7 @@ from typing import Any, NamedTuple
 
 import uvloop
 from interop.driver import Driver
-from interop.servers import Server
+from interop.servers import RocketletServer, Server
 from javaload import start_client
 
 from rocketlet.client import (
@@ -45,31 +48,47 @@ class Row(NamedTuple):
     arguments: Mapping[str, Any] = MappingProxyType({})
 
 
-def measure_client(server: Server, rounds: int, scale: float, *, with_java: bool) -> None:
+def measure_client(server: RocketletServer, rounds: int, scale: float, *, with_java: bool) -> None:
     """Print a row for each load."""
     with start_client() if with_java else nullcontext() as java:
         _measure_rows(server, java, rounds, scale)
 
 
-def _measure_rows(server: Server, java: Driver | None, rounds: int, scale: float) -> None:
-    print(f"{'on rocketlet, messages/s':<28}{'Java client':>14}{'our client':>14}{'ratio':>8}")
+def _measure_rows(server: RocketletServer, java: Driver | None, rounds: int, scale: float) -> None:
+    print(f"{'on rocketlet, messages/s':<28}{'Java client':>14}{'our client':>14}{'ratio':>8}{'CPU, us each':>18}")
     for row in _rows(int(40_000 * scale)):
+        runs: list[Run] = []
         rates: list[float] = []
-        ceilings: list[float] = []
         for _ in range(rounds):
-            rates.append(uvloop.run(row.own(server.namesrv, row.messages)))
+            runs.append(_run(row, server))
             if java is not None and row.command:
-                ceilings.append(_java_rate(java, server, row))
-        _print(row.name, rates, ceilings)
+                rates.append(_java_rate(java, server, row))
+        own, client_us, broker_us = (statistics.median(column) for column in zip(*runs, strict=True))
+        other = statistics.median(rates) if rates else None
+        official, ratio = ("-", "-") if other is None else (f"{other:,.0f}", f"{own / other:.2f}")
+        cost = f"{client_us:.0f} + {broker_us:.0f}"
+        print(f"{row.name:<28}{official:>14}{own:>14,.0f}{ratio:>8}{cost:>18}", flush=True)
 
 
-def _print(name: str, rates: list[float], ceilings: list[float]) -> None:
-    rate = statistics.median(rates)
-    if not ceilings:
-        print(f"{name:<28}{'-':>14}{rate:>14,.0f}{'-':>8}", flush=True)
-        return
-    ceiling = statistics.median(ceilings)
-    print(f"{name:<28}{ceiling:>14,.0f}{rate:>14,.0f}{rate / ceiling:>8.2f}", flush=True)
+class Run(NamedTuple):
+    """One run of our client: messages a second, and the CPU time of each in the client and in the broker."""
+
+    rate: float
+    client_us: float
+    broker_us: float
+
+
+def _run(row: Row, server: RocketletServer) -> Run:
+    client_us, broker_us = time.process_time() * 1e6, _cpu_us(server.pid)
+    rate = uvloop.run(row.own(server.namesrv, row.messages))
+    client_us, broker_us = time.process_time() * 1e6 - client_us, _cpu_us(server.pid) - broker_us
+    return Run(rate, client_us / row.messages, broker_us / row.messages)
+
+
+def _cpu_us(pid: int) -> float:
+    """Return the CPU time that a process has used (Linux)."""
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) * 1e6 / os.sysconf("SC_CLK_TCK")
 
 
 def _rows(count: int) -> list[Row]:
@@ -111,7 +130,6 @@ async def _send(namesrv: str, count: int, in_flight: int) -> float:
             for _ in range(share):
                 await producer.send(Message(_TOPIC, _BODY))
 
-        await _together(send_some, count // 4, in_flight)
         return await _timed(_together(send_some, count, in_flight), count)
 
 
@@ -122,7 +140,6 @@ async def _send_batches(namesrv: str, count: int) -> float:
             for _ in range(share):
                 await producer.send_batch([Message(_TOPIC, _BODY) for _ in range(_BATCH)])
 
-        await _together(send_some, count // _BATCH // 4, 4)
         return await _timed(_together(send_some, count // _BATCH, 4), count)
 
 

@@ -130,7 +130,7 @@ class Shelf:
             del self._shelved[index]
         self._messages -= count
         buffer.release(messages)
-        self._make_room(buffer)
+        self._make_room()
         return messages
 
     async def wait_available(self) -> None:
@@ -148,7 +148,7 @@ class Shelf:
         self._shelved = deque(each for each in self._shelved if each.buffer is not buffer)
         self._messages = sum(len(each.messages) for each in self._shelved)
         self.moved.discard(buffer)
-        self._make_room(buffer)
+        self._make_room()
 
     def close(self) -> None:
         """End every wait."""
@@ -158,6 +158,6 @@ class Shelf:
     def _first_index(self) -> int | None:
         return next((index for index, each in enumerate(self._shelved) if not each.buffer.is_paused), None)
 
-    def _make_room(self, buffer: PullBuffer) -> None:
-        for each in (buffer, *self.waiting):
+    def _make_room(self) -> None:
+        for each in tuple(self.waiting):
             each.make_room()
