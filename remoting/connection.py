@@ -136,8 +136,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """How much waits for the peer to read."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        """How much waits to be sent, or for the peer to read."""
+        return self._out_bytes + self._untaken_bytes
 
     @property
     def held_bytes(self) -> int:
@@ -147,7 +147,11 @@ class Connection(asyncio.Protocol):
     @property
     def taken_bytes(self) -> int:
         """How much the peer, or the system on the way to it, has taken so far."""
-        return self._written_bytes - self.unsent_bytes
+        return self._written_bytes - self._untaken_bytes
+
+    @property
+    def _untaken_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def has_moved(self) -> bool:
         """Tell whether the peer has sent or taken anything since the last time this was asked."""
@@ -364,14 +368,11 @@ class Connection(asyncio.Protocol):
             self._flush()
         elif not self._is_joining:
             self._is_joining = True
-            asyncio.get_running_loop().call_soon(self._end_joining)
-
-    def _end_joining(self) -> None:
-        self._is_joining = False
-        self._flush()
+            asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         """Write what waits to be sent together; nothing while a read is being served, which ends with that."""
+        self._is_joining = False
         out, size = self._out, self._out_bytes
         if out and not self._is_serving:
             self._out, self._out_bytes = [], 0
