@@ -56,7 +56,7 @@ def measure_client(server: RocketletServer, rounds: int, scale: float, *, with_j
 
 def _measure_rows(server: RocketletServer, java: Driver | None, rounds: int, scale: float) -> None:
     print(f"{'on rocketlet, messages/s':<28}{'Java client':>14}{'our client':>14}{'ratio':>8}{'CPU, us each':>18}")
-    for row in _rows(int(40_000 * scale)):
+    for row in find_rows(int(40_000 * scale)):
         runs: list[Run] = []
         rates: list[float] = []
         for _ in range(rounds):
@@ -91,7 +91,8 @@ def _cpu_us(pid: int) -> float:
     return (int(words[11]) + int(words[12])) * 1e6 / os.sysconf("SC_CLK_TCK")
 
 
-def _rows(count: int) -> list[Row]:
+def find_rows(count: int) -> list[Row]:
+    """Return all rows; ``count`` is how many messages most of them send."""
     backlog = 4 * count
     return [
         Row("send, 1 in flight", count // 8, _send_one, "load.send", {"threads": 1}),
