@@ -138,7 +138,7 @@ async def test_unknown_outcome_gets_no_answer(caller: Caller) -> None:
 async def test_wrong_end_is_refused(fields: dict[str, object], remark: str, outcome: int, caller: Caller) -> None:
     """A wrong group, offset, position or outcome is answered 1 with Java's remark, and settles nothing."""
     half = await send_half(caller)
-    answer = await end(caller, half, **{"outcome": outcome, **fields})  # pyright: ignore[reportArgumentType]
+    answer = await end(caller, half, **{"outcome": outcome, **fields})  # pyright: ignore[reportArgumentType] # wrong types too
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
     assert (await bodies(caller), await pulled(caller, OP_TOPIC)) == ([], [])
 
