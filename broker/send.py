@@ -37,6 +37,7 @@ from .stamp import PropertyStamp, Stamped
 SEND_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _MULTI_TAG = "MULTI_TAG"
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+_INNER_NUM = INNER_NUM.encode()
 _NO_BATCH = f"the message has the property {INNER_NUM} but is no inner batch"
 
 
@@ -151,7 +152,7 @@ class Sender:
             return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._most_bytes))
         if is_batch_topic(admission.topic.attributes) and UNIQ_KEY in properties:
             return self._send_inner_batch(command, header, connection, admission)
-        if any(INNER_NUM in one for one in (properties, *parsed)):
+        if INNER_NUM in properties or (_INNER_NUM in command.body and any(INNER_NUM in one for one in parsed)):
             return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _NO_BATCH)
         head = _new_record(b"", Stamped(b"", {}), header, admission, connection)
         stored = self._store.append_batch(head, _batch_records(head, parts, parsed))

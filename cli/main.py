@@ -23,6 +23,8 @@ COMMANDS: Final = {
     "namesrv": ".namesrv",
     "broker": ".broker",
     "export": ".export",
+    "dump": ".dump",
+    "load": ".load",
     "store": ".store",
 }
 

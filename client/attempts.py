@@ -29,6 +29,9 @@ RETRIED_CODES = frozenset(
 )
 
 
+_SEND_OK = SendStatus.SEND_OK  # to look up a member of an enum takes as long as four calls
+
+
 class Attempts:
     """The attempts of one send so far."""
 
@@ -44,24 +47,25 @@ class Attempts:
     def __repr__(self) -> str:
         return f"<Attempts {self._log}>"
 
-    def ends_with(self, result: SendResult) -> bool:
-        """Note an answered attempt; tell whether its result is the outcome."""
-        if result.status is SendStatus.SEND_OK or not self._retries_bad_status:
-            return True
-        self.failed_broker = result.queue.broker_name
-        self._result = result
-        self._log.append(f"{result.queue.broker_name}: {result.status.value}")
-        return False
+    def __len__(self) -> int:
+        """Return how many have failed, in one way or the other."""
+        return len(self._log)
 
-    def may_follow(self, queue: MessageQueue, error: RemotingError | ClientError) -> bool:
-        """Note a failed attempt; tell whether there may be another."""
+    def is_last(self, queue: MessageQueue, outcome: SendResult | RemotingError | ClientError) -> bool:
+        """Note what has come of an attempt; tell whether no other may follow it."""
+        if isinstance(outcome, SendResult):
+            self._result = outcome
+            if outcome.status is _SEND_OK or not self._retries_bad_status:
+                return True
+            queue, what = outcome.queue, outcome.status.value
+        else:
+            self._error, what = outcome, str(outcome)
         self.failed_broker = queue.broker_name
-        self._error = error
-        self._log.append(f"{queue.broker_name}: {error}")
-        return not isinstance(error, ResponseError) or error.code in RETRIED_CODES
+        self._log.append(f"{queue.broker_name}: {what}")
+        return isinstance(outcome, ResponseError) and outcome.code not in RETRIED_CODES
 
     def outcome(self) -> SendResult:
-        """Return what is left when there is no further attempt.
+        """Return the result when there is no further attempt.
 
         Raises:
             RemotingError, ClientError: nothing was stored as far as is known.

@@ -12,23 +12,28 @@ What follows a failed attempt is in ``attempts.py``, the order of the queues in 
 
 from collections.abc import Sequence
 
-from ..common.errors import RemotingError, RequestTimeoutError, ResponseError, RouteNotFoundError
+from ..common.errors import ClientError, RemotingError, RequestTimeoutError, ResponseError, RouteNotFoundError
 from ..common.message import MessageQueue
+from ..remoting.calls import Answer
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command
+from ..remoting.connection import Connection
 from ..remoting.send_fields import SendFields
 from ..remoting.send_frames import SendFrames
 from .attempts import Attempts
 from .latency import SlowBrokers, WaryRound
 from .observing import Attempt, SendObserver, sees_sends
 from .outgoing import Outgoing
-from .results import SendResult, read_send_answer
+from .results import SendResult, SendStatus, read_send_answer
 from .routes import TemplateTopic, publish_queues
 from .selection import Choice, QueueRound
 from .session import Session
 from .settings import ProducerSettings
 
 NO_LIMIT_MS = 1 << 62
+
+_SEND_OK = SendStatus.SEND_OK  # to look up a member of an enum takes as long as four calls
+_GO_AWAY = ResponseCode.GO_AWAY
 
 
 class Delivery:
@@ -37,7 +42,9 @@ class Delivery:
     def __init__(self, group: str, session: Session, settings: ProducerSettings) -> None:
         self.template = TemplateTopic(settings.template_topic, settings.new_topic_queues)
         self._session = session
+        self._now_ms = session.clock.now_ms
         self._settings = settings
+        self._send_timeout_ms = settings.send_timeout_ms
         unit_mode = session.settings.is_unit_mode
         self._fields = SendFields(group, self.template.name, self.template.max_queues, unit_mode=unit_mode)
         self._frames = SendFrames(self._fields)
@@ -45,6 +52,7 @@ class Delivery:
         self._attempt_limit_ms = settings.attempt_timeout_ms or NO_LIMIT_MS
         self._slow_brokers = SlowBrokers(session.clock.now_ms) if settings.avoids_slow_brokers else None
         self._attempt: Attempt = self._attempt_once if self._slow_brokers is None else self._attempt_watched
+        self._is_plain = self._slow_brokers is None and not sees_sends(settings.hooks)
         self.observer: SendObserver | None = None
         if sees_sends(settings.hooks):
             self.observer = SendObserver(session, group, self._attempt)
@@ -75,10 +83,42 @@ class Delivery:
         Raises:
             ResponseError, RouteNotFoundError, RemotingError: no broker stored it, as far as is known.
         """
-        deadline_ms = self.deadline_ms(timeout_ms)
-        queue_round = self._rounds.get(outgoing.topic) or await self.round_of(outgoing.topic, deadline_ms)
+        now_ms = self._now_ms()
+        deadline_ms = now_ms + (self._send_timeout_ms if timeout_ms is None else _checked_ms(timeout_ms))
+        queue_round = self._rounds.get(outgoing.topic)
+        if queue_round is None or choice is not None:
+            return await self._deliver_with_care(outgoing, choice, deadline_ms)
+        queue = queue_round.next_queue()
+        left_ms = deadline_ms - now_ms
+        if left_ms > self._attempt_limit_ms:
+            left_ms = self._attempt_limit_ms
+        connection = self._session.open_connection_to(queue.broker_name) if self._is_plain else None
+        outcome: SendResult | RemotingError | ClientError
+        try:
+            if connection is None:
+                outcome = await self._attempt(outgoing, queue, left_ms)
+            else:  # what ``_attempt_once`` does, without a coroutine of its own
+                answer = await self._ask(connection, outgoing, queue, left_ms)
+                if answer.code == _GO_AWAY:
+                    connection.close()
+                outcome = read_send_answer(answer, outgoing.message_id, queue)
+            if outcome.status is _SEND_OK:
+                return outcome
+        except RequestTimeoutError as error:
+            outcome = error
+            if connection is not None:
+                self._session.heartbeat_soon()
+        except (RemotingError, RouteNotFoundError, ResponseError) as error:
+            outcome = error
+        attempts = self._begin_attempts()
+        if attempts.is_last(queue, outcome):
+            return attempts.outcome()
+        return await self._send_around(outgoing, queue_round, deadline_ms, attempts)
+
+    async def _deliver_with_care(self, outgoing: Outgoing, choice: Choice | None, deadline_ms: int) -> SendResult:
+        queue_round = await self.round_of(outgoing.topic, deadline_ms)
         if choice is None:
-            return await self._send_around(outgoing, queue_round, deadline_ms)
+            return await self._send_around(outgoing, queue_round, deadline_ms, self._begin_attempts())
         return await self._attempt(outgoing, choice(queue_round.queues), self.left_ms(deadline_ms))
 
     async def deliver_nowait(self, outgoing: Outgoing, choice: Choice | None, timeout_ms: int | None) -> SendResult:
@@ -92,7 +132,7 @@ class Delivery:
         queue = queue_round.next_queue() if choice is None else choice(queue_round.queues)
         attempts, limit_ms = Attempts(retries_bad_status=False), self._attempt_limit_ms
         for _ in range(1 + self._settings.retries_nowait):
-            left_ms = deadline_ms - self._session.clock.now_ms()
+            left_ms = deadline_ms - self._now_ms()
             if left_ms > limit_ms:
                 left_ms = limit_ms
             elif left_ms <= 0:
@@ -100,7 +140,7 @@ class Delivery:
             try:
                 return await self._attempt(outgoing, queue, left_ms)
             except RemotingError as error:
-                attempts.may_follow(queue, error)
+                attempts.is_last(queue, error)
         return attempts.outcome()
 
     async def deliver_oneway(self, outgoing: Outgoing, choice: Choice | None) -> None:
@@ -144,36 +184,33 @@ class Delivery:
         Raises:
             TypeError, ValueError: it is no time limit.
         """
-        if timeout_ms is None:
-            return self._session.clock.now_ms() + self._settings.send_timeout_ms
-        if not isinstance(timeout_ms, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
-            raise TypeError(f"timeout_ms is {type(timeout_ms).__name__}, it must be a whole number")
-        if timeout_ms <= 0:
-            raise ValueError(f"timeout_ms is {timeout_ms}, it must be above 0")
-        return self._session.clock.now_ms() + timeout_ms
+        return self._now_ms() + (self._send_timeout_ms if timeout_ms is None else _checked_ms(timeout_ms))
 
     def left_ms(self, deadline_ms: int) -> int:
         """Return what is left of a call's time, at least 1 ms."""
-        return max(1, deadline_ms - self._session.clock.now_ms())
+        return max(1, deadline_ms - self._now_ms())
 
-    async def _send_around(self, outgoing: Outgoing, queue_round: QueueRound, deadline_ms: int) -> SendResult:
-        attempts = Attempts(retries_bad_status=self._settings.tries_another_broker_when_not_stored_ok)
+    def _begin_attempts(self) -> Attempts:
+        return Attempts(retries_bad_status=self._settings.tries_another_broker_when_not_stored_ok)
+
+    async def _send_around(
+        self, outgoing: Outgoing, queue_round: QueueRound, deadline_ms: int, attempts: Attempts
+    ) -> SendResult:
         limit_ms = self._attempt_limit_ms
-        for _ in range(1 + self._settings.retries):
-            left_ms = deadline_ms - self._session.clock.now_ms()
+        outcome: SendResult | RemotingError | ClientError
+        for _ in range(1 + self._settings.retries - len(attempts)):
+            left_ms = deadline_ms - self._now_ms()
             if left_ms > limit_ms:
                 left_ms = limit_ms
             elif left_ms <= 0:
                 break
             queue = queue_round.next_queue(attempts.failed_broker)
             try:
-                result = await self._attempt(outgoing, queue, left_ms)
+                outcome = await self._attempt(outgoing, queue, left_ms)
             except (RemotingError, RouteNotFoundError, ResponseError) as error:
-                if not attempts.may_follow(queue, error):
-                    break
-            else:
-                if attempts.ends_with(result):
-                    return result
+                outcome = error
+            if attempts.is_last(queue, outcome):
+                break
         return attempts.outcome()
 
     async def _attempt_watched(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
@@ -182,20 +219,22 @@ class Delivery:
         return await self._slow_brokers.watch(queue.broker_name, attempt)
 
     async def _attempt_once(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        session = self._session
-        connection = session.open_connection_to(queue.broker_name)
+        connection = self._session.open_connection_to(queue.broker_name)
         if connection is None:
             return await self._attempt_by_call(outgoing, queue, timeout_ms)
-        opaque = connection.next_opaque()
-        frame = self._frames.encode(outgoing, queue, session.clock.now_ms(), opaque)
         try:
-            answer = await connection.ask_frame(frame, opaque, outgoing.code, timeout_ms)
+            answer = await self._ask(connection, outgoing, queue, timeout_ms)
         except RequestTimeoutError:
-            session.heartbeat_soon()
+            self._session.heartbeat_soon()
             raise
-        if answer.code == ResponseCode.GO_AWAY:
+        if answer.code == _GO_AWAY:
             connection.close()  # the broker lets its connections end; the next call makes a new one
         return read_send_answer(answer, outgoing.message_id, queue)
+
+    def _ask(self, connection: Connection, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> Answer:
+        opaque = connection.next_opaque()
+        frame = self._frames.encode(outgoing, queue, self._now_ms(), opaque)
+        return connection.ask_frame(frame, opaque, outgoing.code, timeout_ms)
 
     async def _attempt_by_call(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
         address = self._session.master_of(queue.broker_name)
@@ -203,5 +242,14 @@ class Delivery:
         return read_send_answer(answer, outgoing.message_id, queue)
 
     def _command(self, outgoing: Outgoing, queue: MessageQueue) -> Command:
-        fields = self._fields.encode(outgoing, queue, self._session.clock.now_ms())
+        fields = self._fields.encode(outgoing, queue, self._now_ms())
         return Command.request(outgoing.code, fields, outgoing.body)
+
+
+def _checked_ms(timeout_ms: int) -> int:
+    """Return a caller's time limit (raises ``TypeError`` or ``ValueError`` if it is none)."""
+    if not isinstance(timeout_ms, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"timeout_ms is {type(timeout_ms).__name__}, it must be a whole number")
+    if timeout_ms <= 0:
+        raise ValueError(f"timeout_ms is {timeout_ms}, it must be above 0")
+    return timeout_ms

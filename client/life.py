@@ -14,6 +14,9 @@ class LifeStage(enum.Enum):
     CLOSED = "is closed"
 
 
+_OPEN = LifeStage.OPEN  # to look up a member of an enum takes as long as four calls
+
+
 class Life:
     """The stage of one object, and the errors of what comes too early or too late."""
 
@@ -30,7 +33,7 @@ class Life:
     @property
     def is_open(self) -> bool:
         """Whether it may be used now."""
-        return self.stage is LifeStage.OPEN
+        return self.stage is _OPEN
 
     @property
     def is_closed(self) -> bool:
@@ -58,8 +61,13 @@ class Life:
         Raises:
             ClientStateError: it is too early, too late, or not on the loop it began on.
         """
-        if self.stage is not LifeStage.OPEN:
+        if self.stage is not _OPEN:
             raise ClientStateError(f"{self._owner} {self.stage.value}")
+        try:
+            if get_running_loop() is self._loop:
+                return
+        except RuntimeError:
+            pass
         self.check_loop()
 
     def check_loop(self) -> None:

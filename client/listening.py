@@ -20,7 +20,9 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
+
+import msgspec
 
 from ..common.message import ReceivedMessage
 from ..remoting.tasks import TaskScope
@@ -100,7 +102,8 @@ class ListenerCalls:
         """Call a listener and return what it returned or raised; nothing it does is raised here."""
         try:
             if handler.is_async:
-                result = await cast("Awaitable[ConsumeOutcome | None]", handler.listener(messages))
+                answering: Any = handler.listener(messages)
+                result: ConsumeOutcome | None = await answering
             else:
                 result = await self._calls.call_in_thread(handler.listener, messages)
         except asyncio.CancelledError as error:
@@ -122,7 +125,7 @@ class ListenerCalls:
         self._calls.close()
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True, eq=False):
     """Messages of one topic that a listener gets in one call."""
 
     handler: Handler
@@ -161,7 +164,8 @@ class ListenerPool:
     def submit(self, *batches: Batch) -> None:
         """Let batches wait for their turn."""
         self._waiting.extend(batches)
-        self._wake_one()
+        if self._sleepers and not self._is_waking:  # soon: the next pull is to be on its way before listeners run
+            asyncio.get_running_loop().call_soon(self._wake_one)
 
     def running(self) -> list[Batch]:
         """Return the batches whose listeners run now."""
@@ -194,7 +198,7 @@ class ListenerPool:
             while not waiting:
                 await self._sleep()
             batch = waiting.popleft()
-            if waiting and self._sleepers:
+            if waiting and self._sleepers and not self._is_waking:
                 self._wake_one()
             if self._is_closing or batch.source.is_dropped:
                 continue

@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
+import msgspec
+
 from ..common.clock import Clock
 from ..common.message import MessageQueue, ReceivedMessage
 from ..common.properties import encode_properties, parse_properties
@@ -245,9 +247,9 @@ def _messages_of(outgoing: Outgoing) -> list[SentMessage]:
 def _with_properties(outgoing: Outgoing, added: dict[str, str]) -> Outgoing:
     text = encode_properties(added | parse_properties(outgoing.property_text)).decode()
     if not outgoing.is_batch:
-        return outgoing._replace(property_text=text)
+        return msgspec.structs.replace(outgoing, property_text=text)
     parts = [
         BatchPart(part.flag, part.body, encode_properties(added | parse_properties(part.property_text)))
         for part in decode_batch(outgoing.body)
     ]
-    return outgoing._replace(property_text=text, body=encode_batch(parts))
+    return msgspec.structs.replace(outgoing, property_text=text, body=encode_batch(parts))

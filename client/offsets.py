@@ -55,7 +55,9 @@ class OffsetTable:
 
     def advance(self, queue: MessageQueue, queue_offset: int) -> None:
         """Move a queue on; an older offset and a frozen queue change nothing."""
-        if queue not in self._frozen and queue_offset > self._offsets.get(queue, -1):
+        if self._frozen and queue in self._frozen:
+            return
+        if queue_offset > self._offsets.get(queue, -1):
             self._offsets[queue] = queue_offset
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:

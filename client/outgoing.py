@@ -12,21 +12,28 @@ A message that is sent again keeps its key, so that its copies can be told from 
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final
+
+import msgspec
 
 from ..common.compression import deflate
 from ..common.message import Message
 from ..common.names import RETRY_PREFIX, client_topic_remark, is_sendable_topic
 from ..common.properties import MAX_PROPERTIES_BYTES, MSG_TYPE, UNIQ_KEY, WAIT, encode_properties, format_properties
-from ..common.record import BatchPart, encode_batch
+from ..common.record import encode_batch_part
 from ..remoting.codes import RequestCode
 from .replies import REPLY_TYPE
 from .settings import ProducerSettings
 
 _LOG_OVERHEAD_BYTES = 20  # what Java's sample splitter adds for each message
 
+# To look up a member of an enum takes as long as four calls: not once for each message.
+_SEND: Final = RequestCode.SEND_MESSAGE_V2
+_SEND_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
+_SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
 
-class Outgoing(NamedTuple):
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """A message, or a batch of one topic, as it travels."""
 
     topic: str
@@ -35,11 +42,11 @@ class Outgoing(NamedTuple):
     message_id: str
     flag: int
     sys_flag: int
-    code: RequestCode = RequestCode.SEND_MESSAGE_V2
+    code: RequestCode = _SEND
     is_batch: bool = False
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True, gc=False):
     """A message as it travels in a batch."""
 
     message_id: str
@@ -61,7 +68,7 @@ def prepare_message(message: Message, unique_id: str, settings: ProducerSettings
         body = deflate(body, settings.compression, settings.compression_level)
         sys_flag = settings.compression.sys_flag
     is_reply = MSG_TYPE in properties and properties[MSG_TYPE] == REPLY_TYPE
-    code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
+    code = _SEND_REPLY if is_reply else _SEND
     return Outgoing(message.topic, bytes(body), _text_of(properties), message_id, message.flag, sys_flag, code)
 
 
@@ -92,7 +99,7 @@ def prepare_part(message: Message, unique_id: str) -> Part:
     """
     properties = message.to_properties()
     message_id = properties.setdefault(UNIQ_KEY, unique_id)
-    return Part(message_id, encode_batch([BatchPart(message.flag, bytes(message.body), encode_properties(properties))]))
+    return Part(message_id, encode_batch_part(message.flag, bytes(message.body), encode_properties(properties)))
 
 
 def join_parts(topic: str, parts: Sequence[Part], unique_id: str, *, waits_for_store: bool) -> Outgoing:
@@ -100,7 +107,7 @@ def join_parts(topic: str, parts: Sequence[Part], unique_id: str, *, waits_for_s
     head = {UNIQ_KEY: unique_id, WAIT: "true" if waits_for_store else "false"}
     body = b"".join([part.encoded for part in parts])
     keys = ",".join([part.message_id for part in parts])
-    return Outgoing(topic, body, _text_of(head), keys, 0, 0, RequestCode.SEND_BATCH_MESSAGE, is_batch=True)
+    return Outgoing(topic, body, _text_of(head), keys, 0, 0, _SEND_BATCH, is_batch=True)
 
 
 def check_message(message: Message, max_bytes: int) -> None:
@@ -112,15 +119,17 @@ def check_message(message: Message, max_bytes: int) -> None:
     """
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
         raise TypeError(f"send takes a Message, not {type(message).__name__}")
-    if not isinstance(message.body, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
-        raise TypeError(f"body is {type(message.body).__name__}, it must be bytes; encode text first")
-    check_topic(message.topic)
-    if not is_sendable_topic(message.topic):
-        raise ValueError(f"topic {message.topic} takes no messages of clients")
-    if not message.body:
+    body, topic = message.body, message.topic
+    if not isinstance(body, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
+        raise TypeError(f"body is {type(body).__name__}, it must be bytes; encode text first")
+    if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
+        raise _no_text(topic)
+    if (remark := _sending_remark(topic)) is not None:
+        raise ValueError(remark)
+    if not body:
         raise ValueError("body is empty")
-    if len(message.body) > max_bytes:
-        raise ValueError(f"body is {len(message.body)} bytes, limit is {max_bytes}")
+    if len(body) > max_bytes:
+        raise ValueError(f"body is {len(body)} bytes, limit is {max_bytes}")
     if message.flag:
         _check_flag(message.flag)
 
@@ -133,9 +142,8 @@ def check_topic(topic: str) -> None:
         ValueError: the name is blank, too long or has characters that are not allowed.
     """
     if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
-        raise TypeError(f"topic is {type(topic).__name__}, it must be text")
-    remark = _topic_remark(topic)
-    if remark is not None:
+        raise _no_text(topic)
+    if (remark := client_topic_remark(topic)) is not None:
         raise ValueError(remark)
 
 
@@ -178,7 +186,16 @@ def split_batch(messages: Iterable[Message], limit_bytes: int = 4 * 1024 * 1024)
         yield piece
 
 
-_topic_remark = lru_cache(maxsize=1024)(client_topic_remark)  # a producer sends to few topics, and often
+@lru_cache(maxsize=1024)  # a producer sends to few topics, and often
+def _sending_remark(topic: str) -> str | None:
+    remark = client_topic_remark(topic)
+    if remark is None and not is_sendable_topic(topic):
+        return f"topic {topic} takes no messages of clients"
+    return remark
+
+
+def _no_text(topic: object) -> TypeError:
+    return TypeError(f"topic is {type(topic).__name__}, it must be text")
 
 
 def _check_flag(flag: int) -> None:
@@ -196,7 +213,7 @@ def _size_in_batch(message: Message) -> int:
 
 def _text_of(properties: dict[str, str]) -> str:
     text = format_properties(properties)
-    size = len(text.encode())
+    size = len(text) if text.isascii() else len(text.encode())
     if size > MAX_PROPERTIES_BYTES:
         raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
     return text

@@ -46,12 +46,7 @@ class ProcessQueue:
     @property
     def next_offset(self) -> int | None:
         """The offset to commit: everything before it is finished."""
-        if self.put_offset < 0:
-            return None
-        order = self._order
-        while order and order[0] not in self._unfinished:
-            order.popleft()
-        return order[0] if order else self.put_offset + 1
+        return self.remove(())
 
     @property
     def span(self) -> int:
@@ -61,22 +56,29 @@ class ProcessQueue:
 
     def put(self, messages: Sequence[ReceivedMessage]) -> None:
         """Add pulled messages; an offset that is there already is kept as it is."""
+        unfinished, order, size = self._unfinished, self._order, 0
         for message in messages:
             queue_offset = message.queue_offset
-            if queue_offset not in self._unfinished:
-                self._unfinished[queue_offset] = message
-                self._order.append(queue_offset)
-                self.buffered_bytes += len(message.body)
+            if queue_offset not in unfinished:
+                unfinished[queue_offset] = message
+                order.append(queue_offset)
+                size += len(message.body)
+        self.buffered_bytes += size
         if messages:
             self.put_offset = max(self.put_offset, messages[-1].queue_offset)
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> int | None:
         """Take finished messages out and return the offset to commit."""
+        unfinished, order = self._unfinished, self._order
         for message in messages:
-            removed = self._unfinished.pop(message.queue_offset, None)
+            removed = unfinished.pop(message.queue_offset, None)
             if removed is not None:
                 self.buffered_bytes -= len(removed.body)
-        return self.next_offset
+        while order and order[0] not in unfinished:
+            order.popleft()
+        if order:
+            return order[0]
+        return self.put_offset + 1 if self.put_offset >= 0 else None
 
     def exceeds(self, limits: FlowLimits) -> bool:
         """Tell whether pulling has to pause; all three limits are still allowed to be reached."""

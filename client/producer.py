@@ -132,7 +132,9 @@ class Producer:
         self._life.check()
         if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
             return await self._accumulate(self._accumulator, message, choose_queue(message, queue, selector, arg))
-        return await self._deliver(self._prepare(message), choose_queue(message, queue, selector, arg), timeout_ms)
+        outgoing = prepare_message(message, self._ids.next_id(), self.settings)
+        choice = choose_queue(message, queue, selector, arg) if queue is not None or selector is not None else None
+        return await self._deliver(outgoing, choice, timeout_ms)
 
     def send_nowait(
         self,
@@ -198,7 +200,7 @@ class Producer:
             one = "one Message; use send" if isinstance(messages, Message) else type(messages).__name__
             raise TypeError(f"send_batch takes several messages, not {one}")
         batch = list(messages)
-        outgoing = prepare_batch(batch, [self._ids.next_id() for _ in range(len(batch) + 1)], self.settings)
+        outgoing = prepare_batch(batch, self._ids.next_ids(len(batch) + 1), self.settings)
         return await self._deliver(outgoing, None if queue is None else lambda _: queue, timeout_ms)
 
     async def request(

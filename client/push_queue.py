@@ -37,6 +37,7 @@ class PushQueue:
         self._offsets = offsets
         self._submit = submit
         self._room = asyncio.Event()
+        self._waits_for_room = False
 
     def __repr__(self) -> str:
         return f"<PushQueue {self.queue}{' dropped' if self.is_dropped else ''} {self.unfinished!r}>"
@@ -46,7 +47,7 @@ class PushQueue:
         next_offset = self.unfinished.remove(messages)
         if next_offset is not None and self.moves_offset:
             self._offsets.advance(self.queue, next_offset)
-        if not self._room.is_set() and not self.unfinished.exceeds(self.limits):
+        if self._waits_for_room and not self.unfinished.exceeds(self.limits):
             self._room.set()
 
     @property
@@ -71,7 +72,11 @@ class PushQueue:
         """Return when more may be pulled."""
         while self.unfinished.exceeds(self.limits):
             self._room.clear()
-            await self._room.wait()
+            self._waits_for_room = True
+            try:
+                await self._room.wait()
+            finally:
+                self._waits_for_room = False
 
     def offset_to_commit(self) -> int:
         """Return the offset to store with the next pull; 0 for none."""

@@ -16,7 +16,7 @@ import msgspec
 from ..common.errors import ResponseError
 from ..common.message import MessageQueue
 from ..remoting.codes import ResponseCode
-from ..remoting.command import Command, decode_header
+from ..remoting.command import Command, header_reader
 from ..remoting.headers_send import SendReply
 
 
@@ -55,6 +55,9 @@ class SendResult(msgspec.Struct, frozen=True):
     recall_handle: str | None = None
 
 
+_read_reply = header_reader(SendReply)
+
+
 def read_send_answer(answer: Command, message_id: str, queue: MessageQueue) -> SendResult:
     """Read the answer to a send to a queue.
 
@@ -64,17 +67,17 @@ def read_send_answer(answer: Command, message_id: str, queue: MessageQueue) -> S
     status = STATUS_OF_CODE.get(answer.code)
     if status is None:
         raise ResponseError(answer.code, answer.remark)
-    reply = decode_header(SendReply, answer)
-    return SendResult(
-        status=status,
-        message_id=message_id,
-        offset_message_id=reply.msg_id,
-        queue=queue if queue.queue_id == reply.queue_id else queue._replace(queue_id=reply.queue_id),
-        queue_offset=reply.queue_offset,
-        transaction_id=reply.transaction_id,
-        region_id=reply.region,
-        is_traced=reply.trace_on != "false",
-        recall_handle=reply.recall_handle,
+    reply = _read_reply(answer)
+    return SendResult(  # by position: names cost time
+        status,
+        message_id,
+        reply.msg_id,
+        queue if queue.queue_id == reply.queue_id else queue._replace(queue_id=reply.queue_id),
+        reply.queue_offset,
+        reply.transaction_id,
+        reply.region,
+        reply.trace_on != "false",
+        reply.recall_handle,
     )
 
 

@@ -109,6 +109,7 @@ class RouteTable:
     def __init__(self) -> None:
         self._routes: dict[str, Route] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
+        self.masters: Mapping[str, str] = {}  # broker name -> address
 
     def __repr__(self) -> str:
         return f"<RouteTable {len(self._routes)} topics, {len(self._brokers)} brokers>"
@@ -141,7 +142,7 @@ class RouteTable:
 
     def master_of(self, broker_name: str) -> str | None:
         """Return the address of a broker group's master."""
-        return self.brokers_of(broker_name).get(MASTER_ID)
+        return self.masters.get(broker_name)
 
     def addresses(self, *, with_slaves: bool) -> list[str]:
         """Return the address of every known broker, masters only unless slaves are asked for."""
@@ -155,3 +156,4 @@ class RouteTable:
     def _collect_brokers(self) -> None:
         """Rebuild the addresses: a broker that left every route gets no more heartbeats."""
         self._brokers = {name: ids for route in self._routes.values() for name, ids in route.brokers.items()}
+        self.masters = {name: ids[MASTER_ID] for name, ids in self._brokers.items() if MASTER_ID in ids}

@@ -47,7 +47,9 @@ class QueueRound:
                 queue = queues[self._advance()]
                 if queue.broker_name != failed_broker:
                     return queue
-        return queues[self._advance()]
+        position = self._next
+        self._next = position + 1
+        return queues[position % len(queues)]
 
     def next_where(self, will_do: Callable[[str], bool]) -> MessageQueue | None:
         """Return the next queue whose broker's name will do, or None if there is none."""

@@ -189,7 +189,7 @@ class Session:
 
     def open_connection_to(self, broker_name: str) -> Connection | None:
         """Return the open connection to a broker's master, if there is one and requests need nothing done to them."""
-        return None if self._wire is not None else self._connections.get(self.routes.master_of(broker_name) or "")
+        return None if self._wire is not None else self._connections.get(self.routes.masters.get(broker_name, ""))
 
     async def call_oneway(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
         """Send a request that is not answered.

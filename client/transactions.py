@@ -21,6 +21,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
 
+import msgspec
+
 from ..common.clock import Clock
 from ..common.errors import RocketletError
 from ..common.ids import parse_offset_id
@@ -147,7 +149,8 @@ class TransactionProducer(Producer):
         with self._ongoing:
             half = self._mark(message)
             outgoing = self._prepare(half)
-            sent = await self._deliver(outgoing._replace(sys_flag=outgoing.sys_flag | PREPARED_BIT), None, timeout_ms)
+            prepared = msgspec.structs.replace(outgoing, sys_flag=outgoing.sys_flag | PREPARED_BIT)
+            sent = await self._deliver(prepared, None, timeout_ms)
             if sent.status is SendStatus.SEND_OK:
                 outcome = await outcome_of(self._calls.call(self._listener.execute, half, arg), half.message_id)
             else:

@@ -24,10 +24,16 @@
         ResponseError         the broker or name server answered with an error code
         RouteNotFoundError    no name server knows a broker for the topic
         ClientStateError      used before it was started or after it was closed
+        DataLossError         messages that were to be read are not there any more
+        LetterRefusedError    one of many messages that nobody can send, or that a broker refuses
+        NotSafeError          stored, but neither flushed nor copied as the broker is set to demand
         ConfigError           (see above) is also what a wrong client setting raises
 
 A caller's own mistake (a wrong type, a value out of range) is ``TypeError`` or ``ValueError``.
 """
+
+from functools import partial
+from typing import Any
 
 
 class RocketletError(Exception):
@@ -78,6 +84,9 @@ class StoreDamagedError(StoreError):
         self.finding = message
         self.path = path
         self.position = position
+
+    def __reduce__(self) -> tuple[Any, ...]:  # it also reaches us from other processes
+        return partial(type(self), path=self.path, position=self.position), (str(self),), self.__dict__
 
 
 class StoreNotWritableError(StoreError):
@@ -145,3 +154,19 @@ class RouteNotFoundError(ClientError):
 
 class ClientStateError(ClientError):
     """Used before it was started or after it was closed."""
+
+
+class DataLossError(ClientError):
+    """Messages that were to be read are not there any more."""
+
+
+class LetterRefusedError(ClientError):
+    """A message that nobody can send, or that a broker refuses; ``number`` is what its sender calls it."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"message {number} cannot be sent: {reason}")
+        self.number = number
+
+
+class NotSafeError(ClientError):
+    """The message was stored, but neither flushed nor copied as the broker is set to demand."""

@@ -43,15 +43,16 @@ def decode_messages(buffer: bytes, broker_name: str, leave_out: LeaveOut) -> lis
         if not is_usual or size_at + 2 + (buffer[size_at] << 8 | buffer[size_at + 1]) != end:
             position += _add_unusual(messages, buffer[position:], broker_name, leave_out)
             continue
-        topic = _text(buffer[topic_at + 1 : size_at])
-        properties = parse_properties(buffer[size_at + 2 : end])
-        keys = properties.get(KEYS)
-        offset_id = f"{_hex(store_host)}{log_offset & 0xFFFFFFFFFFFFFFFF:016X}"
+        queue = _queue(buffer[topic_at + 1 : size_at], broker_name, queue_id)
+        born_from, stored_at, id_prefix = _hosts(born_host, store_host)
+        properties = parse_properties(str(buffer[size_at + 2 : end], "utf-8", "replace"))
+        get = properties.get
+        keys = get(KEYS)
+        offset_id = f"{id_prefix}{log_offset & 0xFFFFFFFFFFFFFFFF:016X}"
         messages.append(ReceivedMessage(  # by position: names cost time
-            topic, buffer[body_at:topic_at], properties.get(TAGS), split_keys(keys) if keys else (), properties,
-            flag, sys_flag, _queue(topic, broker_name, queue_id), queue_offset, log_offset,
-            properties.get(UNIQ_KEY) or offset_id, offset_id, born_at_ms, stored_at_ms, decode_host(born_host),
-            decode_host(store_host), reconsume_times, prepared, body_crc, size,
+            queue.topic, buffer[body_at:topic_at], get(TAGS), split_keys(keys) if keys else (), properties,
+            flag, sys_flag, queue, queue_offset, log_offset, get(UNIQ_KEY) or offset_id, offset_id,
+            born_at_ms, stored_at_ms, born_from, stored_at, reconsume_times, prepared, body_crc, size,
         ))  # fmt: skip
         position = end
     if position < len(buffer):
@@ -76,14 +77,14 @@ def _add_unusual(messages: list[ReceivedMessage], rest: bytes, broker_name: str,
 
 
 @lru_cache(maxsize=4096)
-def _text(topic: bytes) -> str:
-    return str(topic, "utf-8", "replace")
+def _queue(topic: bytes, broker_name: str, queue_id: int) -> MessageQueue:
+    return MessageQueue(str(topic, "utf-8", "replace"), broker_name, queue_id)
 
 
 @lru_cache(maxsize=4096)
-def _hex(host: bytes) -> str:
-    return host.hex().upper()
+def _hosts(born_host: bytes, store_host: bytes) -> tuple[tuple[str, int], tuple[str, int], str]:
+    """Return both hosts, and how the ids of what the second stores begin."""
+    return decode_host(born_host), decode_host(store_host), store_host.hex().upper()
 
 
 _unpack: Callable[[bytes, int], tuple[Any, ...]] = RECORD_HEAD.unpack_from
-_queue = lru_cache(maxsize=4096)(MessageQueue)

@@ -22,8 +22,8 @@ Rules:
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -52,6 +52,7 @@ __all__ = [  # the names of ``walk`` are part of this module's face
     "decode_message",
     "decode_record",
     "encode_batch",
+    "encode_batch_part",
     "encode_record",
     "has_sealed_crc",
     "iter_records",
@@ -72,6 +73,7 @@ _HEADS: Final = {
 }
 _HEADS_BY_FLAG: Final = {flag: head for head, flag in _HEADS.values()}
 _BATCH_HEAD: Final = struct.Struct(">IIIii")
+_BATCH_OVERHEAD_BYTES: Final = _BATCH_HEAD.size + 2
 _HeadValues = tuple[int, int, int, int, int, int, int, int, int, bytes, int, bytes, int, int]
 
 
@@ -135,6 +137,13 @@ class BatchPart(NamedTuple):
     property_text: bytes
 
 
+# In half the time of a call of the class.
+_batch_part: Callable[[tuple[int, bytes, bytes]], BatchPart] = partial(
+    tuple.__new__,  # pyright: ignore[reportUnknownMemberType] # its type leaves the items open
+    BatchPart,
+)
+
+
 def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_ms: int, store_host: bytes) -> bytes:
     """Return the bytes of a record at its place in the log.
 
@@ -147,7 +156,8 @@ def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_
     if size > MAX_PROPERTIES_BYTES:
         raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
     try:
-        head, host_flags = _HEADS[len(born_host), len(store_host)]
+        is_usual = len(born_host) == 8 == len(store_host)
+        head, host_flags = (RECORD_HEAD, 0) if is_usual else _HEADS[len(born_host), len(store_host)]
         packed = head.pack(
             head.size + len(body) + len(topic) + 2 + size,
             magic,
@@ -318,17 +328,23 @@ def encode_batch(parts: Iterable[BatchPart]) -> bytes:
     Raises:
         ValueError: A part does not fit its field.
     """
-    pieces: list[bytes] = []
-    for flag, body, properties in parts:
-        if len(properties) > MAX_PROPERTIES_BYTES:
-            raise ValueError(f"properties are {len(properties)} bytes, limit is {MAX_PROPERTIES_BYTES}")
-        size = _BATCH_HEAD.size + len(body) + 2 + len(properties)
-        try:
-            head = _BATCH_HEAD.pack(size, 0, 0, flag, len(body))
-        except struct.error as error:
-            raise ValueError(f"batch record does not fit its fields: {error}") from error
-        pieces += (head, body, len(properties).to_bytes(2, "big"), properties)
-    return b"".join(pieces)
+    return b"".join([encode_batch_part(flag, body, properties) for flag, body, properties in parts])
+
+
+def encode_batch_part(flag: int, body: bytes, properties: bytes) -> bytes:
+    """Return one message of the body of a batch request.
+
+    Raises:
+        ValueError: A part does not fit its field.
+    """
+    body_size, size = len(body), len(properties)
+    if size > MAX_PROPERTIES_BYTES:
+        raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
+    try:
+        head = _BATCH_HEAD.pack(_BATCH_OVERHEAD_BYTES + body_size + size, 0, 0, flag, body_size)
+    except struct.error as error:
+        raise ValueError(f"batch record does not fit its fields: {error}") from error
+    return b"".join((head, body, size.to_bytes(2, "big"), properties))
 
 
 def decode_batch(body: Buffer) -> list[BatchPart]:
@@ -352,5 +368,5 @@ def decode_batch(body: Buffer) -> list[BatchPart]:
         position = properties_at + size
         if size < 0 or position > end:
             raise RecordError(f"batch record: body of {length} and properties of {size} bytes end after {end}")
-        parts.append(BatchPart(flag, body[body_at:size_at], body[properties_at:position]))
+        parts.append(_batch_part((flag, body[body_at:size_at], body[properties_at:position])))
     return parts

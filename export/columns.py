@@ -4,7 +4,7 @@ Only what the wanted columns need is looked at: a reading of heads alone touches
 only work per record is done on bodies that are compressed.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -19,12 +19,12 @@ from ..common.sysflag import COMPRESSED
 from ..store.block import Block, Longs
 from .hosts import born_hosts, offset_ids, store_hosts
 from .propertymap import PropertyTable, parse_property_texts, split_keys
-from .schema import TIMESTAMP
+from .schema import SYSTEM_FIELDS
 from .segment import bodies, texts, topics
+from .systemcolumns import DEFAULT_DELAYS_MS, SystemColumns
+from .timestamps import make_timestamps
 
 MAX_BODY_BYTES: Final = 128 * 1024 * 1024
-_FIRST_MS: Final = -62_135_596_800_000
-_LAST_MS: Final = 253_402_300_799_999
 
 # Row -> inflated body, or None where it does not inflate.
 Inflated = Mapping[int, bytes | None]
@@ -33,10 +33,17 @@ Inflated = Mapping[int, bytes | None]
 class Rows:
     """The messages of a block, column by column; what columns share is made once."""
 
-    def __init__(self, block: Block, inflated: Inflated, topics_by_row: tuple[Longs, list[str]] | None = None) -> None:
+    def __init__(
+        self,
+        block: Block,
+        inflated: Inflated,
+        topics_by_row: tuple[Longs, list[str]] | None = None,
+        delays_ms: Sequence[int] = DEFAULT_DELAYS_MS,
+    ) -> None:
         self.block = block
         self.inflated = inflated
         self.topics = topics(block) if topics_by_row is None else topics_by_row
+        self._delays_ms = delays_ms
 
     def __len__(self) -> int:
         return len(self.block)
@@ -55,6 +62,12 @@ class Rows:
         """The properties of the records."""
         block = self.block
         return parse_property_texts(texts(block.segment, block.properties_at, block.properties_bytes))
+
+    @cached_property
+    def system(self) -> SystemColumns:
+        """What the messages wait for."""
+        stored_at_ms = self.block.number("stored_at_ms")
+        return SystemColumns(self.topics, lambda: self.properties, stored_at_ms, self._delays_ms)
 
     @cached_property
     def offset_ids(self) -> pa.Array:
@@ -98,6 +111,10 @@ def _number(name: str, kind: pa.DataType) -> Callable[[Rows], pa.Array]:
     return lambda rows: pa.array(rows.block.number(name), kind)
 
 
+def _system(name: str) -> Callable[[Rows], pa.Array]:
+    return lambda rows: rows.system.column(name)
+
+
 def _topics(rows: Rows) -> pa.Array:
     codes, names = rows.topics
     return pa.array(names, pa.string()).take(pa.array(codes))
@@ -110,9 +127,7 @@ def _message_ids(rows: Rows) -> pa.Array:
 
 def _timestamps(name: str) -> Callable[[Rows], pa.Array]:
     def make(rows: Rows) -> pa.Array:
-        at_ms = rows.block.number(name)
-        beyond = (at_ms < _FIRST_MS) | (at_ms > _LAST_MS)
-        return pa.array(at_ms * 1000, pa.int64(), mask=beyond if beyond.any() else None).view(TIMESTAMP)
+        return make_timestamps(rows.block.number(name))
 
     return make
 
@@ -137,4 +152,5 @@ _MAKERS: Final[dict[str, Callable[[Rows], pa.Array]]] = {
     "reconsumeTimes": _number("reconsume_times", pa.int32()),
     "preparedTransactionOffset": _number("prepared_transaction_offset", pa.int64()),
     "bodyCrc": _number("body_crc", pa.int32()),
+    **{name: _system(name) for name in SYSTEM_FIELDS},
 }

@@ -8,9 +8,9 @@ from collections import deque
 from dataclasses import replace
 
 from ..common.errors import StoreDamagedError
-from ..store.blockscan import Scan, ScanLimits
-from .plan import Plan, Split
-from .read import find_damage
+from ..store.blockscan import ScanLimits
+from .plan import Plan
+from .split import Split, SplitScan
 
 
 def cut_at_damage(plan: Plan, limits: ScanLimits) -> Plan:
@@ -20,17 +20,19 @@ def cut_at_damage(plan: Plan, limits: ScanLimits) -> Plan:
     for split in plan.splits:
         if split.store in found:
             continue
-        stop, damage = _walk(split, limits)
+        damage = _find_damage(split, limits)
         if damage is not None:
             found[split.store] = damage
-            split = replace(split, stop=stop, ends_in_blank=False)
+            split = replace(split, stop=damage.position, end=damage.position, ends_in_blank=False)
         if len(split):
             splits.append(split)
     ends = {store: end for store, end in plan.ends.items() if store not in found}
     return Plan(splits, {**plan.damages, **found}, ends)
 
 
-def _walk(split: Split, limits: ScanLimits) -> tuple[int, StoreDamagedError | None]:
-    scan = Scan(split.open(), split.start, split.stop, limits)
-    deque(scan, maxlen=0)
-    return scan.position, find_damage(split, scan)
+def _find_damage(split: Split, limits: ScanLimits) -> StoreDamagedError | None:
+    try:
+        deque(SplitScan(split, limits), maxlen=0)
+    except StoreDamagedError as damage:
+        return damage
+    return None

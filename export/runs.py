@@ -6,18 +6,28 @@ In a sound queue there is one run for as long as it is read in order, so memory 
 """
 
 import bisect
+from collections.abc import Iterable, Iterator
 
 
 class Runs:
     """A set of numbers that remembers how many came more than once."""
 
-    def __init__(self) -> None:
+    def __init__(self, runs: Iterable[tuple[int, int]] = (), repeats: int = 0) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
-        self.repeats = 0
+        self.repeats = repeats
+        for start, end in runs:
+            self.add(start, end)
 
     def __repr__(self) -> str:
-        return f"<Runs {list(zip(self._starts, self._ends, strict=True))} repeats={self.repeats}>"
+        return f"<Runs {list(self)} repeats={self.repeats}>"
+
+    def __bool__(self) -> bool:
+        return bool(self._starts)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield each run as its first number and the one behind its last."""
+        return zip(self._starts, self._ends, strict=True)
 
     @property
     def first(self) -> int | None:
@@ -47,3 +57,24 @@ class Runs:
             start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
         self._starts[low:high] = [start]
         self._ends[low:high] = [end]
+
+    def merge(self, other: "Runs") -> None:
+        """Add all numbers of another set; what both have came more than once."""
+        self.repeats += other.repeats
+        for start, end in other:
+            self.add(start, end)
+
+    def minus(self, other: "Runs") -> list[tuple[int, int]]:
+        """Return the runs of the numbers that the other set has not."""
+        return [run for start, end in self for run in other.gaps(start, end)]
+
+    def gaps(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the runs of the numbers ``start <= n < end`` that were not met."""
+        for number in range(bisect.bisect_right(self._ends, start), len(self._ends)):
+            if self._starts[number] >= end:
+                break
+            if start < self._starts[number]:
+                yield start, self._starts[number]
+            start = self._ends[number]
+        if start < end:
+            yield start, end

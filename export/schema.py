@@ -18,6 +18,11 @@
     preparedTransactionOffset  int64       not null
     bodyCrc                    int32       not null   of the stored body, as stored
 
+    realTopic                  string                 of what waits or failed, else null (``systemcolumns``), and the
+    realQueueId                int32                  next three; only where system topics are included
+    dueTimestamp               timestamp
+    state                      string
+
 Rules:
 
 - Types are those that Spark's own conversion gives, so that a batch passes into Spark unchanged. Timestamps are
@@ -65,6 +70,15 @@ SCHEMA: Final = pa.schema(
 )
 
 
+SYSTEM_FIELDS: Final = {
+    "realTopic": pa.field("realTopic", pa.string()),
+    "realQueueId": pa.field("realQueueId", pa.int32()),
+    "dueTimestamp": pa.field("dueTimestamp", TIMESTAMP),
+    "state": pa.field("state", pa.string()),
+}
+FULL_SCHEMA: Final = pa.schema([*SCHEMA, *SYSTEM_FIELDS.values()])
+
+
 def pick_columns(names: Iterable[str]) -> pa.Schema:
     """Return the schema of these columns, in the given order.
 
@@ -73,10 +87,10 @@ def pick_columns(names: Iterable[str]) -> pa.Schema:
     """
     fields: list[pa.Field] = []
     for name in names:
-        if name not in SCHEMA.names:
-            nearest = difflib.get_close_matches(name, SCHEMA.names, n=1, cutoff=0)[0]
+        if name not in FULL_SCHEMA.names:
+            nearest = difflib.get_close_matches(name, FULL_SCHEMA.names, n=1, cutoff=0)[0]
             raise ConfigError(f"there is no column {name}; did you mean {nearest}?", key=name)
-        field = SCHEMA.field(name)
+        field = FULL_SCHEMA.field(name)
         if field in fields:
             raise ConfigError(f"column {name} is named twice", key=name)
         fields.append(field)

@@ -7,11 +7,14 @@ Rules:
 """
 
 import mmap
+import os
 
 import numpy as np
 import pyarrow as pa
 
+from ..common.errors import StoreError
 from ..store.block import Block, Longs, SegmentBytes
+from ..store.files import OS_FILES
 
 
 class Segment(SegmentBytes):
@@ -22,6 +25,35 @@ class Segment(SegmentBytes):
             self.map = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
         self.map.madvise(mmap.MADV_SEQUENTIAL)
         super().__init__(path, base_offset, memoryview(self.map))
+
+    def window(self, position: int, least: int = 0) -> SegmentBytes:
+        """Return all bytes, for a map is not fetched in parts (``logfile.LogFile``)."""
+        return self
+
+    def next_data(self, position: int) -> int | None:
+        """Return where data follow a hole of the file, or the position (``logfile.LogFile``)."""
+        try:
+            descriptor = OS_FILES.open(self.path)
+        except OSError:
+            return position
+        try:
+            return OS_FILES.next_data(descriptor, position)
+        finally:
+            os.close(descriptor)
+
+
+def map_file(path: str, base_offset: int, size: int) -> Segment:
+    """Map the first bytes of a file.
+
+    Raises:
+        StoreError: It is gone, has become shorter, or cannot be read.
+    """
+    try:
+        return Segment(path, base_offset, size)
+    except ValueError as error:  # this is how mmap says it
+        raise StoreError(f"{path} has become shorter than {size} bytes") from error
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def texts(segment: SegmentBytes, at: Longs, sizes: Longs) -> pa.Array:

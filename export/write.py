@@ -1,9 +1,10 @@
-"""Writes exported messages to one file: Parquet, Arrow IPC or JSON lines.
+"""Writes exported messages to one file: Parquet, Arrow IPC, JSON lines or a dump.
 
     suffix                 format
     .parquet               parquet    zstd, one row group per 64 MiB or so
     .arrow .feather .ipc   arrow      the file format of Arrow IPC, zstd
     .jsonl .ndjson .json   jsonl      one object per line
+    (any)                  dump       see ``dumpfile``, which takes all columns in its own order
 
 Rules:
 
@@ -26,9 +27,10 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ..common.errors import ConfigError, StoreError
-from .schema import SCHEMA, TIMESTAMP
+from .dumpfile import DumpWriter
+from .schema import FULL_SCHEMA, SCHEMA, TIMESTAMP
 
-_SUFFIXES: Final = {
+SUFFIXES: Final = {
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".feather": "arrow",
@@ -38,7 +40,7 @@ _SUFFIXES: Final = {
     ".json": "jsonl",
 }
 _ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
-_TIMESTAMPS: Final = [field.name for field in SCHEMA if field.type == TIMESTAMP]
+_TIMESTAMPS: Final = [field.name for field in FULL_SCHEMA if field.type == TIMESTAMP]
 
 
 class Writer(Protocol):
@@ -64,9 +66,9 @@ def format_of(path: str) -> str:
         ConfigError: The suffix is none of those above.
     """
     suffix = os.path.splitext(path)[1].lower()
-    if suffix not in _SUFFIXES:
-        raise ConfigError(f"{path} ends in none of {' '.join(_SUFFIXES)}; name the format")
-    return _SUFFIXES[suffix]
+    if suffix not in SUFFIXES:
+        raise ConfigError(f"{path} ends in none of {' '.join(SUFFIXES)}; name the format")
+    return SUFFIXES[suffix]
 
 
 @contextlib.contextmanager
@@ -180,6 +182,7 @@ WRITERS: Final[dict[str, Callable[[str, pa.Schema], Writer]]] = {
     "parquet": ParquetWriter,
     "arrow": ArrowWriter,
     "jsonl": JsonLinesWriter,
+    "dump": DumpWriter,
 }
 
 

@@ -11,13 +11,14 @@ missing field on the wire (``spec/remoting.md`` §1.2); build own commands with 
 Upstream: ``RemotingCommand``.
 """
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Literal
 
 import msgspec
 
 from .codes import VERSION, LanguageCode
-from .fields import HeaderT, Int32, decode_fields, decode_fields_text, encode_fields, parse_texts
+from .fields import UNREADABLE, HeaderT, Int32, decode_fields, encode_fields, fields_readers, parse_texts
 
 RESPONSE = 1
 ONEWAY = 2
@@ -126,9 +127,27 @@ def decode_header(kind: type[HeaderT], command: Command) -> HeaderT:
     Raises:
         HeaderError: a field is missing or not of its type; the text names the field.
     """
-    if command.ext_table is None:
-        return decode_fields_text(kind, command.ext_text)
-    return decode_fields(kind, command.ext_table)
+    return _readers(kind)(command)
+
+
+def header_reader(kind: type[HeaderT]) -> Callable[[Command], HeaderT]:
+    """Return ``decode_header`` for one kind, which need not be looked up each time."""
+    decode, decode_with_care = fields_readers(kind)
+
+    def read(command: Command) -> HeaderT:
+        if command.ext_table is not None:
+            return decode_fields(kind, command.ext_table)
+        try:
+            return decode(command.ext_text)
+        except UNREADABLE:
+            return decode_with_care(command.ext_text)
+
+    return read
+
+
+@cache
+def _readers(kind: type[msgspec.Struct]) -> Callable[[Command], Any]:
+    return header_reader(kind)
 
 
 def language_name(ordinal: int) -> LanguageName:

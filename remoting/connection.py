@@ -31,6 +31,7 @@ from .outgoing import buffers_of, encode_reply, kept_bytes, size_of
 from .service import Limits, Service
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
+_JOIN_FRAMES = 16  # at most, so that the other end begins with them while the next are made
 _log = logging.getLogger(__name__)
 
 
@@ -303,10 +304,8 @@ class Connection(asyncio.Protocol):
     def _serve_one(self, command: Command) -> None:
         try:
             reply = self._handlers.get(command.code, self._fallback)(command, self)
-            if isinstance(reply, Later):
-                reply = self._take_debt(reply)
-                if reply is None:
-                    return
+            if isinstance(reply, Later) and (reply := self._take_debt(reply)) is None:
+                return
             if command.flag & ONEWAY:
                 return
             encoded = reply if isinstance(reply, bytes) else encode_reply(command, reply)
@@ -364,7 +363,7 @@ class Connection(asyncio.Protocol):
         self._out_bytes += len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
         if self._is_serving:
             return
-        if self._out_bytes > _JOIN_BYTES:
+        if self._out_bytes > _JOIN_BYTES or len(self._out) >= _JOIN_FRAMES:
             self._flush()
         elif not self._is_joining:
             self._is_joining = True

@@ -31,11 +31,15 @@ from ..common.javajson import check_slow, read_json, write_json
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
+FieldsReader = Callable[[msgspec.Raw | bytes], HeaderT]
 NULL: Final = "null"
 """The default of a name that Java looks up although it is missing, and then calls so in its answer."""
 
 SLOW_BYTES: Final = 1 << 18
 """Up to here a peer's JSON may be what only the slow reader understands: it takes about a second for so much."""
+
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What msgspec raises for what it cannot read."""
 
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 
@@ -50,7 +54,7 @@ def parse_texts(text: msgspec.Raw | bytes) -> dict[str, str]:
     """
     try:
         return _read_texts(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except UNREADABLE:
         return _parse_any_texts(bytes(text))
 
 
@@ -75,7 +79,8 @@ def encode_fields(header: msgspec.Struct | Mapping[str, str] | None) -> dict[str
     for attribute, name in _names(type(header)):
         value = getattr(header, attribute)
         if value is not None:
-            fields[name] = value if value.__class__ is str else format_text(value)
+            kind = value.__class__
+            fields[name] = value if kind is str else str(value) if kind is int else format_text(value)
     return fields
 
 
@@ -93,23 +98,22 @@ def decode_fields(kind: type[HeaderT], fields: Mapping[str, str]) -> HeaderT:
     return _decode_one_by_one(kind, fields) if flags and _has_flag(header, flags) else header
 
 
-def decode_fields_text(kind: type[HeaderT], text: msgspec.Raw | bytes) -> HeaderT:
-    """Return the typed header that a field table in JSON text holds; the short way of ``decode_fields``.
+def fields_readers(kind: type[HeaderT]) -> tuple[FieldsReader[HeaderT], FieldsReader[HeaderT]]:
+    """Return what reads the typed header that a field table in JSON text holds: the short way, and the way with care.
 
-    Raises:
-        HeaderError: as ``decode_fields``.
+    The short way raises ``UNREADABLE`` where the other is needed, which raises as ``decode_fields`` does.
     """
-    decode, flags = _decoder(kind)
-    try:
+    decode: FieldsReader[HeaderT] = msgspec.json.Decoder(kind, strict=False).decode
+    flags = _flags(kind)
+
+    def decode_flags(text: msgspec.Raw | bytes) -> HeaderT:
         header = decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return decode_with_care(text) if _has_flag(header, flags) else header
+
+    def decode_with_care(text: msgspec.Raw | bytes) -> HeaderT:
         return _decode_one_by_one(kind, parse_texts(text))
-    return _decode_one_by_one(kind, parse_texts(text)) if flags and _has_flag(header, flags) else header
 
-
-@cache
-def _decoder(kind: type[msgspec.Struct]) -> tuple[Callable[[msgspec.Raw | bytes], Any], tuple[str, ...]]:
-    return msgspec.json.Decoder(kind, strict=False).decode, _flags(kind)
+    return decode_flags if flags else decode, decode_with_care
 
 
 @cache

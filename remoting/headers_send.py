@@ -14,7 +14,7 @@ from msgspec import field
 
 from ..common.errors import HeaderError
 from .codes import RequestCode
-from .command import Command, decode_header
+from .command import Command, decode_header, header_reader
 from .fields import Int32, Int64
 
 LETTER_CODES = frozenset(
@@ -82,14 +82,19 @@ def decode_send_header(command: Command) -> SendHeader:
     Raises:
         HeaderError: a field is missing or not of its type; the text names the field as the code spells it.
     """
-    usual, other = (LetterSendHeader, SendHeader) if command.code in LETTER_CODES else (SendHeader, LetterSendHeader)
+    is_lettered = command.code in LETTER_CODES
     try:
-        header = decode_header(usual, command)
-        return _reread(header, command) if header.batch and command.code != _BATCH else header
+        header = _read_letters(command) if is_lettered else _read_names(command)
     except HeaderError:
-        if ("topic" if usual is LetterSendHeader else "b") not in command.ext or _has_topic(command, usual):
+        usual, other = (LetterSendHeader, SendHeader) if is_lettered else (SendHeader, LetterSendHeader)
+        if ("topic" if is_lettered else "b") not in command.ext or _has_topic(command, usual):
             raise
         return decode_header(other, command)
+    return _reread(header, command) if header.batch and command.code != _BATCH else header
+
+
+_read_letters = header_reader(LetterSendHeader)
+_read_names = header_reader(SendHeader)
 
 
 def _reread(header: SendHeader, command: Command) -> SendHeader:

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from ..common.errors import FrameError, JsonError
 from ..common.javajson import read_json
 from .command import JSON, LANGUAGE_NAMES, RESPONSE, Command, LanguageName, language_name
-from .fields import SLOW_BYTES, format_text, texts_of
+from .fields import SLOW_BYTES, UNREADABLE, format_text, texts_of
 
 _decode = msgspec.json.Decoder(Command).decode
 _encode = msgspec.json.Encoder().encode
@@ -66,7 +66,7 @@ def decode_json_header(text: bytes) -> Command:
     """
     try:
         command = _decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except UNREADABLE:
         return _decode_leniently(text)
     command.serialize = JSON  # whatever the header says: it is not a field of it
     return command

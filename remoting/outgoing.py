@@ -1,5 +1,7 @@
 """Answers on their way out: as frames, and frames as buffers to write."""
 
+from typing import cast
+
 from .codes import ResponseCode
 from .command import RESPONSE, Command
 from .failures import NO_ANSWER
@@ -27,6 +29,8 @@ def encode_reply(command: Command, reply: Command | Encoded | None) -> Encoded:
 
 def buffers_of(frames: list[Encoded]) -> list[Buffer]:
     """Return the buffers of frames, in order."""
+    if list not in map(type, frames):
+        return cast("list[Buffer]", frames)
     buffers: list[Buffer] = []
     for frame in frames:
         if isinstance(frame, bytes):

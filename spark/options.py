@@ -1,30 +1,37 @@
-"""Options of the data source, as Spark hands them over: lower-case names, text values.
+"""Options of a reading of stores.
 
-    path | paths            store directories: load("A"), load(["A", "B"]), or "A,B" where no directory has that name;
-                            in paths, a JSON list, an item "LOG,LOG" is one log that lies in several directories
-    topics                  only these, separated by commas
-    startingTimestamp       only messages stored at this time or later; epoch milliseconds or ISO 8601 (UTC)
-    endingTimestamp         only messages stored before this time
-    includeSystemTopics     true: system, retry and dead-letter topics too (``export.selection``)
-    verifyBodyCrc           false: do not verify the checksums of bodies
-    readUpToDamage          true: of a damaged store, the messages before the damage, instead of a failed job
-    mappedFileSizeCommitLog, … (the size keys of Java's ``MessageStoreConfig``) as the store was written with; the
-                            size of the commit log's files is otherwise found from the first of them
-
-Rule: an unknown name is an error that names the nearest known one, since a misspelt filter would change the result.
+path | paths            stores: load("A"), load(["A", "B"]), or "A,B" where no directory has that name; patterns and
+                        URLs as in ``export.places``; in paths, a JSON list, an item "LOG,LOG" is one log that lies
+                        in several directories
+storageOptions          a JSON object: the arguments of the file system of URLs
+topics, tags, keys      only messages with one of these topics, tags, keys; separated by commas
+startingTimestamp       only messages stored at this time or later; epoch milliseconds or ISO 8601 (UTC)
+endingTimestamp         only messages stored before this time
+includeSystemTopics     true: system, retry and dead-letter topics too (``export.selection``)
+verifyBodyCrc           whether to verify the checksums of bodies (default: where bodies are read)
+onDamage                fail (default): damage fails the job; skip: go on behind it; prefix: read what is before it
+splitBytes              so much of a log file at most for one task (default 128m)
+useQueues               false: walk the log even where consume queues and index files tell what is wanted
+pushFilters             take Spark's filters; before Spark 5 only where it is asked for (``pushing``)
+reportPath              a directory for the report that proves the reading complete
+columns                 only these columns (``modes``)
+messageDelayLevel       the broker's delay levels, where they are not the default; for column ``dueTimestamp``
+mappedFileSizeCommitLog, … (the size keys of Java's ``MessageStoreConfig``) as the store was written with; the
+                        sizes of files are otherwise found from the files
 """
 
-import difflib
-import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 
 from ..common.errors import ConfigError
-from ..export.instant import parse_instant
+from ..export.places import OPTIONS_KEY, Storage
+from ..export.plan import SPLIT_BYTES, PlanOptions
 from ..export.selection import Selection
-from ..store.config import SEGMENT_KEY
+from ..export.systemcolumns import DEFAULT_DELAYS_MS
+from ..store.config import DEFAULT_DELAY_LEVELS, DELAY_KEY, ENTRIES_KEY, SEGMENT_KEY, SLOTS_KEY, parse_delay_levels
+from .optionvalues import Given
+from .pushing import PUSH_OPTION, parse_pushing
 
 SIZE_KEYS: Final = (
     SEGMENT_KEY,
@@ -32,100 +39,103 @@ SIZE_KEYS: Final = (
     "mappedFileSizeConsumeQueueExt",
     "mapperFileSizeBatchConsumeQueue",
     "mappedFileSizeTimerLog",
-    "maxHashSlotNum",
-    "maxIndexNum",
+    SLOTS_KEY,
+    ENTRIES_KEY,
 )
 NAMES: Final = (
     "path",
     "paths",
+    OPTIONS_KEY,
     "topics",
+    "tags",
+    "keys",
     "startingTimestamp",
     "endingTimestamp",
     "includeSystemTopics",
     "verifyBodyCrc",
-    "readUpToDamage",
+    "onDamage",
+    "splitBytes",
+    "useQueues",
+    PUSH_OPTION,
+    "reportPath",
+    "columns",
+    DELAY_KEY,
     *SIZE_KEYS,
 )
-_FILE_SCHEME: Final = "file:"
+FAIL, SKIP, PREFIX = DAMAGE_WORDS = ("fail", "skip", "prefix")
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a reading was asked for."""
+    """What a reading was asked for; ``verifies_crc`` is ``None`` where it depends on the columns."""
 
     stores: tuple[str, ...]
-    selection: Selection
-    verifies_crc: bool
-    segment_bytes: int | None
-    reads_up_to_damage: bool = False
+    selection: Selection = field(default_factory=Selection)
+    planning: PlanOptions = field(default_factory=PlanOptions)
+    on_damage: str = FAIL
+    verifies_crc: bool | None = None
+    uses_queues: bool = True
+    pushes_filters: bool = False
+    index_sizes: tuple[int, int] | None = None
+    report_path: str | None = None
+    delays_ms: tuple[int, ...] = DEFAULT_DELAYS_MS
 
 
-def parse_options(options: Mapping[str, str]) -> SourceOptions:
+def parse_options(given: Given) -> SourceOptions:
     """Return the options.
 
     Raises:
-        ConfigError: An unknown name, a value that cannot be used, or no store.
+        ConfigError: A value that cannot be used, or no store.
     """
-    given = {name.lower(): value for name, value in options.items()}
-    _refuse_unknown(given)
-    sizes = {name: _parse_size(name, given[name.lower()]) for name in SIZE_KEYS if name.lower() in given}
-    starting, ending = (_parse_time(given, name) for name in ("startingTimestamp", "endingTimestamp"))
+    on_damage = given.one_of("onDamage", DAMAGE_WORDS, FAIL)
+    sizes = {name: given.size(name, 1) for name in SIZE_KEYS if name in given}
+    planning = PlanOptions(
+        segment_bytes=sizes.get(SEGMENT_KEY),
+        split_bytes=given.size("splitBytes", SPLIT_BYTES),
+        skips_damage=on_damage == SKIP,
+        storage=Storage(given.text(OPTIONS_KEY, "{}") or "{}"),
+    )
+    given.json(OPTIONS_KEY)
+    has_index_sizes = SLOTS_KEY in sizes and ENTRIES_KEY in sizes
+    return SourceOptions(
+        stores=_parse_stores(given),
+        selection=_parse_selection(given),
+        planning=planning,
+        on_damage=on_damage,
+        verifies_crc=given.flag("verifyBodyCrc", default=True) if "verifyBodyCrc" in given else None,
+        uses_queues=given.flag("useQueues", default=True),
+        pushes_filters=parse_pushing(given),
+        index_sizes=(sizes[SLOTS_KEY], sizes[ENTRIES_KEY]) if has_index_sizes else None,
+        report_path=given.text("reportPath"),
+        delays_ms=parse_delay_levels(given.text(DELAY_KEY, DEFAULT_DELAY_LEVELS) or ""),
+    )
+
+
+def _parse_selection(given: Given) -> Selection:
+    starting, ending = given.instant("startingTimestamp"), given.instant("endingTimestamp")
     if starting is not None and ending is not None and starting >= ending:
         raise ConfigError(f"startingTimestamp {starting} is not before endingTimestamp {ending}", key="endingTimestamp")
-    selection = Selection(
-        topics=frozenset(filter(None, (topic.strip() for topic in given.get("topics", "").split(",")))),
+    return Selection(
+        topics=given.names("topics"),
+        tags=given.names("tags"),
+        keys=given.names("keys"),
         from_ms=starting,
         until_ms=ending,
-        includes_system=_parse_flag(given, "includeSystemTopics", default=False),
+        includes_system=given.flag("includeSystemTopics", default=False),
     )
-    verifies_crc = _parse_flag(given, "verifyBodyCrc", default=True)
-    reads_up_to_damage = _parse_flag(given, "readUpToDamage", default=False)
-    return SourceOptions(_parse_stores(given), selection, verifies_crc, sizes.get(SEGMENT_KEY), reads_up_to_damage)
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in NAMES}
-    for name in given:
-        if name not in known:
-            nearest = known[difflib.get_close_matches(name, known, n=1, cutoff=0)[0]]
-            raise ConfigError(f"the rocketmq source has no option {name}; did you mean {nearest}?", key=name)
-
-
-def _parse_stores(given: Mapping[str, str]) -> tuple[str, ...]:
-    paths: list[str] = json.loads(given.get("paths", "[]"))
-    path = _local(given["path"]) if "path" in given else ""
+def _parse_stores(given: Given) -> tuple[str, ...]:
+    listed: Any = given.json("paths") or []
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[Any]", listed)):
+        raise ConfigError("paths is no JSON list of stores", key="paths")
+    paths = cast("list[str]", listed)
+    path = given.text("path") or ""
     if "," in path and not os.path.exists(path):
         paths += path.split(",")
     elif path:
         paths.append(path)
-    stores = tuple(filter(None, (_local(path.strip()) for path in paths)))
+    stores = tuple(filter(None, (path.strip() for path in paths)))
     if not stores:
         raise ConfigError('no store is named: load("STORE") or load(["STORE", …])', key="path")
     return stores
-
-
-def _local(path: str) -> str:
-    if path.startswith(_FILE_SCHEME):
-        path = path.removeprefix(_FILE_SCHEME)
-        return "/" + path.lstrip("/")
-    if "://" in path:
-        raise ConfigError(f"store {path} is not a local path; only those and file: are read", key="path")
-    return path
-
-
-def _parse_time(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name.lower())
-    return None if text is None else parse_instant(text, name)
-
-
-def _parse_flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = given.get(name.lower(), str(default)).strip().lower()
-    if text not in ("true", "false"):
-        raise ConfigError(f"{name} is {text!r}, neither true nor false", key=name)
-    return text == "true"
-
-
-def _parse_size(name: str, text: str) -> int:
-    if not text.strip().isdecimal() or int(text) == 0:
-        raise ConfigError(f"{name} is {text!r}, not a positive number", key=name)
-    return int(text)

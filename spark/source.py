@@ -1,40 +1,44 @@
-"""The Spark data source ``rocketmq``: messages of store directories as a table, read in Arrow batches.
+"""The Spark data source ``rocketmq``: messages of stores or of a running cluster as a table, in Arrow batches.
 
     from rocketlet.spark import register
 
     register(spark)
     spark.read.format("rocketmq").option("topics", "Orders").load("/data/store")
+    spark.readStream.format("rocketmq").options(nameserver="ns:9876", subscribe="Orders").load()
+    table.write.format("rocketmq").options(nameserver="ns:9876", topic="Orders").mode("append").save()
 
 Rules:
 
-- Columns are those of ``export.schema``, options those of ``spark.options``. A schema given to ``spark.read`` picks
-  columns: what it leaves out is not decoded.
-- Planning runs once, before the first task: it fixes where each log ends, so that all tasks see one prefix of a store
-  that a broker is writing to. There is one partition per file of a commit log.
-- Damage, other than a torn end of the log, fails the job with file, position and reason: a table does not show what it
-  lacks. Who knows of it reads what comes before with ``readUpToDamage``: planning then walks the log once, on one core,
-  and logs file, position and reason as a warning.
+- Columns are those of ``export.schema``, with ``brokerName`` behind them where a cluster is read. Option ``columns``,
+  or a schema given to ``spark.read``, picks columns: what is left out is not decoded.
+- Which reader and options it is follows from what is named (``modes``): ``options`` for stores, ``liveoptions`` for a
+  cluster, ``hybridoptions`` for both, ``streamoptions`` for a stream, ``sinkoptions`` for writing.
 - Every node must see the stores under the same path, and have this package: installed, or sent with ``--py-files``.
-  A session registers the source once; Spark finds sources by itself only in top-level modules named ``pyspark_*``.
+  A session registers the source once. Where the package is installed, Spark finds the source without that, too
+  (``pyspark_rocketmq``); who reads so sets ``spark.sql.python.filterPushdown.enabled`` himself, as ``register`` does.
 - Workers run the ``python3`` of their path unless ``PYSPARK_PYTHON`` names the environment that holds this package.
 """
 
 import logging
-from collections.abc import Iterator
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..common.errors import ConfigError
-from ..export.plan import Split, check_stores, plan_prefixes, plan_stores
-from ..export.prefix import cut_at_damage
-from ..export.read import ReadOptions, SplitReader
-from ..export.schema import SCHEMA, pick_columns
-from ..store.blockscan import ScanLimits
-from .options import SourceOptions, parse_options
+from ..export.plan import check_stores
+from .filters import PUSH_KEY
+from .hybridoptions import parse_hybrid
+from .liveoptions import parse_live
+from .modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options
+from .options import parse_options
+from .streamoptions import parse_stream
 
 _log = logging.getLogger(__name__)
 
@@ -53,76 +57,86 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option or store that cannot be used.
         """
-        check_stores(parse_options(self.options).stores)
-        return from_arrow_schema(SCHEMA)
+        given = reading_options(self.options)
+        mode = find_mode(given)
+        if mode is not Mode.CLUSTER:
+            options = parse_options(given)
+            check_stores(options.stores, options.planning.storage)
+        return from_arrow_schema(pick_schema(given, mode))
 
-    def reader(self, schema: StructType) -> "StoreReader":
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of a schema.
 
         Raises:
             ConfigError: An option, or a column that the source does not have.
         """
-        return StoreReader(parse_options(self.options), to_arrow_schema(schema, timezone="UTC"))
+        given = reading_options(self.options)
+        mode, arrow_schema = find_mode(given), to_arrow_schema(schema, timezone="UTC")
+        check_batch(given, mode)
+        check_columns(given, arrow_schema)
+        if mode is Mode.CLUSTER:
+            from .live import LiveReader
 
+            return LiveReader(parse_live(given), arrow_schema)
+        if mode is Mode.HYBRID:
+            from .hybrid import HybridReader
 
-class StoreReader(DataSourceReader):
-    """Plans one reading, and reads its partitions; travels to the tasks."""
+            return HybridReader(parse_hybrid(given), arrow_schema)
+        from .cold import StoreReader
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        self._options = options
-        self._schema = schema
-        self._check_types(pick_columns(schema.names))
+        return StoreReader(parse_options(given), arrow_schema)
 
-    def partitions(self) -> list[InputPartition]:
-        """Return one partition per file.
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 # Spark's name
+        """Return the reader of a stream.
 
         Raises:
-            ConfigError: A directory is not a store.
-            StoreError: It cannot be read, or is damaged where its log ends.
+            ConfigError: An option, or a column that the source does not have.
         """
-        return [InputPartition(split) for split in self._plan()]
+        given = reading_options(self.options)
+        mode, arrow_schema = find_mode(given), to_arrow_schema(schema, timezone="UTC")
+        check_stream(mode)
+        check_columns(given, arrow_schema)
+        if mode is Mode.HYBRID:
+            from .hybridstream import read_as_stream
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a partition; raises what ``SplitReader.read`` does."""
-        split: Split | None = partition.value
-        if split is None:  # what Spark makes of a plan without partitions
-            return
-        options = ReadOptions(self._options.selection, pick_columns(self._schema.names), self._limits)
-        for batch in SplitReader(options).read(split):
-            if batch.num_rows:
-                yield _fit(batch, self._schema)
+            return read_as_stream(given, arrow_schema)
+        from .stream import LiveStreamReader
 
-    @property
-    def _limits(self) -> ScanLimits:
-        return ScanLimits(checks_crc=self._options.verifies_crc)
+        return LiveStreamReader(parse_stream(given), arrow_schema)
 
-    def _plan(self) -> list[Split]:
-        stores, segment_bytes = self._options.stores, self._options.segment_bytes
-        if not self._options.reads_up_to_damage:
-            return plan_stores(stores, segment_bytes)
-        plan = cut_at_damage(plan_prefixes(stores, segment_bytes), self._limits)
-        for store, damage in plan.damages.items():
-            _log.warning("%s is read up to damage only: %s", store, damage)
-        return plan.splits
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 # Spark's order
+        """Return the writer of a table; ``spark.sink`` says how it writes.
 
-    def _check_types(self, known: pa.Schema) -> None:
-        for field, own in zip(self._schema, known, strict=True):
-            if (
-                from_arrow_schema(pa.schema([field])).simpleString()
-                != from_arrow_schema(pa.schema([own])).simpleString()
-            ):
-                raise ConfigError(f"column {field.name} is of type {own.type}, not {field.type}", key=field.name)
+        Raises:
+            ConfigError: An option, column or mode, or a cluster that cannot be reached.
+        """
+        from .sink import plan_batch
+
+        return plan_batch(self.options, schema, overwrites=overwrite)
+
+    def streamWriter(  # noqa: N802 # Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 # Spark's order
+    ) -> DataSourceStreamArrowWriter:
+        """Return the writer of a stream.
+
+        Raises:
+            ConfigError: An option, column or mode.
+        """
+        from .sink import plan_stream
+
+        return plan_stream(self.options, schema, overwrites=overwrite)
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("rocketmq")`` known to a session."""
+    """Make ``spark.read.format("rocketmq")`` known to a session, and have Spark push filters down to sources.
+
+    Who has set ``spark.sql.python.filterPushdown.enabled`` to false keeps that, and is warned.
+    """
     spark.dataSource.register(RocketMQDataSource)
-
-
-def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with the nullability that Spark expects."""
-    arrays = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    found = {spark.conf.get(PUSH_KEY, default) for default in ("true", "false")}
+    if len(found) > 1:  # not set: each default came back
+        spark.conf.set(PUSH_KEY, "true")
+    elif found == {"false"}:
+        _log.warning("%s is false: Spark filters what the source could have left out of the reading", PUSH_KEY)

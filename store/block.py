@@ -132,10 +132,10 @@ class Block:
         return Block(self.segment, *columns)
 
 
-def measure(segment: SegmentBytes, positions: Longs, stop: int) -> Block:
+def measure(segment: SegmentBytes, positions: Longs, stop: int, *, is_log: bool = True) -> Block:
     """Return the leading records that are as ``check_record`` wants them, but for the CRC, and end by ``stop``.
 
-    ``LEAST_RECORD_BYTES`` follow each position.
+    ``LEAST_RECORD_BYTES`` follow each position. Without ``is_log`` these are copies of records, one after the other.
     """
     heads = segment.gather(positions, _HEADS[0])
     added = 0
@@ -150,7 +150,9 @@ def measure(segment: SegmentBytes, positions: Longs, stop: int) -> Block:
     body_bytes = heads["body_bytes"].astype(np.int64)
     body_at = positions + (_HEAD_BYTES + added)
     topic_at = body_at + body_bytes + 1 + is_wide
-    good = (heads["log_offset"] == segment.base_offset + positions) & (ends <= stop)
+    good = ends <= stop
+    if is_log:
+        good &= heads["log_offset"] == segment.base_offset + positions
     good &= heads["queue_offset"] >= 0
     good &= is_wide | (heads["magic"] == MAGIC_V1)
     good &= (body_bytes >= 0) & (topic_at + 2 <= ends)

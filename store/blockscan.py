@@ -48,22 +48,27 @@ class ScanLimits:
 
 
 class Scan:
-    """The records from ``position`` to ``stop``; iterating moves ``position``.
+    """The records that start from ``position`` to ``stop``; iterating moves ``position``.
 
-    Afterwards ``verdict`` tells what stands at ``position``; ``None`` means that ``stop`` was reached.
+    They end by ``end``, which is ``stop`` unless it is given. Afterwards ``verdict`` tells what stands at
+    ``position``; ``None`` means that ``stop`` was reached.
     """
 
-    def __init__(self, segment: SegmentBytes, position: int, stop: int, limits: ScanLimits) -> None:
+    def __init__(
+        self, segment: SegmentBytes, position: int, stop: int, limits: ScanLimits, end: int | None = None
+    ) -> None:
         self.segment = segment
         self.position = position
         self.stop = stop
+        self.end = stop if end is None else end
         self.limits = limits
         self.verdict: Verdict | None = None
 
     def __iter__(self) -> Iterator[Block]:
         """Yield blocks of good records; a block is yielded before what follows it is judged."""
         while self.verdict is None and self.position < self.stop:
-            positions, end = _hop(self.segment, self.position, self.stop, self.limits)
+            last = min(self.stop - 1, self.end - LEAST_RECORD_BYTES, self.position + self.limits.block_bytes)
+            positions, end = _hop(self.segment, self.position, last, self.limits.block_records)
             block = self._checked(positions)
             if block is None:
                 self.verdict = self._judge()
@@ -74,7 +79,7 @@ class Scan:
     def _checked(self, positions: Longs) -> Block | None:
         if not len(positions):
             return None
-        block = measure(self.segment, positions, min(self.stop, self.segment.size - self.limits.reserved_bytes))
+        block = measure(self.segment, positions, min(self.end, self.segment.size - self.limits.reserved_bytes))
         if self.limits.checks_crc and not (good := has_body_crc(block)).all():
             block = block.select(slice(count_leading(good)))
         return block if len(block) else None
@@ -82,17 +87,16 @@ class Scan:
     def _judge(self) -> Verdict:
         log_offset = self.segment.base_offset + self.position
         checks_crc, reserved_bytes = self.limits.checks_crc, self.limits.reserved_bytes
-        view = self.segment.view[: self.stop]
+        view = self.segment.view[: self.end]
         found = check_record(view, self.position, log_offset, checks_crc=checks_crc, reserved_bytes=reserved_bytes)
         # A size means that a writer completed the record just now; it was not complete when it was needed.
         return Verdict.TORN if found > 0 else Verdict(found)
 
 
-def _hop(segment: SegmentBytes, position: int, stop: int, limits: ScanLimits) -> tuple[Longs, int]:
-    """Return where records may start, and where the one after them would."""
-    last = min(stop - LEAST_RECORD_BYTES, position + limits.block_bytes)
+def _hop(segment: SegmentBytes, position: int, last: int, left: int) -> tuple[Longs, int]:
+    """Return where ``left`` records at most may start, up to ``last``, and where the one after them would."""
     parts: list[Longs] = []
-    left, singles = limits.block_records, _LEAST_SINGLES
+    singles = _LEAST_SINGLES
     while left and position <= last:
         run, position = _hop_evenly(segment, position, last, left)
         left -= len(run)

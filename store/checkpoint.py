@@ -44,6 +44,12 @@ def load_checkpoint(files: Files, path: str) -> Checkpoint:
         data = files.pread(descriptor, _FIELDS.size, 0)
     finally:
         files.close(descriptor)
+    return parse_checkpoint(data)
+
+
+def parse_checkpoint(data: bytes) -> Checkpoint:
+    """Return what the file's content says; all zeros if it is short or senseless."""
+    data = data[: _FIELDS.size]
     found = Checkpoint(*_FIELDS.unpack(data)) if len(data) == _FIELDS.size else Checkpoint()
     is_plausible = all(0 <= at_ms < _LATEST_MS for at_ms in found[:3])
     return found if is_plausible else Checkpoint()

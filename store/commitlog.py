@@ -101,6 +101,12 @@ class CommitLog:
         self.append_offset += size
         self.room -= size
 
+    def add_one(self, record: bytes, size: int) -> None:
+        """Plan one record, as ``add`` does."""
+        self._buffers.append(record)
+        self.append_offset += size
+        self.room -= size
+
     def roll(self) -> None:
         """Plan the blank that ends the active file and go on at the start of the next."""
         self._buffers.append(_BLANK.pack(self.room, MAGIC_BLANK))

@@ -115,7 +115,12 @@ class Dispatcher:
                 if not pending:
                     _check_place(record, queue)
                     touched.append(queue)
-                record.tags_code = code = entry_code(record.topic, record.properties, record.stored_at_ms, delays_ms)
+                if record.topic == SCHEDULE_TOPIC:
+                    code = entry_code(record.topic, record.properties, record.stored_at_ms, delays_ms)
+                else:
+                    tags = record.properties.get(TAGS)
+                    code = tags_code(tags) if tags else 0
+                record.tags_code = code
                 pending += batch_unit(record) if queue.is_batch else pack(record.log_offset, record.size, code)
             for queue in touched:
                 queue.write_pending()

@@ -24,10 +24,8 @@ from ..common.errors import (
 )
 from ..common.record import BLANK_BYTES, NewRecord
 from ..common.sysflag import INNER_BATCH
-from .batchqueue import BatchQueue
 from .cleaning import Cleaner
 from .config import StoreConfig
-from .consumequeue import ConsumeQueue
 from .dispatched import Appended, Companion, leave_topic, place_run
 from .dispatcher import WITHOUT_ENTRY, Arrivals, translate_write_error
 from .files import OS_FILES, Files
@@ -131,18 +129,26 @@ class MessageStore(ReadableStore):
             self._check_writable()
         log = self._log
         stored_at_ms = self._last_at_ms if self._planned else self._next_stored_at()
-        queue = self._queue_for(new)
+        queue = self._queues.by_key.get((new.topic, new.queue_id))
+        if queue is None or new.sys_flag & WITHOUT_ENTRY:
+            queue = self._queues.place_for(new.topic, new.queue_id, new.sys_flag)
         queue_offset = 0 if queue is None else queue.next_offset
         count = 1
         if new.sys_flag & INNER_BATCH and queue is not None:
             new, count = number_inner_batch(new, queue_offset)
         data = self._encoder.encode(new, queue_offset, log.append_offset, stored_at_ms)
-        if len(data) + BLANK_BYTES > log.room:
+        size = len(data)
+        if size + BLANK_BYTES > log.room:
             log.roll()
-            data = self._encoder.encode(new, queue_offset, log.append_offset, stored_at_ms)
-        placed = self._plan_run((new,), (data,), queue, stored_at_ms)[0]
-        if count > 1 and queue is not None:
-            queue.next_offset += count - 1
+            data = self._encoder.encode(new, queue_offset, log.append_offset, stored_at_ms)  # of the same size
+        placed = Appended(  # what ``place_run`` does, for one
+            log.append_offset, queue_offset, size, new.topic, new.queue_id, new.sys_flag, stored_at_ms, new.properties,
+            queue,
+        )  # fmt: skip
+        log.add_one(data, size)
+        self._planned.append(placed)
+        if queue is not None:
+            queue.next_offset = queue_offset + count
         return placed
 
     def append_batch(self, head: NewRecord, parts: Sequence[NewRecord]) -> list[Appended]:
@@ -154,7 +160,7 @@ class MessageStore(ReadableStore):
         """
         self._check_writable()
         stored_at_ms = self._next_stored_at()
-        queue = self._queue_for(head)
+        queue = self._queues.place_for(head.topic, head.queue_id, head.sys_flag)
         queue_offset = 0 if queue is None else queue.next_offset
         encoded = self._encoder.encode_run(parts, queue_offset, self._log.append_offset, stored_at_ms)
         size = sum(map(len, encoded)) + BLANK_BYTES
@@ -165,7 +171,10 @@ class MessageStore(ReadableStore):
         if size > self._log.room:
             self._log.roll()
             encoded = self._encoder.encode_run(parts, queue_offset, self._log.append_offset, stored_at_ms)
-        return self._plan_run(parts, encoded, queue, stored_at_ms)
+        placed = place_run(parts, encoded, self._log.append_offset, queue, stored_at_ms)
+        self._log.add(encoded, placed[-1].log_offset + placed[-1].size - placed[0].log_offset)
+        self._planned += placed
+        return placed
 
     def commit(self) -> None:
         """Write all planned records and, unless they have to be flushed first, make them readable.
@@ -380,21 +389,3 @@ class MessageStore(ReadableStore):
     def _next_stored_at(self) -> int:
         self._last_at_ms = max(self._now_ms(), self._last_at_ms)
         return self._last_at_ms
-
-    def _queue_for(self, new: NewRecord) -> ConsumeQueue | BatchQueue | None:
-        queue = self._queues.by_key.get((new.topic, new.queue_id))
-        if queue is not None and not new.sys_flag & WITHOUT_ENTRY:
-            return queue
-        return self._queues.place_for(new.topic, new.queue_id, new.sys_flag)
-
-    def _plan_run(
-        self,
-        parts: Sequence[NewRecord],
-        encoded: Sequence[bytes],
-        queue: ConsumeQueue | BatchQueue | None,
-        stored_at_ms: int,
-    ) -> list[Appended]:
-        placed = place_run(parts, encoded, self._log.append_offset, queue, stored_at_ms)
-        self._log.add(encoded, placed[-1].log_offset + placed[-1].size - placed[0].log_offset)
-        self._planned += placed
-        return placed

@@ -15,13 +15,13 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", *FOLDERS.values())
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", *sorted({name.partition("/")[0] for name in FOLDERS.values()}))
 
 
 def package_files() -> set[str]:
     """Return the names that the files of the tree have in the wheel."""
     return {
-        f"{package.replace('.', '/')}/{path.name}"
+        f"{package.replace('.', '/')}/{path.name}".lstrip("/")
         for package, folder in FOLDERS.items()
         for path in (ROOT / folder).iterdir()
         if path.suffix == ".py" or path.name == "py.typed"

@@ -20,10 +20,10 @@ def result(status: SendStatus, queue: MessageQueue = A) -> SendResult:
 def test_bad_status_is_the_outcome_unless_asked_otherwise() -> None:
     """FLUSH_DISK_TIMEOUT and its like are returned; with the setting on another broker is tried."""
     bad = result(SendStatus.FLUSH_DISK_TIMEOUT)
-    assert Attempts(retries_bad_status=False).ends_with(bad)
+    assert Attempts(retries_bad_status=False).is_last(A, bad)
 
     attempts = Attempts(retries_bad_status=True)
-    assert not attempts.ends_with(bad)
+    assert not attempts.is_last(A, bad)
     assert attempts.failed_broker == "broker-a"
     assert attempts.outcome() is bad
 
@@ -33,9 +33,9 @@ def test_bad_status_wins_over_a_later_error() -> None:
     """A message that was stored badly was stored: the later failure is not raised."""
     bad = result(SendStatus.SLAVE_NOT_AVAILABLE)
     attempts = Attempts(retries_bad_status=True)
-    attempts.ends_with(bad)
+    attempts.is_last(A, bad)
 
-    assert not attempts.may_follow(B, ResponseError(ResponseCode.MESSAGE_ILLEGAL, "no"))
+    assert attempts.is_last(B, ResponseError(ResponseCode.MESSAGE_ILLEGAL, "no"))
     assert attempts.outcome() is bad
 
 
@@ -52,7 +52,7 @@ def test_bad_status_wins_over_a_later_error() -> None:
 )
 def test_errors_that_another_broker_may_not_have_are_retried(error: ConnectFailedError, is_retried: bool) -> None:
     """Transport failures and Java's eight codes lead to another attempt, other codes do not."""
-    assert Attempts(retries_bad_status=False).may_follow(A, error) == is_retried
+    assert Attempts(retries_bad_status=False).is_last(A, error) != is_retried
 
 
 def test_retried_codes_are_javas() -> None:
@@ -63,8 +63,8 @@ def test_retried_codes_are_javas() -> None:
 def test_last_error_names_all_attempts() -> None:
     """The error that is raised tells what was tried where."""
     attempts = Attempts(retries_bad_status=False)
-    attempts.may_follow(A, ConnectFailedError("cannot connect to a"))
-    attempts.may_follow(B, RequestTimeoutError("b was slow"))
+    attempts.is_last(A, ConnectFailedError("cannot connect to a"))
+    attempts.is_last(B, RequestTimeoutError("b was slow"))
 
     with pytest.raises(RequestTimeoutError, match="b was slow") as raised:
         attempts.outcome()

@@ -266,3 +266,18 @@ def test_batches_have_one_topic_and_a_limited_size(topics: str, size: int, cut: 
 
     assert [len(batch) for batch in batches] == cut
     assert [message for batch in batches for message in batch] == messages
+
+
+async def test_listeners_run_after_what_was_planned_for_the_same_turn(bench: Bench) -> None:
+    """Who submits messages and plans something at once, as a puller its next request, has that done first."""
+    order: list[str] = []
+
+    async def note(_messages: list[ReceivedMessage]) -> None:
+        order.append("listener")
+
+    await asyncio.sleep(0)  # the workers have begun and wait
+    bench.submit(note)
+    asyncio.get_running_loop().call_soon(order.append, "next request")
+    await bench.ended.get()
+
+    assert order == ["next request", "listener"]

@@ -155,6 +155,14 @@ def test_unique_ids_differ_and_count() -> None:
     assert repr(ids).startswith("<UniqueIds 0A000001")
 
 
+def test_several_unique_ids_are_those_that_come_one_by_one() -> None:
+    """They count on from each other, and the counter goes round among them."""
+    one_by_one, at_once = (UniqueIds(b"\x0a\x00\x00\x01", 1, lambda: 7, discriminator=0) for _ in range(2))
+    assert at_once.next_ids(65_535) == [one_by_one.next_id() for _ in range(65_535)]
+    assert at_once.next_ids(3) == [one_by_one.next_id() for _ in range(3)]
+    assert at_once.next_id() == one_by_one.next_id()
+
+
 def test_unique_ids_of_two_makers_differ() -> None:
     """Two makers with the same address and process id do not meet."""
     first, second = (UniqueIds(b"\x0a\x00\x00\x01", 1, lambda: 0) for _ in range(2))

@@ -6,7 +6,7 @@ from javastores import Read
 from logbuilder import LogBuilder, make_place
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreError
-from rocketlet.export.plan import check_stores, plan_stores
+from rocketlet.export.plan import PlanOptions, check_stores, plan_stores
 
 
 def fill(log: LogBuilder, count: int = 60) -> str:
@@ -73,7 +73,7 @@ def test_missing_file_is_damage(log: LogBuilder) -> None:
 def test_wrong_segment_size_is_refused(log: LogBuilder, segment_bytes: int) -> None:
     """A size that the files do not have names Java's key."""
     with pytest.raises(ConfigError, match=f"4096 bytes, mappedFileSizeCommitLog is {segment_bytes}") as caught:
-        plan_stores([fill(log)], segment_bytes)
+        plan_stores([fill(log)], PlanOptions(segment_bytes))
     assert caught.value.key == "mappedFileSizeCommitLog"
 
 

@@ -1,6 +1,6 @@
 """What the documentation shows is run.
 
-python   as a program; as tests when it defines some
+python   as a program; as tests when it defines some; of the guide to Spark, by ``tests/spark/test_guide.py``
 java     compiled and run with the official client
 go       the same
 console  options of each `rocketlet` command are known
@@ -25,6 +25,7 @@ from rocketlet.testing import RocketmqBroker
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SPARK_PAGE = "docs/guide/spark.md"
 NAMESERVER = "127.0.0.1:9876"
 
 
@@ -53,6 +54,8 @@ SNIPPETS = find_snippets()
 def snippets(language: str) -> pytest.MarkDecorator:
     """Run a test for each block in a language."""
     chosen = [snippet for snippet in SNIPPETS if snippet.language == language]
+    if language == "python":
+        chosen = [snippet for snippet in chosen if not snippet.place.startswith(SPARK_PAGE)]
     return pytest.mark.parametrize("snippet", chosen, ids=[snippet.place for snippet in chosen])
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from memory_connection import connect_in_memory
 
 from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
@@ -13,7 +14,7 @@ from rocketlet.remoting.calls import Calls
 from rocketlet.remoting.client import ConnectionPool
 from rocketlet.remoting.command import ONEWAY, Command
 from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.frames import encode_command
+from rocketlet.remoting.frames import FrameParser, encode_command
 from rocketlet.remoting.later import Later
 from rocketlet.remoting.server import RemotingServer
 from rocketlet.remoting.service import Limits, Reply, Service
@@ -167,3 +168,19 @@ async def test_numbers_of_requests_in_flight_are_not_used_twice():
     assert [calls.next_opaque(), calls.next_opaque()] == [2**31 - 1, 3]
     calls.fail_all("the test is over")
     assert len(calls) == 0
+
+
+async def test_long_bursts_of_requests_are_written_in_parts() -> None:
+    """The other end has the first of many requests before the last is made; a short burst is one write."""
+    connection, transport = connect_in_memory(Service(), ManualClock())
+    for _ in range(15):
+        connection.send_oneway(Command.request(7))
+    assert transport.last_write == b""
+    connection.send_oneway(Command.request(7))
+    assert len(FrameParser().feed(transport.last_write)) == 16
+
+    for _ in range(3):
+        connection.send_oneway(Command.request(7))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(FrameParser().feed(transport.last_write)) == 3

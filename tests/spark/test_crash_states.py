@@ -18,8 +18,9 @@ from rocketlet.export.read import Reading, ReadOptions
 from rocketlet.export.report import StoreTally
 from rocketlet.export.schema import SCHEMA
 from rocketlet.export.selection import Selection
+from rocketlet.spark.cold import StoreReader
+from rocketlet.spark.modes import reading_options
 from rocketlet.spark.options import parse_options
-from rocketlet.spark.source import StoreReader
 
 SEGMENT_BYTES: int = SIZES["segment_bytes"]
 SEEDS = {"one directory": "cedar", "several directories": "ash"}
@@ -47,10 +48,10 @@ def export(store: str) -> Exported:
     return Exported(comparable(rows), reading.report.of_store(store))
 
 
-def read_table(spark: SparkSession, store: str, **options: bool) -> list[Row]:
+def read_table(spark: SparkSession, store: str, **options: str) -> list[Row]:
     """Read the table of a store."""
     reader = spark.read.format("rocketmq").options(includeSystemTopics=True, **options)
-    frame = reader.option("paths", json.dumps([store])).load()
+    frame = reader.option("paths", json.dumps([store])).load().select(*SCHEMA.names)
     return comparable(row.asDict() for row in frame.collect())
 
 
@@ -142,7 +143,8 @@ def test_table_of_a_damaged_store(
     with pytest.raises(PySparkException) as caught:
         read_table(spark, store)
     assert exported.damage in str(caught.value)
-    assert read_table(spark, store, readUpToDamage=True) == exported.rows
+    assert read_table(spark, store, onDamage="prefix") == exported.rows
     with caplog.at_level(logging.WARNING):
-        StoreReader(parse_options({"path": store, "readUpToDamage": "true"}), SCHEMA).partitions()
+        given = reading_options({"path": store, "onDamage": "prefix"})
+        StoreReader(parse_options(given), SCHEMA).partitions()
     assert caplog.messages == [f"{store} is read up to damage only: {exported.damage}"]

@@ -4,8 +4,18 @@ import pathlib
 import pytest
 
 from rocketlet.common.errors import ConfigError
+from rocketlet.export.places import Storage
+from rocketlet.export.plan import PlanOptions
 from rocketlet.export.selection import Selection
+from rocketlet.spark.modes import check_batch, find_mode, reading_options
 from rocketlet.spark.options import NAMES, SIZE_KEYS, SourceOptions, parse_options
+
+
+def parse(options: dict[str, str]) -> SourceOptions:
+    """Return what a reading of stores is asked for."""
+    given = reading_options(options)
+    check_batch(given, find_mode(given))
+    return parse_options(given)
 
 
 def test_all_options_are_understood() -> None:
@@ -17,37 +27,53 @@ def test_all_options_are_understood() -> None:
         "endingTimestamp": "1970-01-01T00:00:02Z",
         "includesystemtopics": "True",
         "verifyBodyCrc": "false",
-        "readUpToDamage": "true",
+        "onDamage": "Prefix",
+        "splitBytes": "1m",
+        "tags": "t",
+        "keys": "k,l",
+        "useQueues": "false",
+        "reportPath": "/r",
+        "storageOptions": '{"region": "r"}',
         "mappedfilesizecommitlog": "65536",
+        "maxHashSlotNum": "50",
         "maxIndexNum": "100",
     }
-    selection = Selection(frozenset({"A", "B"}), from_ms=1000, until_ms=2000, includes_system=True)
-    assert parse_options(options) == SourceOptions(("/a",), selection, False, 65_536, True)
+    words = frozenset({"A", "B"}), frozenset({"t"}), frozenset({"k", "l"})
+    assert parse(options) == SourceOptions(
+        ("/a",),
+        Selection(*words, from_ms=1000, until_ms=2000, includes_system=True),
+        PlanOptions(65_536, 1 << 20, storage=Storage('{"region": "r"}')),
+        on_damage="prefix",
+        verifies_crc=False,
+        uses_queues=False,
+        index_sizes=(50, 100),
+        report_path="/r",
+    )
 
 
 def test_defaults_read_the_whole_store() -> None:
     """Only a path is needed."""
-    assert parse_options({"path": "/a"}) == SourceOptions(("/a",), Selection(), True, None)
+    assert parse({"path": "/a"}) == SourceOptions(("/a",))
+    assert parse({"path": "/a", "onDamage": "skip"}).planning.skips_damage
 
 
 @pytest.mark.parametrize(
     ("options", "stores"),
     [
-        ({"path": "file:///a/b"}, ("/a/b",)),
-        ({"path": "file:/a/b"}, ("/a/b",)),
-        ({"paths": json.dumps(["/a", "file:///b,c"])}, ("/a", "/b,c")),
+        ({"path": "s3://bucket/a"}, ("s3://bucket/a",)),
+        ({"paths": json.dumps(["/a", "file:///b,c"])}, ("/a", "file:///b,c")),
         ({"path": "/a, /b,"}, ("/a", "/b")),
     ],
 )
 def test_stores_are_named_in_several_ways(options: dict[str, str], stores: tuple[str, ...]) -> None:
-    """One path, a list as Spark encodes it, a list in one text, and file URLs."""
-    assert parse_options(options).stores == stores
+    """One path, a list as Spark encodes it, a list in one text, and URLs."""
+    assert parse(options).stores == stores
 
 
 def test_existing_directory_with_a_comma_is_one_store(tmp_path: pathlib.Path) -> None:
     """A comma separates paths only where no directory has the whole name."""
     (tmp_path / "a,b").mkdir()
-    assert parse_options({"path": f"{tmp_path}/a,b"}).stores == (f"{tmp_path}/a,b",)
+    assert parse({"path": f"{tmp_path}/a,b"}).stores == (f"{tmp_path}/a,b",)
 
 
 @pytest.mark.parametrize(
@@ -55,20 +81,23 @@ def test_existing_directory_with_a_comma_is_one_store(tmp_path: pathlib.Path) ->
     [
         ({}, "no store is named"),
         ({"path": " "}, "no store is named"),
-        ({"path": "s3://bucket/store"}, "not a local path"),
+        ({"paths": "7"}, "paths is no JSON list of stores"),
+        ({"path": "/a", "storageOptions": "{"}, "storageOptions is not JSON"),
+        ({"path": "/a", "onDamage": "ignore"}, "'ignore', none of fail, skip, prefix"),
+        ({"path": "/a", "subscribe": "T"}, "subscribe does not fit: it is no option of a batch that reads stores"),
         ({"path": "/a", "topic": "A"}, "no option topic; did you mean topics?"),
         ({"path": "/a", "startingtime": "1"}, "did you mean startingTimestamp?"),
         ({"path": "/a", "includeSystemTopics": "yes"}, "'yes', neither true nor false"),
         ({"path": "/a", "startingTimestamp": "soon"}, "startingTimestamp is 'soon'"),
         ({"path": "/a", "startingTimestamp": "5", "endingTimestamp": "5"}, "5 is not before endingTimestamp 5"),
-        ({"path": "/a", "mappedFileSizeCommitLog": "1G"}, "'1G', not a positive number"),
+        ({"path": "/a", "mappedFileSizeCommitLog": "1X"}, "'1X', not a positive size"),
         ({"path": "/a", "maxHashSlotNum": "0"}, "maxHashSlotNum is '0'"),
     ],
 )
 def test_what_cannot_be_used_is_refused(options: dict[str, str], sentence: str) -> None:
     """The error is one sentence that names the option."""
     with pytest.raises(ConfigError) as caught:
-        parse_options(options)
+        parse(options)
     assert sentence in str(caught.value)
     assert caught.value.key in (*NAMES, *options)
 

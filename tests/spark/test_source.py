@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from rocketlet.export.plan import plan_stores
-from rocketlet.export.schema import SCHEMA
+from rocketlet.export.schema import FULL_SCHEMA, SCHEMA
 
 
 class Load(Protocol):
@@ -53,7 +53,7 @@ def test_rows_equal_what_a_java_consumer_read(
     """The table of a Java broker's store has every message that a Java consumer read, each field the same."""
     messages = truth_messages(load_truth(vectors, name))
     batches = {message["physicOffset"] for message in messages if is_inner_batch(message)}
-    rows = rows_of(load(java_stores[name], includeSystemTopics=True))
+    rows = rows_of(load(java_stores[name], includeSystemTopics=True).select(*SCHEMA.names))
     singles = [expected_row(message) for message in messages if not is_inner_batch(message)]
     assert [row for row in rows if row["logOffset"] not in batches] == singles
     assert {row["logOffset"] for row in rows} == {message["physicOffset"] for message in messages}
@@ -64,6 +64,15 @@ def test_schema_is_the_one_of_the_export(load: Load, java_stores: JavaStores) ->
     schema = load(java_stores["plain"]).schema
     assert schema == from_arrow_schema(SCHEMA)
     assert to_arrow_schema(schema, timezone="UTC").equals(SCHEMA)
+
+
+def test_system_topics_bring_their_columns(load: Load, java_stores: JavaStores) -> None:
+    """With system topics there are the columns that say what waits, for what and until when."""
+    frame = load(java_stores["delay-retry"], includeSystemTopics=True, messageDelayLevel="1d 2d")
+    assert to_arrow_schema(frame.schema, timezone="UTC").equals(FULL_SCHEMA)
+    waiting = frame.where("state = 'delayed' and realTopic = 'DelayTopic'")
+    days = {row[0] for row in waiting.selectExpr("datediff(dueTimestamp, storeTimestamp)").distinct().collect()}
+    assert days == {1, 2}
 
 
 def test_several_stores_are_one_table(load: Load, java_stores: JavaStores) -> None:

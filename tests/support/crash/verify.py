@@ -4,6 +4,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 
 from crash.filters import FILTERS_FILE, check_filters
 from crash.halves import verify_halves
@@ -12,13 +13,14 @@ from crash.timed import verify_timed
 from crash.world import DELAYS_FILE, INNER_BATCH_TOPIC, OFFSETS_FILE
 from stores import HOST, read_queue
 
-from rocketlet.common.errors import ConfigError
+from rocketlet.common.errors import ConfigError, StoreDamagedError
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
-from rocketlet.export.plan import plan_prefixes
+from rocketlet.export.plan import PlanOptions, plan_prefixes
+from rocketlet.export.split import SplitScan
 from rocketlet.store.audit import StoreAudit
-from rocketlet.store.blockscan import Scan, ScanLimits
+from rocketlet.store.blockscan import ScanLimits
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.configfile import load_config_text
 from rocketlet.store.files import Files
@@ -81,7 +83,7 @@ class Verification:
         try:
             has_several = "," in self._config.log_directory
             store = self._config.log_directory if has_several else self._root
-            plan = plan_prefixes([store], self._config.segment_bytes)
+            plan = plan_prefixes([store], PlanOptions(self._config.segment_bytes))
         except ConfigError as error:
             if required:
                 reason = f"an export finds no log, {len(required)} messages were acknowledged: {error}"
@@ -90,11 +92,10 @@ class Verification:
         assert not plan.damages, f"an export finds damage where a broker starts: {plan.damages}"
         assert os.path.exists(plan.ends[store].path), f"an export does not say where the log ends: {plan.ends}"
         places: set[int] = set()
-        for split in plan.splits:
-            scan = Scan(split.open(), split.start, split.stop, ScanLimits())
-            places.update(split.base_offset + int(position) for block in scan for position in block.positions)
-            if scan.verdict is not None and scan.verdict.is_damage:
-                break
+        with suppress(StoreDamagedError):
+            for split in plan.splits:
+                for block in SplitScan(split, ScanLimits()):
+                    places.update(block.number("log_offset").tolist())
         missing = [one.log_offset for one in required if one.log_offset not in places]
         assert not missing, f"an export lacks acknowledged messages at {missing}"
         unknown = sorted(place for place in places if place not in self._ledger.sent)

@@ -1,0 +1,92 @@
+"""Turns blocks of records into record batches, and counts what is in them.
+
+block -> selection -> columns -> inner batches -> tags and keys -> record batch
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ..common.sysflag import INNER_BATCH
+from ..store.block import Block, Longs
+from ..store.blockscan import ScanLimits
+from .blockcount import BlockCount
+from .columns import Inflated, Rows, inflate_in_pieces
+from .innerbatch import AnyRows, Batches, count_messages, find_batches, unwrap
+from .schema import SCHEMA
+from .segment import topics as topics_of
+from .selection import Reason, Selection
+from .systemcolumns import DEFAULT_DELAYS_MS
+from .tally import StoreTally
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Which messages and columns are read, and how; ``delays_ms`` are the delay levels of the broker."""
+
+    selection: Selection = field(default_factory=Selection)
+    schema: pa.Schema = SCHEMA
+    limits: ScanLimits = field(default_factory=ScanLimits)
+    skips_damage: bool = False
+    delays_ms: Sequence[int] = DEFAULT_DELAYS_MS
+
+
+@dataclass(frozen=True)
+class BlockReader:
+    """Reads blocks; counts into ``tally`` where there is one."""
+
+    options: ReadOptions
+    tally: StoreTally | None = None
+
+    def read(self, block: Block, batches: Batches | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted messages of a block; ``batches`` are its inner batches where they are known already."""
+        codes, topics = topics_of(block)
+        reasons = self.options.selection.judge(block, codes, topics)
+        batches = find_batches(block) if batches is None else batches
+        count = None
+        if self.tally is not None:
+            count = BlockCount(self.tally, block, codes, topics)
+            count.count(reasons, count_messages(block, batches))
+            self.tally.records += len(block)
+            self.tally.checked_bodies += len(block) if self.options.limits.checks_crc else 0
+        wanted = np.flatnonzero(reasons == Reason.WANTED)
+        if len(wanted):
+            chosen = block if len(wanted) == len(block) else block.select(wanted)
+            for piece, inflated in self._pieces(chosen):
+                self._count_unreadable(piece, inflated, batches)
+                records, wanted = wanted[: len(piece)], wanted[len(piece) :]
+                rows = unwrap(Rows(piece, inflated, (codes[records], topics), self.options.delays_ms), batches)
+                batch = self._narrow(rows, _to_batch(rows, self.options.schema), count, records)
+                if self.tally is not None:
+                    self.tally.delivered_rows += batch.num_rows
+                yield batch
+
+    def _pieces(self, block: Block) -> Iterable[tuple[Block, Inflated]]:
+        return inflate_in_pieces(block) if "body" in self.options.schema.names else [(block, {})]
+
+    def _count_unreadable(self, block: Block, inflated: Inflated, batches: Batches) -> None:
+        if self.tally is not None:
+            rows = np.flatnonzero(block.number("sys_flag") & INNER_BATCH).tolist()
+            unread = {row for row in rows if int(block.positions[row]) not in batches}
+            unread |= {row for row, body in inflated.items() if body is None}
+            self.tally.unreadable_bodies += len(unread)
+
+    def _narrow(self, rows: AnyRows, batch: pa.RecordBatch, count: BlockCount | None, records: Longs) -> pa.RecordBatch:
+        """Drop the rows whose tags, keys or offsets are not wanted."""
+        reasons = self.options.selection.judge_rows(rows)
+        if reasons is None:
+            if count is not None:
+                count.deliver(records[rows.owners], np.asarray(rows.column("queueOffset")))
+            return batch
+        kept = reasons == Reason.WANTED
+        if count is not None:
+            for reason in (Reason.TAG, Reason.KEY, Reason.OFFSET):
+                count.leave_out(reason, records[rows.owners[reasons == reason]])
+            count.deliver(records[rows.owners[kept]], np.asarray(rows.column("queueOffset"))[kept])
+        return batch.filter(pa.array(kept))
+
+
+def _to_batch(rows: AnyRows, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema)

@@ -1,0 +1,110 @@
+"""What a stream sees of a cluster each time it looks: its queues, where they are, and what they hold.
+
+Rules:
+
+- Which queues there are is asked now and then (``discovery_ms``), what they hold at every look.
+- A strict look raises for a topic that is not there and for a broker that does not answer. Another one leaves a topic
+  out that is gone, and a broker that does not answer at once, with one warning until it answers again.
+- Spark asks every 10 ms while there is nothing new; a look that found nothing is followed by a pause.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from ..common.errors import RemotingError, ResponseError
+from ..common.message import MessageQueue
+from ..remoting.clock import LoopClock
+from .choice import Choice, find_present, find_queues
+from .cluster import Addresses, Cluster
+from .liverange import Extent
+
+_log = logging.getLogger(__name__)
+_PAUSE_MS: Final = 100
+
+
+class Sight(NamedTuple):
+    """What was seen: an address for each queue, and what each queue of a broker that answered holds."""
+
+    addresses: Addresses
+    extents: dict[MessageQueue, Extent]
+
+
+class Watch:
+    """Looks at the chosen queues of a cluster again and again."""
+
+    def __init__(self, cluster: Cluster, choice: Choice, discovery_ms: int) -> None:
+        self._cluster = cluster
+        self._hasty = Cluster(replace(cluster.access, retries=0))
+        self._choice = choice
+        self._discovery_ms = discovery_ms
+        self._addresses: Addresses = {}
+        self._discovered_at: float | None = None
+        self._looked_at = 0.0
+        self._silent: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Watch {len(self._addresses)} queues, silent {sorted(self._silent)}>"
+
+    def look_strictly(self) -> Sight:
+        """Return what there is.
+
+        Raises:
+            ConfigError: A topic is not there.
+            RemotingError, ResponseError: A server does not answer, or with an error.
+        """
+        self._keep(find_queues(self._cluster, self._choice, needs_any=False))
+        return Sight(self._addresses, self._cluster.extents(self._addresses))
+
+    def look(self) -> Sight:
+        """Return what there is of it; raises ``RemotingError`` when no name server answers."""
+        if self._discovered_at is None or _ms_since(self._discovered_at) >= self._discovery_ms:
+            self.discover()
+        self._looked_at = time.monotonic()
+        if not self._silent:
+            try:
+                return Sight(self._addresses, self._hasty.extents(self._addresses))
+            except (RemotingError, ResponseError) as error:
+                _log.info("each broker is asked by itself: %s", error)
+        return Sight(self._addresses, self._ask_each_broker())
+
+    def discover(self) -> Addresses:
+        """Find the queues that there are now; raises ``RemotingError`` when no name server answers."""
+        self._keep(find_present(self._cluster, self._choice))
+        return self._addresses
+
+    def find(self, queues: Iterable[MessageQueue]) -> Addresses:
+        """Return the addresses of queues as far as there are some; raises ``RemotingError`` as ``discover``."""
+        wanted = set(queues)
+        known = self._addresses if wanted <= self._addresses.keys() else self.discover()
+        return {queue: known[queue] for queue in wanted & known.keys()}
+
+    def pause(self) -> None:
+        """Let some time pass since the last look, which found nothing new."""
+        left_ms = _PAUSE_MS - _ms_since(self._looked_at)
+        if left_ms > 0:
+            asyncio.run(LoopClock().sleep(round(left_ms)))
+
+    def _keep(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._discovered_at = time.monotonic()
+
+    def _ask_each_broker(self) -> dict[MessageQueue, Extent]:
+        found: dict[MessageQueue, Extent] = {}
+        for broker in sorted({queue.broker_name for queue in self._addresses}):
+            own = {queue: address for queue, address in self._addresses.items() if queue.broker_name == broker}
+            try:
+                found |= self._hasty.extents(own)
+                self._silent.discard(broker)
+            except (RemotingError, ResponseError) as error:
+                if broker not in self._silent:
+                    _log.warning("broker %s is left out until it answers: %s", broker, error)
+                self._silent.add(broker)
+        return found
+
+
+def _ms_since(at: float) -> float:
+    return (time.monotonic() - at) * 1000

@@ -1,0 +1,51 @@
+"""How ranges of queue offsets are divided among tasks."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlet.spark.liverange import LiveRange, plan_ranges
+
+
+def make_range(start: int, stop: int, queue_id: int = 0) -> LiveRange:
+    """Return a range of a queue."""
+    return LiveRange("broker-a", "192.0.2.1:10911", "T", queue_id, start, stop)
+
+
+def test_each_queue_is_one_range_without_other_wishes() -> None:
+    """In the order of the queues; what holds nothing is left out."""
+    ranges = [make_range(5, 9, 1), make_range(0, 3), make_range(4, 4, 2), make_range(6, 4, 3)]
+    assert plan_ranges(ranges) == [make_range(0, 3), make_range(5, 9, 1)]
+
+
+def test_no_range_is_longer_than_is_wished() -> None:
+    """A range is cut in equal parts."""
+    parts = plan_ranges([make_range(10, 21)], max_records=4)
+    assert [(each.start, each.stop) for each in parts] == [(10, 13), (13, 17), (17, 21)]
+
+
+def test_largest_ranges_are_cut_until_there_are_enough() -> None:
+    """A queue with nine times as many messages gets most of the tasks."""
+    parts = plan_ranges([make_range(0, 90), make_range(0, 10, 1)], min_partitions=5)
+    assert [each.queue_id for each in parts] == [0, 0, 0, 0, 1]
+
+
+def test_ranges_are_not_cut_below_one_message() -> None:
+    """Three messages are three tasks, however many are wished for."""
+    assert len(plan_ranges([make_range(0, 2), make_range(7, 8, 1)], min_partitions=100)) == 3
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=6),
+    st.none() | st.integers(1, 40),
+    st.none() | st.integers(1, 20),
+)
+def test_parts_are_the_whole(
+    bounds: list[tuple[int, int]], min_partitions: int | None, max_records: int | None
+) -> None:
+    """Each offset is in exactly one part, no part is empty or too long, and there are enough where that is possible."""
+    ranges = [make_range(start, start + size, number) for number, (start, size) in enumerate(bounds)]
+    parts = plan_ranges(ranges, min_partitions, max_records)
+    offsets = [(part.queue_id, offset) for part in parts for offset in range(part.start, part.stop)]
+    assert offsets == [(each.queue_id, offset) for each in ranges for offset in range(each.start, each.stop)]
+    assert all(0 < len(part) <= (max_records or 1_000) for part in parts)
+    assert len(parts) >= min(min_partitions or 0, len(offsets))
