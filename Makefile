@@ -19,7 +19,7 @@ demo: $(READY) ## send, consume and export 100,000 messages, with proof, in unde
 test: check ## run all checks and all tests
 	@.ci/tools --try jdk maven go
 	@$(BIN)/python tests/interop/build.py
-	@$(BIN)/pytest
+	@$(BIN)/pytest --numprocesses=2 --dist=worksteal
 
 check: $(READY) $(PYRIGHT) ## check format, lint, types and layers
 	@$(BIN)/ruff format --check --quiet || { echo 'run "make fix" to format these files'; exit 1; }

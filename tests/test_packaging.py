@@ -63,8 +63,8 @@ def installed(wheel: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_each_folder_is_a_package():
     """Each folder of modules is named in `packages` and `package-dir` and linked in `typings`."""
     folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert {name for name in FOLDERS.values() if name != "src/rocketlet"} == folders
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == set(FOLDERS)
+    assert {name for name in FOLDERS.values() if not name.startswith("src")} == folders
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == set(FOLDERS) - {""}  # which is for single modules
     links = {path.name: path.resolve() for path in (ROOT / "typings" / "rocketlet").iterdir() if path.is_dir()}
     assert links == {folder: ROOT / folder for folder in folders}
 
