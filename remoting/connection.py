@@ -31,7 +31,7 @@ from .outgoing import buffers_of, encode_reply, kept_bytes, size_of
 from .service import Limits, Service
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
-_JOIN_FRAMES = 16  # at most, so that the other end begins with them while the next are made
+_JOIN_FRAMES = 32  # at most, so that the other end begins with them while the next are made
 _log = logging.getLogger(__name__)
 
 

@@ -14,14 +14,16 @@ retries, retryIntervalMs       how often a failed request is sent again, and the
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..client.credentials import Credentials
-from ..client.nameservers import parse_addresses
-from ..client.settings import ClientSettings
-from ..client.tls import Tls, ssl_context_of
 from ..common.errors import ConfigError
 from .optionvalues import Given
+
+# Spark starts processes for each query, and the client takes half a second to import: only where a cluster is named.
+if TYPE_CHECKING:
+    from ..client.credentials import Credentials
+    from ..client.settings import ClientSettings
+    from ..client.tls import Tls
 
 NAMESERVER: Final = "nameserver"
 GROUP: Final = "group"
@@ -43,15 +45,17 @@ class Access:
     """One cluster, and how to call it; travels to the tasks."""
 
     nameserver: str
-    credentials: Credentials | None = None
-    tls: Tls | None = None
+    credentials: "Credentials | None" = None
+    tls: "Tls | None" = None
     timeout_ms: int = TIMEOUT_MS
     retries: int = RETRIES
     retry_interval_ms: int = RETRY_INTERVAL_MS
 
     @property
-    def client_settings(self) -> ClientSettings:
+    def client_settings(self) -> "ClientSettings":
         """The settings of a session."""
+        from ..client.settings import ClientSettings
+
         return ClientSettings(credentials=self.credentials, tls=self.tls)
 
 
@@ -61,6 +65,8 @@ def parse_access(given: Given) -> Access:
     Raises:
         ConfigError: An address, file or value that cannot be used, or options that need another one.
     """
+    from ..client.nameservers import parse_addresses
+
     nameserver = given.text(NAMESERVER) or ""
     parse_addresses(nameserver)
     return Access(
@@ -73,7 +79,9 @@ def parse_access(given: Given) -> Access:
     )
 
 
-def _parse_credentials(given: Given) -> Credentials | None:
+def _parse_credentials(given: Given) -> "Credentials | None":
+    from ..client.credentials import Credentials
+
     access_key, secret_key, token = (given.text(name) for name in _KEYS)
     if access_key and secret_key:
         return Credentials(access_key, secret_key, token)
@@ -83,7 +91,9 @@ def _parse_credentials(given: Given) -> Credentials | None:
     return None
 
 
-def _parse_tls(given: Given) -> Tls | None:
+def _parse_tls(given: Given) -> "Tls | None":
+    from ..client.tls import Tls, ssl_context_of
+
     if not given.flag(_TLS, default=False):
         for name in _TLS_NAMES:
             if name in given:

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..common.errors import ConfigError
 from ..common.message import MessageQueue
-from .cluster import Cluster
 from .optionvalues import Given
+
+if TYPE_CHECKING:  # it imports the client, which who reads stores does without
+    from .cluster import Cluster
 
 # Broker (None: each) and queue id, by topic.
 Wanted = Mapping[str, frozenset[tuple[str | None, int]]]
@@ -27,7 +29,7 @@ class Choice:
     includes_system: bool = False
 
 
-def find_queues(cluster: Cluster, choice: Choice, *, needs_any: bool = True) -> dict[MessageQueue, str]:
+def find_queues(cluster: "Cluster", choice: Choice, *, needs_any: bool = True) -> dict[MessageQueue, str]:
     """Return the queues that are read, with the addresses of their brokers.
 
     Raises:
@@ -45,7 +47,7 @@ def find_queues(cluster: Cluster, choice: Choice, *, needs_any: bool = True) -> 
     return queues
 
 
-def find_present(cluster: Cluster, choice: Choice) -> dict[MessageQueue, str]:
+def find_present(cluster: "Cluster", choice: Choice) -> dict[MessageQueue, str]:
     """Return the queues that are read as far as they are there; raises ``RemotingError`` and ``ResponseError``."""
     if choice.pattern is not None:
         return find_queues(cluster, choice, needs_any=False)

@@ -15,14 +15,16 @@ Rules:
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..common.errors import ConfigError
 from ..common.message import MessageQueue
-from .cluster import Addresses, Cluster
 from .liverange import Extent, LiveRange
 from .losses import Losses
 from .nearest import nearest
+
+if TYPE_CHECKING:  # it imports the client, which who reads stores does without
+    from .cluster import Addresses, Cluster
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -68,7 +70,7 @@ def parse_places(option: str, table: Any, parse: Callable[[Any, str], int]) -> d
 
 
 def resolve_offsets(
-    cluster: Cluster, queues: Addresses, extents: Mapping[MessageQueue, Extent], bound: Bound, losses: Losses
+    cluster: "Cluster", queues: "Addresses", extents: Mapping[MessageQueue, Extent], bound: Bound, losses: Losses
 ) -> dict[MessageQueue, int]:
     """Return the offset of a bound in each queue.
 
@@ -86,7 +88,7 @@ def resolve_offsets(
 
 
 def make_ranges(
-    queues: Addresses, starts: Mapping[MessageQueue, int], stops: Mapping[MessageQueue, int]
+    queues: "Addresses", starts: Mapping[MessageQueue, int], stops: Mapping[MessageQueue, int]
 ) -> Iterator[LiveRange]:
     """Yield what lies between the offsets in each queue that has both."""
     for queue, address in queues.items():
@@ -95,7 +97,7 @@ def make_ranges(
 
 
 def _resolve_instants(
-    cluster: Cluster, queues: Addresses, extents: Mapping[MessageQueue, Extent], bound: Bound
+    cluster: "Cluster", queues: "Addresses", extents: Mapping[MessageQueue, Extent], bound: Bound
 ) -> dict[MessageQueue, int]:
     if bound.at_ms is not None:
         instants = dict.fromkeys(queues, bound.at_ms)
@@ -130,7 +132,7 @@ def _within(queue: MessageQueue, extent: Extent, queue_offset: int, losses: Loss
 
 
 def _spread(
-    bound: Bound, places: Mapping[Place, int], queues: Addresses, losses: Losses | None
+    bound: Bound, places: Mapping[Place, int], queues: "Addresses", losses: Losses | None
 ) -> dict[MessageQueue, int]:
     """Return the value of each queue.
 
@@ -152,7 +154,7 @@ def _spread(
     return found
 
 
-def _value_of(queue: MessageQueue, places: Mapping[Place, int], queues: Addresses) -> int | None:
+def _value_of(queue: MessageQueue, places: Mapping[Place, int], queues: "Addresses") -> int | None:
     topic, broker, queue_id = queue
     for place in ((topic, broker, queue_id), (topic, broker, None), (topic, None, queue_id), (topic, None, None)):
         if place in places:
@@ -162,13 +164,13 @@ def _value_of(queue: MessageQueue, places: Mapping[Place, int], queues: Addresse
     return None
 
 
-def _check_single_broker(topic: str, queues: Addresses) -> None:
+def _check_single_broker(topic: str, queues: "Addresses") -> None:
     brokers = sorted({queue.broker_name for queue in queues if queue.topic == topic})
     if len(brokers) > 1:
         raise ConfigError(f"{topic} is on brokers {', '.join(brokers)}; name one beside each queue", key=topic)
 
 
-def _check_place(option: str, place: Place, queues: Addresses, losses: Losses | None) -> None:
+def _check_place(option: str, place: Place, queues: "Addresses", losses: Losses | None) -> None:
     topic, broker, queue_id = place
     topics = {queue.topic for queue in queues}
     if topic not in topics:

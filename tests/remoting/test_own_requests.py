@@ -173,11 +173,11 @@ async def test_numbers_of_requests_in_flight_are_not_used_twice():
 async def test_long_bursts_of_requests_are_written_in_parts() -> None:
     """The other end has the first of many requests before the last is made; a short burst is one write."""
     connection, transport = connect_in_memory(Service(), ManualClock())
-    for _ in range(15):
+    for _ in range(31):
         connection.send_oneway(Command.request(7))
     assert transport.last_write == b""
     connection.send_oneway(Command.request(7))
-    assert len(FrameParser().feed(transport.last_write)) == 16
+    assert len(FrameParser().feed(transport.last_write)) == 32
 
     for _ in range(3):
         connection.send_oneway(Command.request(7))

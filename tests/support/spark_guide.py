@@ -158,7 +158,7 @@ class SparkHome:
         conf = self._folder / "conf"
         conf.mkdir()
         (conf / "log4j2.properties").write_text("rootLogger.level = off\n")
-        java = f"-XX:-UsePerfData -XX:TieredStopAtLevel=1 -Djava.io.tmpdir={self._folder}"
+        java = f"-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={self._folder}"
         settings = {
             "spark.ui.enabled": "false",
             "spark.local.dir": self._folder / "local",
