@@ -9,6 +9,7 @@ Rules:
 
 - What is taken is taken exactly, so Spark does not look again; everything else stays with Spark. The keys of a message
   are a list, of which Spark hands no filter over: there are the options ``keys`` and ``tags``.
+- Whether a reading takes any is said by ``pushing``.
 - Spark refuses a reader with ``pushFilters`` while ``spark.sql.python.filterPushdown.enabled`` is off. ``PushFilters``
   passes for a reader without it then, and Spark filters by itself; while it is on, it is called.
 """

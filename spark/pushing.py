@@ -21,8 +21,9 @@ _FIRST_SAFE: Final = 5
 
 def parse_pushing(given: Given) -> bool:
     """Tell whether filters are taken (raises ``ConfigError`` for a value that is neither true nor false)."""
-    return given.flag(PUSH_OPTION, default=_keeps_plans_apart(pyspark.__version__))
+    return given.flag(PUSH_OPTION, default=keeps_plans_apart(pyspark.__version__))
 
 
-def _keeps_plans_apart(version: str) -> bool:
+def keeps_plans_apart(version: str) -> bool:
+    """Tell whether each scan has a plan of its own in this version of Spark."""
     return int(version.partition(".")[0]) >= _FIRST_SAFE

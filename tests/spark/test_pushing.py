@@ -13,6 +13,8 @@ from stores import StoreDirectory
 from rocketlet.export.reportparts import load_report
 from rocketlet.spark import register
 from rocketlet.spark.filters import PUSH_KEY
+from rocketlet.spark.optionvalues import Given
+from rocketlet.spark.pushing import keeps_plans_apart, parse_pushing
 
 SOURCES = pathlib.Path(__file__).parents[2] / "src"
 WANTED = (
@@ -85,3 +87,11 @@ def test_scans_of_one_load_do_not_share_filters(spark: SparkSession, tmp_path: p
     ids = {row.queueId for row in first.union(second).collect()}
     assert ids == {0, 1}
     assert {row.queueId for row in messages.collect()} == {0, 1, 2}
+
+
+def test_filters_are_taken_where_it_is_safe_or_asked_for() -> None:
+    """Up to 4.3, Spark gives all scans of one load the plan that was made last."""
+    versions = ("4.2.0", "4.3.0", "5.0.0", "5.1.0.dev1", "10.0.0")
+    assert [keeps_plans_apart(version) for version in versions] == [False, False, True, True, True]
+    assert parse_pushing(Given({"pushfilters": "true"}, ["pushFilters"], "the source"))
+    assert not parse_pushing(Given({"pushFilters": "false"}, ["pushFilters"], "the source"))
