@@ -4,10 +4,12 @@ import contextlib
 import datetime
 import io
 import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +25,7 @@ from spark_guide import (
     SparkHome,
     blocks_of,
     is_broken,
+    order,
     read_sections,
     zip_package,
 )
@@ -190,16 +193,29 @@ def test_daily_parquet_on_a_cluster_is_proved(shop: Shop, tmp_path: pathlib.Path
     assert "difference: payments queue " in run(shop.localize(verify), tmp_path, home, code=1)
 
 
+def test_commands_work_without_spark(shop: Shop, tmp_path: pathlib.Path) -> None:
+    """Messages are exported, proved, dumped, and loaded into another topic, each once."""
+    (shop.folder / "lake" / "reports").mkdir(parents=True, exist_ok=True)
+    printed = [run(shop.localize(line), tmp_path) for line in commands("Without Spark")]
+    assert "proof holds" in printed[0]
+    assert printed[1].startswith(f"verified: {OLD_ORDERS} rows of 4 queues in 1 files")
+    assert f"{OLD_ORDERS} messages stored" in printed[3]
+    loaded = Counter(message.body for message in shop.messages("orders-again"))
+    assert loaded == Counter(message.body for message in map(order, range(OLD_ORDERS)))
+
+
 def commands(title: str) -> list[str]:
     """Return the command lines of a section."""
     lines = "".join(blocks_of(SECTIONS[title], "console")).splitlines()
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
-def run(command: str, folder: pathlib.Path, home: SparkHome, code: int = 0) -> str:
+def run(command: str, folder: pathlib.Path, home: SparkHome | None = None, code: int = 0) -> str:
     """Run a command line as a shell does, and return what it printed."""
+    programs = {"PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
+    environment = {**os.environ, **programs, **(home.variables() if home is not None else {})}
     ended = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=home.environment(), capture_output=True, text=True, check=False
+        ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert ended.returncode == code, ended.stdout + ended.stderr
     return ended.stdout

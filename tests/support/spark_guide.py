@@ -7,7 +7,6 @@ running broker   the same, and orders 200 to 299
 import asyncio
 import datetime
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -143,11 +142,9 @@ class SparkHome:
         self._write_settings()
         self._write_python(origin.parent)
 
-    def environment(self) -> dict[str, str]:
-        """Return the environment in which ``spark-submit`` uses it."""
+    def variables(self) -> dict[str, str]:
+        """Return the environment by which ``spark-submit`` uses it."""
         return {
-            **os.environ,
-            "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
             "SPARK_HOME": str(self._home),
             "SPARK_CONF_DIR": str(self._folder / "conf"),
             "SPARK_LOCAL_IP": "127.0.0.1",
