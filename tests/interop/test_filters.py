@@ -90,10 +90,10 @@ def test_unknown_property(java: Driver, filtering: Server, topic: str) -> None:
     group = f"{topic}-group"
     send(java, filtering, topic, *priced(5, 20))
     with PushConsumer(java, namesrv=filtering.namesrv, group=group, subscriptions=sql(topic, "size > 1")) as consumer:
-        send(java, filtering, topic, Outgoing(b"7", properties={"size": "7"}))
-        assert numbers(consumer.received(1)) == [7]
+        send(java, filtering, topic, *[Outgoing(b"7", properties={"size": "7"})] * 4)  # behind the others of each queue
+        assert numbers(consumer.received(4)) == [7] * 4
     with PullConsumer(java, namesrv=filtering.namesrv, group=group) as reader:
-        assert sum(reader.committed(queue) for queue in reader.queues(topic)) == 3
+        assert sum(reader.committed(queue) for queue in reader.queues(topic)) == 6
 
 
 @pytest.mark.feature("P25")
