@@ -158,7 +158,7 @@ async def test_trace_tells_of_both_ends(address: str) -> None:
     trace = MessageTrace(topic="my-trace", flush_ms=100)
     async with Producer("pg", address, settings=ProducerSettings(hooks=(trace,))) as producer:
         await producer.send(Message("T", b"first of its topic"))
-        consumer = PushConsumer("cg", address, settings=PushConsumerSettings(hooks=(trace,)))
+        consumer = PushConsumer("traced", address, settings=PushConsumerSettings(hooks=(trace,)))
         consumer.subscribe("T", "wanted", on_messages)
         async with consumer:
             sent = await producer.send(Message("T", b"x", tags="wanted", keys=["order-1"]))
