@@ -26,6 +26,7 @@ from ..common.names import AUTO_CREATE_TOPIC
 from ..common.properties import SHARDING_KEY
 from ..common.replay import replayed
 from .progress import show_progress
+from .reading import needs_extra
 
 if TYPE_CHECKING:
     from ..client.outflow import Chunk, Outflow
@@ -127,10 +128,8 @@ def load(ctx: click.Context, **flags: Unpack[LoadFlags]) -> None:
     They are new messages there, and properties named DUMPED_… tell what they were. Exit code 1 means that a message
     was refused, or that the dump is damaged or the cluster failed; then it is told from where to go on.
     """
-    try:
+    with needs_extra("load"):
         from ..export.dumpfile import DumpReader
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"load needs {error.name}: pip install 'rocketlet[export]'") from error
     with DumpReader(os.fspath(flags["path"])) as reader:
         is_whole = _check(reader) if flags["checks_only"] else _load(reader, flags)
     if not is_whole:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from ..common.errors import ConfigError
+from .reading import needs_extra
 
 if TYPE_CHECKING:
     from ..export.verify import Found
@@ -34,13 +34,11 @@ def verify(ctx: click.Context, **flags: Unpack[VerifyFlags]) -> None:
     Arrow or JSON lines files, or directories of them, partitioned by topic or anything else. Exit code 1 means a
     difference; there is one line for each.
     """
-    try:
+    with needs_extra("verify"):
         from ..export.outputs import find_outputs
         from ..export.places import Storage
         from ..export.reportparts import load_report
         from ..export.verify import compare, read_outputs
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"verify needs {error.name}: pip install 'rocketlet[export]'") from error
     storage = Storage(flags["storage"] or "{}")
     report = load_report(flags["report"], storage)
     found = read_outputs(find_outputs(flags["paths"], storage), checks_bodies=not flags["skips_crc"])

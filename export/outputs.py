@@ -93,10 +93,10 @@ class Output:
 
 
 def find_outputs(places: Iterable[str], storage: Storage) -> list[Output]:
-    """Return the files of files and directories.
+    """Return the files of files and directories; a directory without files has no rows.
 
     Raises:
-        ConfigError: There is nothing, or no file of a known format.
+        ConfigError: A place is not there, or its files are of no known format.
     """
     return [output for place in places for output in _find(place, *storage.resolve(place))]
 
@@ -113,7 +113,7 @@ def _find(place: str, system: pafs.FileSystem, path: str) -> list[Output]:
     below = sorted(info.path for info in system.get_file_info(pafs.FileSelector(path, recursive=True)) if info.is_file)
     files = [one for one in below if not _is_hidden(one.removeprefix(path))]
     outputs = [Output(system, one, kind) for one in files if (kind := _kind_of(one)) is not None]
-    if not outputs:
+    if files and not outputs:
         raise ConfigError(f"{place} holds no file that ends in one of {' '.join(SUFFIXES)}")
     return outputs
 

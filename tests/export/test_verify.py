@@ -97,6 +97,14 @@ def test_changed_body_is_found(java_stores: JavaStores, tmp_path: pathlib.Path) 
     assert differences(report, tmp_path, checks_bodies=False) == []
 
 
+def test_directory_that_lost_its_files_is_a_difference(java_stores: JavaStores, tmp_path: pathlib.Path) -> None:
+    """What Spark leaves beside its files is none of them."""
+    rows, report = export(java_stores, tmp_path, Selection())
+    (tmp_path / "_SUCCESS").touch()
+    lost = [line for line in differences(report, tmp_path) if "0 rows instead of" in line]
+    assert sum(int(line.rpartition(" ")[2]) for line in lost) == rows.num_rows
+
+
 def test_faults_of_the_report_are_differences(java_stores: JavaStores, tmp_path: pathlib.Path) -> None:
     """A report that does not prove itself cannot prove files."""
     rows, report = export(java_stores, tmp_path, Selection())
