@@ -220,7 +220,7 @@ async def test_consume_hook_sees_how_listeners_end(address: str) -> None:
     bodies = (b"good", b"retry", b"raise")
     async with Producer("pg", address) as producer:
         await producer.send(Message("T", b"good"))
-        consumer = PushConsumer("cg", address, settings=PushConsumerSettings(hooks=(hook,)))
+        consumer = PushConsumer("cg", address, settings=PushConsumerSettings(hooks=(hook,), max_retries=0))
         consumer.subscribe("T", "*", on_messages)
         async with consumer:
             for body in bodies:

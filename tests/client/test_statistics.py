@@ -91,7 +91,8 @@ async def test_consumption_is_counted(address: str) -> None:
 
     async with Producer("pg", address) as producer:
         queue = (await producer.send(Message("T", b"first of its topic"))).queue
-        consumer = PushConsumer("cg", address, settings=PushConsumerSettings(hooks=(statistics,), concurrency=1))
+        settings = PushConsumerSettings(hooks=(statistics,), concurrency=1, max_retries=0)
+        consumer = PushConsumer("cg", address, settings=settings)
         consumer.subscribe("T", "wanted", on_messages)
         async with consumer:
             for body in (b"good", b"bad", b"last"):

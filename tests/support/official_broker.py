@@ -2,7 +2,8 @@
 
 Starting the official servers takes seconds, wiping them some milliseconds: topics and groups that a test has made are
 deleted with their offsets, so that tests may use the names that they use on a broker of ours that is only theirs. The
-index of keys stays: a test that asks for keys takes new ones.
+index of keys stays: a test that asks for keys takes new ones. So do messages that wait to come again: a test whose
+listener fails either gets them, or sets ``max_retries=0``.
 """
 
 import pathlib
