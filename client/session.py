@@ -44,6 +44,7 @@ from ..remoting.tasks import TaskScope, repeat
 from .life import Life
 from .nameservers import NameServers, parse_addresses
 from .namespace import Namespace
+from .outages import Outages
 from .participant import Participant, answer_of, farewell_of, heartbeat_of, key_of
 from .replies import AwaitedReplies
 from .routes import Route, RouteTable, TemplateTopic, cut_template, route_from
@@ -97,6 +98,7 @@ class Session:
         self._connect_locks: dict[str, asyncio.Lock] = {}
         self._route_wakeup = Wakeup(self.clock)
         self._heartbeat_wakeup = Wakeup(self.clock)
+        self._outages = Outages()
         self._stack = AsyncExitStack()
         self._lost_at_ms = -GHOST_MS
 
@@ -369,7 +371,7 @@ class Session:
         try:
             await self._connect(address, CALL_TIMEOUT_MS)
         except RemotingError as error:
-            log.warning("broker %s is not told who is here: %s", address, error)
+            self._outages.begin(address, error)
 
     async def _hear(self, address: str, answering: Awaitable[Command]) -> None:
         """Wait for an answer of which only a failure is of interest."""
@@ -378,12 +380,11 @@ class Session:
         try:
             answer = await answering
         except RemotingError as error:
-            log.warning("broker %s does not answer: %s", address, error)
+            self._outages.begin(address, error)
             if isinstance(error, RequestTimeoutError) and reads == (connection and connection.reads):
                 self._pool.close(address)  # it may be half open; the next call makes a new one
             return
-        if answer.code != ResponseCode.SUCCESS:
-            log.warning("broker %s answered %d: %s", address, answer.code, answer.remark)
+        self._outages.heed(address, answer)
 
     def _serve_notice(self, command: Command, _connection: Connection) -> None:
         if self._wire is not None:

@@ -119,6 +119,8 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 async def _pump(link: _Link, chunks: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError):
         async for chunk in chunks:
+            if writer.transport.is_closing():
+                break  # on uvloop a write would be no OSError
             if not link.is_silent:
                 writer.write(chunk)
                 await writer.drain()
