@@ -25,7 +25,7 @@ from .logfile import LogFile
 from .queueanchor import find_anchor
 from .skip import find_candidates, find_next, find_sound
 
-STRETCH_BYTES: Final = 8 << 20
+STRETCH_BYTES: Final = 5 << 20
 _OFFSET_AT: Final = 28
 _OFFSET_BYTES: Final = 8
 

@@ -145,27 +145,33 @@ def measure(segment: SegmentBytes, positions: Longs, stop: int, *, is_log: bool 
         count = count_leading(positions + LEAST_RECORD_BYTES + added <= stop)
         positions, added = positions[:count], added[:count]
         heads = _gather_heads(segment, positions, layouts[:count])
-    ends = positions + heads["size"]
-    is_wide = heads["magic"] == MAGIC_V2
+    ends = positions + heads["size"].astype(np.int64)
+    magics = heads["magic"].astype(np.uint32)
+    is_wide = magics == MAGIC_V2
     body_bytes = heads["body_bytes"].astype(np.int64)
     body_at = positions + (_HEAD_BYTES + added)
-    topic_at = body_at + body_bytes + 1 + is_wide
+    topic_at = body_at + body_bytes + (1 + is_wide)
     good = ends <= stop
     if is_log:
-        good &= heads["log_offset"] == segment.base_offset + positions
-    good &= heads["queue_offset"] >= 0
-    good &= is_wide | (heads["magic"] == MAGIC_V1)
+        good &= heads["log_offset"].astype(np.int64) == segment.base_offset + positions
+    good &= heads["queue_offset"].astype(np.int64) >= 0
+    good &= is_wide | (magics == MAGIC_V1)
     good &= (body_bytes >= 0) & (topic_at + 2 <= ends)
-    topic_bytes = _lengths(segment, np.where(good, topic_at, positions + 2), is_wide)
-    properties_at = topic_at + topic_bytes + 2
+    topic_bytes = _lengths(segment, _where(good, topic_at, positions), is_wide)
+    properties_at = topic_at + (topic_bytes + 2)
     good &= (topic_bytes >= 0) & (properties_at <= ends)
-    properties_bytes = segment.gather(np.where(good, properties_at, positions + 2) - 2, ">i2").astype(np.int64)
+    properties_bytes = segment.gather(_where(good, properties_at, positions) - 2, ">i2").astype(np.int64)
     good &= (properties_bytes >= 0) & (properties_at + properties_bytes == ends)
 
     block = Block(
         segment, positions, heads, body_at, body_bytes, topic_at, topic_bytes, properties_at, properties_bytes
     )
     return block if good.all() else block.select(slice(count_leading(good)))
+
+
+def _where(good: Mask, at: Longs, positions: Longs) -> Longs:
+    """Return the places that are good, and such as can be read instead of the others."""
+    return at if good.all() else np.where(good, at, positions + 2)
 
 
 def _lengths(segment: SegmentBytes, ends: Longs, is_wide: Mask) -> Longs:

@@ -112,18 +112,20 @@ def _hop(segment: SegmentBytes, position: int, last: int, left: int) -> tuple[Lo
 def _hop_evenly(segment: SegmentBytes, position: int, last: int, most: int) -> tuple[Longs, int]:
     """Hop over records of one size, which are looked at together: twice as many as long as all of them have it."""
     (size,) = _SIZE.unpack_from(segment.view, position)
-    found = np.array([], np.int64)
+    as_stored = np.array(size, ">i4").view("=i4")
+    parts: list[Longs] = []
     count = _LEAST_SINGLES
     while size >= LEAST_RECORD_BYTES and position <= last and most:
-        tried = position + size * np.arange(min(count, most, (last - position) // size + 1))
-        even = tried[: count_leading(segment.gather(tried, ">i4") == size)]
-        found = np.concatenate((found, even))
+        count = min(count, most, (last - position) // size + 1)
+        tried = np.arange(position, position + size * count, size)
+        even = tried[: count_leading(segment.gather(tried, "=i4") == as_stored)]
+        parts.append(even)
         position += size * len(even)
         most -= len(even)
         if len(even) < count:
             break
         count *= 2
-    return found, position
+    return np.concatenate(parts) if parts else np.array([], np.int64), position
 
 
 def _hop_singly(view: memoryview, position: int, last: int, most: int) -> tuple[Longs, int]:
