@@ -89,6 +89,15 @@ class _Tables(NamedTuple):
     filters: FilterTable
 
 
+class _Founded(NamedTuple):
+    """What the parts of the broker stand on, and what only its start needs."""
+
+    base: Foundation
+    registration: Registration
+    failing: FastFailure | None
+    timers: Timers | None
+
+
 class Broker:
     """One broker over one store (``BrokerController``).
 
@@ -188,64 +197,75 @@ class Broker:
     async def _serve(
         self, stack: AsyncExitStack, writer: ThreadPoolExecutor, on_files: _FileJobs, tables: _Tables
     ) -> None:
-        config, clock, store = self._config, self._clock, self.store
+        clock, store = self._clock, self.store
         tasks = await stack.enter_async_context(TaskScope())
+        base, registration, failing, timers = self._found(stack, writer, on_files, tables, tasks)
+        parts = build_parts(base, self._store_host()[:-4])
+        self._clients = parts.clients
+        pool = await stack.enter_async_context(ConnectionPool(clock))
+        commit = store.commit if base.group is None else base.group.commit
+        delivery, delay_saving = await self._open_delays(writer, commit)
+        base.runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
+        timing = None if timers is None else TimerDelivery(timers, commit, clock.now_ms)
+        takers = {SCHEDULE_TOPIC: delivery.take} | ({} if timing is None else {TIMER_TOPIC: timing.arrived})
+        store.on_arrivals = in_turn(base.runtime.statistics.arrived, base.waiters.arrived, by_topic(takers))
+        await self._bind(stack, commit, parts, failing)
+        base.answers.set_store_host(self._store_host())
+        stack.callback(base.waiters.wake_all)
+        if base.group is not None:
+            stack.push_async_callback(base.group.drain)
+        if failing is not None:
+            stack.callback(failing.close)
+        self._start_jobs(base, ScanJob(parts.clients, tables.filters, self._config.channel_expiry_ms), on_files)
+        start_delivery(stack, tasks, clock, delivery, delay_saving)
+        if timing is not None:
+            start_timers(stack, tasks, clock, timing)
+            tell_timers(base.runtime, timing, clock.now_ms)
+        start_checks(stack, tasks, clock, *build_checks(base, commit, self._give_up))
+        stack.push_async_callback(registration.stop)
+        links = [NameServerLink(address, pool, self._config, self._port) for address in self._config.nameserver_list]
+        await registration.start(links)
+
+    def _found(
+        self,
+        stack: AsyncExitStack,
+        writer: ThreadPoolExecutor,
+        on_files: _FileJobs,
+        tables: _Tables,
+        tasks: TaskScope,
+    ) -> _Founded:
+        """Make what the parts of the broker stand on."""
+        config, clock, store = self._config, self._clock, self.store
         cleaning = CleaningJob(store.cleaner, writer, tasks, clock)
         registration = Registration(config, tables.topics, on_files.saving.run_once, tasks, clock)
         replies = SendReplies(config.region_id, traces=config.is_trace_on)
         answers = SendAnswers(replies, self._store_host(), config.broker_name)
-        waiters = PullWaiters(clock)
         group = _start_group(stack, store, answers, clock)
         on_files.flushing.on_flushed = group.tell_flushed if group is not None else None
         failing = fast_failure(config, group, clock)
-        runtime = RuntimeInfo(store, Statistics(clock.now_ms), cleaning, failing)
         timers = Timers(store) if config.is_timer_wheel_enabled else None
-        parking = Parking(Delays(store.config.delays_ms), timers and TimerRequests(timers.config, timers.count_at))
         base = Foundation(
             config,
             clock,
             store,
             *tables,
-            waiters,
+            PullWaiters(clock),
             answers,
             registration.announce,
             cleaning,
             group,
-            parking,
-            runtime,
+            Parking(Delays(store.config.delays_ms), timers and TimerRequests(timers.config, timers.count_at)),
+            RuntimeInfo(store, Statistics(clock.now_ms), cleaning, failing),
             tasks,
             Transactions(store, tables.offsets, clock.now_ms, most_op_bytes=config.most_op_bytes),
         )
-        parts = build_parts(base, self._store_host()[:-4])
-        self._clients = parts.clients
-        pool = await stack.enter_async_context(ConnectionPool(clock))
-        commit = store.commit if group is None else group.commit
-        delivery, delay_saving = await self._open_delays(writer, commit)
-        runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
-        timing = None if timers is None else TimerDelivery(timers, commit, clock.now_ms)
-        takers = {SCHEDULE_TOPIC: delivery.take} | ({} if timing is None else {TIMER_TOPIC: timing.arrived})
-        store.on_arrivals = in_turn(runtime.statistics.arrived, waiters.arrived, by_topic(takers))
-        await self._bind(stack, commit, parts, failing)
-        answers.set_store_host(self._store_host())
-        stack.callback(waiters.wake_all)
-        if group is not None:
-            stack.push_async_callback(group.drain)
-        if failing is not None:
-            stack.callback(failing.close)
-        scanning = ScanJob(parts.clients, tables.filters, config.channel_expiry_ms)
-        jobs: tuple[TimedJob, ...] = (*on_files, scanning, runtime.statistics)
+        return _Founded(base, registration, failing, timers)
+
+    def _start_jobs(self, base: Foundation, scanning: ScanJob, on_files: _FileJobs) -> None:
+        jobs: tuple[TimedJob, ...] = (*on_files, scanning, base.runtime.statistics)
         for job in jobs:
-            tasks.start(repeat(job.run, clock, first_ms=job.period_ms), type(job).__name__)
-        tasks.start(repeat(cleaning.run, clock, first_ms=FIRST_ROUND_MS), "cleaning")
-        start_delivery(stack, tasks, clock, delivery, delay_saving)
-        if timing is not None:
-            start_timers(stack, tasks, clock, timing)
-            tell_timers(runtime, timing, clock.now_ms)
-        start_checks(stack, tasks, clock, *build_checks(base, commit, self._give_up))
-        stack.push_async_callback(registration.stop)
-        await registration.start(
-            [NameServerLink(address, pool, config, self._port) for address in config.nameserver_list]
-        )
+            base.tasks.start(repeat(job.run, self._clock, first_ms=job.period_ms), type(job).__name__)
+        base.tasks.start(repeat(base.cleaning.run, self._clock, first_ms=FIRST_ROUND_MS), "cleaning")
 
     async def _open_delays(
         self, writer: ThreadPoolExecutor, commit: Callable[[], None]

@@ -111,7 +111,7 @@ def _hop(segment: SegmentBytes, position: int, last: int, left: int) -> tuple[Lo
 
 def _hop_evenly(segment: SegmentBytes, position: int, last: int, most: int) -> tuple[Longs, int]:
     """Hop over records of one size, which are looked at together: twice as many as long as all of them have it."""
-    (size,) = _SIZE.unpack_from(segment.view, position)
+    size: int = _SIZE.unpack_from(segment.view, position)[0]
     as_stored = np.array(size, ">i4").view("=i4")
     parts: list[Longs] = []
     count = _LEAST_SINGLES
