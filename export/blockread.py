@@ -1,6 +1,8 @@
 """Turns blocks of records into record batches, and counts what is in them.
 
 block -> selection -> columns -> inner batches -> tags and keys -> record batch
+
+Without inner batches, tags and keys are judged before bodies and other columns are looked at.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +19,7 @@ from .columns import Inflated, Rows, inflate_in_pieces
 from .innerbatch import AnyRows, Batches, count_messages, find_batches, unwrap
 from .schema import SCHEMA
 from .segment import topics as topics_of
-from .selection import Reason, Selection
+from .selection import Codes, Reason, Selection
 from .systemcolumns import DEFAULT_DELAYS_MS
 from .tally import StoreTally
 
@@ -52,13 +54,16 @@ class BlockReader:
             self.tally.records += len(block)
             self.tally.checked_bodies += len(block) if self.options.limits.checks_crc else 0
         wanted = np.flatnonzero(reasons == Reason.WANTED)
+        is_plain = not (block.number("sys_flag") & INNER_BATCH).any()
+        if len(wanted) and is_plain:
+            wanted = self._narrow_records(block, (codes, topics), wanted, count)
         if len(wanted):
             chosen = block if len(wanted) == len(block) else block.select(wanted)
             for piece, inflated in self._pieces(chosen):
                 self._count_unreadable(piece, inflated, batches)
                 records, wanted = wanted[: len(piece)], wanted[len(piece) :]
                 rows = unwrap(Rows(piece, inflated, (codes[records], topics), self.options.delays_ms), batches)
-                batch = self._narrow(rows, _to_batch(rows, self.options.schema), count, records)
+                batch = self._narrow(rows, count, records, is_judged=is_plain)
                 if self.tally is not None:
                     self.tally.delivered_rows += batch.num_rows
                 yield batch
@@ -73,19 +78,39 @@ class BlockReader:
             unread |= {row for row, body in inflated.items() if body is None}
             self.tally.unreadable_bodies += len(unread)
 
-    def _narrow(self, rows: AnyRows, batch: pa.RecordBatch, count: BlockCount | None, records: Longs) -> pa.RecordBatch:
-        """Drop the rows whose tags, keys or offsets are not wanted."""
-        reasons = self.options.selection.judge_rows(rows)
+    def _narrow_records(
+        self, block: Block, topics_by_row: tuple[Longs, list[str]], wanted: Longs, count: BlockCount | None
+    ) -> Longs:
+        """Return the records whose tags and keys are wanted, too."""
+        selection, (codes, topics) = self.options.selection, topics_by_row
+        if not selection.tags and not selection.keys:
+            return wanted
+        reasons = selection.judge_rows(Rows(block.select(wanted), {}, (codes[wanted], topics)))
+        if reasons is None:
+            return wanted
+        _leave_out(count, reasons, wanted)
+        return wanted[reasons == Reason.WANTED]
+
+    def _narrow(self, rows: AnyRows, count: BlockCount | None, records: Longs, *, is_judged: bool) -> pa.RecordBatch:
+        """Return the batch, without the rows whose tags, keys or offsets are not wanted."""
+        batch = _to_batch(rows, self.options.schema)
+        reasons = None if is_judged else self.options.selection.judge_rows(rows)
         if reasons is None:
             if count is not None:
                 count.deliver(records[rows.owners], np.asarray(rows.column("queueOffset")))
             return batch
         kept = reasons == Reason.WANTED
+        _leave_out(count, reasons, records[rows.owners])
         if count is not None:
-            for reason in (Reason.TAG, Reason.KEY, Reason.OFFSET):
-                count.leave_out(reason, records[rows.owners[reasons == reason]])
             count.deliver(records[rows.owners[kept]], np.asarray(rows.column("queueOffset"))[kept])
         return batch.filter(pa.array(kept))
+
+
+def _leave_out(count: BlockCount | None, reasons: Codes, records: Longs) -> None:
+    """Count the rows that only their messages exclude; ``records`` are those that they are from."""
+    if count is not None:
+        for reason in (Reason.TAG, Reason.KEY, Reason.OFFSET):
+            count.leave_out(reason, records[reasons == reason])
 
 
 def _to_batch(rows: AnyRows, schema: pa.Schema) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ import numpy as np
 from rocketlet.export.plan import plan_stores
 from rocketlet.export.read import ReadOptions, SplitReader
 from rocketlet.export.schema import SCHEMA, pick_columns
+from rocketlet.export.selection import Selection
 from rocketlet.export.split import Split, SplitScan
 from rocketlet.store.blockscan import ScanLimits
 
@@ -32,21 +33,27 @@ block, = SplitScan(split, limits)
 bodies = list(zip(block.body_at.tolist(), (block.body_at + block.body_bytes).tolist()))
 guarded = Guarded(**{field.name: getattr(split, field.name) for field in dataclasses.fields(split)})
 names = [name for name in SCHEMA.names if name != sys.argv[2]]
-reader = SplitReader(ReadOptions(schema=pick_columns(names), limits=limits))
+selection = Selection(tags=frozenset(sys.argv[3:]))
+reader = SplitReader(ReadOptions(selection, pick_columns(names), limits))
 print(sum(batch.num_rows for batch in reader.read(guarded)))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how memory is protected is a matter of the system")
-def test_reading_of_metadata_touches_no_body(tmp_path: pathlib.Path) -> None:
-    """All columns but the body are read while the pages of bodies cannot be; reading bodies then is fatal."""
+@pytest.mark.parametrize(
+    ("arguments", "ended", "rows"),
+    [(["body"], 0, "8"), (["flag", "other tag"], 0, "0"), (["flag"], -signal.SIGSEGV, "")],
+    ids=["metadata", "other tags", "bodies"],
+)
+def test_bodies_that_nobody_wants_are_not_touched(
+    tmp_path: pathlib.Path, arguments: list[str], ended: int, rows: str
+) -> None:
+    """All columns but the body, or messages without the tag, are read while the pages of bodies cannot be."""
     log = LogBuilder(tmp_path / "store", segment_bytes=1 << 20)
     for number in range(8):
         log.add(b"x" * 100_000, properties={"TAGS": "t", "KEYS": f"k{number}"})
-    store = str(log.save())
-    for left_out, ended in (("body", 0), ("flag", -signal.SIGSEGV)):
-        run = subprocess.run(
-            [sys.executable, "-c", PROGRAM, store, left_out], capture_output=True, check=False, text=True
-        )
-        assert run.returncode == ended, run.stderr
-        assert run.stdout.strip() == ("8" if left_out == "body" else "")
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(log.save()), *arguments], capture_output=True, check=False, text=True
+    )
+    assert run.returncode == ended, run.stderr
+    assert run.stdout.strip() == rows
