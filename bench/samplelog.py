@@ -9,19 +9,19 @@ from pathlib import Path
 from rocketlet.common.hashing import java_hash
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import MAGIC_BLANK, NewRecord, encode_record
+from rocketlet.store.consumequeue import ENTRY
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 SEGMENT_BYTES = 1 << 30
 FIRST_MS = 1_750_000_000_000
 QUEUE_FILE_BYTES = 300_000 * 20
-_ENTRY = struct.Struct(">qiq")
 
 
 def write_log(store: Path, log_bytes: int, body_bytes: int) -> None:
     """Write a log and its queues."""
     queues: defaultdict[tuple[str, int], bytearray] = defaultdict(bytearray)
     for number, position, size in _write_records(store, log_bytes, body_bytes, 0):
-        queues[_topic(number), number % 8] += _ENTRY.pack(position, size, java_hash(_tag(number)))
+        queues[_topic(number), number % 8] += ENTRY.pack(position, size, java_hash(_tag(number)))
     for (topic, queue_id), entries in queues.items():
         folder = store / "consumequeue" / topic / str(queue_id)
         folder.mkdir(parents=True)

@@ -75,9 +75,9 @@ class SinkRow(NamedTuple):
     tags: str | None
     properties: Sequence[tuple[str, str | None]] | None
     shardingKey: str | None  # noqa: N815 # the names of the columns
-    delayLevel: int | None  # noqa: N815
-    delayMs: int | None  # noqa: N815
-    deliverAt: int | None  # noqa: N815
+    delayLevel: int | None  # noqa: N815 # as a column
+    delayMs: int | None  # noqa: N815 # as a column
+    deliverAt: int | None  # noqa: N815 # as a column
     flag: int | None
 
 
