@@ -1,4 +1,4 @@
-"""Builds the drivers of the official clients ahead of the tests: ``python tests/interop/build.py [java] [go]``."""
+"""Builds the drivers of the official clients ahead of the tests: ``python tests/interop/build.py [java|spring|go]…``."""
 
 import pathlib
 import sys
@@ -6,9 +6,13 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
 
-from interop.toolchain import JAVA_VERSION, OLD_JAVA_VERSION, MissingToolError, build_go, build_java
+from interop.toolchain import JAVA_VERSION, OLD_JAVA_VERSION, MissingToolError, build_go, build_java, build_spring
 
-BUILDS = {"java": lambda: [*map(build_java, (JAVA_VERSION, OLD_JAVA_VERSION))], "go": build_go}
+BUILDS = {
+    "java": lambda: [*map(build_java, (JAVA_VERSION, OLD_JAVA_VERSION))],
+    "spring": build_spring,
+    "go": build_go,
+}
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """Builds the drivers of the official clients, once: a build is used again until its sources change.
 
-    driver   sources             result                                     built by
-    Java     tests/interop/java  java/target/VERSION/classes and classpath  Maven
-    Go       tests/interop/go    go/target/driver                           go build
+    driver   sources               result                                     built by
+    Java     tests/interop/java    java/target/VERSION/classes and classpath  Maven
+    Spring   tests/interop/spring  spring/target/classes and classpath        Maven
+    Go       tests/interop/go      go/target/driver                           go build
 
 Beside each result lies a stamp, the digest of its sources; while it fits, neither tool nor network is needed.
 """
@@ -19,6 +20,7 @@ from collections.abc import Callable, Generator, Sequence
 INTEROP = pathlib.Path(__file__).parent.parent.parent / "interop"
 JAVA_SOURCES = INTEROP / "java"
 GO_SOURCES = INTEROP / "go"
+SPRING_SOURCES = INTEROP / "spring"
 JAVA_VERSION = "5.4.0"
 OLD_JAVA_VERSION = "4.9.8"
 VERSIONS_WITHOUT_SERVERS = frozenset({OLD_JAVA_VERSION})
@@ -39,18 +41,24 @@ class MissingToolError(Exception):
 
 def build_java(version: str = JAVA_VERSION) -> str:
     """Build the Java driver with the official clients of a version; return its class path."""
-    target = JAVA_SOURCES / "target" / version
+    profile = ["-P", "clients"] if version in VERSIONS_WITHOUT_SERVERS else []
+    return _build_with_maven(JAVA_SOURCES, JAVA_SOURCES / "target" / version, f"-Drocketmq.version={version}", *profile)
 
+
+def build_spring() -> str:
+    """Build the application on the Spring Boot starter; return its class path."""
+    return _build_with_maven(SPRING_SOURCES, SPRING_SOURCES / "target")
+
+
+def _build_with_maven(project: pathlib.Path, target: pathlib.Path, *options: str) -> str:
     def build() -> None:
-        profile = ["-P", "clients"] if version in VERSIONS_WITHOUT_SERVERS else []
-        goals = ["compile", "dependency:build-classpath"]
-        _run([_find("mvn"), "-q", "-B", f"-Drocketmq.version={version}", *profile, *goals], JAVA_SOURCES)
+        _run([_find("mvn"), "-q", "-B", *options, "compile", "dependency:build-classpath"], project)
 
     _find("java")
     class_path = target / "classpath"
     if class_path.exists() and not all(map(os.path.exists, class_path.read_text().split(os.pathsep))):
         (target / "stamp").unlink(missing_ok=True)  # Maven's repository has been cleaned since
-    _build_once(target, [JAVA_SOURCES / "pom.xml", *sorted((JAVA_SOURCES / "src").rglob("*.*"))], build)
+    _build_once(target, [project / "pom.xml", *sorted((project / "src").rglob("*.*"))], build)
     return f"{target / 'classes'}{os.pathsep}{class_path.read_text()}"
 
 
