@@ -22,7 +22,7 @@ from ..common.clock import Clock
 from ..common.errors import ConfigError, StoreError
 from ..common.ids import encode_host
 from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..remoting.addresses import format_address, is_ip_address, reachable_host
+from ..remoting.addresses import check_advertised, format_address, is_ip_address, reachable_host
 from ..remoting.client import ConnectionPool
 from ..remoting.codes import RequestCode
 from ..remoting.command import Command
@@ -148,6 +148,8 @@ class Broker:
             StoreDamagedError: the store needs ``rocketlet store repair``.
         """
         self._own_ip = await _find_own_ip(self._config)
+        if self._config.advertised_host and self._config.advertised_port in {0, self._port}:
+            check_advertised(self._own_ip, self._config.host)
         async with AsyncExitStack() as stack:
             writer = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-files"))
             self._store = await self._open_store(stack, writer)

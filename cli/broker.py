@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -54,6 +55,9 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
     """Start a broker."""
     given = gather_broker_settings(flags, flags["namesrv"])
     given.setdefault("namesrvAddr", os.environ.get("NAMESRV_ADDR", ""))
+    notes = settings.set_host(given, given.get("brokerIP1", ""))
+    if not given["namesrvAddr"].strip():
+        notes.append("no client finds this broker: no name server is named by --namesrv, namesrvAddr or NAMESRV_ADDR")
     if flags["print_config"]:
         click.echo(settings.format_settings(load_broker_config(flags, given).describe()))
         return
@@ -61,9 +65,10 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
         started = await enter_broker(servers, clock, flags, given)
+        notes.append(describe_store_place(flags, given))
         return f"ready broker={started.address}"
 
-    serve(start, log_level=flags["log_level"])
+    serve(start, notes, log_level=flags["log_level"])
 
 
 def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -> dict[str, str]:
@@ -84,6 +89,12 @@ def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -
     merged = settings.gather_settings(own, flags["pairs"], flags["config_file"])
     merged.setdefault(settings.STORE_KEY, settings.data_path("store"))
     return merged
+
+
+def describe_store_place(flags: BrokerFlags, given: Mapping[str, str]) -> str:
+    """Say where the messages are."""
+    place = os.path.abspath(os.path.expanduser(given[settings.STORE_KEY]))
+    return f"messages are kept in {place}" + (", which is removed at exit" if flags["ephemeral"] else "")
 
 
 def load_broker_config(flags: BrokerFlags, given: dict[str, str], *, sharers: int = 1) -> "BrokerConfig":
@@ -109,8 +120,11 @@ async def enter_broker(
         ConfigError: a setting, port or store that cannot be used.
     """
     from ..broker.server import Broker
+    from .ports import naming_holder
     from .serve import make_ephemeral_store
 
     if flags["ephemeral"]:
         given[settings.STORE_KEY] = await make_ephemeral_store(servers)
-    return await servers.enter_async_context(Broker(load_broker_config(flags, given, sharers=sharers), clock))
+    broker = Broker(load_broker_config(flags, given, sharers=sharers), clock)
+    with naming_holder("--broker-port"):
+        return await servers.enter_async_context(broker)

@@ -43,6 +43,18 @@ class LazyGroup(click.Group):
         module = importlib.import_module(COMMANDS[cmd_name], __package__)
         return cast("click.Command", getattr(module, cmd_name))
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest command when there is none of this name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"; did you mean {nearest[0]}?" if nearest else f"; there are {', '.join(COMMANDS)}"
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
 
 def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:  # noqa: FBT001 # click's order
     if is_asked:

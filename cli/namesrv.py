@@ -49,6 +49,7 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     own = {"bindAddress": flags["host"], "listenPort": flags["namesrv_port"]}
     given = settings.gather_settings(own, flags["pairs"], flags["config_file"])
     given.setdefault(KV_KEY, _default_kv_path(given.get("listenPort", str(DEFAULT_PORT)).strip()))
+    notes = settings.set_host(given, flags["advertise"].host if flags["advertise"] else "")
     config = load_nameserver_config(given, flags["advertise"])
     if flags["print_config"]:
         click.echo(settings.format_settings(config.describe()))
@@ -57,14 +58,16 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     from ..common.settings import setting_keys
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
+    from .ports import naming_holder
     from .serve import serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
         warn_unused(flags["pairs"], used=setting_keys(NameServerConfig))
-        started = await servers.enter_async_context(NameServer(config, clock))
+        with naming_holder("--namesrv-port"):
+            started = await servers.enter_async_context(NameServer(config, clock))
         return f"ready namesrv={started.address}"
 
-    serve(start, log_level=flags["log_level"])
+    serve(start, notes, log_level=flags["log_level"])
 
 
 def _default_kv_path(port: str) -> str:

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 
 import click
@@ -26,8 +26,11 @@ FIRST_GC_THRESHOLD = 50_000  # allocations between collections of the young gene
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def serve(start: Start, *, log_level: str) -> None:
-    """Enter servers into a stack by ``start``, print the line that it returns, and wait for a signal."""
+def serve(start: Start, notes: Sequence[str], *, log_level: str) -> None:
+    """Enter servers into a stack by ``start``, print the line that it returns, and wait for a signal.
+
+    ``notes`` are what a user should know of these servers then, a line each on stderr.
+    """
     logging.basicConfig(
         stream=sys.stderr,
         level=log_level.upper(),
@@ -35,7 +38,7 @@ def serve(start: Start, *, log_level: str) -> None:
     )
     _raise_descriptor_limit()
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
-        runner.run(_serve(start))
+        runner.run(_serve(start, notes))
 
 
 def _raise_descriptor_limit() -> None:
@@ -46,13 +49,15 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(start: Start) -> None:
+async def _serve(start: Start, notes: Sequence[str]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, _stop, stopped)
     async with AsyncExitStack() as servers:
         click.echo(await start(servers, LoopClock()))
+        for note in notes:
+            click.echo(f"rocketlet: {note}", err=True)
         _spare_garbage_collector()
         await stopped.wait()
 

@@ -24,6 +24,7 @@ from ..common.javaproperties import parse_java_properties
 Command = TypeVar("Command", bound=Callable[..., None])
 LOG_LEVELS = ("debug", "info", "warning", "error")
 STORE_KEY = "storePathRootDir"
+DEFAULT_HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ def _refuse_blank(_ctx: click.Context, _param: click.Parameter, text: str | None
     return text
 
 
-HOST = click.option("--host", help="Address to listen at.  [default: 127.0.0.1]")
+HOST = click.option(
+    "--host", help="Address to listen at.  [default: 127.0.0.1; with --advertise or brokerIP1 all addresses]"
+)
 PORT = click.IntRange(0, 65_535)
 NAMESRV_PORT = click.option(
     "--namesrv-port", type=PORT, help="Port of the name server; 0 takes a free one.  [default: 9876]"
@@ -130,6 +133,18 @@ def gather_settings(flags: Mapping[str, object], pairs: Mapping[str, str], confi
     """
     given = {key: str(value) for key, value in flags.items() if value is not None}
     return {**(read_settings(config_file) if config_file else {}), **pairs, **given}
+
+
+def set_host(given: dict[str, str], advertised_host: str) -> list[str]:
+    """Choose where to listen when only the address is given that clients shall use; return what to say of it."""
+    from ..remoting.addresses import ANY_HOSTS, host_to_listen_at
+
+    if "bindAddress" in given:
+        return []
+    given["bindAddress"] = host_to_listen_at(advertised_host.strip(), DEFAULT_HOST)
+    if given["bindAddress"] not in ANY_HOSTS:
+        return []
+    return [f"listening at all addresses, since clients are told {advertised_host}; --host names one"]
 
 
 def read_settings(path: str) -> dict[str, str]:

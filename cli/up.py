@@ -16,7 +16,7 @@ import click
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from . import settings
-from .broker import BrokerFlags, enter_broker, gather_broker_settings, load_broker_config
+from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, load_broker_config
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Member:
 def up(**flags: Unpack[UpFlags]) -> None:
     """Start a name server and a broker, or several."""
     given = gather_broker_settings(flags)
+    notes = settings.set_host(given, given.get("brokerIP1", ""))
     nameserver = _load_nameserver_config(flags, given)
     members = _make_members(flags, given)
     if flags["print_config"]:
@@ -73,9 +74,11 @@ def up(**flags: Unpack[UpFlags]) -> None:
     from .serve import serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
-        return await _start(servers, clock, nameserver, members)
+        ready = await _start(servers, clock, nameserver, members)
+        notes.extend(describe_store_place(member.flags, member.given) for member in members)
+        return ready
 
-    serve(start, log_level=flags["log_level"])
+    serve(start, notes, log_level=flags["log_level"])
 
 
 def _list_settings(part: str, config: "NameServerConfig | BrokerConfig") -> str:
@@ -154,8 +157,10 @@ def _broker_settings(given: dict[str, str]) -> dict[str, str]:
 
 async def _start(servers: AsyncExitStack, clock: Clock, nameserver: "NameServerConfig", members: list[Member]) -> str:
     from ..namesrv.server import NameServer
+    from .ports import naming_holder
 
-    started_nameserver = await servers.enter_async_context(NameServer(nameserver, clock))
+    with naming_holder("--namesrv-port"):
+        started_nameserver = await servers.enter_async_context(NameServer(nameserver, clock))
     addresses: list[str] = []
     for member in members:
         foreign = member.given.get("namesrvAddr", "")

@@ -2,6 +2,7 @@
 
     RocketletError
       ConfigError             an option, key or value that cannot be used; the command line exits 2
+        AddressInUseError     another socket listens at the address
       DecodeError             bytes or text that do not follow their format
         FrameError            a frame that ends its connection
         RecordError           a stored record, a batch record or a property text
@@ -46,6 +47,14 @@ class ConfigError(RocketletError):
     def __init__(self, message: str, *, key: str | None = None) -> None:
         super().__init__(message)
         self.key = key
+
+
+class AddressInUseError(ConfigError):
+    """Another socket listens at the address."""
+
+    def __init__(self, message: str, *, port: int) -> None:
+        super().__init__(message, key="listenPort")
+        self.port = port
 
 
 class DecodeError(RocketletError):

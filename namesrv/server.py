@@ -18,7 +18,7 @@ import msgspec
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.javajson import read_json_as
-from ..remoting.addresses import ANY_HOSTS, format_address, reachable_host
+from ..remoting.addresses import ANY_HOSTS, check_advertised, format_address, is_ip_address, reachable_host
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
@@ -62,7 +62,8 @@ class NameServer:
     @property
     def local_address(self) -> str:
         """The ``host:port`` under which this machine reaches it, whatever clients shall use."""
-        host = "127.0.0.1" if self._config.host in ANY_HOSTS else self._config.host
+        loopback = "::1" if self._config.host == "::" else "127.0.0.1"
+        host = loopback if self._config.host in ANY_HOSTS else self._config.host
         return format_address(host, self._port)
 
     async def __aenter__(self) -> Self:
@@ -71,6 +72,8 @@ class NameServer:
         Raises:
             ConfigError: the port or the file of the table cannot be used.
         """
+        if is_ip_address(self._config.advertised_host) and not self._config.advertised_port:
+            check_advertised(self._config.advertised_host, self._config.host)
         async with AsyncExitStack() as stack:
             if self._config.kv_path:
                 self._writer = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-files"))

@@ -4,6 +4,8 @@ import ipaddress
 import socket
 from typing import cast
 
+from ..common.errors import ConfigError
+
 Address = tuple[str, int]
 ANY_HOSTS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # compared with, not bound
 _MAX_PORT = 65_535
@@ -44,6 +46,46 @@ def reachable_host(bound_host: str) -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return _LOCAL_HOST
+
+
+def is_own_address(host: str) -> bool:
+    """Tell whether an IP address is one of this machine's."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True
+
+
+def check_advertised(advertised_ip: str, bound_host: str) -> None:
+    """Refuse to tell clients an address of this machine at which a server that is bound so does not listen.
+
+    Raises:
+        ConfigError: nobody would listen there.
+    """
+    if bound_host in ANY_HOSTS:
+        is_served = not bound_host or (":" in advertised_ip) == (bound_host == "::")
+    else:
+        is_served = advertised_ip == bound_host or not is_ip_address(bound_host)  # a name may stand for it
+    if not is_served and is_own_address(advertised_ip):
+        raise ConfigError(
+            f"clients would be told {advertised_ip} (--advertise, brokerIP1), where nobody listens: --host "
+            f"(bindAddress) is {bound_host}; leave it out to listen at all addresses",
+            key="bindAddress",
+        )
+
+
+def host_to_listen_at(advertised_host: str, default: str) -> str:
+    """Return where a server listens that was told what clients shall use, and not where to listen.
+
+    That address if it never leaves this machine, every address otherwise: only so do clients reach it, as Java's do.
+    """
+    if not advertised_host or advertised_host == "localhost":
+        return default
+    if is_loopback(advertised_host):
+        return advertised_host
+    return "::" if ":" in advertised_host else "0.0.0.0"  # noqa: S104 # that is what was asked for
 
 
 def is_ip_address(host: str) -> bool:

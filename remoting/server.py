@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from ..common.clock import Clock
-from ..common.errors import ConfigError
+from ..common.errors import AddressInUseError, ConfigError
 from .addresses import Address
 from .admission import first_kept_descriptor
 from .connection import Connection
@@ -60,7 +60,7 @@ class RemotingServer:
         try:
             server = await loop.create_server(self._connect, self._host, self._port, backlog=_ACCEPTED_AT_ONCE)
         except (OSError, UnicodeError) as error:
-            raise ConfigError(_bind_failure(self._host, self._port, error)) from error
+            raise _bind_failure(self._host, self._port, error) from error
         for own in server.sockets:
             _listen(own.fileno())
         self._server = server
@@ -87,8 +87,8 @@ def _listen(descriptor: int) -> None:
         same.listen(_BACKLOG)
 
 
-def _bind_failure(host: str, port: int, error: Exception) -> str:
+def _bind_failure(host: str, port: int, error: Exception) -> ConfigError:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"cannot listen on {host}:{port}: the address is in use"
+        return AddressInUseError(f"cannot listen on {host}:{port}: the address is in use", port=port)
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    return f"cannot listen on {host}:{port}: {reason}"
+    return ConfigError(f"cannot listen on {host}:{port}: {reason}", key="bindAddress")

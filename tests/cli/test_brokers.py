@@ -41,7 +41,9 @@ async def test_ready_line_names_all_brokers(start: Start, tmp_path: pathlib.Path
     addresses = running.addresses["broker"].split(",")
     assert await template_brokers(running.addresses["namesrv"]) == dict(zip(names, addresses, strict=True))
     assert all((tmp_path / "store" / name / "abort").exists() for name in names)
-    assert running.stop() == (0, "", "")
+    code, out, said = running.stop()
+    assert (code, out) == (0, "")
+    assert said.splitlines() == [f"rocketlet: messages are kept in {tmp_path / 'store' / name}" for name in names]
     assert not any((tmp_path / "store" / name / "abort").exists() for name in names)
 
 

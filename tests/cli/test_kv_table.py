@@ -25,7 +25,9 @@ async def ask(running: Running, code: RequestCode) -> Command:
 async def put(running: Running) -> None:
     """Store the order configuration and stop the server."""
     assert (await ask(running, RequestCode.PUT_KV_CONFIG)).code == ResponseCode.SUCCESS
-    assert running.stop() == (0, "", "")
+    code, out, said = running.stop()
+    assert (code, out) == (0, "")
+    assert all(line.startswith("rocketlet: messages are kept in ") for line in said.splitlines())
 
 
 async def is_kept(running: Running) -> bool:

@@ -42,7 +42,8 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["dance"], "dance"),
+        (["dance"], "there is no command 'dance'; there are up, namesrv, broker, "),
+        (["nameserv"], "there is no command 'nameserv'; did you mean namesrv?"),
         (["--dance"], "--dance"),
         (["up", "--dance"], "--dance"),
         (["up", "extra"], "extra"),

@@ -15,6 +15,7 @@ from command_line import Refuse, Start
 
 from rocketlet.client import ConsumeFrom, Message, Producer, PullConsumer, PullConsumerSettings
 from rocketlet.common.record import NewRecord
+from rocketlet.remoting.addresses import is_loopback, reachable_host
 from rocketlet.remoting.bodies import decode_body
 from rocketlet.remoting.bodies_route import TopicRouteData
 from rocketlet.remoting.client import ConnectionPool
@@ -53,10 +54,12 @@ async def find_route(nameserver: str, topic: str) -> TopicRouteData:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_stops_cleanly(start: Start, number: signal.Signals):
-    """One ready line with both addresses, nothing else on stdout or stderr, and exit code 0 at a signal."""
+    """One ready line with both addresses, where the messages are, nothing else, and exit code 0 at a signal."""
     running = start("up", "--ephemeral", *FREE_PORTS)
     assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+ broker=127\.0\.0\.1:\d+\n", running.ready)
-    assert running.stop(number) == (0, "", "")
+    code, out, said = running.stop(number)
+    assert (code, out) == (0, "")
+    assert re.fullmatch(r"rocketlet: messages are kept in \S+/rocketlet-\S+, which is removed at exit\n", said)
 
 
 def test_ephemeral_store_is_removed(start: Start):
@@ -94,9 +97,11 @@ async def test_store_stays(start: Start, tmp_path: pathlib.Path):
 
 
 def test_default_store_is_the_users(start: Start, tmp_path: pathlib.Path):
-    """Without an option the store is in the user's data directory."""
-    start("up", *FREE_PORTS)
-    assert (tmp_path / "data" / "rocketlet" / "store" / "abort").exists()
+    """Without an option the store is in the user's data directory, and the start says so."""
+    running = start("up", *FREE_PORTS)
+    store = tmp_path / "data" / "rocketlet" / "store"
+    assert (store / "abort").exists()
+    assert running.stop() == (0, "", f"rocketlet: messages are kept in {store}\n")
 
 
 @pytest.mark.feature("H7")
@@ -145,12 +150,76 @@ async def test_name_server_of_the_environment(start: Start):
 
 @pytest.mark.parametrize("option", ["--namesrv-port", "--broker-port"])
 def test_busy_port_is_refused(refuse: Refuse, option: str):
-    """A port that somebody listens at ends the start with a sentence that names it."""
+    """A port that somebody listens at ends the start with a sentence that names it, who has it, and the option."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = str(listening.getsockname()[1])
         ports = {"--namesrv-port": "0", "--broker-port": "0", option: port}
         line = refuse("up", "--ephemeral", *(text for pair in ports.items() for text in pair))
-    assert line == f"rocketlet: cannot listen on 127.0.0.1:{port}: the address is in use\n"
+    by = f" by process {os.getpid()} ({name_of_this_process()})" if sys.platform == "linux" else ""
+    assert line == (
+        f"rocketlet: cannot listen on 127.0.0.1:{port}: the address is in use{by}; "
+        f"{option} takes another port, 0 a free one\n"
+    )
+
+
+def name_of_this_process() -> str:
+    """Return the name that the system has for this process."""
+    return pathlib.Path("/proc/self/comm").read_text().strip()
+
+
+def own_address() -> str:
+    """Return an address of this machine that other machines would use."""
+    host = reachable_host("")
+    if is_loopback(host):
+        pytest.skip("platform: this machine has no address but the loopback one")
+    return host
+
+
+@pytest.mark.parametrize("by", ["file", "--set", "--advertise"])
+async def test_told_address_is_listened_at(start: Start, tmp_path: pathlib.Path, by: str):
+    """Clients that are told an address of the machine reach broker and name server there, with no other option."""
+    host = own_address()
+    (tmp_path / "broker.conf").write_text(f"brokerIP1={host}\n")
+    options = {"file": ("-c", "broker.conf"), "--set": ("--set", f"brokerIP1={host}"), "--advertise": (by, host)}[by]
+    running = start("up", "--ephemeral", *options, *FREE_PORTS)
+    assert {part: address.rpartition(":")[0] for part, address in running.addresses.items()} == {
+        "namesrv": host,
+        "broker": host,
+    }
+    route = await find_route(running.addresses["namesrv"], "TBW102")
+    assert [data.broker_addrs for data in route.broker_datas] == [{0: running.addresses["broker"]}]
+    async with ConnectionPool(LoopClock()) as pool:
+        await pool.connect(running.addresses["broker"])
+    said = running.stop()[2].splitlines()
+    assert said[0] == f"rocketlet: listening at all addresses, since clients are told {host}; --host names one"
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize("command", ["up", "broker", "namesrv"])
+def test_told_address_that_nobody_serves_is_refused(refuse: Refuse, command: str):
+    """With a `--host` that leaves the told address out nothing starts."""
+    host = own_address()
+    ports = {"up": FREE_PORTS, "broker": FREE_PORTS[2:], "namesrv": FREE_PORTS[:2]}[command]
+    line = refuse(command, "--host", "127.0.0.1", "--advertise", host, *ports)
+    assert line.startswith(f"rocketlet: clients would be told {host} (--advertise, brokerIP1), where nobody listens")
+
+
+def test_told_loopback_address_is_the_only_one(start: Start):
+    """An address that never leaves the machine is listened at alone."""
+    running = start("up", "--ephemeral", "--advertise", "127.0.0.2", *FREE_PORTS)
+    for address in running.addresses.values():
+        host, _, port = address.rpartition(":")
+        assert host == "127.0.0.2"
+        socket.create_connection((host, int(port))).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", int(port)))
+
+
+def test_broker_without_name_server_says_so(start: Start):
+    """A broker that no client can find starts, and says why none does."""
+    running = start("broker", "--ephemeral", "--broker-port", "0")
+    said = running.stop()[2]
+    assert said.startswith("rocketlet: no client finds this broker: no name server is named by --namesrv, ")
 
 
 def test_store_of_another_process_is_refused(start: Start, refuse: Refuse):
