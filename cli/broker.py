@@ -75,7 +75,7 @@ def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -
     """Merge the options of a broker into Java's keys.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: the file cannot be read, or a file lies where the store shall be.
         UsageError: the options contradict each other.
     """
     settings.check_store_options(store=flags["store"], is_ephemeral=flags["ephemeral"], pairs=flags["pairs"])
@@ -88,6 +88,8 @@ def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -
     }
     merged = settings.gather_settings(own, flags["pairs"], flags["config_file"])
     merged.setdefault(settings.STORE_KEY, settings.data_path("store"))
+    if not flags["ephemeral"]:
+        settings.check_store_place(merged[settings.STORE_KEY])
     return merged
 
 

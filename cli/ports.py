@@ -8,7 +8,7 @@ Linux names sockets in ``/proc/net/tcp`` and ``tcp6``, a line each, by their ino
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from ..common.errors import AddressInUseError, ConfigError
 
@@ -17,7 +17,7 @@ _LISTEN = "0A"
 
 
 @contextlib.contextmanager
-def naming_holder(option: str) -> Iterator[None]:
+def naming_holder(option: str) -> Generator[None]:
     """Let the error of an address in use name the process that has it, and the option of another port.
 
     Raises:

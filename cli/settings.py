@@ -181,6 +181,19 @@ def check_store_options(*, store: str | None, is_ephemeral: bool, pairs: Mapping
         raise click.UsageError(f"--ephemeral and --set {STORE_KEY} contradict each other")
 
 
+def check_store_place(store: str) -> None:
+    """Refuse a store in, or instead of, a file, before anything below it is asked for.
+
+    Raises:
+        ConfigError: there is no room for a directory.
+    """
+    above = os.path.expanduser(store)
+    while above and not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if above and os.path.exists(above) and not os.path.isdir(above):
+        raise ConfigError(f"the store cannot be {store}: {above} is a file", key=STORE_KEY)
+
+
 def data_path(*names: str) -> str:
     """Return a path in the user's data directory."""
     if sys.platform == "darwin":

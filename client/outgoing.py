@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from ..common.compression import deflate
-from ..common.message import Message
+from ..common.message import Message, check_body
 from ..common.names import RETRY_PREFIX, client_topic_remark, is_sendable_topic
 from ..common.properties import MAX_PROPERTIES_BYTES, MSG_TYPE, UNIQ_KEY, WAIT, encode_properties, format_properties
 from ..common.record import encode_batch_part
@@ -120,8 +120,7 @@ def check_message(message: Message, max_bytes: int) -> None:
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
         raise TypeError(f"send takes a Message, not {type(message).__name__}")
     body, topic = message.body, message.topic
-    if not isinstance(body, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
-        raise TypeError(f"body is {type(body).__name__}, it must be bytes; encode text first")
+    check_body(body)  # it may have been exchanged since the message was made
     if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
         raise _no_text(topic)
     if (remark := _sending_remark(topic)) is not None:

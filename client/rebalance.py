@@ -100,6 +100,7 @@ class Rebalance:
         self._duplicates = DuplicateWatch(member.group, member.client_id, source)
         self._wakeup = Wakeup(clock)
         self._has_run = asyncio.Event()
+        self._unknown_topics: set[str] = set()
         self._incomplete_runs = 0
 
     def __repr__(self) -> str:
@@ -132,12 +133,23 @@ class Rebalance:
         for topic in topics:
             try:
                 is_complete &= await self._balance(topic)
-            except (RocketletError, ValueError) as error:
-                level = logging.INFO if isinstance(error, RouteNotFoundError) else logging.WARNING
-                log.log(level, "group %s keeps its queues of %s: %s", self._member.group, topic, error)
+            except RouteNotFoundError as error:
+                self._tell_unknown(topic, error)
                 is_complete = False
+            except (RocketletError, ValueError) as error:
+                log.warning("group %s keeps its queues of %s: %s", self._member.group, topic, error)
+                is_complete = False
+            else:
+                self._unknown_topics.discard(topic)
         self._incomplete_runs = 0 if is_complete else self._incomplete_runs + 1
         self._has_run.set()
+
+    def _tell_unknown(self, topic: str, error: RouteNotFoundError) -> None:
+        """Warn once of a topic that does not exist: a wrong name looks like a topic without messages."""
+        level = logging.INFO if topic in self._unknown_topics else logging.WARNING
+        text = "group %s consumes nothing of topic %s until it is created, and goes on looking for it: %s"
+        log.log(level, text, self._member.group, topic, error)
+        self._unknown_topics.add(topic)
 
     def _owned_of(self, topic: str) -> list[MessageQueue]:
         return [queue for queue in self._owner.owned_queues() if queue.topic == topic]

@@ -41,7 +41,7 @@ class MessageQueue(NamedTuple):
 
 @dataclass(slots=True)
 class Message:
-    """A message to send (``org.apache.rocketmq.common.message.Message``).
+    """A message to send (``org.apache.rocketmq.common.message.Message``); a body that is not bytes is a TypeError.
 
     A lone text as ``keys`` counts as one key. ``flag`` belongs to the application and is carried as it is.
 
@@ -60,6 +60,9 @@ class Message:
     delay_level: int = 0
     delay_ms: int | None = None
     deliver_at_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        check_body(self.body)
 
     @property
     def is_late(self) -> bool:
@@ -116,6 +119,16 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
     prepared_transaction_offset: int
     body_crc: int
     store_size: int
+
+
+def check_body(body: object) -> None:
+    """Refuse a body that would have to be encoded, where it is given and not when it is sent.
+
+    Raises:
+        TypeError: it is not bytes.
+    """
+    if not isinstance(body, (bytes, bytearray, memoryview)):
+        raise TypeError(f"body is {type(body).__name__}, it must be bytes; encode it first, as json.dumps(…).encode()")
 
 
 def split_keys(text: str | None) -> tuple[str, ...]:

@@ -2,10 +2,12 @@
 
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", *sorted({name.partition("/")[0] for name in FOLDERS.values()}))
+PARTS = sorted({name.partition("/")[0] for name in FOLDERS.values()})
+SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE", "docs", *PARTS)
 
 
 def package_files() -> set[str]:
@@ -36,8 +39,8 @@ def run_pip(python: pathlib.Path | str, *arguments: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """Build the wheel from a copy of the sources, since a build leaves files beside them."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Copy the sources, since a build leaves files beside them."""
     copy = tmp_path_factory.mktemp("sources")
     for name in SOURCES:
         source, target = ROOT / name, copy / name
@@ -45,6 +48,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, target)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(sources: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Build the wheel."""
+    copy = sources
     run_pip(sys.executable, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(copy / "dist"), str(copy))
     return next((copy / "dist").glob("*.whl"))
 
@@ -82,6 +92,32 @@ def test_wheel_carries_the_licence(wheel: pathlib.Path):
         assert [name for name in archive.namelist() if name.endswith("/licenses/LICENSE")]
 
 
+def test_description_stands_alone(wheel: pathlib.Path):
+    """A registry shows the description without the tree, so it holds no link into it, and begins with the install."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        _, description = archive.read(name).decode().split("\n\n", 1)
+    assert description.startswith("# rocketlet\n")
+    assert re.findall(r"\]\((?!https://)[^)]*\)", description) == []
+    assert "$ pip install rocketlet\n$ rocketlet up\n" in description
+
+
+def test_source_distribution_holds_the_docs(sources: pathlib.Path, tmp_path: pathlib.Path):
+    """The description points to them."""
+    run_pip(
+        sys.executable, "install", "--quiet", "--target", str(tmp_path / "tools"), *PROJECT["build-system"]["requires"]
+    )
+    build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    command = [sys.executable, "-W", "ignore", "-c", build, str(tmp_path)]
+    paths = {**os.environ, "PYTHONPATH": str(tmp_path / "tools")}
+    subprocess.run(command, cwd=sources, env=paths, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        held = {name.partition("/")[2] for name in opened.getnames()}
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")} <= held
+    assert {"README.md", "CHANGELOG.md", "LICENSE", "broker/server.py"} <= held
+
+
 def test_constraints_are_plain_pins():
     """`constraints.txt` holds `name==version` lines only, and pins what the package asks for."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
@@ -101,7 +137,8 @@ def test_installed_command_starts_a_broker(installed: pathlib.Path, tmp_path: pa
         os.kill(process.pid, signal.SIGTERM)
         _, errors = process.communicate()
     assert ready.startswith("ready namesrv=127.0.0.1:"), errors
-    assert errors == ""
+    assert errors.startswith("rocketlet: messages are kept in ")
+    assert errors.count("\n") == 1
     assert process.returncode == 0
 
 

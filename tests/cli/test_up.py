@@ -233,7 +233,10 @@ def test_store_of_another_process_is_refused(start: Start, refuse: Refuse):
 def test_directory_that_is_a_file_is_refused(refuse: Refuse, tmp_path: pathlib.Path):
     """A path at which no directory can be made ends the start with a sentence that names it."""
     (tmp_path / "file").touch()
-    assert "file" in refuse("up", "--set", "storePathRootDir=file/store", *FREE_PORTS)
+    expected = "rocketlet: the store cannot be file/deep/store: file is a file\n"
+    assert refuse("up", "--set", "storePathRootDir=file/deep/store", *FREE_PORTS) == expected
+    assert refuse("up", "--store", "file/deep/store", *FREE_PORTS) == expected
+    assert refuse("broker", "--store", "file/deep/store") == expected
 
 
 def without_rights() -> list[str]:

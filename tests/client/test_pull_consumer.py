@@ -73,6 +73,16 @@ async def test_messages_of_a_subscription_come_one_by_one(address: str, producer
         assert offsets == sorted(offsets)
 
 
+async def test_unknown_topic_is_told(address: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer of a topic that does not exist starts, and says that nothing comes until it is created."""
+    consumer = PullConsumer("cg", address)
+    consumer.subscribe("no-such-topic")
+    async with consumer:
+        assert await consumer.poll(timeout_ms=1) == []
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told.startswith("group cg consumes nothing of topic no-such-topic until it is created, and goes on looking")
+
+
 @pytest.mark.feature("B23")
 async def test_finished_messages_do_not_come_again(address: str, producer: Producer) -> None:
     """What was handed out last was not finished by asking for more, so it comes again; what was before does not."""

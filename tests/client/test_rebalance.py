@@ -161,6 +161,16 @@ async def test_topic_without_a_route_does_not_stop_the_others(bench: Bench) -> N
     assert bench.owner.owned == set(QUEUES)
 
 
+async def test_unknown_topic_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer of a topic that nobody has warns of it, and again only when it was there in between."""
+    for queues, told in ({}, 1), ({}, 1), ({"T": QUEUES}, 1), ({}, 2):
+        bench.source.queues = queues
+        await bench.rebalance.run()
+        warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert len(warnings) == told
+        assert all(" consumes nothing of topic T until it is created" in text for text in warnings)
+
+
 @pytest.mark.feature("B1")
 async def test_runs_come_every_20_s_and_when_woken(bench: Bench) -> None:
     """The timer runs 20 s; a wake-up runs at once; wake-ups during one wait make one run."""

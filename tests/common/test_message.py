@@ -16,6 +16,13 @@ def test_properties_of_a_message_hold_tags_keys_and_wait() -> None:
     assert message.properties == {"größe": "ü 1"}
 
 
+@pytest.mark.parametrize("body", [{"order": 1}, "text", None, 7, ["x"]], ids=repr)
+def test_body_that_is_not_bytes_is_refused_at_once(body: Any) -> None:
+    """Where the message is made, so that the traceback shows the line of the mistake."""
+    with pytest.raises(TypeError, match=f"^body is {type(body).__name__}, it must be bytes; encode it first"):
+        Message("T", body)
+
+
 def test_properties_of_a_plain_message() -> None:
     """Without tags and keys only the wait flag travels; an empty tag counts as none, as in Java's constructor."""
     assert Message("T", b"", tags="", waits_for_store=False).to_properties() == {"WAIT": "false"}

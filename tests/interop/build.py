@@ -1,4 +1,4 @@
-"""Builds the drivers of the official clients ahead of the tests: ``python tests/interop/build.py [java|spring|go]…``."""
+"""Builds the drivers of the official clients ahead of the tests: ``tests/interop/build.py [java] [spring] [go]``."""
 
 import pathlib
 import sys
