@@ -7,10 +7,10 @@ _ROWS = (
     ("storePathRootDir", "root", "directory of the store"),
     (
         "storePathCommitLog",
-        "log_directory",
+        "log_path_list",
         "directories of the commit log, between commas; commitlog in the store unless given",
     ),
-    ("readOnlyCommitLogStorePaths", "read_only_log", "directories of the commit log that get no new files"),
+    ("readOnlyCommitLogStorePaths", "read_only_path_list", "directories of the commit log that get no new files"),
     ("mappedFileSizeCommitLog", "segment_bytes", "length of a commit log file"),
     ("mappedFileSizeConsumeQueue", "queue_file_bytes", "length of a consume queue file"),
     ("mapperFileSizeBatchConsumeQueue", "batch_file_bytes", "length of a batch consume queue file"),

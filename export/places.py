@@ -83,6 +83,14 @@ def expand_places(places: Iterable[str], storage: Storage) -> list[str]:
     return [found for place in places for found in _expand(place if is_url(place) else local_path(place), storage)]
 
 
+def split_places(text: str, storage: Storage) -> list[str]:
+    """Return the places of a list with commas; what exists, or fits as a pattern, is one place."""
+    place = text if is_url(text) else local_path(text)
+    if "," not in text or has_place(place, storage) or (_WILD.intersection(place) and _find(place, storage)):
+        return [text]
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def list_place(place: str, storage: Storage) -> list[Entry]:
     """Return what a directory holds (raises ``OSError``)."""
     if not is_url(place):
@@ -121,10 +129,14 @@ def _describe(entry: os.DirEntry[str]) -> Entry:
 def _expand(place: str, storage: Storage) -> list[str]:
     if not _WILD.intersection(place) or (not is_url(place) and os.path.exists(place)):
         return [place]
-    found = _match(place, storage) if is_url(place) else sorted(glob.glob(place))
+    found = _find(place, storage)
     if not found:
         raise ConfigError(f"no store matches {place}", key="path")
     return found
+
+
+def _find(place: str, storage: Storage) -> list[str]:
+    return _match(place, storage) if is_url(place) else sorted(glob.glob(place))
 
 
 def _match(place: str, storage: Storage) -> list[str]:

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 from ..common.errors import ConfigError, StoreError
 from ..store.checkpoint import parse_checkpoint
-from ..store.config import PATH_SEPARATOR
 from ..store.segments import SegmentFile
-from .places import Entry, Storage, expand_places, has_place, is_url, list_place, read_place
+from .places import Entry, Storage, expand_places, has_place, is_url, list_place, read_place, split_places
 
 _DIRECTORY: Final = "commitlog"
 _QUEUES: Final = "consumequeue"
@@ -86,8 +85,8 @@ def _real(path: str) -> str:
 
 
 def _log_directories(store: str, storage: Storage) -> list[str]:
-    if PATH_SEPARATOR in store and not has_place(store, storage):
-        paths = [path.strip() for path in store.split(PATH_SEPARATOR) if path.strip()]
+    paths = split_places(store, storage)
+    if len(paths) > 1:
         return [_nested(path, storage) or path for path in paths]
     nested = _nested(store, storage)
     if nested is None and os.path.basename(_real(store)) == _DIRECTORY:
@@ -126,7 +125,7 @@ def _entries(store: str, directory: str, storage: Storage) -> list[Entry]:
     try:
         return list_place(directory, storage)
     except (FileNotFoundError, NotADirectoryError):
-        named = directory if PATH_SEPARATOR in store and not has_place(store, storage) else store
+        named = directory if len(split_places(store, storage)) > 1 else store
         reason = f"it has no directory {_DIRECTORY}" if has_place(named, storage) else "it does not exist"
         reason = reason if named == store else f"{named} does not exist"
         raise ConfigError(f"{store} is not a store: {reason}") from None

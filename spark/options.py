@@ -20,12 +20,11 @@ mappedFileSizeCommitLog, … (the size keys of Java's ``MessageStoreConfig``) as
                         sizes of files are otherwise found from the files
 """
 
-import os
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from ..common.errors import ConfigError
-from ..export.places import OPTIONS_KEY, Storage
+from ..export.places import OPTIONS_KEY, Storage, split_places
 from ..export.plan import SPLIT_BYTES, PlanOptions
 from ..export.selection import Selection
 from ..export.systemcolumns import DEFAULT_DELAYS_MS
@@ -98,7 +97,7 @@ def parse_options(given: Given) -> SourceOptions:
     given.json(OPTIONS_KEY)
     has_index_sizes = SLOTS_KEY in sizes and ENTRIES_KEY in sizes
     return SourceOptions(
-        stores=_parse_stores(given),
+        stores=_parse_stores(given, planning.storage),
         selection=_parse_selection(given),
         planning=planning,
         on_damage=on_damage,
@@ -125,16 +124,13 @@ def _parse_selection(given: Given) -> Selection:
     )
 
 
-def _parse_stores(given: Given) -> tuple[str, ...]:
+def _parse_stores(given: Given, storage: Storage) -> tuple[str, ...]:
     listed: Any = given.json("paths") or []
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[Any]", listed)):
         raise ConfigError("paths is no JSON list of stores", key="paths")
     paths = cast("list[str]", listed)
     path = given.text("path") or ""
-    if "," in path and not os.path.exists(path):
-        paths += path.split(",")
-    elif path:
-        paths.append(path)
+    paths += split_places(path, storage)
     stores = tuple(filter(None, (path.strip() for path in paths)))
     if not stores:
         raise ConfigError('no store is named: load("STORE") or load(["STORE", …])', key="path")

@@ -116,11 +116,11 @@ class StoreAudit:
         if not self._files.exists(root):
             raise ConfigError(f"{root} is not a store: it does not exist")
         names = {entry.name for entry in self._files.list(root) if entry.is_directory}
-        if not names & _DIRECTORIES and not any(map(self._files.exists, self._config.log_directories)):
+        if not names & _DIRECTORIES and not any(map(self._files.exists, self._config.all_log_directories)):
             raise ConfigError(f"{root} is not a store: it has no directory commitlog")
 
     def _find_segments(self) -> list[SegmentFile]:
-        found = find_files(self._files, self._config.log_directories, self.report, "log")
+        found = find_files(self._files, self._config.all_log_directories, self.report, "log")
         size = self._size(SEGMENT_KEY, self._config.segment_bytes, found, log_file_size(found))
         return check_sizes(found, size, self.report, "log") if found else []
 

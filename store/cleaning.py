@@ -28,7 +28,7 @@ from itertools import islice
 
 from ..common.errors import DiskFullError, StoreNotWritableError
 from .batchqueue import BatchQueue
-from .config import StoreConfig, split_paths
+from .config import StoreConfig
 from .consumequeue import ConsumeQueue
 from .diskspace import DiskReport, DiskUse, DiskVerdict, judge_use, measure_capacity, measure_use
 from .flush import FileWork
@@ -96,7 +96,7 @@ class Cleaner:
 
     def _measure(self) -> DiskUse:
         files, root = self._parts.files, self._config.root
-        log = {path: measure_use(files, path) for path in split_paths(self._config.log_directory)}
+        log = {path: measure_use(files, path) for path in self._config.log_directories}
         return DiskUse(log, measure_use(files, f"{root}/consumequeue"), measure_use(files, f"{root}/index"))
 
     def _judge(self, use: DiskUse) -> DiskVerdict:

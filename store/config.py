@@ -16,7 +16,7 @@ from .timerconfig import TimerConfig
 
 ENTRY_BYTES: Final = 20
 BATCH_UNIT_BYTES: Final = 46
-PATH_SEPARATOR: Final = ","
+_LIST_SEPARATOR: Final = ","
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY = re.compile(r"([0-9]{1,9})([smhd])")
@@ -64,12 +64,12 @@ _FIELDS: Final = {
 class StoreConfig:
     """How one store directory is laid out, read and written.
 
-    ``log_directory`` and ``read_only_log`` may name several directories, separated by commas.
+    A path is one path whatever it contains; only Java's keys are texts that list several.
     """
 
     root: str
-    log_directory: str = ""
-    read_only_log: str = ""
+    log_directories: tuple[str, ...] = ()
+    read_only_directories: tuple[str, ...] = ()
     segment_bytes: int = 1_073_741_824
     queue_file_bytes: int = 6_000_000
     batch_file_bytes: int = 13_800_000
@@ -105,11 +105,10 @@ class StoreConfig:
     def __post_init__(self) -> None:
         _check_sizes(self)
         set_field = object.__setattr__  # the dataclass is frozen for everybody else
-        set_field(self, "root", os.path.abspath(os.path.expanduser(self.root)))
-        log_directory = self.log_directory or os.path.join(self.root, "commitlog")
-        set_field(self, "log_directory", PATH_SEPARATOR.join(split_paths(log_directory)))
-        set_field(self, "read_only_log", PATH_SEPARATOR.join(split_paths(self.read_only_log)))
-        if not set(split_paths(self.log_directory)) - set(split_paths(self.read_only_log)):
+        set_field(self, "root", _absolute(self.root))
+        set_field(self, "log_directories", tuple(map(_absolute, self.log_directories)) or (self._own_log_directory,))
+        set_field(self, "read_only_directories", tuple(map(_absolute, self.read_only_directories)))
+        if not set(self.log_directories) - set(self.read_only_directories):
             raise ConfigError(f"{LOG_KEY} names no directory that is not in {READ_ONLY_KEY}", key=LOG_KEY)
         set_field(self, "queue_file_bytes", -(-self.queue_file_bytes // ENTRY_BYTES) * ENTRY_BYTES)
         set_field(self, "batch_file_bytes", -(-self.batch_file_bytes // BATCH_UNIT_BYTES) * BATCH_UNIT_BYTES)
@@ -125,8 +124,8 @@ class StoreConfig:
         fields: dict[str, Any] = {"root": settings.get("storePathRootDir", "~/store")}
         if not fields["root"].strip():
             raise ConfigError("storePathRootDir is empty, it must name a directory", key="storePathRootDir")
-        fields["log_directory"] = settings.get(LOG_KEY, "")
-        fields["read_only_log"] = settings.get(READ_ONLY_KEY, "")
+        fields["log_directories"] = _split_paths(settings.get(LOG_KEY, ""))
+        fields["read_only_directories"] = _split_paths(settings.get(READ_ONLY_KEY, ""))
         fields["is_sync_flush"] = _parse_flush_type(settings.get(FLUSH_KEY, "ASYNC_FLUSH"))
         fields["cleaning"] = CleaningConfig.from_java(settings)
         fields["timers"] = TimerConfig.from_java(settings)
@@ -148,20 +147,29 @@ class StoreConfig:
         return " ".join(map(_format_delay, self.delays_ms))
 
     @property
-    def log_directories(self) -> tuple[str, ...]:
+    def all_log_directories(self) -> tuple[str, ...]:
         """All directories that hold files of the log, the read-only ones as well."""
-        return tuple(dict.fromkeys(split_paths(self.log_directory) + split_paths(self.read_only_log)))
+        return tuple(dict.fromkeys(self.log_directories + self.read_only_directories))
+
+    @property
+    def log_path_list(self) -> str:
+        """What ``storePathCommitLog`` says; empty for the store's own directory, which no list could name."""
+        own = (self._own_log_directory,)
+        return "" if self.log_directories == own else _LIST_SEPARATOR.join(self.log_directories)
+
+    @property
+    def read_only_path_list(self) -> str:
+        """What ``readOnlyCommitLogStorePaths`` says."""
+        return _LIST_SEPARATOR.join(self.read_only_directories)
+
+    @property
+    def _own_log_directory(self) -> str:
+        return os.path.join(self.root, "commitlog")
 
     @property
     def index_file_bytes(self) -> int:
         """Length of an index file."""
         return 40 + 4 * self.index_slots + 20 * self.index_entries
-
-
-def split_paths(text: str) -> list[str]:
-    """Return the directories of a list such as ``storePathCommitLog``, as absolute paths."""
-    words = [word.strip() for word in text.split(PATH_SEPARATOR)]
-    return [os.path.abspath(os.path.expanduser(word)) for word in words if word]
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -180,6 +188,14 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     if not delays:
         raise ConfigError(f"{DELAY_KEY} is empty, it must hold one delay at least", key=DELAY_KEY)
     return tuple(delays)
+
+
+def _split_paths(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (word.strip() for word in text.split(_LIST_SEPARATOR))))
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _format_delay(delay_ms: int) -> str:

@@ -10,7 +10,7 @@ Rules:
 from collections.abc import Collection, Iterable
 
 from ..common.errors import ConfigError
-from .config import LOG_KEY, READ_ONLY_KEY, StoreConfig, split_paths
+from .config import LOG_KEY, READ_ONLY_KEY, StoreConfig
 from .files import Files
 from .segments import SegmentFile, segment_path
 
@@ -68,12 +68,12 @@ def check_directories(files: Files, config: StoreConfig) -> None:
     Raises:
         ConfigError: A read-only directory is missing, or another one while there are files of the log elsewhere.
     """
-    missing = [directory for directory in config.log_directories if not files.exists(directory)]
-    read_only = split_paths(config.read_only_log)
+    missing = [directory for directory in config.all_log_directories if not files.exists(directory)]
+    read_only = config.read_only_directories
     for directory in missing:
         if directory in read_only:
             raise ConfigError(f"{READ_ONLY_KEY} names {directory}, which does not exist", key=READ_ONLY_KEY)
-    if missing and any(files.list(directory) for directory in config.log_directories):
+    if missing and any(files.list(directory) for directory in config.all_log_directories):
         raise ConfigError(
             f"{LOG_KEY} names {missing[0]}, which does not exist, while other directories hold the log; "
             "mount it, or make it if it is new",

@@ -13,7 +13,7 @@ from ..common.errors import ConfigError, RocketletError, StoreDamagedError
 from .batchqueues import BatchQueues, batch_space, check_kinds, load_batch_topics
 from .checkpoint import Checkpoint, load_checkpoint
 from .commitlog import CommitLog
-from .config import SEGMENT_KEY, StoreConfig, split_paths
+from .config import SEGMENT_KEY, StoreConfig
 from .consumequeue import QueueSpace
 from .descriptors import Descriptors
 from .dispatcher import Dispatcher
@@ -95,7 +95,7 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, Sto
     files, lock = held
     limit = descriptor_limit()
     descriptors = Descriptors(files, min(limit // 4, _MOST_DESCRIPTORS) // config.sharers)
-    paths = LogPaths(split_paths(config.log_directory), config.segment_bytes, split_paths(config.read_only_log))
+    paths = LogPaths(config.log_directories, config.segment_bytes, config.read_only_directories)
     log = CommitLog(files, paths, config.segment_bytes, max_maps=max(4, min(limit // 8, _MOST_MAPS) // config.sharers))
     queues = _make_queues(config, files, descriptors)
     sizes = (config.index_slots, config.index_entries)
@@ -106,7 +106,7 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, Sto
     has_timers = _has_timers(config, files)
     try:
         recovered = _recover(config, files, (log, queues, index), checkpoint, repairs=repairs)
-        for directory in split_paths(config.log_directory):
+        for directory in config.log_directories:
             make_lasting_directory(files, directory)
         checkpoint = _settle(config, files, (log, queues, checkpoint), recovered, now_ms())
         _write_abort(config, files)
@@ -166,11 +166,11 @@ def _recover(
     is_clean = not files.exists(abort_path(config))
     behind: list[SegmentFile] = []
     if not is_clean:
-        complete_cut_off(files, config.log_directories, config.segment_bytes)
-    layout = Layout(config.log_directories, config.segment_bytes, SEGMENT_KEY, config.root)
+        complete_cut_off(files, config.all_log_directories, config.segment_bytes)
+    layout = Layout(config.all_log_directories, config.segment_bytes, SEGMENT_KEY, config.root)
     segments = list_segments(files, layout, None if is_clean else behind)
     log.paths.set_files([*segments, *behind])
-    empty = empty_last_file(files, config.log_directories)
+    empty = empty_last_file(files, config.all_log_directories)
     kinds = load_batch_topics(files, config.root)
     check_kinds(files, config.root, kinds)
     queues.batches.topics.update(name for name, is_batch in kinds.items() if is_batch)
@@ -195,7 +195,7 @@ def _settle(
     log, queues, found = parts
     is_clean = not files.exists(abort_path(config))
     start = max(0, log.max_offset - 1) if is_clean else recovered.start
-    settle_log(files, log, start, split_paths(config.log_directory))
+    settle_log(files, log, start, config.log_directories)
     settle_queues(queues.space)
     if not is_clean:
         mark_unsettled([*queues, *(queue.slots for queue in queues.batches)], recovered.start)

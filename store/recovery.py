@@ -94,7 +94,7 @@ class Recovery:
     def _run_without_log(self, *, repairs: bool) -> Recovered:
         for queue in (*self._queues, *self._queues.batches):
             if queue.max_offset and self._is_clean and not repairs:
-                where = self._config.log_directories[0]
+                where = self._config.all_log_directories[0]
                 reason = f"it is empty, but {queue.directory} has entries"
                 raise self._damaged(Stop(where, 0, 0, reason, is_torn=False))
         for queue in self._queues:

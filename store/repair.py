@@ -100,7 +100,7 @@ def plan_repair(audit: StoreAudit) -> RepairPlan:
     """
     config, files = audit.found_config, OS_FILES
     stray = AuditReport(config.root)
-    segments = find_files(files, config.log_directories, stray, "log")
+    segments = find_files(files, config.all_log_directories, stray, "log")
     for finding in stray.findings:
         raise ConfigError(f"{finding.path} does not belong into the log; move it away first")
     return RepairPlan(config, segments, audit.report)
@@ -189,7 +189,7 @@ def _cut_log(plan: RepairPlan, files: Files) -> None:
         with _writable(files, segment.path) as descriptor:
             files.truncate(descriptor, size)
             zero_range(files, descriptor, start, size)
-    for directory in plan.config.log_directories:
+    for directory in plan.config.all_log_directories:
         files.sync_directory(directory)
 
 

@@ -264,7 +264,7 @@ def test_expired_messages_are_passed_over(tmp_path: pathlib.Path) -> None:
     world = World(directory)
     world.send(3, *[bytes(1000)] * 5, b"last")
     directory.close_all()
-    min(pathlib.Path(directory.config.log_directory).iterdir()).unlink()
+    min(pathlib.Path(directory.config.log_directories[0]).iterdir()).unlink()
     world.start()
     world.pass_ms(10_000)
     assert world.bodies()[-1] == b"last"

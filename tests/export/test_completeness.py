@@ -93,10 +93,10 @@ def states(world: World, folder: pathlib.Path, draw: random.Random) -> Iterator[
         root = folder / f"state-{number}"
         root.mkdir()
         image.write(str(root))
-        logs = world.config_at(root).log_directory
-        directories = [pathlib.Path(path) for path in logs.split(",")]
+        logs = world.config_at(root).log_directories
+        directories = list(map(pathlib.Path, logs))
         files = [path for directory in directories if directory.exists() for path in directory.iterdir()]
-        named = logs if len(world.log_names) > 1 else str(root / STORE)
+        named = ",".join(logs) if len(world.log_names) > 1 else str(root / STORE)
         yield named, sorted((path for path in files if path.name.isdecimal()), key=lambda path: path.name)
 
 

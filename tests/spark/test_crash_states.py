@@ -74,8 +74,8 @@ def write(image: Image, world: World, folder: pathlib.Path) -> str:
     """Write a disk into a new folder; return the store as a reader names it."""
     folder.mkdir()
     image.write(str(folder))
-    directories = world.config_at(folder).log_directory
-    return directories if len(world.log_names) > 1 else str(folder / STORE)
+    directories = world.config_at(folder).log_directories
+    return ",".join(directories) if len(world.log_names) > 1 else str(folder / STORE)
 
 
 @pytest.mark.parametrize("logs", SEEDS)

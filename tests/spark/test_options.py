@@ -73,7 +73,8 @@ def test_stores_are_named_in_several_ways(options: dict[str, str], stores: tuple
 def test_existing_directory_with_a_comma_is_one_store(tmp_path: pathlib.Path) -> None:
     """A comma separates paths only where no directory has the whole name."""
     (tmp_path / "a,b").mkdir()
-    assert parse({"path": f"{tmp_path}/a,b"}).stores == (f"{tmp_path}/a,b",)
+    for path in (f"{tmp_path}/a,b", f"file://{tmp_path}/a,b", f"{tmp_path}/*,b"):
+        assert parse({"path": path}).stores == (path,)
 
 
 @pytest.mark.parametrize(

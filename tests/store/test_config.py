@@ -12,7 +12,7 @@ def test_defaults_are_javas() -> None:
     config = StoreConfig("/data")
     assert (config.segment_bytes, config.queue_file_bytes) == (1_073_741_824, 300_000 * 20)
     assert config.index_file_bytes == 420_000_040
-    assert config.log_directory == "/data/commitlog"
+    assert config.log_directories == ("/data/commitlog",)
     assert len(config.delays_ms) == 18
     assert (config.delays_ms[0], config.delays_ms[-1]) == (1_000, 7_200_000)
 
@@ -30,7 +30,7 @@ def test_settings_come_by_javas_keys() -> None:
             "brokerName": "broker-a",
         }
     )
-    assert (config.root, config.log_directory) == ("/data", "/fast/log")
+    assert (config.root, config.log_directories) == ("/data", ("/fast/log",))
     assert (config.segment_bytes, config.queue_file_bytes, config.has_index) == (65536, 2020, False)
     assert config.delays_ms == (1_000, 120_000)
 

@@ -1,5 +1,6 @@
 """A log in several directories: where each file goes, and that the whole is one log again."""
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ from retention import MeasuredFiles, cleaned_directory
 from stores import LimitedFiles, StoreDirectory, read_all, sample
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreFullError
+from rocketlet.export.places import Storage, split_places
 from rocketlet.export.plan import plan_stores
+from rocketlet.store.audit import StoreAudit
 from rocketlet.store.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
@@ -30,10 +33,10 @@ def spread(tmp_path: pathlib.Path, disks: list[pathlib.Path]) -> Iterator[StoreD
     directory.close_all()
 
 
-def make(tmp_path: pathlib.Path, disks: list[pathlib.Path], **settings: str) -> StoreDirectory:
+def make(tmp_path: pathlib.Path, disks: list[pathlib.Path], **settings: tuple[str, ...]) -> StoreDirectory:
     """Return a store whose log lies in these directories."""
     return cleaned_directory(
-        tmp_path / "store", log_directory=",".join(map(str, reversed(disks))), cleaning=None, **settings
+        tmp_path / "store", log_directories=tuple(map(str, reversed(disks))), cleaning=None, **settings
     )
 
 
@@ -83,7 +86,7 @@ def test_read_only_directory_gets_no_files(tmp_path: pathlib.Path, disks: list[p
     first = make(tmp_path, disks[:1])
     first.fill(60)
     before = held(disks[0])
-    second = make(tmp_path, disks, read_only_log=str(disks[0]))
+    second = make(tmp_path, disks, read_only_directories=(str(disks[0]),))
     second.now_ms = first.now_ms
     disks[1].mkdir()
     disks[2].mkdir()
@@ -169,7 +172,7 @@ def test_missing_directory_stops_the_start(spread: StoreDirectory, disks: list[p
 def test_missing_read_only_directory_stops_the_start(tmp_path: pathlib.Path, disks: list[pathlib.Path]) -> None:
     """Also when there is no log yet: it is never made."""
     with pytest.raises(ConfigError, match=r"readOnlyCommitLogStorePaths names .*/a, which does not exist"):
-        make(tmp_path, disks, read_only_log=str(disks[0])).open()
+        make(tmp_path, disks, read_only_directories=(str(disks[0]),)).open()
 
 
 def test_same_file_in_two_directories_stops_the_start(spread: StoreDirectory, disks: list[pathlib.Path]) -> None:
@@ -205,9 +208,37 @@ def test_settings_are_javas(tmp_path: pathlib.Path) -> None:
         "readOnlyCommitLogStorePaths": "/c",
     }
     config = StoreConfig.from_java(settings)
-    assert config.log_directories == ("/b", "/a", "/c")
+    assert config.all_log_directories == ("/b", "/a", "/c")
     with pytest.raises(ConfigError, match="names no directory that is not in readOnly"):
         StoreConfig.from_java({**settings, "readOnlyCommitLogStorePaths": "/a,/b"})
+
+
+def test_store_with_a_comma_in_its_path_is_one_directory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only Java's keys list directories: nothing lies outside the store, and a second one like it loses nothing."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    one, other = (cleaned_directory(tmp_path / name / "a, b,c") for name in ("one", "other"))
+    for directory in (one, other):
+        directory.fill(60)
+        directory.config = dataclasses.replace(directory.config)  # as whoever changes another setting does
+    assert [sum(map(len, read_all(directory.open()).values())) for directory in (one, other)] == [60, 60]
+    one.close_all()
+    other.close_all()
+    assert {path.name for path in tmp_path.iterdir()} == {"here", "one", "other"}
+    assert [path.name for name in ("here", "one", "other") for path in (tmp_path / name).iterdir()] == ["a, b,c"] * 2
+    assert StoreAudit(one.config).run().is_sound
+    for given in (one.root, one.root / "commitlog", f"file://{one.root}", f"{tmp_path}/*/a, b,c"):
+        assert split_places(str(given), Storage()) == [str(given)]
+    assert {split.store for split in plan_stores([f"{tmp_path}/*/a, b,c"])} == {str(one.root), str(other.root)}
+
+
+def test_settings_of_a_store_with_a_comma_can_be_printed_and_read_again(tmp_path: pathlib.Path) -> None:
+    """The path of the log is printed where it was given; printed settings are the same store again."""
+    config = StoreConfig(str(tmp_path / "a,b"))
+    again = StoreConfig.from_java({"storePathRootDir": config.root, "storePathCommitLog": config.log_path_list})
+    assert again.log_directories == config.log_directories == (str(tmp_path / "a,b" / "commitlog"),)
 
 
 def test_log_in_several_directories_is_planned_as_one_store(spread: StoreDirectory, disks: list[pathlib.Path]) -> None:

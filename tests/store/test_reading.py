@@ -33,7 +33,7 @@ def open_parts(directory: StoreDirectory, descriptors: Descriptors) -> tuple[Rea
     config = directory.config
     with directory.open() as store:
         end = store.log_max_offset
-    log = CommitLog(OS_FILES, config.log_directory, config.segment_bytes)
+    log = CommitLog(OS_FILES, config.log_directories[0], config.segment_bytes)
     log.set_bounds(0, end)
     root = str(directory.root / "consumequeue")
     queue = ConsumeQueue(QueueSpace(OS_FILES, root, config.queue_file_bytes, descriptors), "T", 0)
@@ -214,7 +214,7 @@ def test_maps_are_bounded(directory: StoreDirectory) -> None:
     """The least recently read file is dropped, and mapped again when it is read; slices keep theirs alive."""
     directory.fill(120, queues=1)
     files = CountedMaps()
-    log = CommitLog(files, directory.config.log_directory, 4096, max_maps=2)
+    log = CommitLog(files, directory.config.log_directories[0], 4096, max_maps=2)
     log.set_bounds(0, 7 * 4096)
     kept = [log.slice(4096 * number, 8) for number in (0, 1, 0, 2, 0, 1)]
     assert (len(files.maps), files.alive) == (4, 4)

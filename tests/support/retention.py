@@ -55,7 +55,7 @@ def age(directory: StoreDirectory, numbers: range, hours: float) -> None:
 
 def log_files(directory: StoreDirectory) -> list[int]:
     """Return the numbers of the log's files that are on disk."""
-    names = [path.name for log in directory.config.log_directories for path in pathlib.Path(log).iterdir()]
+    names = [path.name for log in directory.config.all_log_directories for path in pathlib.Path(log).iterdir()]
     return sorted(int(name) // directory.config.segment_bytes for name in names)
 
 

@@ -81,8 +81,8 @@ class Verification:
     def _check_export(self) -> None:
         required = self._ledger.required(self._ledger.retired)
         try:
-            has_several = "," in self._config.log_directory
-            store = self._config.log_directory if has_several else self._root
+            logs = self._config.log_directories
+            store = ",".join(logs) if len(logs) > 1 else self._root
             plan = plan_prefixes([store], PlanOptions(self._config.segment_bytes))
         except ConfigError as error:
             if required:

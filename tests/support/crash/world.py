@@ -75,8 +75,10 @@ class World:
 
     def config_at(self, folder: pathlib.Path) -> StoreConfig:
         """Return the settings of this workload for a store below another folder."""
-        logs = ",".join(f"{folder}/{STORE}/{name}" for name in self.log_names)
-        return StoreConfig(str(folder / STORE), log_directory=logs, is_sync_flush=self.is_sync, timers=TIMERS, **SIZES)
+        logs = tuple(f"{folder}/{STORE}/{name}" for name in self.log_names)
+        return StoreConfig(
+            str(folder / STORE), log_directories=logs, is_sync_flush=self.is_sync, timers=TIMERS, **SIZES
+        )
 
     def message(self, topic: str = "Plain", queue_id: int = 0, size: int = 60, **properties: str) -> NewRecord:
         """Return a message with a unique key and a body of its own."""
