@@ -10,10 +10,11 @@ Rules:
   read and the damage told (``plan_prefixes``), or what lies behind it is read as well (``skips_damage``).
 - The last file is not walked from its start where it is large (``tail``): damage far before the end of a log shows
   when it is read.
-- A copy of a store may lack a part of its last file.
+- A copy of a store may lack a part of its last file, if the store itself does not show that there was more
+  (``endproof``): that is damage, too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -21,7 +22,8 @@ from ..common.errors import ConfigError, StoreDamagedError
 from ..store.config import SEGMENT_KEY
 from ..store.logtail import Validity
 from ..store.segments import SegmentFile
-from .logfile import check_at
+from .endproof import FoundEnd, LostOffsets, prove_end
+from .logfile import LogFile, check_at
 from .places import Storage
 from .skip import find_sound, stored_at
 from .split import Split, cut_file
@@ -45,24 +47,28 @@ class PlanOptions:
     storage: Storage = field(default_factory=Storage)
 
 
-class MissingFile(NamedTuple):
-    """Bytes of the log of a store that are in no file, before the file behind them."""
+class Missing(NamedTuple):
+    """Bytes of the log of a store that are in no file, and why they should be, told of a place in one."""
 
     store: str
     path: str
+    position: int
     size_bytes: int
+    reason: str
 
 
 class Plan(NamedTuple):
     """The splits of all stores, in log order, and by store what they end at: damage, or else the end of the log.
 
-    ``missing`` is what a reading that skips damage goes past without a split.
+    ``missing`` is what a reading that skips damage goes past without a split, ``lost`` by store the queue offsets of
+    records that were behind the end of the log.
     """
 
     splits: list[Split]
     damages: dict[str, StoreDamagedError]
     ends: dict[str, LogStop]
-    missing: Sequence[MissingFile] = ()
+    missing: Sequence[Missing] = ()
+    lost: Mapping[str, LostOffsets] = {}
 
 
 def plan_stores(stores: Iterable[str], options: PlanOptions | None = None) -> list[Split]:
@@ -86,14 +92,16 @@ def plan_prefixes(stores: Iterable[str], options: PlanOptions | None = None) -> 
         ConfigError, StoreError: As ``plan_stores``.
     """
     options = PlanOptions() if options is None else options
-    missing: list[MissingFile] = []
-    plan = Plan([], {}, {}, missing)
+    missing: list[Missing] = []
+    lost: dict[str, LostOffsets] = {}
+    plan = Plan([], {}, {}, missing, lost)
     for store, files in find_files(stores, options.storage):
         _check_sizes(files, options.segment_bytes)
         planner = _StorePlanner(store, files, options)
         stop = planner.plan()
         plan.splits.extend(planner.splits)
         missing.extend(planner.missing)
+        lost[store] = planner.lost
         if isinstance(stop, LogStop):
             plan.ends[store] = stop
         else:
@@ -111,7 +119,8 @@ class _StorePlanner:
 
     def __init__(self, store: str, files: Sequence[SegmentFile], options: PlanOptions) -> None:
         self.splits: list[Split] = []
-        self.missing: list[MissingFile] = []
+        self.missing: list[Missing] = []
+        self.lost: LostOffsets = {}
         self._store = store
         self._files = files
         self._options = options
@@ -130,12 +139,27 @@ class _StorePlanner:
             self._cut(files[: last + end.number], files[last + end.number], end)
             is_missing = bool(behind) and (self._marks.is_closed or self._is_sure(behind, end))
             if not is_missing or end.damage is not None:
-                return end.damage or end.stop(opened)
+                return end.damage or self._judge(end, opened)
             if not self._options.skips_damage:
                 return _missing_file(files[-1], behind[0])
             size_bytes = behind[0].base_offset - files[-1].base_offset - files[-1].size
-            self.missing.append(MissingFile(self._store, behind[0].path, size_bytes))
+            reason = "the file before it is missing"
+            self.missing.append(Missing(self._store, behind[0].path, 0, size_bytes, reason))
             left = behind
+
+    def _judge(self, end: LogEnd, files: Sequence[LogFile]) -> StoreDamagedError | LogStop:
+        """Return the end of the log, or the damage when the store shows that it went on."""
+        stop = end.stop(files)
+        found = FoundEnd(self._store, files[end.number].base_offset + end.position, end.stored_at_ms)
+        proof = prove_end(found, self._marks, self._queues, self._options.storage)
+        if proof.refuted is None:
+            return stop._replace(unproved=proof.unproved)
+        self.lost = proof.lost
+        if self._options.skips_damage:
+            self.missing.append(Missing(self._store, stop.path, stop.position, proof.lost_bytes, proof.refuted))
+            return stop
+        message = f"{stop.path} at position {stop.position}: {proof.refuted}"
+        return StoreDamagedError(message, path=stop.path, position=stop.position)
 
     def _cut(self, files: Sequence[SegmentFile], last: SegmentFile, end: LogEnd) -> None:
         wholes = [self._whole(file) for file in files]

@@ -20,6 +20,8 @@ def planned_report(
             tally.pushed += [*filters, *narrowed[store].texts]
             for key, first, end in narrowed[store].expected:
                 tally.expect(key, first, end)
-    for missing in plan.missing:
-        report.of_store(missing.store).skip(missing.path, 0, missing.size_bytes, "the file before it is missing")
+        for key, (first, end) in plan.lost.get(store, {}).items():
+            tally.expect(key, first, end)
+    for store, path, position, size_bytes, reason in plan.missing:
+        report.of_store(store).skip(path, position, size_bytes, reason)
     return report

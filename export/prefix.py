@@ -27,7 +27,7 @@ def cut_at_damage(plan: Plan, limits: ScanLimits) -> Plan:
         if len(split):
             splits.append(split)
     ends = {store: end for store, end in plan.ends.items() if store not in found}
-    return Plan(splits, {**plan.damages, **found}, ends)
+    return plan._replace(splits=splits, damages={**plan.damages, **found}, ends=ends)
 
 
 def _find_damage(split: Split, limits: ScanLimits) -> StoreDamagedError | None:

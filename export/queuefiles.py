@@ -29,7 +29,7 @@ from ..store.segments import segment_path
 _NAME_DIGITS: Final = 20
 _ENTRY: Final = struct.Struct(">qi")
 _FIELDS: Final = [("log_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
-_KINDS: Final = {
+ENTRY_TYPES: Final = {
     ENTRY_BYTES: np.dtype(_FIELDS),
     BATCH_UNIT_BYTES: np.dtype(
         [*_FIELDS, ("stored_at_ms", ">i8"), ("first_offset", ">i8"), ("messages", ">i2"), ("rest", "V8")]
@@ -37,7 +37,7 @@ _KINDS: Final = {
 }
 QUEUES: Final = "consumequeue"
 BATCH_QUEUES: Final = "batchconsumequeue"
-_UNIT_BYTES: Final = {QUEUES: ENTRY_BYTES, BATCH_QUEUES: BATCH_UNIT_BYTES}
+UNIT_BYTES: Final = {QUEUES: ENTRY_BYTES, BATCH_QUEUES: BATCH_UNIT_BYTES}
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class QueueFiles:
                 return None
             parts.append(part)
             first += count
-        return np.concatenate(parts) if parts else np.empty(0, _KINDS[self.unit_bytes])
+        return np.concatenate(parts) if parts else np.empty(0, ENTRY_TYPES[self.unit_bytes])
 
 
 class QueueView:
@@ -127,7 +127,7 @@ class QueueView:
 
 def open_queue(home: str, topic: str, queue_id: int, log_end: int) -> QueueFiles | None:
     """Return a queue of a store, ``None`` when it is missing or not understood."""
-    for kind, unit_bytes in _UNIT_BYTES.items():
+    for kind, unit_bytes in UNIT_BYTES.items():
         directory = os.path.join(home, kind, topic, str(queue_id))
         try:
             with os.scandir(directory) as entries:
@@ -195,7 +195,7 @@ def _believed(entries: Structs, log_end: int) -> int | None:
 
 def _read(path: str, unit_bytes: int, position: int, count: int) -> Structs | None:
     try:
-        return np.fromfile(path, _KINDS[unit_bytes], count, offset=position)
+        return np.fromfile(path, ENTRY_TYPES[unit_bytes], count, offset=position)
     except OSError:
         return None
 

@@ -5,7 +5,8 @@ Rules:
 - The proof: every message of the log is a row or left out for a counted reason, every queue holds each offset from
   its first to its last exactly once, and the checksums of all bodies are right.
 - Damage ends the reading of its store, or is skipped, and the report says where and why; then there is no proof, even
-  if no message should be missing. Without damage it says where the log ends, and what stands there.
+  if no message should be missing. Without damage it says where the log ends, what stands there, and where the store
+  does not tell that it ended there (``endproof``), the proof claims no more than what is read.
 - Messages that are in no queue (``Reason.NOT_QUEUED``) have no queue offset that could be missing.
 - Where filters were pushed down, records that they exclude are not looked at. The proof then speaks of the others.
 """
@@ -66,6 +67,8 @@ class Report:
                 yield f"  pushed down: {text}"
             if tally.end is not None:
                 yield f"  the log ends in {tally.end}"
+                if tally.end.unproved is not None:
+                    yield f"  that the log ended there is not proved: {tally.end.unproved}"
         yield from self._proof_lines()
 
     def _proof_lines(self) -> Iterator[str]:
@@ -75,10 +78,12 @@ class Report:
         if len(faults) > _NAMED_FAULTS:
             yield f"fault: {len(faults) - _NAMED_FAULTS} more"
         bodies = "all body checksums are right" if self.checks_crc else "body checksums were not looked at"
+        is_open = any(tally.end is not None and tally.end.unproved is not None for tally in self.stores)
+        until = " up to where the log ends here" if is_open else ""
         if not faults and any(tally.pushed for tally in self.stores):
-            yield f"proof holds for what pushed filters do not exclude: every message is counted, {bodies}"
+            yield f"proof holds{until} for what pushed filters do not exclude: every message is counted, {bodies}"
         elif not faults:
-            yield f"proof holds: every message is counted, every queue offset is there once, {bodies}"
+            yield f"proof holds{until}: every message is counted, every queue offset is there once, {bodies}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""

@@ -25,11 +25,13 @@ _LISTINGS: Final = 3
 class Marks(NamedTuple):
     """What a store says of itself: whether it was cleanly closed, and up to when records were flushed for certain.
 
-    ``sure_at_ms`` is ``None`` for a store that was cleanly closed, or in doubt.
+    ``sure_at_ms`` is ``None`` for a store that was cleanly closed, or in doubt; ``newest_at_ms`` is the store time of
+    the newest record of one that was cleanly closed, 0 where nothing says it.
     """
 
     is_closed: bool
     sure_at_ms: int | None
+    newest_at_ms: int = 0
 
 
 def find_files(stores: Iterable[str], storage: Storage) -> list[tuple[str, list[SegmentFile]]]:
@@ -61,13 +63,14 @@ def find_gap(files: Sequence[SegmentFile]) -> int | None:
 def read_marks(store: str, storage: Storage) -> Marks:
     """Read what a store says of itself."""
     root = _root(store, storage)
-    if not has_place(os.path.join(root, "abort"), storage):
-        return Marks(is_closed=True, sure_at_ms=None)
+    is_closed = not has_place(os.path.join(root, "abort"), storage)
     try:
         checkpoint = parse_checkpoint(read_place(os.path.join(root, "checkpoint"), storage))
     except OSError:
-        return Marks(is_closed=False, sure_at_ms=None)
-    return Marks(is_closed=False, sure_at_ms=checkpoint.log_at_ms or None)
+        return Marks(is_closed, sure_at_ms=None)
+    if is_closed:
+        return Marks(is_closed, None, max(checkpoint.log_at_ms, checkpoint.queues_at_ms))
+    return Marks(is_closed, checkpoint.log_at_ms or None)
 
 
 def queues_of(store: str, storage: Storage) -> str | None:

@@ -35,11 +35,15 @@ _PROBE_BYTES: Final = 1 << 20
 
 
 class LogStop(NamedTuple):
-    """Where the records of a log end, and what stands there instead of one more."""
+    """Where the records of a log end, and what stands there instead of one more.
+
+    ``unproved`` says why nothing proves that more was never written.
+    """
 
     path: str
     position: int
     reason: str
+    unproved: str | None = None
 
     def __str__(self) -> str:
         return f"{self.path} at position {self.position}: {self.reason}"

@@ -31,7 +31,7 @@ def store_to_json(tally: StoreTally) -> dict[str, Any]:
         "crcFailures": tally.crc_failures,
         "unreadableBodies": tally.unreadable_bodies,
         "stopped": tally.damage and _damage_to_json(tally.damage),
-        "end": tally.end and {"file": tally.end.path, "position": tally.end.position, "reason": tally.end.reason},
+        "end": tally.end and dict(zip(_END_NAMES, tally.end, strict=True)),
         "skippedBytes": tally.skipped_bytes,
         "skipped": [_skipped_to_json(skipped) for skipped in sorted(tally.skipped)],
         "pushed": tally.pushed,
@@ -54,7 +54,7 @@ def store_from_json(found: Mapping[str, Any]) -> StoreTally:
         unreadable_bodies=found["unreadableBodies"],
         delivered_rows=found["deliveredRows"],
         damage=damage and StoreDamagedError(damage["reason"], path=damage["file"], position=damage["position"]),
-        end=end and LogStop(end["file"], end["position"], end["reason"]),
+        end=end and LogStop(*(end[name] for name in _END_NAMES)),
         pushed=list(found["pushed"]),
         splits=[SplitRead(*(each[name] for name in _SPLIT_NAMES)) for each in found["splits"]],
         skipped=[Skipped(*(each[name] for name in _SKIPPED_NAMES)) for each in found["skipped"]],
@@ -62,6 +62,7 @@ def store_from_json(found: Mapping[str, Any]) -> StoreTally:
     )
 
 
+_END_NAMES: Final = ("file", "position", "reason", "unproved")
 _SPLIT_NAMES: Final = ("file", "start", "stop", "began", "ended")
 _SKIPPED_NAMES: Final = ("file", "position", "bytes", "reason")
 

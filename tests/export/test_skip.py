@@ -104,7 +104,7 @@ def test_missing_file_is_skipped_and_told(filled: LogBuilder) -> None:
     files = filled.files()
     files[1].unlink()
     plan = plan_prefixes([str(filled.root)], PlanOptions(skips_damage=True))
-    assert plan.missing == [(str(filled.root), str(files[2]), 4096)]
+    assert plan.missing == [(str(filled.root), str(files[2]), 0, 4096, "the file before it is missing")]
     rows, _ = read_skipping(filled.root, 4_096)
     assert [row["logOffset"] for row in rows] == [at for at in filled.offsets if not 4096 <= at < 8192]
 

@@ -102,3 +102,18 @@ def test_unknown_topic_fails_before_the_first_task(store: str) -> None:
     with pytest.raises(ConfigError, match="no store has a topic Oders; did you mean Orders"):
         open_reader(path=store, topics="Oders").partitions()
     assert len(TOPICS) == 3
+
+
+def test_lost_end_of_a_closed_store(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Planning fails, or warns, or reads what there is; and the report names what is missing of each queue."""
+    directory = StoreDirectory(tmp_path / "store")
+    fill(directory)
+    for path in sorted((directory.root / "commitlog").iterdir())[3:]:
+        path.unlink()
+    place, report = str(directory.root), str(tmp_path / "report")
+    with pytest.raises(StoreDamagedError, match="queue entries name"):
+        open_reader(path=place).partitions()
+    rows = read(open_reader(path=place, onDamage="skip", reportPath=report))
+    assert any("Rare queue 1: queue offsets" in fault for fault in load_report(report).faults())
+    assert read(open_reader(path=place, onDamage="prefix")) == rows
+    assert "is read up to damage only" in caplog.text
