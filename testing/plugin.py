@@ -10,6 +10,7 @@ off.
 pytest imports this module in every run, so nothing heavy is imported before a test asks for a fixture.
 """
 
+import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -31,10 +32,14 @@ def rocketmq_settings() -> Mapping[str, str]:
 
 
 @pytest.fixture(scope="session")
-def rocketmq_broker(rocketmq_settings: Mapping[str, str]) -> Iterator["RocketmqBroker"]:
+def rocketmq_broker(rocketmq_settings: Mapping[str, str], pytestconfig: pytest.Config) -> Iterator["RocketmqBroker"]:
     """Run a broker for the session: ``.nameserver`` is its address, ``.topic()`` makes a topic of a test's own."""
     from .broker_thread import RocketmqBroker
 
+    if pytestconfig.pluginmanager.has_plugin("pytester"):
+        # What is first imported in a test session inside this one is forgotten with that one, and numpy cannot be
+        # imported a second time: the broker would need it in vain when it stops.
+        importlib.import_module("rocketlet.store.indexbuild")
     with RocketmqBroker(rocketmq_settings) as broker:
         yield broker
 

@@ -8,7 +8,7 @@ import pytest
 
 from rocketlet.client import ConsumeFrom, Message, Producer, PullConsumer, PullConsumerSettings
 from rocketlet.common.errors import ConfigError
-from rocketlet.testing import RocketmqBroker
+from rocketlet.testing import ManualClock, RocketmqBroker
 
 LEAKS = """
 import pytest
@@ -22,6 +22,25 @@ async def test_leaks(rocketmq_broker, request):
 async def test_closes(rocketmq_broker):
     async with Producer("tidy", nameserver=rocketmq_broker.nameserver) as producer:
         await producer.send(Message(await rocketmq_broker.create_topic(), b"1"))
+"""
+
+
+INNER_SESSION = """
+from rocketlet.client import Message, Producer
+
+async def send(broker):
+    async with Producer("plugin", nameserver=broker.nameserver) as producer:
+        await producer.send(Message(await broker.create_topic(), b"1", keys=["a"]))
+
+async def test_before(rocketmq_broker):
+    await send(rocketmq_broker)
+
+def test_inner_session(pytester):
+    pytester.makepyfile("def test_numpy(): import numpy")
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+
+async def test_after(rocketmq_broker):
+    await send(rocketmq_broker)
 """
 
 
@@ -134,3 +153,19 @@ def test_plugin_imports_nothing_heavy():
     environment = {**os.environ, "PYTHONPATH": ""}
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert set(run.stdout.split()) == {"rocketlet", "rocketlet.testing", "rocketlet.testing.plugin"}
+
+
+def test_session_inside_the_session_does_not_hurt_the_stop(outer_pytest: pytest.Pytester):
+    """A suite that runs pytest in its own process stops the broker cleanly, with warnings as errors."""
+    outer_pytest.makepyfile(INNER_SESSION)
+    outer_pytest.runpytest_subprocess("-W", "error", "-p", "pytester").assert_outcomes(passed=3)
+
+
+def test_topic_of_a_busy_machine_is_waited_for():
+    """The creation of a topic has no time limit of its own: here a minute passes before the broker reads of it."""
+    clock = ManualClock()
+    with RocketmqBroker(clock=clock) as broker:
+        broker.topic("before")  # connected
+        creating = broker._submit(broker._create_topic("orders", 4))
+        broker._loop.call_soon_threadsafe(clock.advance, 60_000)
+        assert creating.result() == "orders"
