@@ -164,8 +164,12 @@ def test_session_inside_the_session_does_not_hurt_the_stop(outer_pytest: pytest.
 def test_topic_of_a_busy_machine_is_waited_for():
     """The creation of a topic has no time limit of its own: here a minute passes before the broker reads of it."""
     clock = ManualClock()
+
+    async def let_time_pass() -> None:
+        clock.advance(60_000)
+
     with RocketmqBroker(clock=clock) as broker:
         broker.topic("before")  # connected
         creating = broker._submit(broker._create_topic("orders", 4))
-        broker._loop.call_soon_threadsafe(clock.advance, 60_000)
+        broker._call(let_time_pass())
         assert creating.result() == "orders"
