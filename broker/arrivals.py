@@ -1,19 +1,51 @@
-"""Who is told which records have become readable."""
+"""Who is told which records have become readable, and when: after the turn that committed them.
 
+Rules
+
+    1. The commit only collects what has arrived. The loop hands it out afterwards, behind the answers to the producers.
+    2. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and neither
+       the producer nor the store notices.
+"""
+
+import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from ..store.dispatched import Appended
 from ..store.dispatcher import Arrivals
 
+_log = logging.getLogger(__name__)
 
-def in_turn(*told: Arrivals) -> Arrivals:
-    """Return a call that tells each of them."""
 
-    def tell(records: Sequence[Appended]) -> None:
-        for one in told:
-            one(records)
+class ArrivalNotices:
+    """Hands out what the store says has become readable; lives on the event loop."""
 
-    return tell
+    def __init__(self, *told: Arrivals) -> None:
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self._collected: list[Sequence[Appended]] = []
+
+    def __repr__(self) -> str:
+        return f"<ArrivalNotices {sum(map(len, self._collected))} to be told to {len(self._told)}>"
+
+    def collect(self, records: Sequence[Appended]) -> None:
+        """Take records that one commit has made readable."""
+        if not self._collected:
+            self._loop.call_soon(self._hand_out)
+        self._collected.append(records)
+
+    def _hand_out(self) -> None:
+        collected, self._collected = self._collected, []
+        for records in collected:
+            for tell in self._told:
+                try:
+                    tell(records)
+                except Exception:  # the fault boundary of a notice
+                    _log.exception(
+                        "%d messages from %d of the log on are stored, but not all who wait for them have been told",
+                        len(records),
+                        records[0].log_offset,
+                    )
 
 
 def by_topic(takers: Mapping[str, Callable[[Appended], object]]) -> Arrivals:

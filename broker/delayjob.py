@@ -141,8 +141,9 @@ class DelayedDelivery:
         """Look at a record that has become readable in a queue of delayed messages."""
         level = self._level(record.queue_id)
         if level.due_at_ms is None:
-            level.next_offset = record.queue_offset
-            self._arm(level)
+            self._set_next(level, record.queue_offset)
+            entry = record.log_offset, record.size, record.tags_code
+            level.due_at_ms = self._due_at(level, record.queue_offset, entry)
             if self.on_armed is not None:
                 self.on_armed()
 
@@ -156,10 +157,13 @@ class DelayedDelivery:
         """Find out when the level's first waiting message is due; its offset is moved into the queue."""
         store, queue_id = self._store, level.number - 1
         end = store.max_offset(SCHEDULE_TOPIC, queue_id)
-        level.next_offset = min(max(level.next_offset, store.min_offset(SCHEDULE_TOPIC, queue_id)), end)
-        self._progress.move(level.number, level.next_offset)
+        self._set_next(level, min(max(level.next_offset, store.min_offset(SCHEDULE_TOPIC, queue_id)), end))
         entries = store.entries(SCHEDULE_TOPIC, queue_id, level.next_offset, 1)
         level.due_at_ms = self._due_at(level, level.next_offset, entries[0]) if entries else None
+
+    def _set_next(self, level: _Level, offset: int) -> None:
+        level.next_offset = offset
+        self._progress.move(level.number, offset)
 
     def _due_at(self, level: _Level, offset: int, entry: Entry) -> int:
         delays_ms, now_ms = self._store.config.delays_ms, self._now_ms()

@@ -4,7 +4,7 @@ Rules
 
     1. A send is answered when its bytes are on disk. One flush serves all who wait; what comes while it runs is served
        by the next, which the flusher begins at once.
-    2. When a flush is over: records become readable, pulls that wait for them are answered, then the sends, in order.
+    2. When a flush is over: records become readable, the sends are answered, in order, and then the pulls that wait.
     3. A send that waits longer than syncFlushTimeout is answered FLUSH_DISK_TIMEOUT with the place of its message,
        which is stored and becomes readable when the disk is done.
     4. With the property WAIT=false, and for one-way requests, nobody waits; the next flush takes the message along.
@@ -145,7 +145,6 @@ class GroupCommit:
         self._is_told = False  # before the offset is read: a flush that ends after that tells again
         if self._is_closed:
             return
-        self._store.advance()
         if (failure := self._store.flush_failure) is not None:
             refused, self._waiting = self._waiting, deque()
             self._refuse([waiter for group in refused for waiter in group.waiters], failure)
@@ -153,6 +152,7 @@ class GroupCommit:
         while waiting and waiting[0].log_end <= flushed:
             for pay, reply in waiting.popleft().waiters:
                 pay(reply)
+        self._store.advance()
         self._progress.set()
         if self.watch is not None:
             self.watch.ended()

@@ -2,12 +2,13 @@
 
 Rules
     1. A waiter stands under its queue; an arrival looks at the waiters of that queue and at no others.
-    2. An arrival that a waiter's filter may accept wakes it at once.
+    2. An arrival that a waiter's filter may accept wakes it at once; so does one that the filter fails on.
     3. An arrival that it does not accept wakes it within 5 s, so that its offset moves on over what was skipped.
     4. Its time limit wakes it too. Whoever is woken reads again and is answered whatever comes; it never waits twice.
     5. A waiter is woken once or dropped once, never both.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from ..common.clock import Clock, TimerHandle
 from ..store.dispatched import Appended
 
 RECHECK_MS = 5000
+_log = logging.getLogger(__name__)
 
 Accepts = Callable[[Appended], bool]
 
@@ -79,7 +81,7 @@ class PullWaiters:
         for waiter in list(waiters):
             if record.queue_offset < waiter.wanted_offset:
                 continue
-            if waiter.accepts is None or waiter.accepts(record):
+            if _may_want(waiter, record):
                 self._wake(waiter)
             else:
                 self._wake_at(waiter, self._clock.now_ms() + RECHECK_MS)
@@ -111,4 +113,13 @@ class PullWaiters:
             del self._queues[waiter.key]
         if waiter.timer is not None:
             waiter.timer.cancel()
+        return True
+
+
+def _may_want(waiter: Waiter, record: Appended) -> bool:
+    """Tell whether a waiter may want a message; one whose filter fails reads, and fails by itself."""
+    try:
+        return waiter.accepts is None or waiter.accepts(record)
+    except Exception:  # the fault boundary of a held request
+        _log.exception("the filter of %r has failed at %d, it reads now", waiter, record.queue_offset)
         return True

@@ -1,7 +1,7 @@
 """Pulling: PULL_MESSAGE(11) and LITE_PULL_MESSAGE(361) (``PullMessageProcessor``; spec behaviour.md B.4).
 
 A pull that finds nothing new and may wait is parked (``PullWaiters``). When it is woken it is run again from the start
-and answered whatever comes: it commits no offset then and never waits twice.
+and answered whatever comes, also when that fails: it commits no offset then and never waits twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
+from ..remoting.failures import failure_reply
 from ..remoting.headers_pull import PULL_COMMIT_OFFSET, PULL_SUSPEND, PullHeader, PullReply
 from ..remoting.later import Buffer, Encoded, Later
 from ..remoting.replies import encode_pull_reply
@@ -84,10 +85,13 @@ class Puller:
         return later
 
     def _run_again(self, command: Command, connection: Connection, header: PullHeader) -> Command | Encoded:
-        wanted = self._gate.admit(command.code, header, connection.remote_address)
-        if isinstance(wanted, Refusal):
-            return Command.response(*wanted)
-        return self._answer(command, header, self._read(header, wanted))
+        try:
+            wanted = self._gate.admit(command.code, header, connection.remote_address)
+            if isinstance(wanted, Refusal):
+                return Command.response(*wanted)
+            return self._answer(command, header, self._read(header, wanted))
+        except Exception as error:  # the fault boundary of a held request
+            return failure_reply(command, error, is_logged=connection.may_complain())
 
     def _read(self, header: PullHeader, wanted: PullFilter) -> ReadResult:
         most_bytes = MOST_BYTES if header.max_bytes is None else header.max_bytes

@@ -34,7 +34,7 @@ from ..remoting.tasks import TaskScope, repeat
 from ..store.files import OS_FILES, Files
 from ..store.message_store import MessageStore
 from ..store.timers import Timers
-from .arrivals import by_topic, in_turn
+from .arrivals import ArrivalNotices, by_topic
 from .bloom import BloomShape
 from .build import Foundation, build_checks, build_parts
 from .cleaning import FIRST_ROUND_MS, CleaningJob
@@ -210,7 +210,9 @@ class Broker:
         base.runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
         timing = None if timers is None else TimerDelivery(timers, commit, clock.now_ms)
         takers = {SCHEDULE_TOPIC: delivery.take} | ({} if timing is None else {TIMER_TOPIC: timing.arrived})
-        store.on_arrivals = in_turn(base.runtime.statistics.arrived, base.waiters.arrived, by_topic(takers))
+        notices = ArrivalNotices(base.runtime.statistics.arrived, base.waiters.arrived, by_topic(takers))
+        store.on_arrivals = notices.collect
+        stack.callback(setattr, store, "on_arrivals", None)  # what the end of the store writes nobody waits for
         await self._bind(stack, commit, parts, failing)
         base.answers.set_store_host(self._store_host())
         stack.callback(base.waiters.wake_all)

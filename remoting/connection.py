@@ -220,8 +220,11 @@ class Connection(asyncio.Protocol):
             self._guard(callback, self)
 
     def settle_later(self, later: Later, reply: Command | Encoded) -> None:
-        """Send an answer that was owed; ``Later`` calls this."""
+        """Send an answer that was owed; ``Later`` calls this. What fails ends this connection, not who pays."""
         self._owed_bytes -= self._owed.pop(later, 0)
+        self._guard(self._settle, later, reply)
+
+    def _settle(self, later: Later, reply: Command | Encoded) -> None:
         try:
             self._push(encode_reply(later.command, reply))
         except FrameError as error:  # too large to be sent: say so

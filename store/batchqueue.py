@@ -84,16 +84,17 @@ class BatchQueue:
         Raises:
             OSError: They were not written (all of those that go into one file, or none); ``pending`` holds the rest.
         """
-        end = _unit(self.pending, len(self.pending) - BATCH_UNIT_BYTES).next_offset if self.pending else self.max_offset
+        if not self.pending:
+            return
+        first, last = _unit(self.pending, 0), _unit(self.pending, len(self.pending) - BATCH_UNIT_BYTES)
+        if not self.slots.max_offset:
+            self.min_offset = first.first_offset
         try:
             self.slots.write_pending()
         except OSError:
-            last = self.unit(self.slots.max_offset - 1)
-            self.max_offset = last.next_offset if last is not None else self.max_offset
+            self.max_offset = _unit(self.pending, 0).first_offset
             raise
-        self.max_offset = end
-        if self.slots.max_offset and not self.slots.min_offset:
-            self._take_min()
+        self.max_offset = last.next_offset
 
     def correct_min_offset(self, log_min_offset: int) -> None:
         """Move ``min_offset`` to the first message whose record is still in the log (``correctMinOffset``)."""

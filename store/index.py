@@ -145,6 +145,7 @@ class Index:
         """Write the entries of all that waits.
 
         Raises:
+            SlotsUnreadableError: The slots of the last file could not be read; nothing was written.
             OSError: Some could not be written; they wait for the next call.
         """
         if not self.is_behind:

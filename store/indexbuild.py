@@ -19,7 +19,7 @@ from ..common.hashing import index_hash, java_hash
 from ..common.properties import KEYS, TAGS, UNIQ_KEY
 from ..common.sysflag import TRANSACTION_ROLLBACK
 from .dispatched import Appended
-from .indexfile import HEADER, MAX_SECONDS, IndexFile, IndexSpace
+from .indexfile import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
 
 _ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 _SLOT_CHUNK = 16_384
@@ -141,11 +141,15 @@ def insert(space: IndexSpace, file: IndexFile, batch: Batch) -> None:
 
 
 def load_slots(space: IndexSpace, file: IndexFile) -> NDArray[np.int32]:
-    """Bring the table of slots of a file into memory."""
+    """Bring the table of slots of a file into memory (raises ``SlotsUnreadableError``)."""
     if file.count == 1:
         file.slots = np.zeros(space.max_slots, ">i4")
     else:
-        file.slots = np.frombuffer(file.read_slots(), ">i4").copy()
+        try:
+            data = file.read_slots()
+        except OSError as error:
+            raise SlotsUnreadableError(*error.args) from error
+        file.slots = np.frombuffer(data, ">i4").copy()
     return file.slots
 
 

@@ -34,6 +34,10 @@ _SLOT: Final = struct.Struct(">i")
 MAX_SECONDS: Final = 2**31 - 1
 
 
+class SlotsUnreadableError(OSError):
+    """The slots of the file that gets the next entries cannot be read; unlike a failed write it closes no store."""
+
+
 class IndexFile:
     """Header and layout of one file; ``slots`` is loaded only while the file is written to."""
 

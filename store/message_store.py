@@ -32,6 +32,7 @@ from .files import OS_FILES, Files
 from .flush import LogWork
 from .flushplan import FlushPlan
 from .index import Index
+from .indexfile import SlotsUnreadableError
 from .innerbatch import number_inner_batch
 from .opening import Parts, abort_path, open_parts
 from .readable import ReadableStore
@@ -210,12 +211,11 @@ class MessageStore(ReadableStore):
         """Make committed records readable as far as they are confirmed; what fails for want of room waits."""
         try:
             self._dispatcher.advance(self.confirm_offset)
-            if self._index is not None and self._index.is_due:
-                self._index.build()
         except StoreNotWritableError as error:
             self._refuse(error)
-        except OSError as error:
-            self._refuse(translate_write_error(error))
+            return
+        if self._index is not None and self._index.is_due:
+            self._build_index(self._index)
 
     def tick(self) -> None:
         """Catch up with what waits: queue entries that had no room, and index entries; to be called now and then."""
@@ -383,6 +383,8 @@ class MessageStore(ReadableStore):
     def _build_index(self, index: Index) -> None:
         try:
             index.build()
+        except SlotsUnreadableError as error:
+            _log.warning("index entries wait until %s can be read: %s", index.files[-1].path, error)
         except OSError as error:
             self._refuse(translate_write_error(error))
 

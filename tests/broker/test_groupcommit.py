@@ -85,8 +85,8 @@ async def noted(order: list[str], name: str, asking: Coroutine[Any, Any, Command
     return answer
 
 
-async def test_waiting_pull_is_answered_before_the_sender(caller: Caller, disk: SlowDisk) -> None:
-    """A pull that waits for the message gets it with the flush; the answer to the producer comes behind."""
+async def test_waiting_pull_is_answered_behind_the_sender(caller: Caller, disk: SlowDisk) -> None:
+    """The answer to the producer comes with the flush, and behind it a pull that waits gets the message."""
     order: list[str] = []
     disk.get_stuck()
     async with asyncio.TaskGroup() as group:
@@ -96,7 +96,7 @@ async def test_waiting_pull_is_answered_before_the_sender(caller: Caller, disk: 
         await max_offset(caller)  # the pull is held by now
         disk.go_on()
     assert bytes(decode_record(pulled.result().body).body) == b"one"
-    assert (sent.result().code, order) == (ResponseCode.SUCCESS, ["pull", "send"])
+    assert (sent.result().code, order) == (ResponseCode.SUCCESS, ["send", "pull"])
 
 
 async def test_one_flush_serves_all_who_wait(caller: Caller, disk: SlowDisk) -> None:

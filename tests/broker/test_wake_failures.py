@@ -1,0 +1,105 @@
+"""A read that fails for a consumer, while a producer's message wakes it: the producer and the store never notice."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+
+import pytest
+from faulty_reads import FAULTS, FaultyReads
+from raw_calls import Caller, open_caller, until
+
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.server import Broker
+from rocketlet.common.record import iter_records
+from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.command import Command
+from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.testing.manual_clock import ManualClock
+
+HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND
+
+
+@pytest.fixture
+def disk() -> FaultyReads:
+    """Give the broker's disk."""
+    return FaultyReads()
+
+
+@pytest.fixture(params=["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def broker(
+    request: pytest.FixtureRequest, settings: dict[str, str], clock: ManualClock, disk: FaultyReads
+) -> AsyncGenerator[Broker]:
+    """Run a broker with either flush type that has the topic T."""
+    config = BrokerConfig.from_java({**settings, "flushDiskType": request.param})
+    async with Broker(config, clock, disk) as started:
+        async with open_caller(started.address) as caller:
+            assert (await caller.send(queue_id=3)).code == ResponseCode.SUCCESS
+        yield started
+        disk.fault = ""
+
+
+async def park(group: asyncio.TaskGroup, caller: Caller, subscription: str = "*") -> asyncio.Task[Command]:
+    """Pull from the empty queue 0, and return when that is held."""
+    pull = group.create_task(caller.pull(sys_flag=HOLD, subscription=subscription))
+    await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+    assert not pull.done()
+    return pull
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_failed_read_of_a_woken_pull_is_its_own_failure(
+    fault: str, caller: Caller, broker: Broker, disk: FaultyReads, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The producer gets SEND_OK on a connection that stays, the pull SYSTEM_ERROR, and the store goes on writing."""
+    async with open_caller(broker.address) as producer, asyncio.TaskGroup() as group:
+        pull = await park(group, caller)
+        disk.fault = fault
+        with caplog.at_level(logging.ERROR):
+            assert (await producer.send(body=b"one")).code == ResponseCode.SUCCESS
+            assert (await pull).code == ResponseCode.SYSTEM_ERROR
+        assert disk.failed_reads == 1
+        assert any(record.levelno == logging.ERROR and "11" in record.message for record in caplog.records)
+        assert (await producer.send(body=b"two")).code == ResponseCode.SUCCESS
+        disk.fault = ""
+        again = await caller.pull(queue_offset=0)
+        assert [bytes(record.body) for record in iter_records(again.body)] == [b"one", b"two"]
+        assert broker.store.refusal is None
+
+
+async def test_failed_read_of_one_pull_leaves_the_others_alone(
+    caller: Caller, broker: Broker, disk: FaultyReads
+) -> None:
+    """Of two pulls that one message wakes, one fails: the other gets the message."""
+    async with open_caller(broker.address) as other, open_caller(broker.address) as producer:
+        async with asyncio.TaskGroup() as group:
+            first, second = await park(group, caller), await park(group, other)
+            disk.fault, disk.most_faults = "RuntimeError", 1
+            assert (await producer.send(body=b"one")).code == ResponseCode.SUCCESS
+        assert (first.result().code, second.result().code) == (ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_failed_read_at_the_time_limit_is_answered(
+    fault: str, caller: Caller, disk: FaultyReads, clock: ManualClock
+) -> None:
+    """A pull that looks again after a message it does not want, and cannot read, is answered."""
+    async with asyncio.TaskGroup() as group:
+        pull = await park(group, caller, subscription="wanted")
+        await caller.send(properties="TAGS\x01other\x02")
+        disk.fault = fault
+        clock.advance(5_000)
+        assert (await pull).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_delayed_message_is_taken_while_nothing_can_be_read(
+    caller: Caller, broker: Broker, disk: FaultyReads, clock: ManualClock
+) -> None:
+    """A delayed message is accepted while reads fail, and delivered when they work again."""
+    disk.fault = "EIO"
+    assert (await caller.send(body=b"late", properties="DELAY\x011\x02")).code == ResponseCode.SUCCESS
+    assert broker.store.refusal is None
+    clock.advance(1_000)
+    await until(lambda: disk.failed_reads > 0)
+    disk.fault = ""
+    clock.advance(1_000)
+    await until(lambda: broker.store.max_offset("T", 0) == 1)
