@@ -51,12 +51,32 @@ async def find_route(nameserver: str, topic: str) -> TopicRouteData:
     return decode_body(TopicRouteData, reply.body)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_cleanly(start: Start, number: signal.Signals):
     """One ready line with both addresses, nothing else on stdout or stderr, and exit code 0 at a signal."""
     running = start("up", "--ephemeral", *FREE_PORTS)
     assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+ broker=127\.0\.0\.1:\d+\n", running.ready)
     assert running.stop(number) == (0, "", "")
+
+
+def test_nohup_keeps_it_running(start: Start):
+    """Who ignores SIGHUP before the start means it: the signal is no stop then, and SIGTERM still is."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; a child inherits it
+    try:
+        running = start("up", "--ephemeral", *FREE_PORTS)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    running.process.send_signal(signal.SIGHUP)
+    host, port = running.addresses["broker"].split(":")
+    with socket.create_connection((host, int(port))):
+        assert running.stop() == (0, "", "")
+
+
+def test_bus_error_is_not_silent(start: Start):
+    """What remains when a mapped file is cut in the moment that it is read: stderr says what it was and where."""
+    code, out, err = start("up", "--ephemeral", *FREE_PORTS).stop(signal.SIGBUS)
+    assert (code, out) == (-signal.SIGBUS, "")
+    assert err.startswith("Fatal Python error: Bus error")
 
 
 def test_ephemeral_store_is_removed(start: Start):
