@@ -3,12 +3,14 @@
 Subcommands are imported when they are called, so that each starts with what it needs and no more.
 
     exit code   when
-    0           done, or stopped by SIGINT or SIGTERM
+    0           done, or stopped by SIGINT, SIGTERM or SIGHUP
     1           the command ran and found something wrong
     2           an option, setting, port or store that cannot be used; one line on stderr says which
     130         interrupted before the start was complete
+    135         SIGBUS: a file was cut short, or its disk failed, in the moment that its map was read; stderr says where
 """
 
+import faulthandler
 import importlib
 import sys
 from collections.abc import Sequence
@@ -81,6 +83,8 @@ def rocketlet(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
+    if sys.stderr is not None and not faulthandler.is_enabled():
+        faulthandler.enable()  # a map of a file that was cut, or of a disk that fails, ends in a signal: say where
     try:
         code = rocketlet.main(arguments, prog_name="rocketlet", standalone_mode=False)
     except click.ClickException as error:

@@ -1,7 +1,8 @@
 """Runs servers until a signal: the loop, the ready line, the garbage collector.
 
 What belongs to a process and not to a server is here only: signal handlers, log output, loop, limits, collector.
-The first SIGINT or SIGTERM stops cleanly; the handlers are gone then, so that a second one ends the process at once.
+The first SIGINT, SIGTERM or SIGHUP stops cleanly; the handlers are gone then, so that a second one ends the process at
+once. Under ``nohup`` SIGHUP stays ignored.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from ..remoting.loop import find_loop_factory
 
 Start = Callable[[AsyncExitStack, Clock], Awaitable[str]]
 FIRST_GC_THRESHOLD = 50_000  # allocations between collections of the young generation; Python's own is 700 or 2,000
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def serve(start: Start, notes: Sequence[str], *, log_level: str) -> None:
@@ -52,8 +53,9 @@ def _raise_descriptor_limit() -> None:
 async def _serve(start: Start, notes: Sequence[str]) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, _stop, stopped)
+    numbers = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    for number in numbers:
+        loop.add_signal_handler(number, _stop, stopped, numbers)
     async with AsyncExitStack() as servers:
         click.echo(await start(servers, LoopClock()))
         for note in notes:
@@ -62,9 +64,9 @@ async def _serve(start: Start, notes: Sequence[str]) -> None:
         await stopped.wait()
 
 
-def _stop(stopped: asyncio.Event) -> None:
+def _stop(stopped: asyncio.Event, numbers: Sequence[signal.Signals]) -> None:
     loop = asyncio.get_running_loop()
-    for number in SIGNALS:
+    for number in numbers:
         loop.remove_signal_handler(number)
     stopped.set()
 

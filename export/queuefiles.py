@@ -12,7 +12,6 @@ Rules (store.md §3.1, §3.8, §3.9):
 - A queue that begins at offset 0 knows all of its records; another one only those from its first entry on.
 """
 
-import mmap
 import os
 import struct
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ import numpy as np
 from ..store.block import Longs, Structs
 from ..store.config import BATCH_UNIT_BYTES, ENTRY_BYTES
 from ..store.consumequeue import PRE_BLANK_SIZE
+from ..store.files import OS_FILES
 from ..store.segments import segment_path
 
 _NAME_DIGITS: Final = 20
@@ -78,7 +78,7 @@ class QueueView:
 
     def __init__(self, files: QueueFiles) -> None:
         self.files = files
-        self._maps: dict[int, mmap.mmap] = {}
+        self._maps: dict[int, memoryview] = {}
 
     @cached_property
     def sure_from(self) -> int | None:
@@ -119,8 +119,8 @@ class QueueView:
         position = slot * self.files.unit_bytes
         base = position - position % self.files.file_bytes
         if base not in self._maps:
-            with open(segment_path(self.files.directory, base), "rb") as file:
-                self._maps[base] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            path = segment_path(self.files.directory, base)
+            self._maps[base] = OS_FILES.map_written(path, os.stat(path).st_size)
         at, size = _ENTRY.unpack_from(self._maps[base], position - base)
         return at, size
 

@@ -3,11 +3,13 @@
 Rules:
 
 - The map lives as long as something refers to it; nothing is closed by hand, since slices may be in use anywhere.
+  It shows the file as it is when it is mapped (``store.maps``): reading it takes no room of a tmpfs.
 - Arrays are copies, never slices of the map.
 """
 
 import mmap
 import os
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +23,9 @@ class Segment(SegmentBytes):
     """The first ``size`` bytes of a commit log file, read by somebody who does not own the store."""
 
     def __init__(self, path: str, base_offset: int, size: int) -> None:
-        with open(path, "rb") as file:
-            self.map = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-        self.map.madvise(mmap.MADV_SEQUENTIAL)
-        super().__init__(path, base_offset, memoryview(self.map))
+        view = OS_FILES.map_written(path, size)
+        cast("mmap.mmap", view.obj).madvise(mmap.MADV_SEQUENTIAL)
+        super().__init__(path, base_offset, view)
 
     def window(self, position: int, least: int = 0) -> SegmentBytes:
         """Return all bytes, for a map is not fetched in parts (``logfile.LogFile``)."""
@@ -50,8 +51,6 @@ def map_file(path: str, base_offset: int, size: int) -> Segment:
     """
     try:
         return Segment(path, base_offset, size)
-    except ValueError as error:  # this is how mmap says it
-        raise StoreError(f"{path} has become shorter than {size} bytes") from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 

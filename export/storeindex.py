@@ -13,7 +13,6 @@ Rules:
 - Entries of other keys with an equal hash are found as well; the reader compares.
 """
 
-import mmap
 import os
 import struct
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from ..common.hashing import index_hash
 from ..common.properties import KEYS, UNIQ_KEY
 from ..common.record import Record
 from ..common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from ..store.files import OS_FILES
 from ..store.indexfile import HEADER, INDEX_ENTRY
 from .planned import PlannedLog
 from .storequeues import list_names
@@ -42,7 +42,7 @@ class Stretch(NamedTuple):
 
 
 class _File(NamedTuple):
-    data: mmap.mmap
+    data: memoryview
     slots: int
     used: int
     begin: int
@@ -100,16 +100,17 @@ class StoreIndex:
 
 
 def _open_files(directory: str, sure_at_ms: int | None, sizes: tuple[int, int] | None) -> list[_File]:
-    opened: list[tuple[mmap.mmap, tuple[int, ...]]] = []
+    opened: list[tuple[memoryview, tuple[int, ...]]] = []
     for name in list_names(directory):
         if len(name) != _NAME_DIGITS or not name.isdecimal():
             continue
         try:
-            with open(os.path.join(directory, name), "rb") as file:
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError):
-            return []
-        if len(data) < HEADER.size:
+            path = os.path.join(directory, name)
+            size = os.stat(path).st_size
+            if size < HEADER.size:
+                return []
+            data = OS_FILES.map_written(path, size)
+        except OSError:
             return []
         opened.append((data, HEADER.unpack_from(data)))
     slots = _find_slots([(len(data), header[-1]) for data, header in opened], sizes)

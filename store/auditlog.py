@@ -76,14 +76,11 @@ class LogAudit:
 
     def _map(self, segment: SegmentFile) -> SegmentBytes | None:
         try:
-            descriptor = self._files.open(segment.path)
+            view = self._files.map_written(segment.path, segment.size)
         except FileNotFoundError:
             self._report.notes.append(f"{segment.path} was removed while the store was read")
             return None
-        try:
-            return SegmentBytes(segment.path, segment.base_offset, self._files.map(descriptor, segment.size))
-        finally:
-            self._files.close(descriptor)
+        return SegmentBytes(segment.path, segment.base_offset, view)
 
     def _segment_blocks(self, segment: SegmentBytes, later: Sequence[SegmentFile]) -> Iterator[Block]:
         position: int | None = 0

@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 
 from ..common.errors import StoreFullError, StoreNotWritableError
 from ..common.record import BLANK_BYTES, MAGIC_BLANK
-from .files import NO_ROOM, Files, make_tree, zero_range
+from .files import NO_ROOM, Files, cut_off, make_tree, zero_range
 from .logpaths import LogPaths
 
 _BLANK = struct.Struct(">iI")
@@ -32,12 +32,13 @@ _MAX_BUFFERS = 1024  # IOV_MAX of Linux and macOS
 class Segment:
     """One file of the log; ``descriptor`` is open for writing until the file is full and flushed."""
 
-    __slots__ = ("base_offset", "descriptor", "is_full", "path")
+    __slots__ = ("base_offset", "descriptor", "is_full", "path", "size")
 
-    def __init__(self, path: str, base_offset: int, descriptor: int) -> None:
+    def __init__(self, path: str, base_offset: int, descriptor: int, size: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self.descriptor = descriptor
+        self.size = size
         self.is_full = False
 
     def __repr__(self) -> str:
@@ -222,16 +223,14 @@ class CommitLog:
         return self.segment_view(log_offset - position)[position : position + size]
 
     def segment_view(self, base_offset: int) -> memoryview:
-        """Return the map of a whole file, written or not."""
+        """Return the map of a whole file, written or not (raises ``OSError``, also for one that was cut)."""
         view = self._maps.get(base_offset)
         if view is not None:
+            if (found := self._files.mapped_size(view)) < self.file_bytes:
+                raise cut_off(self.paths.path_of(base_offset), found, self.file_bytes)
             self._maps.move_to_end(base_offset)
             return view
-        descriptor = self._files.open(self.paths.path_of(base_offset))
-        try:
-            view = self._files.map(descriptor, self.file_bytes)
-        finally:
-            self._files.close(descriptor)
+        view = self._files.map(self.paths.path_of(base_offset), self.file_bytes)
         while len(self._maps) >= self._max_maps:
             self._maps.popitem(last=False)
         self._maps[base_offset] = view
@@ -253,7 +252,7 @@ class CommitLog:
             self._files.sync_directory(other)
             self._new_directories.discard(other)
         self._new_directories.update(make_tree(self._files, directory), (directory,))
-        segment = Segment(path, base, self._files.create(path, self.file_bytes))
+        segment = Segment(path, base, self._files.create(path, self.file_bytes), self.file_bytes)
         self.paths.set_file(base, path)
         return segment
 

@@ -12,12 +12,16 @@ macOS has no ``fdatasync``: ``sync`` falls back to ``fsync`` here and nowhere el
 """
 
 import errno
-import mmap
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from . import maps
+
+if TYPE_CHECKING:
+    import mmap
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *NO_DESCRIPTOR)
@@ -104,6 +108,11 @@ class Files:
         """Tell whether a file is still in a directory; else its bytes end with the last descriptor."""
         return os.fstat(descriptor).st_nlink > 0
 
+    def check_size(self, descriptor: int, size: int, path: str) -> None:
+        """Raise ``OSError`` if a file is shorter than it was made."""
+        if (found := os.fstat(descriptor).st_size) < size:
+            raise cut_off(path, found, size)
+
     def sync_directory(self, path: str) -> None:
         """Return once the names in a directory are on disk."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -137,9 +146,25 @@ class Files:
             return []
         return sorted(entry for entry in entries if entry is not None)
 
-    def map(self, descriptor: int, size: int) -> memoryview:
+    def map(self, path: str, size: int) -> memoryview:
         """Map a file for reading; the map lives as long as a slice of it does."""
-        return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
+        return self._map(path, size, maps.map_whole)
+
+    def map_written(self, path: str, size: int) -> memoryview:
+        """Map a file for reading as it is now; its holes take no room when they are read."""
+        return self._map(path, size, maps.map_written)
+
+    def mapped_size(self, view: memoryview) -> int:
+        """Return how long the file behind a map is now; reading behind that would end the process."""
+        return cast("mmap.mmap", view.obj).size()
+
+    def _map(self, path: str, size: int, to_view: Callable[[int, int], memoryview]) -> memoryview:
+        descriptor = self.open(path)
+        try:
+            self.check_size(descriptor, size, path)
+            return to_view(descriptor, size)
+        finally:
+            self.close(descriptor)
 
     def next_data(self, descriptor: int, position: int) -> int | None:
         """Return the first position at or after ``position`` that is not in a hole, ``None`` when only holes follow."""
@@ -187,6 +212,15 @@ def make_lasting_directory(files: Files, path: str) -> None:
             files.sync_directory(os.path.dirname(directory) or os.curdir)
 
 
+def write_label(files: Files, descriptor: int, text: bytes) -> None:
+    """Write into a file what only people read; its name alone counts, so a full disk does not matter."""
+    try:
+        files.pwrite(descriptor, text, 0)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+
+
 def zero_range(files: Files, descriptor: int, start: int, end: int) -> None:
     """Overwrite ``[start, end)`` with zeros where it holds anything else; holes stay holes."""
     position = start
@@ -199,6 +233,11 @@ def zero_range(files: Files, descriptor: int, start: int, end: int) -> None:
             return
         _zero_chunk(files, descriptor, chunk, data_at)
         position = data_at + len(chunk)
+
+
+def cut_off(path: str, found: int, size: int) -> OSError:
+    """Return the error that says that somebody has cut a file."""
+    return OSError(errno.EIO, f"it has {found} bytes and had {size}, somebody has cut it", path)
 
 
 def _zero_chunk(files: Files, descriptor: int, chunk: bytes, position: int) -> None:

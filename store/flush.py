@@ -6,7 +6,7 @@ Rules (store.md §6.1; DESIGN "the flusher"):
   while the disk is busy are served by the next round together (group commit).
 - Whoever waits for the log never waits for queues: these have a thread of their own.
 - A log round: files, then the directories in which they are new; then ``flushed`` moves. A file that somebody has
-  removed meanwhile is a failure: its bytes would end with the process.
+  removed or cut meanwhile is a failure: its bytes would end with the process, or are gone.
 - A round of the rest: queues and index, their directories, checkpoint, next log file. What the checkpoint says was
   true when the round was asked for, or is by what the round did before.
 - After a failed flush every later request fails too: the kernel may have dropped the pages. One line is logged.
@@ -142,10 +142,11 @@ class Flusher:
         return self.failure
 
     def _flush_log(self, work: LogWork) -> None:
-        for descriptor, path in {segment.descriptor: segment.path for segment in work.segments}.items():
-            self._files.sync(descriptor)
-            if not self._files.has_name(descriptor):
-                raise FileNotFoundError(errno.ENOENT, "it was removed while it was written to", path)
+        for segment in dict.fromkeys(work.segments):
+            self._files.sync(segment.descriptor)
+            if not self._files.has_name(segment.descriptor):
+                raise FileNotFoundError(errno.ENOENT, "it was removed while it was written to", segment.path)
+            self._files.check_size(segment.descriptor, segment.size, segment.path)
         if work.directories:
             sync_all(self._files, (), sorted(work.directories))
         self.flushed = work.reaches

@@ -12,7 +12,7 @@ import os
 import threading
 
 from ..common.errors import StoreInUseError
-from .files import Files
+from .files import Files, write_label
 
 _TEXT = b"lock"
 _held: set[str] = set()
@@ -47,7 +47,7 @@ class StoreLock:
                 raise StoreInUseError(f"store {self._root} is in use by another process") from error
             self._descriptor = descriptor
             _held.add(self._root)
-        self._files.pwrite(descriptor, _TEXT, 0)
+        write_label(self._files, descriptor, _TEXT)
 
     def release(self) -> None:
         """Give the lock back; the file stays."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ..common.record import Record, decode_record
 from ..common.walk import check_record
 from .dispatched import Appended
+from .files import NO_ROOM
 from .index import INDEX_BATCH_RECORDS, Index
 from .requeue import Requeue, describe
 from .scan import Stop, Walk
@@ -122,4 +123,8 @@ class Redispatch:
         assert self.index is not None, "without an index no record lies behind its end"
         self.index.pending += records
         if len(self.index.pending) >= INDEX_BATCH_RECORDS:
-            self.index.build()
+            try:
+                self.index.build()
+            except OSError as error:
+                if error.errno not in NO_ROOM:  # what has no room is kept, and built when there is
+                    raise

@@ -18,7 +18,7 @@ from .consumequeue import QueueSpace
 from .descriptors import Descriptors
 from .dispatcher import Dispatcher
 from .extqueue import ExtQueues
-from .files import Files, descriptor_limit, make_lasting_directory
+from .files import Files, descriptor_limit, make_lasting_directory, write_label
 from .flush import Flushed, Flusher
 from .foreign import refuse_foreign
 from .index import Index
@@ -212,7 +212,7 @@ def _write_abort(config: StoreConfig, files: Files) -> None:
     descriptor = files.create(abort_path(config), 0)
     try:
         files.truncate(descriptor, 0)
-        files.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        write_label(files, descriptor, str(os.getpid()).encode())
         files.sync(descriptor)
     finally:
         files.close(descriptor)

@@ -57,6 +57,7 @@ class Recovery:
         self._index = index
         self._checkpoint = Checkpoint()
         self._is_clean = False
+        self._mapped = ("", memoryview(b""))
         self._source = LogSource((), self._view)
         self.behind: Sequence[SegmentFile] = ()
         """Files of the log that lie behind a missing one."""
@@ -159,7 +160,11 @@ class Recovery:
         return damaged(stop, self._config.root)
 
     def _view(self, segment: SegmentFile) -> memoryview:
-        return self._log.segment_view(segment.base_offset)
+        path, view = self._mapped
+        if path != segment.path:
+            view = self._files.map_written(segment.path, segment.size)
+            self._mapped = segment.path, view
+        return view
 
     # --- where to start
 

@@ -52,7 +52,7 @@ async def find_route(nameserver: str, topic: str) -> TopicRouteData:
     return decode_body(TopicRouteData, reply.body)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_cleanly(start: Start, number: signal.Signals):
     """One ready line with both addresses, where the messages are, nothing else, and exit code 0 at a signal."""
     running = start("up", "--ephemeral", *FREE_PORTS)
@@ -60,6 +60,26 @@ def test_signal_stops_cleanly(start: Start, number: signal.Signals):
     code, out, said = running.stop(number)
     assert (code, out) == (0, "")
     assert re.fullmatch(r"rocketlet: messages are kept in \S+/rocketlet-\S+, which is removed at exit\n", said)
+
+
+def test_nohup_keeps_it_running(start: Start):
+    """Who ignores SIGHUP before the start means it: the signal is no stop then, and SIGTERM still is."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; a child inherits it
+    try:
+        running = start("up", "--ephemeral", *FREE_PORTS)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    running.process.send_signal(signal.SIGHUP)
+    host, port = running.addresses["broker"].split(":")
+    with socket.create_connection((host, int(port))):
+        assert running.stop()[:2] == (0, "")
+
+
+def test_bus_error_is_not_silent(start: Start):
+    """What remains when a mapped file is cut in the moment that it is read: stderr says what it was and where."""
+    code, out, err = start("up", "--ephemeral", *FREE_PORTS).stop(signal.SIGBUS)
+    assert (code, out) == (-signal.SIGBUS, "")
+    assert "\nFatal Python error: Bus error" in err
 
 
 def test_ephemeral_store_is_removed(start: Start):

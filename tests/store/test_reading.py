@@ -198,9 +198,9 @@ class CountedMaps(Files):
     def __init__(self) -> None:
         self.maps: list[weakref.ref[object]] = []
 
-    def map(self, descriptor: int, size: int) -> memoryview:
+    def map(self, path: str, size: int) -> memoryview:
         """Map, and remember it without keeping it."""
-        view = super().map(descriptor, size)
+        view = super().map(path, size)
         self.maps.append(weakref.ref(view.obj))
         return view
 

@@ -9,7 +9,11 @@ from retention import cleaned_directory, log_files
 from small_disk import SmallDisk, run_on_small_disk
 from stores import StoreDirectory, new_record, read_all, sample
 
-from rocketlet.common.errors import ConfigError, DiskFullError, StoreFullError
+from rocketlet.common.errors import DiskFullError, StoreFullError
+from rocketlet.export.blockread import ReadOptions
+from rocketlet.export.plan import plan_stores
+from rocketlet.export.read import Reading
+from rocketlet.store.audit import StoreAudit
 from rocketlet.store.diskspace import measure_use
 from rocketlet.store.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
@@ -50,13 +54,17 @@ def fill_up(store: MessageStore, first: int) -> int:
     return number
 
 
-def check_all(store: MessageStore, count: int) -> None:
-    """See to it that the messages up to a number are there, each in its queue and in the index, and no others."""
-    expected = {
+def expected(count: int) -> dict[tuple[str, int], list[tuple[int, bytes]]]:
+    """Return what the queues hold when so many messages were sent."""
+    return {
         ("T", queue_id): [(at, sample(number, size=500).body) for at, number in enumerate(range(queue_id, count, 3))]
         for queue_id in range(3)
     }
-    assert read_all(store) == expected
+
+
+def check_all(store: MessageStore, count: int) -> None:
+    """See to it that the messages up to a number are there, each in its queue and in the index, and no others."""
+    assert read_all(store) == expected(count)
     for number in range(0, count, 97):
         assert len(store.query("T", f"k{number}", 64, 0, 1 << 60).records) == 1
 
@@ -90,24 +98,52 @@ def test_full_disk_refuses_keeps_and_recovers(on_disk: Callable[..., None], sent
 
 
 def reopen(disk: SmallDisk) -> None:
-    """Fill the disk, and open the store again without and with room."""
+    """Fill the disk, and open the store again without room."""
     directory = make(disk)
     disk.take_room(2 << 20)
     count = fill_up(directory.open(), 0)
     directory.close_all()
     assert directory.abort.exists()
-    with pytest.raises(ConfigError, match="No space left on device"):
-        directory.open()
-    disk.give_room()
     store = directory.open()
+    assert read_all(store) == expected(count)
+    assert not any(send(store, count) for _ in range(20))
+    disk.give_room()
+    store.tick()
     check_all(store, count)
     assert send(store, count)
     directory.close_all()
 
 
-def test_full_disk_is_opened_again_when_it_has_room(on_disk: Callable[..., None]) -> None:
-    """A start without any room is refused in one sentence; with room, all that was acknowledged is there."""
+def test_full_disk_is_opened_again(on_disk: Callable[..., None]) -> None:
+    """All that was acknowledged is read without any room; with room again sends succeed without a restart."""
     on_disk(reopen)
+
+
+def start_without_room(disk: SmallDisk, is_killed: int) -> None:
+    """Fill all the room of the disk beside a store, and read the store in every way."""
+    directory = make(disk)
+    with directory.open() as store:
+        assert all(send(store, number) for number in range(300))
+    if is_killed:
+        directory.abort.touch()
+    with pytest.raises(OSError, match="No space left"):
+        disk.take_room(DISK_BYTES)
+    store = directory.open()
+    check_all(store, 300)
+    directory.close_all()
+    assert StoreAudit(directory.config).run().is_sound
+    assert sum(batch.num_rows for batch in Reading(plan_stores([str(directory.root)]), ReadOptions())) == 300
+    disk.give_room()
+    store = directory.open()
+    assert send(store, 300)
+    check_all(store, 301)
+    directory.close_all()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_start_without_room_works(on_disk: Callable[..., None], is_killed: bool) -> None:
+    """A store that has nothing to write is opened, read, checked and exported on a disk without a free byte."""
+    on_disk(start_without_room, int(is_killed))
 
 
 def delete_and_go_on(disk: SmallDisk) -> None:
