@@ -30,7 +30,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def serve(start: Start, notes: Sequence[str], *, log_level: str) -> None:
     """Enter servers into a stack by ``start``, print the line that it returns, and wait for a signal.
 
-    ``notes`` are what a user should know of these servers then, a line each on stderr.
+    ``notes`` are what a user should know of these servers by then, a line each on stderr.
     """
     logging.basicConfig(
         stream=sys.stderr,
@@ -57,9 +57,10 @@ async def _serve(start: Start, notes: Sequence[str]) -> None:
     for number in numbers:
         loop.add_signal_handler(number, _stop, stopped, numbers)
     async with AsyncExitStack() as servers:
-        click.echo(await start(servers, LoopClock()))
+        ready = await start(servers, LoopClock())
         for note in notes:
             click.echo(f"rocketlet: {note}", err=True)
+        click.echo(ready)
         _spare_garbage_collector()
         await stopped.wait()
 

@@ -1,8 +1,11 @@
 """The fixture `rocketmq_broker`, as our tests and those of others use it."""
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -161,15 +164,39 @@ def test_session_inside_the_session_does_not_hurt_the_stop(outer_pytest: pytest.
     outer_pytest.runpytest_subprocess("-W", "error", "-p", "pytester").assert_outcomes(passed=3)
 
 
-def test_topic_of_a_busy_machine_is_waited_for():
+class BrokersClock(ManualClock):
+    """Stands still, and knows the broker's loop."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def timeout(self, delay_ms: int) -> AbstractAsyncContextManager[asyncio.Timeout]:
+        """Return a limit that the test ends."""
+        self.loop = asyncio.get_running_loop()
+        return super().timeout(delay_ms)
+
+
+@pytest.fixture
+def clock() -> BrokersClock:
+    """Return the clock of the frozen broker."""
+    return BrokersClock()
+
+
+@pytest.fixture
+def frozen_broker(clock: BrokersClock) -> Iterator[RocketmqBroker]:
+    """Run a broker whose time the test moves, and to which the fixture is connected."""
+    with RocketmqBroker(clock=clock) as broker:
+        broker.topic("before")
+        yield broker
+
+
+async def test_topic_of_a_busy_machine_is_waited_for(frozen_broker: RocketmqBroker, clock: BrokersClock):
     """The creation of a topic has no time limit of its own: here a minute passes before the broker reads of it."""
-    clock = ManualClock()
 
     async def let_time_pass() -> None:
         clock.advance(60_000)
 
-    with RocketmqBroker(clock=clock) as broker:
-        broker.topic("before")  # connected
-        creating = broker._submit(broker._create_topic("orders", 4))
-        broker._call(let_time_pass())
-        assert creating.result() == "orders"
+    async with asyncio.TaskGroup() as tasks:
+        creating = tasks.create_task(frozen_broker.create_topic("orders"))
+        await asyncio.sleep(0)  # it has been handed over
+        asyncio.run_coroutine_threadsafe(let_time_pass(), clock.loop)
+    assert creating.result() == "orders"
