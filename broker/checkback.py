@@ -53,7 +53,11 @@ class CheckBack:
             producer.send_oneway(self._request(question, store_host))
         elif group not in self._absent:
             self._absent.add(group)
-            _log.warning("no producer of group %s is connected, its transactions stay open", group)
+            _log.warning(
+                "no producer of group %s is connected, transaction %s stays open until one is",
+                group,
+                question.copy.properties.get(UNIQ_KEY),
+            )
 
     def _next_producer(self, group: str) -> Connection | None:
         links = list(self._members.producer_group(group))

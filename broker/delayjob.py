@@ -131,7 +131,9 @@ class DelayedDelivery:
         try:
             self._store.append(deliverable(decode_record(record)))
         except (RecordError, MessageIllegalError) as error:
-            _log.error("the delayed message at %d of the log cannot be delivered: %s", log_offset, error)
+            _log.error(
+                "dropping the delayed message at log offset %d, which cannot be delivered: %s", log_offset, error
+            )
 
     def _move(self, level: _Level, count: int) -> None:
         level.next_offset += count
@@ -198,7 +200,7 @@ class DelayJob:
             self._delivery.deliver_due()
         except (StoreNotWritableError, OSError) as error:
             if not self._is_refused:
-                _log.warning("delayed messages wait until they can be stored: %s", error)
+                _log.warning("delivery of delayed messages is paused, the store rejects writes: %s", error)
             self._is_refused = True
             return RETRY_MS
         self._is_refused = False

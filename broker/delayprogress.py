@@ -111,4 +111,6 @@ class DelaySaveJob:
         try:
             await self.run()
         except (OSError, StoreNotWritableError) as error:
-            _log.warning("the progress of delayed messages is not saved, some will be delivered again: %s", error)
+            _log.warning(
+                "saving config/delayOffset.json failed, some delayed messages will be delivered again: %s", error
+            )

@@ -122,7 +122,7 @@ class FastFailure:
         if self.is_stalled:
             self.is_stalled = False
             self._handlers.update(self._begin)
-            _log.warning("the disk flushes again; %d sends were answered busy meanwhile", self._failed)
+            _log.warning("flush no longer stalled; %d sends were answered busy meanwhile", self._failed)
             self._begin_parked()
             self._plan_look()
 
@@ -146,7 +146,10 @@ class FastFailure:
             return
         self.is_stalled, self._failed = True, 0
         self._handlers.update(dict.fromkeys(self._begin, self._park))
-        _log.warning("no flush has ended for %d ms: sends have to wait", self._patience.stall_ms)
+        _log.warning(
+            "flush stalled for %d ms: sends wait, and are answered busy after waitTimeMillsInSendQueue",
+            self._patience.stall_ms,
+        )
 
     def _park(self, command: Command, connection: Connection) -> Reply:
         if command.flag & ONEWAY or not wants_to_wait(decode_send_header(command).properties or ""):

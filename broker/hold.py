@@ -121,5 +121,9 @@ def _may_want(waiter: Waiter, record: Appended) -> bool:
     try:
         return waiter.accepts is None or waiter.accepts(record)
     except Exception:  # the fault boundary of a held request
-        _log.exception("the filter of %r has failed at %d, it reads now", waiter, record.queue_offset)
+        _log.exception(
+            "the filter of a long poll failed at topic %s queue %d offset %d; it reads now",
+            *waiter.key,
+            record.queue_offset,
+        )
         return True

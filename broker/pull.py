@@ -6,6 +6,7 @@ and answered whatever comes, also when that fails: it commits no offset then and
 
 from collections.abc import Callable, Sequence
 
+from ..remoting.addresses import format_address
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
@@ -91,7 +92,8 @@ class Puller:
                 return Command.response(*wanted)
             return self._answer(command, header, self._read(header, wanted))
         except Exception as error:  # the fault boundary of a held request
-            return failure_reply(command, error, is_logged=connection.may_complain())
+            peer = format_address(*connection.remote_address)
+            return failure_reply(command, error, peer, is_logged=connection.may_complain())
 
     def _read(self, header: PullHeader, wanted: PullFilter) -> ReadResult:
         most_bytes = MOST_BYTES if header.max_bytes is None else header.max_bytes

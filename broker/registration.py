@@ -98,7 +98,7 @@ class Registration:
             if not (await link.register(table)).is_accepted:
                 await self.tell_all(link)
         except RocketletError as error:
-            _log.warning("name server %s does not know %s yet: %s", link.address, names, error)
+            _log.warning("registering topics %s at name server %s failed: %s", names, link.address, error)
 
     async def _within_limit(self, works: Sequence[Coroutine[Any, Any, object]]) -> None:
         tasks = [self._tasks.start(work, "make known") for work in works]

@@ -77,7 +77,7 @@ class ReplyKeeper:
         try:
             stored = self._store.append(self._parking.place(new, self._now_ms()))
         except (StoreError, MessageRefusedError) as error:
-            _log.info("a reply for %s is not stored: %s", new.topic, error)
+            _log.info("a reply is not stored in topic %s: %s", new.topic, error)
             kept.set_result(None)
             return kept
         place, reply = Place(stored.log_offset, stored.queue_offset), Command.response(ResponseCode.SUCCESS)

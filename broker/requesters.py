@@ -82,9 +82,10 @@ class Requesters:
         try:
             answer = await recipient.connection.request(push, PUSH_LIMIT_MS)
         except (RemotingError, FrameError) as error:
-            _log.info("%s %s", recipient.failure, error)
+            _log.info("pushing a reply to %s failed: %s", recipient.connection, error)
             return recipient.failure
         if answer.code != ResponseCode.SUCCESS:
-            _log.info("%s it answered %d: %s", recipient.failure, answer.code, answer.remark)
+            text = "pushing a reply to %s failed: it answered %d: %s"
+            _log.info(text, recipient.connection, answer.code, answer.remark)
             return recipient.failure
         return None

@@ -163,7 +163,9 @@ class TimerDelivery:
         message = timed(record) if record is not None else None
         if record is None or message is None:
             if data is not None:
-                _log.error("the message at %d of %s does not say when it is due", offset, TIMER_TOPIC)
+                _log.error(
+                    "skipping the timer message at offset %d of %s: it has no delivery time", offset, TIMER_TOPIC
+                )
             return None
         if timers.is_known(record.log_offset) or timers.is_done(message.out_ms, offset):
             return None
@@ -264,14 +266,14 @@ class TimerDelivery:
         try:
             return (rolled if is_rolling else delivered)(record, put_at_ms, self._now_ms())
         except MessageIllegalError as error:
-            _log.error("the timer message at %d of the log cannot be delivered: %s", record.log_offset, error)
+            _log.error("dropping timer %s: %s", record, error)
             return None
 
     def _append(self, new: NewRecord) -> None:
         try:
             self._store.append(new)
         except MessageIllegalError as error:
-            _log.error("a timer message for %s cannot be stored: %s", new.topic, error)
+            _log.error("dropping a timer message for topic %s, which cannot be stored: %s", new.topic, error)
 
 
 class _ColdBatch:

@@ -53,7 +53,7 @@ class TimerJob:
             is_done = await self._advance()
         except (StoreNotWritableError, OSError) as error:
             if not self._is_refused:
-                _log.warning("timer messages wait until they can be stored: %s", error)
+                _log.warning("delivery of timer messages is paused, the store rejects writes: %s", error)
             self._is_refused = True
             return RETRY_MS
         self._is_refused = False
@@ -75,7 +75,7 @@ class TimerJob:
                 if slow is not None:
                     await asyncio.get_running_loop().run_in_executor(self._worker, slow)
             except (StoreNotWritableError, OSError) as error:
-                _log.warning("timer messages wait in their topic for the next start: %s", error)
+                _log.warning("timer messages stay in their topic until the next start: %s", error)
                 return
             pieces += 1
 
@@ -139,7 +139,7 @@ class TimerSaveJob:
         try:
             await self.save()
         except (OSError, StoreNotWritableError) as error:
-            _log.warning("the progress of timer messages is not saved, some will be delivered again: %s", error)
+            _log.warning("saving the timer files failed, some timer messages will be delivered again: %s", error)
 
     async def _save(self) -> None:
         save = None if self._has_failed else self._timers.take_save()

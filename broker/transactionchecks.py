@@ -114,14 +114,14 @@ class TransactionChecks:
             if verdict is Verdict.ASK:
                 turn.questions.append(Question(copy, placed, half.stored_at_ms))
         except MessageIllegalError as error:
-            _log.error("the half message at %d of the log cannot be copied: %s", half.log_offset, error)
+            _log.error("half %s cannot be copied, giving up its transaction: %s", half, error)
             if verdict is not Verdict.GIVE_UP:
                 self._copy(half, Verdict.GIVE_UP, turn)
 
     def _keep(self, half: Record) -> None:
         about = half.properties
         _log.error(
-            "transaction %s of %s is given up after %d checks, the message is for %s",
+            "giving up transaction %s of producer group %s after %d checks; its message was for topic %s",
             about.get(UNIQ_KEY),
             about.get(PRODUCER_GROUP),
             check_times(about),
@@ -141,7 +141,7 @@ class TransactionChecks:
             half = decode_record(data)
             real_place(half)
         except (RecordError, MessageIllegalError) as error:
-            _log.error("half message %d cannot be checked: %s", half_offset, error)
+            _log.error("skipping the check of the half message at offset %d: %s", half_offset, error)
             return None
         return half
 

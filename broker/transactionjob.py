@@ -59,7 +59,7 @@ class CheckJob:
             await self._check()
         except (StoreNotWritableError, OSError) as error:
             if not self._is_refused:
-                _log.warning("transactions are checked when the store can be used again: %s", error)
+                _log.warning("transaction checks are paused, the store rejects writes: %s", error)
             self._is_refused = True
             return self._period_ms
         self._is_refused = False
@@ -112,7 +112,7 @@ class CursorSaveJob:
         try:
             await self.run()
         except (StoreNotWritableError, OSError) as error:
-            _log.warning("how far transactions are checked is not saved: %s", error)
+            _log.warning("saving the progress of transaction checks failed: %s", error)
 
 
 def keep_given_up(topics: TopicTable) -> GiveUp:

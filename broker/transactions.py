@@ -112,7 +112,9 @@ class Transactions:
             for new in op_messages(self._joined, self._most_op_bytes, self._now_ms(), self._store.store_host):
                 self._store.append(new)
         except StoreError as error:  # known to memory all the same: only after a restart they are checked again
-            _log.warning("settled transactions will be checked again after a restart: %s", error)
+            _log.warning(
+                "op messages cannot be written, so settled transactions are checked again after a restart: %s", error
+            )
 
     def undo(self) -> None:
         """Take back what that commit would have settled; the store calls this when nothing of it was kept."""
@@ -137,7 +139,7 @@ class Transactions:
         try:
             op = None if data is None else decode_record(data)
         except RecordError as error:
-            _log.error("the op message at %d of the log cannot be read: %s", log_offset, error)
+            _log.error("skipping the op message at log offset %d, which cannot be read: %s", log_offset, error)
             return
         if op is None:
             return  # gone, or the filling before a queue's first entry

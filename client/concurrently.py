@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..common.clock import Clock, TimerHandle
-from ..common.message import MessageQueue, ReceivedMessage
+from ..common.message import MessageQueue, ReceivedMessage, describe_messages
 from ..remoting.tasks import TaskScope, repeat
 from .listening import NO_HANDLER, Batch, Handler, ListenerCalls, ListenerPool, Outcome, cut_batches, retry_of
 from .offsets import OffsetTable
@@ -94,7 +94,9 @@ class ConcurrentListening:
             if message.queue_offset not in source.unfinished:
                 continue  # its listener took too long, and it went back already
             if returns is None:
-                log.warning("message %s failed and is dropped: this is a broadcast", message.message_id)
+                log.warning(
+                    "dropping %s, which failed: broadcast messages are not retried", describe_messages([message])
+                )
                 source.finish([message])
             elif await returns.give_back(message, delay_level):
                 source.finish([message])
@@ -116,6 +118,9 @@ class ConcurrentListening:
         seen, self._seen_running = self._seen_running, self._pool.running()
         for batch in self._seen_running:
             if any(batch is each for each in seen) and not batch.source.is_dropped:
-                log.warning("a listener does not end; its %d messages go back", len(batch.messages))
+                log.warning(
+                    "the listener has not returned in consume_timeout_ms, sending back %s",
+                    describe_messages(batch.messages),
+                )
                 await self._give_back(batch.source, batch.messages, EXPIRED_DELAY_LEVEL)
         return self._workplace.settings.consume_timeout_ms

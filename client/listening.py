@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from ..common.message import ReceivedMessage
+from ..common.message import ReceivedMessage, describe_messages
 from ..remoting.tasks import TaskScope
 from .observing import ConsumeObserver, Outcome
 from .push_queue import PushQueue
@@ -70,7 +70,7 @@ def _check_signature(listener: Listener) -> None:
 
 async def _refuse_unknown(messages: list[ReceivedMessage]) -> ConsumeResult:
     """Send back messages of a topic that nobody listens to any more, so that they are not lost."""
-    log.warning("%d messages of the topic %s have no listener and come again", len(messages), messages[0].topic)
+    log.warning("no listener for topic %s any more, retrying %s", messages[0].topic, describe_messages(messages))
     return ConsumeResult.RETRY
 
 
@@ -81,9 +81,10 @@ Call = Callable[[Handler, list[ReceivedMessage]], Awaitable[Outcome]]
 
 
 class ListenerCalls:
-    """Calls listeners, blocking ones in at most so many threads; ``attempt`` never raises what they raise."""
+    """Calls a group's listeners, blocking ones in at most so many threads; ``attempt`` never raises what they raise."""
 
-    def __init__(self, max_threads: int) -> None:
+    def __init__(self, group: str, max_threads: int) -> None:
+        self._group = group
         self.attempt: Call = self._attempt
         self._calls = UserCalls(max_threads, "rocketlet-listener")
 
@@ -110,14 +111,17 @@ class ListenerCalls:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            log.warning("a listener was cancelled from within; its %d messages come again", len(messages))
+            log.warning(
+                "group %s: the listener was cancelled from within at %s", self._group, describe_messages(messages)
+            )
             return error
         except Exception as error:  # fault boundary of the user's code: the messages come again
-            log.exception("a listener failed; its %d messages come again", len(messages))
+            log.exception("group %s: the listener failed at %s", self._group, describe_messages(messages))
             return error
         if result is None or isinstance(result, (ConsumeResult, Retry)):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
             return result
-        log.error("a listener returned %r, not a ConsumeResult; its messages come again", result)
+        text = "group %s: the listener returned %r, not a ConsumeResult, for %s"
+        log.error(text, self._group, result, describe_messages(messages))
         return TypeError(f"the listener returned {type(result).__name__}, not a ConsumeResult")
 
     def close(self) -> None:

@@ -64,7 +64,7 @@ class OffsetFile:
         try:
             return self._parse(self.path) or self._parse(self._backup) or {}
         except (JsonError, UnicodeError) as error:
-            log.warning("%s is passed over for its .bak: %s", self.path, error)
+            log.warning("%s cannot be read, using its .bak: %s", self.path, error)
         try:
             stored = self._parse(self._backup)
         except (JsonError, UnicodeError) as error:
@@ -140,7 +140,7 @@ class LocalOffsets(GroupOffsets):
         try:
             await _in_thread(lambda: self._file.write(offsets))
         except (OSError, ConfigError) as error:
-            log.warning("offsets of group %s are not stored: %s", self._group, error)
+            log.warning("group %s: saving the offsets of a broadcast failed: %s", self._group, error)
         else:
             self._stored = stored | offsets
 

@@ -134,7 +134,9 @@ class GroupOffsets:
             async with clock.timeout(timeout_ms):
                 await self.persist_now(queues)
         except TimeoutError:
-            log.warning("group %s ends before all offsets are stored; some messages will come again", self._group)
+            log.warning(
+                "group %s: closing before all offsets are committed, some messages will be consumed again", self._group
+            )
 
     async def _store(self, store: Store, queues: Iterable[MessageQueue]) -> None:
         for queue in queues:
@@ -144,4 +146,4 @@ class GroupOffsets:
             try:
                 await store(self._group, queue, queue_offset)
             except (RemotingError, ClientError) as error:
-                log.warning("offset %d of %s in group %s is not stored: %s", queue_offset, queue, self._group, error)
+                log.warning("group %s: committing offset %d of %s failed: %s", self._group, queue_offset, queue, error)

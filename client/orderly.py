@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from ..common.clock import TimerHandle
-from ..common.message import MessageQueue, ReceivedMessage
+from ..common.message import MessageQueue, ReceivedMessage, describe_messages
 from ..remoting.tasks import TaskScope, repeat
 from .concurrently import Workplace
 from .listening import NO_HANDLER, Outcome, cut_batches, retry_of
@@ -256,7 +256,11 @@ class OrderlyListening:
             return None
         if outcome is ConsumeResult.COMMIT or outcome is ConsumeResult.ROLLBACK:
             if commits_itself:
-                log.warning("a listener returned %s, but this consumer commits by itself: taken as SUCCESS", outcome)
+                log.warning(
+                    "the listener returned %s for %s, but this consumer commits by itself: taken as SUCCESS",
+                    outcome,
+                    describe_messages(messages),
+                )
                 run.finish(messages)
                 return None
             return self._commit_or_roll_back(run, outcome)

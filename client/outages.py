@@ -30,4 +30,4 @@ class Outages:
             self._silent.discard(address)
             log.info("broker %s answers again", address)
         if answer.code != ResponseCode.SUCCESS:
-            log.warning("broker %s answered %d: %s", address, answer.code, answer.remark)
+            log.warning("broker %s answered a heartbeat with %d: %s", address, answer.code, answer.remark)

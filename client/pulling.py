@@ -97,7 +97,11 @@ class Puller:
         self.next_offset = answer.next_offset
         if answer.was_offset_refused:
             log.warning(
-                "offset %d of %s was refused, %d is next", position.queue_offset, self.queue, answer.next_offset
+                "group %s: offset %d of %s is out of range, going on at %d",
+                common.plan.group,
+                position.queue_offset,
+                self.queue,
+                answer.next_offset,
             )
             return 0 if await common.refuse(self.queue, answer.next_offset) else None
         self._sink.accept(answer.messages, answer.next_offset)
@@ -107,7 +111,13 @@ class Puller:
         code = error.code if isinstance(error, ResponseError) else None
         if code == ResponseCode.FLOW_CONTROL:
             return FLOW_CONTROL_PAUSE_MS
-        log.warning("the pull of %s from offset %d failed: %s", self.queue, self.next_offset, error)
+        log.warning(
+            "group %s: pulling %s from offset %d failed: %s",
+            self._common.plan.group,
+            self.queue,
+            self.next_offset,
+            error,
+        )
         if code in _UNKNOWN_CONSUMER_CODES:
             self._common.session.heartbeat_soon()
         return ERROR_PAUSE_MS

@@ -147,7 +147,7 @@ def _read_messages(body: bytes, queue: MessageQueue, subscription: Subscription)
 
 
 def _leave_out(queue: MessageQueue, queue_offset: int, error: DecodeError) -> None:
-    log.error("message %d of %s is left out: %s", queue_offset, queue, error)
+    log.error("skipping offset %d of %s, which cannot be decoded: %s", queue_offset, queue, error)
 
 
 def _restore_topic(message: ReceivedMessage) -> ReceivedMessage:

@@ -81,7 +81,7 @@ class PushConsumer:
             self._member.subscriptions.put(retry_topic(group), ALL)
         self._member.share.on_change = self._tell_queues
         self._handlers: dict[str, Handler] = {}
-        self._calls = ListenerCalls(self.settings.concurrency)
+        self._calls = ListenerCalls(self.group, self.settings.concurrency)
         self._listening = self._make_listening()
         self._member.answers = self._make_answers()
         self._stack = AsyncExitStack()
@@ -205,7 +205,7 @@ class PushConsumer:
             async with self._clock.timeout(self.settings.close_timeout_ms):
                 await self._listening.drain()
         except TimeoutError:
-            log.warning("%r ends while listeners still run; their messages will come again", self)
+            log.warning("%r closes while listeners still run, their messages will be consumed again", self)
         await self._member.end()
 
     def _tell_queues(self, _queues: tuple[MessageQueue, ...]) -> None:

@@ -70,7 +70,7 @@ class QueueLocks:
             try:
                 granted = await self._lock_at(broker_name, asked)
             except RocketletError as error:
-                log.warning("queues of broker %s are not locked: %s", broker_name, error)
+                log.warning("group %s: locking queues of broker %s failed: %s", self._group, broker_name, error)
                 continue
             self._note(asked, granted)
             held |= granted
@@ -86,7 +86,13 @@ class QueueLocks:
             try:
                 await self._session.call_oneway(self._session.master_of(broker_name), command, LOCK_TIMEOUT_MS)
             except RocketletError as error:
-                log.warning("queues of broker %s stay locked for a while: %s", broker_name, error)
+                log.warning(
+                    "group %s: unlocking %d queues of broker %s failed, they stay locked until that expires: %s",
+                    self._group,
+                    len(queues_there),
+                    broker_name,
+                    error,
+                )
 
     async def renew(self, wanted: Callable[[], Iterable[MessageQueue]]) -> int:
         """Have the locks of all wanted queues confirmed, also those that were lost: a job."""
@@ -101,7 +107,7 @@ class QueueLocks:
                 waiter.set()
         for queue in set(asked).difference(granted):
             if self._confirmed_at_ms.pop(queue, None) is not None:
-                log.warning("another member of group %s has the lock of %s now", self._group, queue)
+                log.warning("group %s: lost the lock of %s to another member", self._group, queue)
 
     async def _lock_at(self, broker_name: str, queues: Sequence[MessageQueue]) -> frozenset[MessageQueue]:
         command = self._command(RequestCode.LOCK_BATCH_MQ, queues)

@@ -13,7 +13,7 @@ import random
 
 from ..common.compression import CompressionKind, deflate
 from ..common.errors import ResponseError, RocketletError, RouteNotFoundError
-from ..common.message import MessageQueue, ReceivedMessage
+from ..common.message import MessageQueue, ReceivedMessage, describe_messages
 from ..common.names import AUTO_CREATE_TOPIC, CLIENT_INNER_PRODUCER_GROUP, retry_topic
 from ..common.properties import (
     DELAY,
@@ -57,7 +57,12 @@ class Returns:
         try:
             await self._brokers.send_back(self._group, message, self.max_retries, delay_level)
         except RocketletError as error:
-            log.warning("message %s was not taken back by its broker: %s", message.message_id, error)
+            log.warning(
+                "group %s: sending back %s failed, trying the retry topic: %s",
+                self._group,
+                describe_messages([message]),
+                error,
+            )
             return await self.resend(message)
         return True
 
@@ -66,7 +71,9 @@ class Returns:
         try:
             await self._resend(message)
         except RocketletError as error:
-            log.warning("message %s could not be sent to the retry topic: %s", message.message_id, error)
+            log.warning(
+                "group %s: sending %s to the retry topic failed: %s", self._group, describe_messages([message]), error
+            )
             return False
         return True
 
@@ -80,7 +87,7 @@ class Returns:
             try:
                 return await self._send(message, queue)
             except RocketletError as error:
-                log.info("message %s is not taken by %s: %s", message.message_id, queue, error)
+                log.info("group %s: %s does not accept message %s: %s", self._group, queue, message.message_id, error)
         return await self._send(message, last)
 
     async def _send(self, message: ReceivedMessage, queue: MessageQueue) -> None:

@@ -337,7 +337,7 @@ class Session:
             try:
                 await self.refresh(topic)
             except RocketletError as error:
-                log.warning("the route of %s is kept as it is: %s", topic, error)
+                log.warning("looking up the route of topic %s failed, keeping the last one: %s", topic, error)
         return LEAST_PAUSE_MS
 
     # heartbeats and notices

@@ -38,6 +38,9 @@ class MessageQueue(NamedTuple):
     broker_name: str
     queue_id: int
 
+    def __str__(self) -> str:
+        return f"{self.topic} queue {self.queue_id} at {self.broker_name}"
+
 
 @dataclass(slots=True)
 class Message:
@@ -129,6 +132,14 @@ def check_body(body: object) -> None:
     """
     if not isinstance(body, (bytes, bytearray, memoryview)):
         raise TypeError(f"body is {type(body).__name__}, it must be bytes; encode it first, as json.dumps(…).encode()")
+
+
+def describe_messages(messages: Sequence[ReceivedMessage]) -> str:
+    """Return how logs name messages of one queue: the first by id, place and attempt, the others by their number."""
+    first = messages[0]
+    more = f" and {len(messages) - 1} more" if len(messages) > 1 else ""
+    place = f"{first.queue} offset {first.queue_offset}, attempt {first.reconsume_times + 1}"
+    return f"message {first.message_id} ({place}){more}"
 
 
 def split_keys(text: str | None) -> tuple[str, ...]:

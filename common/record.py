@@ -119,6 +119,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         """The properties, parsed anew at each use."""
         return parse_properties(self.property_text)
 
+    def __str__(self) -> str:
+        place = f"{self.topic} queue {self.queue_id} offset {self.queue_offset}, log offset {self.log_offset}"
+        return f"message {self.properties.get(UNIQ_KEY, 'without a unique key')} ({place})"
+
     @property
     def is_body_intact(self) -> bool:
         """Whether the stored body has its checksum; an empty one needs none."""

@@ -29,5 +29,5 @@ class Complaints:
             self._count, self._until_ms = 0, now_ms + PERIOD_MS
         self._count += 1
         if self._count == MOST + 1:
-            _log.warning("peers make many mistakes: no more of them are logged for %d ms", self._until_ms - now_ms)
+            _log.warning("many bad requests: no more of them are logged for %d ms", self._until_ms - now_ms)
         return self._count <= MOST

@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
         try:
             self._push(encode_reply(later.command, reply))
         except FrameError as error:  # too large to be sent: say so
-            refusal = failure_reply(later.command, error, is_logged=self.may_complain())
+            refusal = failure_reply(later.command, error, self._peer, is_logged=self.may_complain())
             self._push(encode_reply(later.command, refusal))
 
     def begin_again(self, laters: Sequence[Later]) -> None:
@@ -245,7 +245,7 @@ class Connection(asyncio.Protocol):
         try:
             step(*args)
         except Exception:  # the fault boundary of a connection
-            _log.exception("the connection to %s is dropped", self._peer)
+            _log.exception("closing the connection to %s after an error", self._peer)
             self.abort()
 
     def _receive(self, data: bytes) -> None:
@@ -313,7 +313,7 @@ class Connection(asyncio.Protocol):
                 return
             encoded = reply if isinstance(reply, bytes) else encode_reply(command, reply)
         except Exception as error:  # the fault boundary of a request
-            reply = failure_reply(command, error, is_logged=self.may_complain())
+            reply = failure_reply(command, error, self._peer, is_logged=self.may_complain())
             if command.flag & ONEWAY:
                 return
             encoded = encode_reply(command, reply)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from ..common.clock import Clock, TimerHandle
+from .addresses import format_address
 from .complaints import Complaints
 from .connection import Connection
 from .held import HeldBytes
@@ -89,7 +90,11 @@ class Connections:
     def _refuse(self, connection: Connection, kept: int) -> None:
         if self.complaints.may_log():
             number = connection.descriptor
-            _log.warning("refusing %r: its descriptor is %d, from %d on they are for files", connection, number, kept)
+            peer = format_address(*connection.remote_address)
+            text = (
+                "rejecting a connection of %s: too many open files (descriptor %d, the store keeps those from %d)"
+            )
+            _log.warning(text, peer, number, kept)
         connection.abort()
 
     def _plan_look(self) -> None:
@@ -107,6 +112,7 @@ class Connections:
             if connection.has_moved():
                 self._quiet_since_ms[connection] = now_ms
             elif now_ms - quiet_since_ms >= self._idle_ms:
-                _log.info("closing %r: idle for %d ms", connection, now_ms - quiet_since_ms)
+                peer = format_address(*connection.remote_address)
+                _log.info("closing the connection to %s: idle for %d ms", peer, now_ms - quiet_since_ms)
                 connection.abort()
         self._plan_look()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..common.errors import ConfigError, StoreError
+from .addresses import format_address
 from .command import Command
 from .failures import commit_failure_reply, unknown_code_reply
 from .frames import MAX_FRAME_BYTES
@@ -25,7 +26,7 @@ Handler = Callable[[Command, "Connection"], Reply]
 
 def refuse_unknown(command: Command, connection: Connection) -> Command:
     """Answer a request code that nobody handles."""
-    return unknown_code_reply(command, is_logged=connection.may_complain())
+    return unknown_code_reply(command, format_address(*connection.remote_address), is_logged=connection.may_complain())
 
 
 def _nothing() -> None:

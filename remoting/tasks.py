@@ -67,7 +67,9 @@ async def repeat(job: Job, clock: Clock, *, first_ms: int = 0) -> None:
             pause_ms = FIRST_PAUSE_MS
         except Exception as error:  # the fault boundary of timed jobs: one bad round must not end the server
             has_told = isinstance(error, RocketletError | OSError)
-            _log.warning("%s goes on after an error: %s", _name_of(job), error, exc_info=None if has_told else error)
+            _log.warning(
+                "%s failed, next try in %d ms: %s", _name_of(job), pause_ms, error, exc_info=None if has_told else error
+            )
             delay_ms, pause_ms = pause_ms, min(2 * pause_ms, LONGEST_PAUSE_MS)
 
 

@@ -125,7 +125,7 @@ class Cleaner:
             paths = expired
         is_short = verdict.exceeds_limit and not paths
         if is_short and not self._is_short:
-            _log.warning("the disk of store %s fills up, and no log file may go yet", self._config.root)
+            _log.warning("disk of store %s is filling up, and no log file has expired yet", self._config.root)
         self._is_short = is_short
         if paths:
             yield from self._flush_queues()
@@ -145,7 +145,7 @@ class Cleaner:
             self._parts.flusher.flush_files(work)
         except StoreNotWritableError as error:
             self._failed_at_ms = self._now_ms()
-            _log.error("no log file is deleted, since the queues cannot be flushed: %s", error)
+            _log.error("deleting no log file: flushing the consume queues failed: %s", error)
 
     def _find_expired(self, paths: list[str], now_ms: int, expired: list[str]) -> None:
         try:
@@ -154,7 +154,9 @@ class Cleaner:
                     return
                 expired.append(path)
         except OSError as error:
-            _log.warning("log files behind %d others are not looked at for their age: %s", len(expired), error)
+            _log.warning(
+                "the age of a log file cannot be read, deleting only the %d before it: %s", len(expired), error
+            )
 
     def _is_hour(self, now_ms: int) -> bool:
         return datetime.fromtimestamp(now_ms / 1000).astimezone().hour in self._settings.hours

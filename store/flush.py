@@ -174,15 +174,17 @@ class Flusher:
         try:
             self._files.close(self._files.create(path, size))
         except OSError as error:
-            _log.warning("cannot prepare %s: %s", path, error)  # the commit that needs it creates it, or fails
+            _log.warning(
+                "allocating %s ahead of its use failed: %s", path, error
+            )  # the commit that needs it creates it, or fails
 
     def _may_put_off(self, error: OSError, what: str) -> bool:
         if error.errno in NO_DESCRIPTOR:
-            _log.warning("the flush of %s is put off: %s", what, error)
+            _log.warning("postponing the flush of %s: %s", what, error)
             return True
         if self.failure is None:
-            self.failure = StoreNotWritableError(f"a flush failed, the store takes no more writes: {error}")
-            _log.error("%s until it is opened again; reading goes on", self.failure)
+            self.failure = StoreNotWritableError(f"a flush failed, rejecting writes: {error}")
+            _log.error("%s; restart to accept them again, reads go on", self.failure)
         return False
 
 

@@ -228,7 +228,7 @@ class MessageStore(ReadableStore):
             self._build_index(self._index)
         self._refusal = self._refusal or self._disk_full
         if refused is not None and self._refusal is None:
-            _log.warning("store %s takes records again", self.config.root)
+            _log.warning("accepting writes again: store %s", self.config.root)
 
     @property
     def needs_index_tools(self) -> bool:
@@ -377,7 +377,7 @@ class MessageStore(ReadableStore):
 
     def _refuse(self, error: StoreNotWritableError) -> None:
         if str(error) != self._last_refusal:
-            _log.error("store %s takes no records: %s", self.config.root, error)
+            _log.error("rejecting writes: store %s: %s", self.config.root, error)
         self._refusal, self._last_refusal = error, str(error)
 
     def _build_index(self, index: Index) -> None:

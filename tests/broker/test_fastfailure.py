@@ -298,6 +298,6 @@ async def test_stall_is_logged_once(
             clock.advance(WAIT_MS)
             disk.go_on()
     assert [record.getMessage() for record in caplog.records] == [
-        "no flush has ended for 1000 ms: sends have to wait",
-        "the disk flushes again; 2 sends were answered busy meanwhile",
+        "flush stalled for 1000 ms: sends wait, and are answered busy after waitTimeMillsInSendQueue",
+        "flush no longer stalled; 2 sends were answered busy meanwhile",
     ]

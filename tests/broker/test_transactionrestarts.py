@@ -202,7 +202,7 @@ async def test_full_disk_puts_checks_off(
         disk.has_room = False
         await next_round(clock, 3)
         assert await questions(producer) == []
-        assert sum("transactions are checked when" in record.message for record in caplog.records) == 1
+        assert sum("transaction checks are paused" in record.message for record in caplog.records) == 1
         disk.has_room = True
         await next_round(clock, 2)
         asked = [decode_record(question.body).properties[CHECK_TIMES] for question in await questions(producer)]

@@ -36,7 +36,7 @@ class Bench:
     def __init__(self) -> None:
         self.ended: asyncio.Queue[tuple[int, Outcome]] = asyncio.Queue()
         self.source = Finishing(self.ended)
-        self.calls = ListenerCalls(2)
+        self.calls = ListenerCalls("cg", 2)
         self.pool = ListenerPool(2, self.calls, self._fail)
 
     def submit(self, listener: Listener, number: int = 0) -> None:
@@ -137,6 +137,16 @@ async def test_outcome_of_a_listener(bench: Bench, listener: Listener, outcome: 
 
     bench.submit(async_none)
     assert await bench.ended.get() == (0, None)
+
+
+async def test_failed_message_is_named_in_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """By its group, its id, its place and its attempt, so that an operator finds it."""
+    bench.submit(async_error, 7)
+    await bench.ended.get()
+    message = received(7)
+    assert caplog.messages == [
+        f"group cg: the listener failed at message {message.message_id} ({message.queue} offset 7, attempt 1)"
+    ]
 
 
 def _takes_nothing() -> None:

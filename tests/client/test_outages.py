@@ -23,6 +23,6 @@ def test_outage_is_said_once_until_the_broker_answers(caplog: pytest.LogCaptureF
         "broker a:1 does not answer: gone",
         "broker b:1 does not answer: gone",
         "broker a:1 answers again",
-        "broker a:1 answered 1: busy",
+        "broker a:1 answered a heartbeat with 1: busy",
         "broker a:1 does not answer: gone",
     ]

@@ -164,7 +164,7 @@ async def test_files_are_kept_descriptors_for(
             peers = [_connect(ground, sockets) for _ in range(20)]
 
             def refusals() -> int:
-                return caplog.text.count("they are for files")
+                return caplog.text.count("too many open files")
 
             await until(lambda: refusals() + len(ground.server.connections) - 1 == len(peers))
             await until(lambda: sum(map(_is_refused, peers)) == refusals())

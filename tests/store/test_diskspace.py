@@ -30,10 +30,10 @@ def test_full_disk_takes_no_messages_until_it_has_room(aged: StoreDirectory, cap
     disk.percents["/"] = 85
     store.clean_now()
     assert store.append(new_record()).queue_offset == 40
-    said = [record.getMessage() for record in caplog.records if "the disk of store" in record.getMessage()]
+    said = [record.getMessage() for record in caplog.records if "disk of store" in record.getMessage()]
     assert [text.partition(str(aged.root))[2].partition(":")[0] for text in said] == [
         " is full",
-        " fills up, and no log file may go yet",
+        " is filling up, and no log file has expired yet",
         " has room again",
     ]
 
