@@ -30,7 +30,7 @@ ANNOUNCE_LIMIT_MS = 1000
 _log = logging.getLogger(__name__)
 
 
-Save = Callable[[], Coroutine[Any, Any, None]]
+Save = Callable[[], Coroutine[Any, Any, object]]
 
 
 class Registration:
