@@ -61,9 +61,10 @@ def read_json_as(data: bytes | str, kind: type[_T], *, slow_bytes: int | None = 
     if not _has_references(data):
         try:
             return cast("_T", _decoder(kind).decode(data))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            pass  # the slow way knows what Java accepts beyond this, and words the error
-    check_slow(data, slow_bytes)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            check_slow(data, slow_bytes, str(error))  # the slow way knows what Java accepts beyond this
+    else:
+        check_slow(data, slow_bytes)
     value = conform(read_json(data), kind)
     try:
         return msgspec.convert(value, kind, strict=False)
@@ -99,14 +100,15 @@ def _refuse_null_entries(value: Any, info: inspect.Type, where: str) -> None:
             _refuse_null_entries(entry, info.value_type, f"{where}[{name}]")
 
 
-def check_slow(data: bytes | str, most_bytes: int | None) -> None:
-    """Refuse a text that is too long for the slow way.
+def check_slow(data: bytes | str, most_bytes: int | None, problem: str = "") -> None:
+    """Refuse a text that is too long for the slow way; ``problem`` is why the fast one did not do.
 
     Raises:
         JsonError: It is.
     """
     if most_bytes is not None and len(data) > most_bytes:
-        raise JsonError(f"JSON is {len(data)} bytes; above {most_bytes} it must be strict and fit what is asked for")
+        reason = f"above {most_bytes} it must be strict and fit what is asked for"
+        raise JsonError(f"JSON is {len(data)} bytes; {reason}{problem and f': {problem}'}")
 
 
 def write_json(value: object, *, quotes_integer_keys: bool = True) -> bytes:
