@@ -107,6 +107,10 @@ class BrokerConfig:
     channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "silence after which a client is dropped")
     notifies_members: bool = setting("notifyConsumerIdsChangedEnable", True, "tell a group when its members change")
     register_period_ms: int = setting("registerNameServerPeriod", 30_000, "how often to register; 10 s to 60 s count")
+    splits_registration: bool = setting(
+        "enableSplitRegistration", False, "register topics in parts, also those that fit one"
+    )
+    split_topics: int = setting("splitRegistrationSize", 800, "topics of such a part", least=2)
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 24_000, "time limit of a registration", least=1)
     max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
     high_water_bytes: int = setting(

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from ..common.javajson import read_json_as
+from ..common.javajson import read_table_as
 from ..remoting.bodies_register import DataVersion
 from ..store.configfile import load_config, save_config_text
 
@@ -64,7 +64,7 @@ class ConfigFolder:
         Raises:
             ConfigError: neither can be used.
         """
-        content = load_config(self._path(table), lambda text: read_json_as(text, table.content_type))
+        content = load_config(self._path(table), lambda text: read_table_as(text, table.content_type), sets_aside=True)
         if content is not None:
             table.load(content)
         self._saved_counts[table.file_name] = table.change_count

@@ -19,6 +19,7 @@ from .configtable import ConfigFolder, ConfigTable
 from .filtertable import FilterTable
 
 _LONGEST_PERIOD_MS = 1_000  # of the checkpoint
+_RETRY_MS = 1_000  # after a table that could not be saved
 _log = logging.getLogger(__name__)
 
 
@@ -66,17 +67,22 @@ class SaveJob:
             self._folder.load(table)
 
     async def run(self) -> int:
-        """Write; return the pause (raises ``OSError``)."""
-        for table in self._tables:
-            await self._folder.save(table)
-        return self.period_ms
+        """Write; return the pause, a short one if some table could not be written."""
+        return self.period_ms if await self.run_once() else min(_RETRY_MS, self.period_ms)
 
-    async def run_once(self) -> None:
-        """Write; what the disk does not take is logged and stays for the next round."""
-        try:
-            await self.run()
-        except OSError as error:
-            _log.warning("topics, groups or offsets are not saved: %s", error)
+    async def run_once(self) -> bool:
+        """Write each table alone; what cannot be written is logged and stays for the next round. Tell if all were."""
+        are_saved = True
+        for table in self._tables:
+            try:
+                await self._folder.save(table)
+            except OSError as error:
+                are_saved = False
+                _log.warning("saving %s failed, next try follows: %s", table.file_name, error)
+            except Exception:  # the fault boundary of a table: its own content must not cost the others
+                are_saved = False
+                _log.exception("saving %s failed, next try follows", table.file_name)
+        return are_saved
 
 
 class ScanJob:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ..common.checksum import crc31
 from ..common.errors import RemotingError
 from ..remoting.addresses import ANY_HOSTS, format_address, is_loopback, reachable_host
-from ..remoting.bodies import decode_body, encode_body
-from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfigTable
+from ..remoting.bodies import decode_body
+from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfigTable, encode_register_body
 from ..remoting.client import ConnectionPool
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
@@ -51,7 +51,7 @@ class NameServerLink:
         Raises:
             RemotingError: no answer.
         """
-        body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=topics))
+        body = encode_register_body(RegisterBrokerBody(topic_config_serialize_wrapper=topics))
         host = await self._own_host()
         header = RegisterBrokerHeader(
             broker_name=self._config.broker_name,

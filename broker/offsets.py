@@ -6,13 +6,16 @@ commits.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import field
 
 from ..remoting.bodies_register import DataVersion
 from .configtable import next_version
+
+MAX_QUEUES: Final = 65_536
+"""Of one topic that one group has offsets for: clients name queues by any number."""
 
 
 class GroupTopic(NamedTuple):
@@ -45,6 +48,11 @@ class OffsetTable:
 
     def __repr__(self) -> str:
         return f"<OffsetTable of {len(self._offsets)} pairs of group and topic>"
+
+    def takes(self, group: str, topic: str, queue_id: int) -> bool:
+        """Tell whether there is room for the offset of a queue: no topic has more than ``MAX_QUEUES`` of them."""
+        queues = self._offsets.get(GroupTopic(group, topic))
+        return queues is None or len(queues) < MAX_QUEUES or queue_id in queues
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Store an offset, a smaller one too: that is how a group is set back by hand."""

@@ -16,7 +16,7 @@ from ..remoting.headers_offset import (
 )
 from ..store.message_store import MessageStore
 from .groups import GroupTable
-from .offsets import OffsetTable
+from .offsets import MAX_QUEUES, OffsetTable
 from .topics import TopicTable
 
 NOT_FOUND_REMARK = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"  # Java's words
@@ -58,6 +58,9 @@ class ProgressHandlers:
             return Command.response(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {header.topic}")
         if header.commit_offset is None:
             return Command.response(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {header.topic}")
+        if not self._offsets.takes(header.consumer_group, header.topic, header.queue_id):
+            remark = f"{header.consumer_group} has offsets of {MAX_QUEUES} queues of {header.topic}, which is the limit"
+            return Command.response(ResponseCode.INVALID_PARAMETER, remark)
         if header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Command.response(ResponseCode.SUCCESS)

@@ -7,18 +7,20 @@ Rules
        after a second at the latest; what is not done by then goes on.
     3. A name server that refuses a single topic does not know the broker yet, and is told everything.
     4. The version that goes with a topic is that of its change, so that no other registration hides it.
+    5. More than ``MAX_TOPICS`` topics go in parts, one after the other, each with a version of its own: a name server
+       takes no frame above 16 MiB. ``enableSplitRegistration`` makes the parts smaller (``splitRegistrationSize``).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..common.clock import Clock
 from ..common.errors import RemotingError, RocketletError
-from ..remoting.bodies_register import TopicConfig, TopicConfigTable
+from ..remoting.bodies_register import DataVersion, TopicConfig, TopicConfigTable
 from ..remoting.command import Command
 from ..remoting.later import Encoded, Later
 from ..remoting.tasks import TaskScope, repeat
@@ -27,10 +29,13 @@ from .nameservers import NameServerLink
 from .topics import READ_WRITE, TopicTable
 
 ANNOUNCE_LIMIT_MS = 1000
+MAX_TOPICS = 10_000
+"""Of one registration: a topic takes less than 700 bytes, and some milliseconds of the loop go to so many."""
+_NAMED = 5
 _log = logging.getLogger(__name__)
 
 
-Save = Callable[[], Coroutine[Any, Any, None]]
+Save = Callable[[], Coroutine[Any, Any, object]]
 
 
 class Registration:
@@ -43,6 +48,7 @@ class Registration:
         self._tasks = tasks
         self._clock = clock
         self._links: list[NameServerLink] = []
+        self._has_told_parts = False
         self.is_stopped = False
 
     def __repr__(self) -> str:
@@ -77,28 +83,31 @@ class Registration:
         Raises:
             RemotingError: the name server did not answer, or refused.
         """
-        outcome = await link.register(self._table(self._topics))
-        if not outcome.is_accepted:
-            raise RemotingError(f"name server {link.address} refused the registration: {outcome.remark}")
-        if outcome.ordered is not None:
-            self._topics.set_ordered(outcome.ordered)
+        ordered: Mapping[str, str] | None = None
+        for table in self._tables([topic.topic_name for topic in self._topics]):
+            outcome = await link.register(table)
+            if not outcome.is_accepted:
+                raise RemotingError(f"name server {link.address} refused the registration: {outcome.remark}")
+            ordered = outcome.ordered
+        if ordered is not None:
+            self._topics.set_ordered(ordered)
         return self._config.register_every_ms
 
     async def _make_known(self, names: Sequence[str], later: Later, reply: Command | Encoded) -> None:
-        table = self._table(topic for name in names if (topic := self._topics.get(name)) is not None)
         saving = self._tasks.start(self._save(), "save topics")
-        await self._within_limit([self._tell(link, table) for link in self._links])
+        await self._within_limit([self._tell(link, names) for link in self._links])
         await saving
         self._topics.unsaved.difference_update(names)
         later.answer(reply)
 
-    async def _tell(self, link: NameServerLink, table: TopicConfigTable) -> None:
-        names = list(table.topic_config_table)
+    async def _tell(self, link: NameServerLink, names: Sequence[str]) -> None:
         try:
-            if not (await link.register(table)).is_accepted:
-                await self.tell_all(link)
+            for table in self._tables(names):
+                if not (await link.register(table)).is_accepted:
+                    await self.tell_all(link)
+                    return
         except RocketletError as error:
-            _log.warning("registering topics %s at name server %s failed: %s", names, link.address, error)
+            _log.warning("registering topics %s at name server %s failed: %s", _few(names), link.address, error)
 
     async def _within_limit(self, works: Sequence[Coroutine[Any, Any, object]]) -> None:
         tasks = [self._tasks.start(work, "make known") for work in works]
@@ -109,12 +118,27 @@ class Registration:
             except TimeoutError:
                 _log.warning("some name server takes more than %d ms; going on without it", ANNOUNCE_LIMIT_MS)
 
-    def _table(self, topics: Iterable[TopicConfig]) -> TopicConfigTable:
+    def _tables(self, names: Sequence[str]) -> Iterator[TopicConfigTable]:
+        """Yield the topics that there are, in parts that a name server takes."""
+        most = min(self._config.split_topics, MAX_TOPICS) if self._config.splits_registration else MAX_TOPICS
+        if len(names) > MAX_TOPICS and not self._has_told_parts:
+            self._has_told_parts = True
+            _log.warning("%d topics are more than one registration holds; they go in parts of %d", len(names), most)
+        for start in range(0, len(names), most):
+            topics = [topic for name in names[start : start + most] if (topic := self._topics.get(name)) is not None]
+            version = self._topics.version if len(names) <= most else self._topics.renew_version()
+            yield self._table(topics, version)
+
+    def _table(self, topics: Iterable[TopicConfig], version: DataVersion) -> TopicConfigTable:
         permission = self._config.permission
         if permission & READ_WRITE != READ_WRITE:
             topics = [replace(topic, perm=topic.perm & permission) for topic in topics]
-        table = {topic.topic_name: topic for topic in topics}
-        return TopicConfigTable(data_version=self._topics.version, topic_config_table=table)
+        return TopicConfigTable(data_version=version, topic_config_table={topic.topic_name: topic for topic in topics})
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 class _Round:

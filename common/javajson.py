@@ -22,6 +22,7 @@ from types import NoneType
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
+from msgspec import inspect
 
 from .errors import JsonError
 from .jsonreader import parse_lenient
@@ -60,9 +61,10 @@ def read_json_as(data: bytes | str, kind: type[_T], *, slow_bytes: int | None = 
     if not _has_references(data):
         try:
             return cast("_T", _decoder(kind).decode(data))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            pass  # the slow way knows what Java accepts beyond this, and words the error
-    check_slow(data, slow_bytes)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            check_slow(data, slow_bytes, str(error))  # the slow way knows what Java accepts beyond this
+    else:
+        check_slow(data, slow_bytes)
     value = conform(read_json(data), kind)
     try:
         return msgspec.convert(value, kind, strict=False)
@@ -70,14 +72,43 @@ def read_json_as(data: bytes | str, kind: type[_T], *, slow_bytes: int | None = 
         raise JsonError(f"JSON is not a {getattr(kind, '__name__', kind)}: {error}") from error
 
 
-def check_slow(data: bytes | str, most_bytes: int | None) -> None:
-    """Refuse a text that is too long for the slow way.
+def read_table_as(text: str, kind: type[_T]) -> _T:
+    """Return the content of a file of tables.
+
+    Raises:
+        JsonError: As ``read_json_as``; or an entry is ``null``, which would be missing in what is read.
+    """
+    content = read_json_as(text, kind)
+    if "null" in text:
+        try:
+            tree = msgspec.json.decode(text)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            tree, _ = parse_lenient(text)
+        _refuse_null_entries(tree, inspect.type_info(kind), getattr(kind, "__name__", str(kind)))
+    return content
+
+
+def _refuse_null_entries(value: Any, info: inspect.Type, where: str) -> None:
+    if isinstance(info, inspect.StructType) and isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        for field in info.fields:
+            _refuse_null_entries(found.get(field.encode_name), field.type, f"{where}.{field.encode_name}")
+    elif isinstance(info, inspect.DictType) and isinstance(value, dict):
+        for name, entry in cast("dict[str, Any]", value).items():
+            if entry is None:
+                raise JsonError(f"{where} holds null for {name}")
+            _refuse_null_entries(entry, info.value_type, f"{where}[{name}]")
+
+
+def check_slow(data: bytes | str, most_bytes: int | None, problem: str = "") -> None:
+    """Refuse a text that is too long for the slow way; ``problem`` is why the fast one did not do.
 
     Raises:
         JsonError: It is.
     """
     if most_bytes is not None and len(data) > most_bytes:
-        raise JsonError(f"JSON is {len(data)} bytes; above {most_bytes} it must be strict and fit what is asked for")
+        reason = f"above {most_bytes} it must be strict and fit what is asked for"
+        raise JsonError(f"JSON is {len(data)} bytes; {reason}{problem and f': {problem}'}")
 
 
 def write_json(value: object, *, quotes_integer_keys: bool = True) -> bytes:

@@ -4,6 +4,7 @@ A change is answered when it is on disk; without a file, at once.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from ..common.errors import HeaderError
 from ..remoting.bodies import encode_body
@@ -16,6 +17,7 @@ from ..remoting.later import Later
 from ..remoting.service import Handler
 from .kv import KvTable
 
+MAX_ENTRY_CHARACTERS: Final = 1 << 20
 Save = Callable[[Later], None]
 
 
@@ -41,6 +43,9 @@ class KvHandlers:
             return Command.response(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         if header.value is None:
             raise HeaderError("the custom field <value> is null")
+        size, limit = len(header.namespace) + len(header.key) + len(header.value), MAX_ENTRY_CHARACTERS
+        if size > limit:
+            raise HeaderError(f"namespace, key and value are {size} characters, limit is {limit}")
         self._kv.put(header.namespace, header.key, header.value)
         return self._saved(command)
 

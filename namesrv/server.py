@@ -17,7 +17,7 @@ import msgspec
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
-from ..common.javajson import read_json_as
+from ..common.javajson import read_table_as
 from ..remoting.addresses import ANY_HOSTS, check_advertised, format_address, is_ip_address, reachable_host
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command
@@ -127,6 +127,6 @@ class NameServer:
 
 def _load_table(path: str) -> KvTable:
     try:
-        return KvTable(load_config(path, lambda text: read_json_as(text, KvFile)))
+        return KvTable(load_config(path, lambda text: read_table_as(text, KvFile), sets_aside=True))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", key="kvConfigPath") from error

@@ -2,11 +2,15 @@
 
     34  HeartbeatData      38  ConsumerList      41, 42  LockBatchBody, answered LockedQueues      46  CheckClientBody
 
+What a client says of itself is kept as long as it is connected, so that it is bounded here: see ``MAX_GROUPS`` and
+those behind it.
+
 What clients send differs: Go writes ``codeSet`` as texts and versions in nanoseconds, Node leaves ``expressionType``
 out, ordinals stand for names (the enums here are in Java's order). ``None`` is what was not sent or is not known.
 """
 
 from enum import StrEnum
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import field
@@ -15,6 +19,22 @@ from ..common.message import MessageQueue
 from ..common.subscription import TAG_TYPE, Subscription
 from .bodies import decode_body
 from .fields import Int32, Int64
+
+MAX_GROUPS: Final = 1_024
+"""Of consumers, and as many of producers, of one client: each has a retry topic, of which name servers are told."""
+MAX_SUBSCRIPTIONS: Final = 4_096
+"""Topics of one consumer."""
+MAX_TAGS: Final = 4_096
+"""Tags of one subscription."""
+MAX_EXPRESSION_CHARACTERS: Final = 65_536
+MAX_NAME_CHARACTERS: Final = 1_024
+"""Of client ids, and of names of groups, topics and tags before these are looked at."""
+
+Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARACTERS)]
+_Expression = Annotated[str, msgspec.Meta(max_length=MAX_EXPRESSION_CHARACTERS)]
+_TAGS: Final = msgspec.Meta(max_length=MAX_TAGS)
+_GROUPS: Final = msgspec.Meta(max_length=MAX_GROUPS)
+_SUBSCRIPTIONS: Final = msgspec.Meta(max_length=MAX_SUBSCRIPTIONS)
 
 
 class ConsumeType(StrEnum):
@@ -47,12 +67,12 @@ class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
     """What a consumer wants of one topic."""
 
     class_filter_mode: bool = False
-    code_set: list[Int32] = field(default_factory=list[int])
-    expression_type: str = TAG_TYPE
-    sub_string: str = "*"
+    code_set: Annotated[list[Int32], _TAGS] = field(default_factory=list[int])
+    expression_type: Name = TAG_TYPE
+    sub_string: _Expression = "*"
     sub_version: Int64 = 0
-    tags_set: list[str] = field(default_factory=list[str])
-    topic: str
+    tags_set: Annotated[list[Name], _TAGS] = field(default_factory=list[str])
+    topic: Name
 
     @classmethod
     def from_subscription(cls, subscription: Subscription) -> "SubscriptionData":
@@ -85,25 +105,27 @@ class ConsumerData(msgspec.Struct, rename="camel", kw_only=True):
 
     consume_from_where: ConsumeFromWhere | None = None
     consume_type: ConsumeType | None = None
-    group_name: str
+    group_name: Name
     message_model: MessageModel | None = None
-    subscription_data_set: list[SubscriptionData] = field(default_factory=list[SubscriptionData])
+    subscription_data_set: Annotated[list[SubscriptionData], _SUBSCRIPTIONS] = field(
+        default_factory=list[SubscriptionData]
+    )
     unit_mode: bool = False
 
 
 class ProducerData(msgspec.Struct, rename="camel", kw_only=True):
     """One producer group of a client."""
 
-    group_name: str
+    group_name: Name
 
 
 class HeartbeatData(msgspec.Struct, rename="camel", kw_only=True):
     """What a client is, every 30 s."""
 
-    client_id: str = field(name="clientID")
-    consumer_data_set: list[ConsumerData] = field(default_factory=list[ConsumerData])
+    client_id: Name = field(name="clientID")
+    consumer_data_set: Annotated[list[ConsumerData], _GROUPS] = field(default_factory=list[ConsumerData])
     heartbeat_fingerprint: Int32 = 0
-    producer_data_set: list[ProducerData] = field(default_factory=list[ProducerData])
+    producer_data_set: Annotated[list[ProducerData], _GROUPS] = field(default_factory=list[ProducerData])
     without_sub: bool = False
 
 

@@ -67,6 +67,11 @@ class KVTable(msgspec.Struct, kw_only=True):
     table: dict[str, str] = field(default_factory=dict[str, str])
 
 
+def encode_register_body(registration: RegisterBrokerBody) -> bytes:
+    """Return a registration as JSON; at once, where ``encode_body`` would go from topic to topic."""
+    return msgspec.json.encode(registration, order="sorted")
+
+
 def decode_register_body(body: bytes) -> RegisterBrokerBody:
     """Return a registration, plain or compressed.
 

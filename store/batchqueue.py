@@ -23,6 +23,8 @@ from .consumequeue import ConsumeQueue, Entry, QueueSpace
 
 UNIT: Final = struct.Struct(">qiqqqhii")
 MOST_MESSAGES: Final = 32_767
+NO_MIN_OFFSET: Final = -1
+"""The least offset of a queue without messages, as Java tells it of batch queues."""
 _READ_UNITS: Final = 256
 
 
@@ -57,7 +59,7 @@ class BatchQueue:
         self.queue_id = queue_id
         self.slots = ConsumeQueue(space, topic, queue_id)
         self.directory = self.slots.directory
-        self.min_offset = self.max_offset = self.next_offset = 0
+        self.min_offset, self.max_offset, self.next_offset = NO_MIN_OFFSET, 0, 0
 
     def __repr__(self) -> str:
         return f"<BatchQueue {self.topic}-{self.queue_id} {self.min_offset}..{self.max_offset}>"
@@ -109,7 +111,7 @@ class BatchQueue:
     def remove(self) -> None:
         """Remove all files; the queue begins anew at 0."""
         self.slots.remove()
-        self.min_offset = self.max_offset = self.next_offset = 0
+        self.min_offset, self.max_offset, self.next_offset = NO_MIN_OFFSET, 0, 0
 
     def unit(self, slot: int) -> Unit | None:
         """Return the unit of a slot, ``None`` when there is none."""
@@ -151,7 +153,7 @@ class BatchQueue:
 
     def _take_min(self) -> None:
         first = self.unit(self.slots.min_offset)
-        self.min_offset = first.first_offset if first is not None else self.max_offset
+        self.min_offset = first.first_offset if first is not None else self.max_offset or NO_MIN_OFFSET
 
 
 def encode_unit(entry: Entry, stored_at_ms: int, first_offset: int, message_count: int) -> bytes:

@@ -4,8 +4,10 @@ Rules (``ConfigManager``; store.md §9.1):
 
 - Save: the new text is written and flushed as ``X.tmp``, then ``X`` becomes ``X.bak`` and ``X.tmp`` becomes ``X``. A
   crash between the two renames leaves only ``X.bak``, which both brokers accept; a full disk changes neither.
-- Load: ``X``; when it is missing, empty or no valid text, ``X.bak``. Both missing means defaults. A file or directory
-  that cannot be read is not a missing one: going on without it would lose what it holds.
+- Load: ``X``; when it is missing, empty or no valid text, ``X.bak``. Both missing means defaults. What is there and
+  cannot be used or read is not missing, an empty file neither: going on with defaults would lose what it held. (Java
+  goes on when both are empty.)
+- A damaged ``X`` is kept as ``X.damaged``; it never takes the place of a good ``X.bak``.
 """
 
 import errno
@@ -13,12 +15,13 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ..common.errors import ConfigError, JsonError
 from .files import OS_FILES, Files, make_lasting_directory
 
 T = TypeVar("T")
+_WAY_ON: Final = "restore a copy, or remove it to begin without"
 _log = logging.getLogger(__name__)
 
 
@@ -35,32 +38,49 @@ def load_config_text(path: str, files: Files = OS_FILES) -> str | None:
     return None
 
 
-def load_config(path: str, parse: Callable[[str], T], files: Files = OS_FILES) -> T | None:
-    """Return the parsed file; one that does not parse gives way to its ``.bak``.
+def load_config(path: str, parse: Callable[[str], T], files: Files = OS_FILES, *, sets_aside: bool = False) -> T | None:
+    """Return the parsed file, or its ``.bak`` where it is missing or damaged; ``None`` without both.
+
+    ``parse`` raises ``JsonError`` or ``ValueError`` for what is no valid text. With ``sets_aside`` a damaged file for
+    which the ``.bak`` stands in is renamed, as ``save_config_text`` would else put it in the place of the ``.bak``.
 
     Raises:
-        ConfigError: The ``.bak`` does not parse either, or one of them cannot be read.
+        ConfigError: Neither can be used, or one of them cannot be read.
     """
-    text = _read(path, files)
     problem = ""
-    if text:
+    for candidate in (path, f"{path}.bak"):
+        text = _read(candidate, files)
+        if text is None:
+            continue
         try:
-            return parse(text)
-        except (JsonError, ValueError) as error:
-            problem = str(error)
-    backup = _read(f"{path}.bak", files)
-    if not backup:
-        if text:
-            raise ConfigError(
-                f"{path} cannot be parsed, and there is no {path}.bak: {problem}; restore a copy, or remove it"
-            )
-        return None
+            content = parse(_refuse_blank(text))
+        except (JsonError, ValueError, RecursionError) as error:
+            if problem:
+                raise ConfigError(f"{problem}; {candidate} cannot be parsed: {error}; {_WAY_ON}") from error
+            problem = f"{candidate} cannot be parsed: {error}"
+            continue
+        if problem:
+            _pass_over(path, problem, files, sets_aside=sets_aside)
+        return content
     if problem:
-        _log.warning("%s is passed over for its .bak: %s", path, problem)
+        raise ConfigError(f"{problem}; there is no other copy beside it; {_WAY_ON}")
+    return None
+
+
+def _refuse_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError(f"it holds {len(text)} characters and no text")
+    return text
+
+
+def _pass_over(path: str, problem: str, files: Files, *, sets_aside: bool) -> None:
+    _log.warning("%s; going on with %s.bak", problem, path)
+    if not sets_aside:
+        return
     try:
-        return parse(backup)
-    except (JsonError, ValueError) as error:
-        raise ConfigError(f"{path}.bak cannot be parsed: {error}; restore a copy, or remove it") from error
+        files.rename(path, f"{path}.damaged")
+    except OSError as error:
+        raise ConfigError(f"{path} is damaged and cannot be renamed: {error.strerror}") from error
 
 
 def save_config_text(path: str, text: str, files: Files = OS_FILES) -> None:

@@ -19,6 +19,7 @@ from ..common.errors import ConfigError
 from ..common.hashing import index_hash
 from .config import ENTRIES_KEY, SLOTS_KEY
 from .dispatched import Appended
+from .files import NO_ROOM
 from .indexfile import IndexFile, IndexSpace
 from .segments import find_other_size
 
@@ -164,10 +165,19 @@ class Index:
             self._batches[:1] = [rest] if len(rest.hashes) else []
 
     def find(self, key_text: str, limit: int, begin_ms: int, end_ms: int) -> Found:
-        """Look a key text up; collisions of the hash are not told apart (``IndexService.queryOffset``)."""
-        self.build()
-        found: list[int] = []
+        """Look a key text up; collisions of the hash are not told apart (``IndexService.queryOffset``).
+
+        What has no room on the disk is looked for among what waits (raises ``OSError`` for any other failure).
+        """
+        try:
+            self.build()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
         key_hash = index_hash(key_text)
+        found: list[int] = []
+        for batch in reversed(self._batches):
+            found += batch.select(key_hash, begin_ms, end_ms, limit - len(found))
         for file in reversed(self.files):
             if file.overlaps(begin_ms, end_ms):
                 found += file.select(key_hash, begin_ms, end_ms, limit - len(found))

@@ -37,6 +37,11 @@ class Batch(NamedTuple):
         """Return the first entries and the rest."""
         return Batch(*(column[:count] for column in self)), Batch(*(column[count:] for column in self))
 
+    def select(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
+        """Return log offsets of a key's records, newest first, as ``IndexFile.select`` does."""
+        is_wanted = (self.hashes == key_hash) & (self.stored_at_ms >= begin_ms) & (self.stored_at_ms <= end_ms)
+        return self.log_offsets[is_wanted][::-1][:limit].tolist()
+
 
 def collect(records: Sequence[Appended]) -> Batch | None:
     """Return the entries of the records: unique key, keys, tags (store.md §4.2); ``None`` when there are none."""

@@ -6,7 +6,7 @@ It changes nothing on disk but index entries that wait to be built, since a look
 from collections.abc import Iterator
 from itertools import chain
 
-from .batchqueue import BatchQueue
+from .batchqueue import NO_MIN_OFFSET, BatchQueue
 from .coldrecords import ColdRecords
 from .config import StoreConfig
 from .consumequeue import ENTRY, Entry
@@ -101,9 +101,11 @@ class ReadableStore:
         return counts
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the first offset whose message is still there."""
+        """Return the first offset whose message is still there, that of a batch queue without messages is -1."""
         queue = self._queues.get(topic, queue_id)
-        return queue.min_offset if queue is not None else 0
+        if queue is None:
+            return NO_MIN_OFFSET if topic in self._queues.batch_topics else 0
+        return queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset that the next readable message will have."""

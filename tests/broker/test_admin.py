@@ -1,15 +1,22 @@
 """Topics and groups for administrators, by raw requests."""
 
+import json
+from typing import Any
+
 import pytest
 from raw_calls import Caller, open_caller
 
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.server import Broker
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies import decode_body
 from rocketlet.remoting.bodies_group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketlet.remoting.bodies_register import TopicConfig, TopicConfigTable
 from rocketlet.remoting.codes import RequestCode, ResponseCode
 from rocketlet.remoting.command import Command
+from rocketlet.testing.manual_clock import ManualClock
 
+COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
 TOPIC = {
     "topic": "Made",
     "defaultTopic": "TBW102",
@@ -102,3 +109,52 @@ async def test_group_with_a_bad_name_is_refused(caller: Caller) -> None:
     """200 checks the name."""
     answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, b'{"groupName":"bad group"}')
     assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize("place", ['"x":{}', '"groupRetryPolicy":{{"x":{}}}', '"groupRetryPolicy":{{"type":{}}}'])
+@pytest.mark.parametrize("depth", [90, 980, 5_000])
+async def test_nested_group_costs_no_offsets(
+    settings: dict[str, str], clock: ManualClock, caplog: pytest.LogCaptureFixture, place: str, depth: int
+) -> None:
+    """Whatever is accepted of a group can be saved: nothing of it is kept that has no place in Java's."""
+    config = BrokerConfig.from_java(settings)
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        await caller.send()
+        await caller.heartbeat("one", "g", {"T": "*"})
+        body = f'{{"groupName":"nested",{place.format("[" * depth + "]" * depth)}}}'.encode()
+        answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+        await caller.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**COMMIT, "commitOffset": "29"})
+    assert "is not saved" not in caplog.text
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        assert (await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, COMMIT)).ext["offset"] == "29"
+
+
+@pytest.mark.parametrize(
+    ("kept", "refused"),
+    [
+        (
+            {"attributes": {str(number): "" for number in range(256)}},
+            {"attributes": dict.fromkeys(map(str, range(257)), "")},
+        ),
+        ({"attributes": {"a": "x" * 4_096}}, {"attributes": {"a": "x" * 4_097}}),
+        ({"subscriptionDataSet": [{"topic": "T"}] * 256}, {"subscriptionDataSet": [{"topic": "T"}] * 257}),
+        (
+            {"groupRetryPolicy": {"customizedRetryPolicy": {"next": [1] * 256}}},
+            {"groupRetryPolicy": {"customizedRetryPolicy": {"next": [1] * 257}}},
+        ),
+    ],
+)
+async def test_group_is_bounded(caller: Caller, kept: dict[str, Any], refused: dict[str, Any]) -> None:
+    """Counts and lengths have limits, which the refusal names; up to them everything is kept."""
+    codes: list[int] = []
+    for name, fields in (("kept", kept), ("refused", refused)):
+        body = json.dumps({"groupName": name, **fields}).encode()
+        answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+        codes.append(answer.code)
+    assert codes == [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR]
+    assert "length <= " in (answer.remark or "")
+    groups = json.loads((await caller.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)["subscriptionGroupTable"]
+    assert "refused" not in groups
+    (name,) = kept
+    assert len(json.dumps(groups["kept"][name])) >= len(json.dumps(kept[name])) - 100

@@ -57,6 +57,16 @@ async def test_batch_is_one_record(caller: Caller) -> None:
     assert records[1].properties.items() >= wanted.items()
 
 
+async def test_queue_without_messages_begins_at_minus_one(caller: Caller) -> None:
+    """As the Java broker says of its batch queues, whether there are files of the queue or not."""
+    await make_topic(caller)
+    queue = {"topic": "B", "queueId": "0"}
+    assert (await caller.ask(RequestCode.GET_MIN_OFFSET, queue)).ext["offset"] == "-1"
+    assert (await caller.ask(RequestCode.GET_MAX_OFFSET, queue)).ext["offset"] == "0"
+    await send_batch(caller)
+    assert (await caller.ask(RequestCode.GET_MIN_OFFSET, queue)).ext["offset"] == "0"
+
+
 async def test_batch_without_a_key_becomes_single_messages(caller: Caller) -> None:
     """As the Java broker does it; the answer names no batch."""
     await make_topic(caller)

@@ -1,5 +1,6 @@
 """Tables on disk."""
 
+import asyncio
 import pathlib
 import tarfile
 from collections.abc import Iterator
@@ -9,9 +10,11 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.configtable import ConfigFolder
 from rocketlet.broker.groups import GroupTable
-from rocketlet.broker.offsets import OffsetTable
+from rocketlet.broker.jobs import SaveJob
+from rocketlet.broker.offsets import OffsetFile, OffsetTable
 from rocketlet.broker.topics import TopicTable
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.javajson import read_json, read_json_as
@@ -62,7 +65,7 @@ async def test_backup_stands_in_for_a_broken_file(folder: ConfigFolder, tmp_path
     await folder.save(table)
     (tmp_path / "config" / "consumerOffset.json").write_text('{"offsetTable":')
     loaded = offsets_with()
-    folder.load(loaded)
+    await asyncio.to_thread(folder.load, loaded)
     assert loaded.committed("g", "T", 0) == 5
 
 
@@ -72,6 +75,68 @@ async def test_broken_file_without_backup_stops_the_start(folder: ConfigFolder, 
     (tmp_path / "config" / "consumerOffset.json").write_text("[]")
     with pytest.raises(ConfigError, match=r"consumerOffset\.json"):
         folder.load(offsets_with())
+
+
+@pytest.mark.parametrize("broken", ["", "garbage", '{"offsetTable":{"T@g":null}}', '{"offsetTable":{"T@g":{0:null}}}'])
+async def test_damaged_file_keeps_its_good_backup(folder: ConfigFolder, tmp_path: pathlib.Path, broken: str) -> None:
+    """The backup is loaded and stays the backup when the table is saved next; an entry that is null is damage too."""
+    table = offsets_with(5)
+    await folder.save(table)
+    table.commit("g", "T", 0, 6)
+    await folder.save(table)
+    path = tmp_path / "config" / "consumerOffset.json"
+    path.write_text(broken)
+    loaded = offsets_with()
+    await asyncio.to_thread(folder.load, loaded)
+    loaded.commit("g", "T", 0, 7)
+    await folder.save(loaded)
+    path.write_text(broken)
+    again = offsets_with()
+    await asyncio.to_thread(folder.load, again)
+    assert again.committed("g", "T", 0) == 5
+
+
+async def test_null_where_nothing_is_lost_is_read(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:
+    """A field that is null has its default, as in Java."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text('{"topicConfigTable":{"T":{"topicName":"T","attributes":null}}}')
+    topics = TopicTable(BrokerConfig(), lambda: 7)
+    folder.load(topics)
+    topic = topics.get("T")
+    assert topic is not None
+    assert topic.attributes == {}
+
+
+class _UnwritableTable(OffsetTable):
+    """A table with something in it that is no JSON."""
+
+    file_name = "topics.json"
+
+    def content(self) -> OffsetFile:
+        """Return what cannot be written."""
+        nested: Any = 0
+        for _ in range(5_000):
+            nested = [nested]
+        return OffsetFile(group_topic_map=nested)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_each_table_is_saved_whatever_becomes_of_the_others(
+    folder: ConfigFolder, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, is_refused: bool
+) -> None:
+    """Neither a file that cannot be written nor a table that cannot be encoded keeps the offsets from the disk."""
+    offsets = offsets_with(29)
+    other: OffsetTable = OffsetTable(lambda: 7) if is_refused else _UnwritableTable(lambda: 7)
+    other.file_name = "topics.json"
+    other.commit("g", "T", 0, 1)
+    if is_refused:
+        (tmp_path / "config" / "topics.json.tmp").mkdir(parents=True)
+    saving = SaveJob(folder, [other, offsets], 5_000)
+    assert await saving.run() == 1_000
+    loaded = offsets_with()
+    folder.load(loaded)
+    assert loaded.committed("g", "T", 0) == 29
+    assert "topics.json is not saved, the next round tries again" in caplog.text
 
 
 async def test_failed_save_is_tried_again(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:

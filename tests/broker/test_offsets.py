@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from rocketlet.broker import offsets as offsets_module
 from rocketlet.broker.offsets import OffsetFile, OffsetTable
 from rocketlet.common.errors import JsonError
 from rocketlet.common.javajson import read_json_as
@@ -75,3 +76,14 @@ def test_offset_behind_the_end_of_its_queue_is_pulled_back() -> None:
         offsets.commit(group, "T", 0, queue_offset)
     offsets.pull_back(lambda topic, queue_id: 7 if (topic, queue_id) == ("T", 0) else 0)
     assert [offsets.committed(group, "T", 0) for group in ("before", "at", "behind")] == [6, 7, 7]
+
+
+def test_queues_of_a_topic_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients name queues by any number: beyond the limit only those that are known are taken."""
+    monkeypatch.setattr(offsets_module, "MAX_QUEUES", 2)
+    table = OffsetTable(lambda: 7)
+    for queue_id in (5, -9):
+        assert table.takes("g", "T", queue_id)
+        table.commit("g", "T", queue_id, 1)
+    assert [table.takes("g", "T", queue_id) for queue_id in (5, -9, 0)] == [True, True, False]
+    assert table.takes("other", "T", 0)

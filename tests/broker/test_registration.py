@@ -1,6 +1,7 @@
 """A broker and its name servers, official order: real sockets, a clock that the test moves."""
 
 import asyncio
+import json
 import pathlib
 import socket
 from collections.abc import AsyncGenerator
@@ -20,6 +21,7 @@ from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.later import Later
 from rocketlet.remoting.server import RemotingServer
 from rocketlet.remoting.service import Service
+from rocketlet.store.configfile import save_config_text
 from rocketlet.testing.manual_clock import ManualClock
 
 TOPIC = {"topic": "T", "defaultTopic": "", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
@@ -210,3 +212,68 @@ async def test_order_list_of_the_name_server_marks_topics(
     while b'"order":true' not in body:
         await clock.elapse(10_000)
         body = (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).body
+
+
+async def topics_known(nameserver: NameServer) -> set[str]:
+    """Return the topics that a name server has routes for."""
+    async with open_caller(nameserver.address) as caller:
+        answer = await caller.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return set(json.loads(answer.body)["topicList"])
+
+
+async def test_many_topics_are_registered_in_parts(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """60,000 topics are more than a frame holds: all have routes when the broker is ready, also after a restart."""
+    names = [f"Topic-{number:05d}-{'x' * 100}" for number in range(60_000)]
+    topics = {name: {"topicName": name, "attributes": {"+message.type": "NORMAL"}} for name in names}
+    path = f"{settings['storePathRootDir']}/config/topics.json"
+    await asyncio.to_thread(save_config_text, path, json.dumps({"topicConfigTable": topics}))
+    for _ in range(2):
+        async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+            assert await topics_known(nameserver) >= {*names, "TBW102"}
+            assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)).code == ResponseCode.SUCCESS
+            assert (await route(nameserver.address, "T")).code == ResponseCode.SUCCESS
+    assert "topics are more than one registration holds; they go in parts of 10000" in caplog.text
+
+
+async def test_parts_of_a_registration_are_as_small_as_wanted(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, silent_nameserver: SilentNameServer
+) -> None:
+    """With enableSplitRegistration a part has splitRegistrationSize topics, and a version of its own, as in Java."""
+    settings |= {"enableSplitRegistration": "true", "splitRegistrationSize": "4"}
+    async with Broker(BrokerConfig.from_java(settings), clock):
+        known = await topics_known(nameserver)
+        assert len(known) > 8
+    settings["namesrvAddr"] = silent_nameserver.address
+    async with asyncio.TaskGroup() as group:
+        broker = Broker(BrokerConfig.from_java(settings), clock)
+        start = group.create_task(broker.__aenter__())
+        await until(lambda: bool(silent_nameserver.asked))
+        clock.advance(1000)
+        await start
+        stop = group.create_task(broker.__aexit__(None, None, None))
+        await until(lambda: len(silent_nameserver.asked) == 2)
+        clock.advance(3000)
+        await stop
+    assert len(json.loads(silent_nameserver.asked[0].body)["topicConfigSerializeWrapper"]["topicConfigTable"]) == 4
+
+
+async def test_groups_of_a_heartbeat_are_bounded(
+    broker: Broker, nameserver: NameServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A heartbeat creates a retry topic for each of 1,024 groups, and none at all for more; the log names the limit."""
+
+    def heartbeat(count: int) -> bytes:
+        groups = [{"groupName": f"group-{count}-{number}"} for number in range(count)]
+        return json.dumps({"clientID": "one", "consumerDataSet": groups}).encode()
+
+    async with open_caller(broker.address) as caller:
+        for count in (1_025, 62_000):
+            answer = await caller.ask(RequestCode.HEART_BEAT, None, heartbeat(count))
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "length <= 1024" in str(answer.remark)
+        assert caplog.text.count("length <= 1024 - at `$.consumerDataSet`") == 2
+        assert not [topic for topic in await topics_known(nameserver) if topic.startswith("%RETRY%group")]
+        assert (await caller.ask(RequestCode.HEART_BEAT, None, heartbeat(1_024))).code == ResponseCode.SUCCESS
+    assert len([topic for topic in await topics_known(nameserver) if topic.startswith("%RETRY%group")]) == 1_024

@@ -152,3 +152,15 @@ async def test_request_for_no_topic_is_answered_17(caller: Caller) -> None:
         answer = await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields)
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
         assert (answer.remark or "").startswith("No topic route info in name server for the topic: null\n")
+
+
+async def test_entry_of_the_key_value_table_is_bounded(start: Start) -> None:
+    """What is kept and saved for good has a limit; an entry of that size is kept."""
+    caller = await start()
+    value = "v" * ((1 << 20) - len("ORDER_TOPIC_CONFIG") - len("T"))
+    answer = await caller.ask(RequestCode.PUT_KV_CONFIG, {**ORDER, "value": value + "x"})
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "namespace, key and value are 1048577 characters, limit is 1048576",
+    )
+    assert (await caller.ask(RequestCode.PUT_KV_CONFIG, {**ORDER, "value": value})).code == ResponseCode.SUCCESS

@@ -84,11 +84,37 @@ def test_missing_empty_or_unusable_file_gives_way_to_its_backup(path: str, broke
 def test_unusable_backup_stops_the_start(path: str) -> None:
     """Going on with defaults would forget what the file said."""
     save_config_text(path, "{")
-    with pytest.raises(ConfigError, match=r"cannot be parsed, and there is no .*; restore a copy"):
+    with pytest.raises(ConfigError, match=r"cannot be parsed: .*; there is no other copy beside it; restore a copy"):
         load_config(path, json.loads)
     save_config_text(path, "[")
     with pytest.raises(ConfigError, match=r"\.bak cannot be parsed"):
         load_config(path, json.loads)
+
+
+@pytest.mark.parametrize("backup", [None, "", "{"])
+def test_empty_file_is_a_damaged_one(path: str, backup: str | None) -> None:
+    """No writer leaves one: without a good copy the start ends, instead of forgetting what stood there."""
+    pathlib.Path(path).parent.mkdir()
+    pathlib.Path(path).touch()
+    if backup is not None:
+        pathlib.Path(f"{path}.bak").write_text(backup)
+    with pytest.raises(ConfigError, match=r"topics\.json cannot be parsed: it holds 0 characters.*restore a copy"):
+        load_config(path, json.loads)
+
+
+@pytest.mark.parametrize("broken", ["", "{", "\0\0"])
+def test_damaged_file_never_takes_the_place_of_a_good_copy(path: str, broken: str) -> None:
+    """Whoever owns the file sets it aside; a reader leaves everything as it is."""
+    save_config_text(path, '{"a": 1}')
+    save_config_text(path, '{"a": 2}')
+    pathlib.Path(path).write_text(broken)
+    assert load_config(path, json.loads) == {"a": 1}
+    assert pathlib.Path(path).read_text() == broken
+    assert load_config(path, json.loads, sets_aside=True) == {"a": 1}
+    save_config_text(path, '{"a": 3}')
+    assert pathlib.Path(f"{path}.bak").read_text() == '{"a": 1}'
+    assert pathlib.Path(f"{path}.damaged").read_text() == broken
+    assert load_config(path, json.loads) == {"a": 3}
 
 
 def test_error_of_a_file_that_cannot_be_made_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +134,8 @@ def test_passed_over_file_is_logged(path: str, caplog: pytest.LogCaptureFixture)
     save_config_text(path, "{}")
     save_config_text(path, "{")
     assert load_config(path, json.loads) == {}
-    assert f"{path} is passed over for its .bak" in caplog.text
+    assert f"{path} cannot be parsed: " in caplog.text
+    assert f"going on with {path}.bak" in caplog.text
 
 
 def test_unreadable_file_stops_the_start(path: str) -> None:

@@ -184,3 +184,31 @@ def test_failing_disk_stops_writing_for_good(directory: StoreDirectory, monkeypa
     directory.close_all()
     assert directory.abort.exists()
     assert read_all(directory.open()) == {("T", 0): [(0, b"body")]}
+
+
+def test_keys_are_found_while_the_index_has_no_room(directory: StoreDirectory, disk: LimitedFiles) -> None:
+    """A query is answered from what is on disk and what waits for room: newest first up to the limit, each once."""
+    store = directory.open(disk)
+
+    def send(numbers: range) -> None:
+        for number in numbers:
+            store.append(new_record(KEYS=f"k{number % 2}", UNIQ_KEY=f"u{number}"))
+            store.commit()
+
+    def find(key: str, most: int = 64, begin_ms: int = 0) -> list[int]:
+        return store.query("T", key, most, begin_ms, 1 << 60).log_offsets
+
+    send(range(4))
+    assert len(find("k1")) == 2
+    send(range(4, 8))
+    disk.room = 0
+    everything = find("k1")
+    assert len(everything) == 4
+    assert find("k1") == everything
+    assert find("k1", 2) == everything[2:]
+    assert find("k1", 3) == everything[1:]
+    assert len(find("u6")) == 1
+    assert find("k1", begin_ms=directory.now_ms + 1_000) == []
+    disk.room = None
+    assert find("k1") == everything
+    directory.close_all()

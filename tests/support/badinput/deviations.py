@@ -85,11 +85,6 @@ BROKER: Final = [
         1,
         "the custom field <(?:topic|sysFlag|b|f)> is .*",
     ),
-    Deviation(
-        "The retry policy of a group is kept as it came; nothing here depends on it.",
-        r"200 body: \$\.groupRetryPolicy\.type (?:number|boolean|list|object)",
-        0,
-    ),
 ]
 
 NAME_SERVER: Final = [
