@@ -17,11 +17,12 @@ Rules:
   A session registers the source once. Where the package is installed, Spark finds the source without that, too
   (``pyspark_rocketmq``).
 - All that is computed from one ``load`` sees what was there then (``snapshot``).
-- Workers run the ``python3`` of their path unless ``PYSPARK_PYTHON`` names the environment that holds this package.
+- Workers on this machine run this Python, others what ``PYSPARK_PYTHON`` names (``workerpython``).
 """
 
 import logging
 from collections.abc import MutableMapping
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -35,15 +36,20 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..export.plan import check_stores
+from .access import NAMESERVER
+from .catalogtable import keep_options, kept_options, options_of_table, without_options
 from .filters import PUSH_KEY
 from .hybridoptions import parse_hybrid
 from .liveoptions import parse_live
 from .modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options
 from .options import parse_options
+from .optionvalues import Given
 from .pushing import PUSH_OPTION, keeps_plans_apart, warn_of_whole_reading
 from .snapshot import take_snapshot
 from .streamoptions import parse_stream
+from .workerpython import choose_python
 
+_SOURCES: Final = frozenset(("path", "paths", NAMESERVER))
 _log = logging.getLogger(__name__)
 
 
@@ -53,8 +59,10 @@ class RocketMQDataSource(DataSource):
     takes_filters = False
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        self._snapshot = take_snapshot(options)
+        of_table = options_of_table(options)
+        super().__init__(options if of_table is None else of_table)
+        self._is_new_table = of_table is not None
+        self._snapshot = take_snapshot(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -74,7 +82,8 @@ class RocketMQDataSource(DataSource):
             check_stores(options.stores, options.planning.storage)
         if self._snapshot is not None and not self.takes_filters:
             warn_of_whole_reading(given, self._snapshot.log_bytes)
-        return from_arrow_schema(pick_schema(given, mode))
+        schema = from_arrow_schema(pick_schema(given, mode))
+        return keep_options(schema, self.options) if self._is_new_table else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of a schema.
@@ -82,10 +91,10 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, or a column that the source does not have.
         """
-        given = reading_options(self.options)
+        given = self._given(schema)
         if self.takes_filters and PUSH_OPTION not in given:
             given = given.plus(PUSH_OPTION, "true")
-        mode, arrow_schema = find_mode(given), to_arrow_schema(schema, timezone="UTC")
+        mode, arrow_schema = find_mode(given), to_arrow_schema(without_options(schema), timezone="UTC")
         check_batch(given, mode)
         check_columns(given, arrow_schema)
         if mode is Mode.CLUSTER:
@@ -106,8 +115,8 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, or a column that the source does not have.
         """
-        given = reading_options(self.options)
-        mode, arrow_schema = find_mode(given), to_arrow_schema(schema, timezone="UTC")
+        given = self._given(schema)
+        mode, arrow_schema = find_mode(given), to_arrow_schema(without_options(schema), timezone="UTC")
         check_stream(mode)
         check_columns(given, arrow_schema)
         if mode is Mode.HYBRID:
@@ -117,6 +126,11 @@ class RocketMQDataSource(DataSource):
         from .stream import LiveStreamReader
 
         return LiveStreamReader(parse_stream(given), arrow_schema)
+
+    def _given(self, schema: StructType) -> Given:
+        """Return the options, of a table of the catalog those that its columns have kept too."""
+        names_source = any(name.lower() in _SOURCES for name in self.options)
+        return reading_options(self.options if names_source else {**kept_options(schema), **self.options})
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 # Spark's order
         """Return the writer of a table; ``spark.sink`` says how it writes.
@@ -150,11 +164,12 @@ class PushingDataSource(RocketMQDataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("rocketmq")`` known to a session.
+    """Make ``spark.read.format("rocketmq")`` known to a session, and have its workers run this Python.
 
     Where Spark keeps the plans of scans apart (``pushing``), it is made to push filters down to sources. Who has set
     ``spark.sql.python.filterPushdown.enabled`` to false keeps that, and is warned. Else nothing is changed.
     """
+    choose_python(spark)
     if not keeps_plans_apart(spark):
         spark.dataSource.register(RocketMQDataSource)
         return

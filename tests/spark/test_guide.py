@@ -80,6 +80,8 @@ def check_files(shown: Shown) -> None:
     assert counts == {"orders": OLD_ORDERS, "payments": OLD_ORDERS // 2}
     assert shown.frame("paid").count() == len(range(1, OLD_ORDERS, 3))
     assert re.search(r"\|\s*order-\d+\|\s*(north|south)\|", shown.printed)
+    assert re.search(r"\|\s*card\|\s*50\|", shown.printed)
+    shown.spark.sql("DROP TABLE payments")
 
 
 def check_cluster(shown: Shown) -> None:
