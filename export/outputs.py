@@ -22,7 +22,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ..common.errors import ConfigError
-from .places import Storage
+from .places import Storage, is_pattern
 from .write import SUFFIXES
 
 COUNTED: Final = {"topic": pa.string(), "queueId": pa.int32(), "queueOffset": pa.int64()}
@@ -93,7 +93,9 @@ class Output:
 
 
 def find_outputs(places: Iterable[str], storage: Storage) -> list[Output]:
-    """Return the files of files and directories; a directory without files has no rows.
+    """Return the files of files and directories.
+
+    A directory without files has no rows, nor has a pattern, which a shell hands on where nothing fits it.
 
     Raises:
         ConfigError: A place is not there, or its files are of no known format.
@@ -103,6 +105,8 @@ def find_outputs(places: Iterable[str], storage: Storage) -> list[Output]:
 
 def _find(place: str, system: pafs.FileSystem, path: str) -> list[Output]:
     found = system.get_file_info(path)
+    if found.type == pafs.FileType.NotFound and is_pattern(place):
+        return []
     if found.type == pafs.FileType.NotFound:
         raise ConfigError(f"{place} does not exist")
     if found.type == pafs.FileType.File:

@@ -69,6 +69,11 @@ def is_url(place: str) -> bool:
     return _MARK in place and not place.startswith(_FILE)
 
 
+def is_pattern(place: str) -> bool:
+    """Tell whether a place has signs that stand for others."""
+    return not _WILD.isdisjoint(place)
+
+
 def local_path(place: str) -> str:
     """Return the path of a local place."""
     return "/" + place.removeprefix(_FILE).lstrip("/") if place.startswith(_FILE) else place
@@ -127,7 +132,7 @@ def _describe(entry: os.DirEntry[str]) -> Entry:
 
 
 def _expand(place: str, storage: Storage) -> list[str]:
-    if not _WILD.intersection(place) or (not is_url(place) and os.path.exists(place)):
+    if not is_pattern(place) or (not is_url(place) and os.path.exists(place)):
         return [place]
     found = _find(place, storage)
     if not found:
@@ -145,7 +150,7 @@ def _match(place: str, storage: Storage) -> list[str]:
     bucket, *parts = path.strip("/").split("/")
     found = [f"{scheme}{_MARK}{bucket}"]
     for part in parts:
-        if not _WILD.intersection(part):
+        if not is_pattern(part):
             found = [f"{one}/{part}" for one in found]
             continue
         found = [f"{one}/{entry.name}" for one in found for entry in sorted(_listed(one, storage))

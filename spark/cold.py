@@ -2,8 +2,8 @@
 
 Rules:
 
-- Planning runs once, before the first task: it fixes where each log ends, so that all tasks see one prefix of a store
-  that a broker is writing to.
+- Each log is read up to where it ended when the table was loaded (``snapshot``), so that all tasks, and all that is
+  computed from the table, see one prefix of a store that a broker is writing to.
 - Damage, other than a torn end of the log, fails the job with file, position and reason: a table does not show what it
   lacks. With ``onDamage`` ``skip``, the log goes on behind it. With ``prefix``, planning walks the log once, on one
   core; the table ends before the damage, and file, position and reason are logged as a warning.
@@ -14,7 +14,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -34,7 +34,9 @@ from ..export.tally import StoreTally
 from ..store.blockscan import ScanLimits
 from .columns import check_types, fit
 from .filters import PushFilters, push_filters
+from .history import cut_at
 from .options import FAIL, PREFIX, SKIP, SourceOptions
+from .pushing import cut_rows
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +52,16 @@ class Part(NamedTuple):
 class StoreReader(DataSourceReader):
     """Plans one reading, and reads its partitions; travels to the tasks."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema, filters: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: pa.Schema,
+        filters: Iterable[str] = (),
+        log_ends: Mapping[str, int] | None = None,
+    ) -> None:
         self._options = options
+        self._log_ends = log_ends
+        self._limit: int | None = None
         self._selection = options.selection
         self._filters = list(filters)
         self._schema = schema
@@ -67,6 +77,11 @@ class StoreReader(DataSourceReader):
         self._selection, left, taken = push_filters(self._selection, filters)
         self._filters += taken
         return left
+
+    def pushLimit(self, limit: int) -> bool:  # noqa: N802 # Spark's name
+        """Read so many rows of each partition at most; Spark takes what it needs of them."""
+        self._limit = limit if self._options.pushes_filters else None
+        return self._options.pushes_filters
 
     def partitions(self) -> list[InputPartition]:
         """Return one partition per split.
@@ -90,7 +105,8 @@ class StoreReader(DataSourceReader):
         """Return a reader of what is wanted of these topics."""
         among = self._selection.among
         selection = replace(self._selection, among=topics if among is None else among & topics)
-        return StoreReader(replace(self._options, selection=selection), self._schema, self._filters)
+        options = replace(self._options, selection=selection)
+        return StoreReader(options, self._schema, self._filters, self._log_ends)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what ``SplitReader.read`` does."""
@@ -101,7 +117,7 @@ class StoreReader(DataSourceReader):
         delays_ms = self._options.delays_ms
         options = ReadOptions(self._selection, pick_columns(self._schema.names), self._limits, skips, delays_ms)
         tally = StoreTally(part.split.store) if part.report is not None else None
-        for batch in SplitReader(options, tally).read(part.split):
+        for batch in cut_rows(SplitReader(options, tally).read(part.split), self._limit):
             if batch.num_rows:
                 yield fit(batch, self._schema)
         if part.report is not None and tally is not None:
@@ -115,6 +131,8 @@ class StoreReader(DataSourceReader):
     def plan(self) -> Plan:
         """Return the splits of all stores, up to where their logs end now; raises as ``partitions``."""
         plan = plan_prefixes(self._options.stores, self._options.planning)
+        if self._log_ends is not None:
+            plan = cut_at(plan, self._log_ends)
         if self._options.on_damage == FAIL:
             for damage in plan.damages.values():
                 raise damage

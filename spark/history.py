@@ -6,9 +6,11 @@ Rules:
 - A broker writes its address into every record; that of the newest records counts, since brokers move.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from typing import Final
 
 from ..export.plan import Plan
 from ..export.queueends import queue_ends
@@ -16,8 +18,10 @@ from ..export.read import ReadOptions, SplitReader
 from ..export.schema import pick_columns
 from ..export.selection import Selection
 from ..export.split import Split
+from ..export.tail import LogStop
 from .seam import StoreEnd
 
+_GREW: Final = "the log has grown since"
 _EVERYTHING = ReadOptions(Selection(includes_system=True), pick_columns(["storeHost"]))
 
 
@@ -34,12 +38,24 @@ def log_ends(plan: Plan) -> dict[str, int]:
 
 def cut_at(plan: Plan, ends: Mapping[str, int]) -> Plan:
     """Return a plan as it was when stores ended at these log offsets; stores that are not named were not there."""
-    splits = (
+    splits = [
         _cut(split, ends[split.store])
         for split in plan.splits
         if split.base_offset + split.start < ends.get(split.store, 0)
+    ]
+    grown = {store for store, end in log_ends(plan).items() if end > ends.get(store, 0)}
+    stops = {split.store: LogStop(split.path, split.stop, _GREW, _GREW) for split in splits if split.store in grown}
+
+    def is_before(store: str, path: str, position: int) -> bool:
+        return store not in grown or int(os.path.basename(path)) + position < ends.get(store, 0)
+
+    return Plan(
+        splits,
+        {store: found for store, found in plan.damages.items() if is_before(store, found.path, found.position)},
+        {**plan.ends, **stops},
+        [missing for missing in plan.missing if is_before(missing.store, missing.path, missing.position)],
+        {store: lost for store, lost in plan.lost.items() if store not in grown},
     )
-    return plan._replace(splits=list(splits))
 
 
 def _end_of(splits: Sequence[Split]) -> StoreEnd:

@@ -2,8 +2,8 @@
 
 Rules:
 
-- Planning fixes where the log of each store ends, and asks the cluster afterwards: what is sent in between, or while
-  the tasks run, is read from neither or from the cluster, never from both.
+- When the table is loaded, it is fixed where the log of each store ends, and then where the queues of the cluster do
+  (``snapshot``): what is sent in between is read from the cluster, what is sent later from neither.
 - Where a queue goes on in the cluster is the rule of ``seam``. Messages that are in neither are loss.
 - A broker may show a message a little after it is in the log. While a queue ends below its seam, it is asked again for
   some time before that is loss.
@@ -40,7 +40,9 @@ from .liverange import Extent, LiveRange, plan_ranges
 from .livereport import LivePart, number_parts
 from .losses import Losses
 from .nearest import nearest
+from .pushing import cut_rows
 from .seam import Seam, join_stores, match_stores
+from .snapshot import Snapshot
 
 _ASKED_AGAIN: Final = 20
 _PAUSE_MS: Final = 250
@@ -66,12 +68,15 @@ class HistoryPart(NamedTuple):
 class HybridReader(DataSourceReader):
     """Plans one reading of stores and cluster, and reads its partitions; travels to the tasks."""
 
-    def __init__(self, options: HybridOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: HybridOptions, schema: pa.Schema, snapshot: Snapshot | None = None) -> None:
         check_types(schema, pick_live_columns(schema.names))
         self._options = options
         self._schema = schema
-        self.stores = StoreReader(options.stores, _own_columns(schema))
+        self._extents = None if snapshot is None else snapshot.extents
+        log_ends = None if snapshot is None else snapshot.log_ends
+        self.stores = StoreReader(options.stores, _own_columns(schema), (), log_ends)
         self._reading = LiveReading(options.live, schema)
+        self._limit: int | None = None
 
     @PushFilters
     def pushFilters(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] # Spark's; called like a method
@@ -85,6 +90,12 @@ class HybridReader(DataSourceReader):
         self._reading = replace(self._reading, options=replace(live, selection=selection))
         self.stores.pushFilters(filters)
         return left
+
+    def pushLimit(self, limit: int) -> bool:  # noqa: N802 # Spark's name
+        """Read so many rows of each partition at most; Spark takes what it needs of them."""
+        pushes = self._reading.options.pushes_filters
+        self._limit = limit if pushes else None
+        return pushes
 
     def partitions(self) -> list[InputPartition]:
         """Return a partition for each split and each range.
@@ -102,7 +113,8 @@ class HybridReader(DataSourceReader):
         check_topics(live.choice, history, queues)
         extents = look_behind_seam(cluster, queues, history.seam, live.losses)
         starts = {queue: history.seam.start(queue, extent) for queue, extent in extents.items()}
-        stops = {queue: extent.end for queue, extent in extents.items()}
+        fixed = extents if self._extents is None else self._extents
+        stops = {queue: min(extent.end, fixed[queue].end) for queue, extent in extents.items() if queue in fixed}
         ranges = narrow(cluster, make_ranges(queues, starts, stops), live.selection)
         cut = plan_ranges(ranges, live.min_partitions, live.max_records)
         known = self.parts(history)
@@ -121,6 +133,9 @@ class HybridReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what the readers of stores and clusters do."""
+        yield from cut_rows(self._read(partition), self._limit)
+
+    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         planned: HistoryPart | LivePart | LiveRange | None = partition.value
         if isinstance(planned, HistoryPart):
             stores = self.stores.among(planned.topics)

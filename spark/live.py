@@ -4,19 +4,20 @@
 
 Rules:
 
-- Planning runs once, before the first task: it fixes from which offset to which each queue is read. What is sent later
-  belongs to the next reading.
+- Queues are read up to where they ended when the table was loaded (``snapshot``). What is sent later belongs to the
+  next ``load``.
 - Topics that are not there, offsets that do not fit and lost messages fail in planning, as far as they are known then.
 - Nothing is stored on the brokers: no offset, no consumer that they know of.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from ..common.message import MessageQueue
 from ..export.blockread import ReadOptions
 from ..export.pulled import PulledReader, pick_live_columns
 from ..export.tally import StoreTally
@@ -26,9 +27,10 @@ from .columns import check_types, fit
 from .filters import PushFilters, push_filters
 from .liveoptions import LiveOptions
 from .liveplan import plan_live
-from .liverange import LiveRange
+from .liverange import Extent, LiveRange
 from .livereport import LivePart, number_parts
 from .pulling import RangePulls
+from .pushing import cut_rows
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,13 @@ class LiveReading:
 class LiveReader(DataSourceReader):
     """Plans one reading of a cluster, and reads its partitions; travels to the tasks."""
 
-    def __init__(self, options: LiveOptions, schema: pa.Schema) -> None:
+    def __init__(
+        self, options: LiveOptions, schema: pa.Schema, extents: Mapping[MessageQueue, Extent] | None = None
+    ) -> None:
         check_types(schema, pick_live_columns(schema.names))
         self._reading = LiveReading(options, schema)
+        self._extents = extents
+        self._limit: int | None = None
 
     @PushFilters
     def pushFilters(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] # Spark's; called like a method
@@ -66,16 +72,22 @@ class LiveReader(DataSourceReader):
         self._reading = replace(self._reading, options=replace(options, selection=selection))
         return left
 
+    def pushLimit(self, limit: int) -> bool:  # noqa: N802 # Spark's name
+        """Pull so many rows of each range at most; Spark takes what it needs of them."""
+        pushes = self._reading.options.pushes_filters
+        self._limit = limit if pushes else None
+        return pushes
+
     def partitions(self) -> list[InputPartition]:
         """Return one partition per range; raises what ``plan_live`` does."""
         options = self._reading.options
-        return [InputPartition(part) for part in number_parts(plan_live(options), options)]
+        return [InputPartition(part) for part in number_parts(plan_live(options, self._extents), options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what ``read_range`` does."""
         planned: LivePart | LiveRange | None = partition.value
         if planned is not None:  # what Spark makes of a plan without partitions
-            yield from read_part(planned, self._reading)
+            yield from cut_rows(read_part(planned, self._reading), self._limit)
 
 
 def read_part(planned: LivePart | LiveRange, reading: LiveReading) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ Rule: what a selection excludes is not pulled where topic, queue, offset or stor
 back, so offsets by time get a margin; the tasks judge each message anyway.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -12,16 +12,17 @@ from ..common.errors import ConfigError
 from ..common.message import MessageQueue
 from ..export.selection import Selection
 from .choice import find_queues
-from .cluster import Cluster
+from .cluster import Addresses, Cluster
 from .liveoffsets import make_ranges, resolve_offsets
 from .liveoptions import LiveOptions
-from .liverange import LiveRange, plan_ranges
+from .liverange import Extent, LiveRange, plan_ranges
+from .losses import Losses
 
 _MARGIN_MS: Final = 60_000
 
 
-def plan_live(options: LiveOptions) -> list[LiveRange]:
-    """Return the ranges of one reading.
+def plan_live(options: LiveOptions, extents: Mapping[MessageQueue, Extent] | None = None) -> list[LiveRange]:
+    """Return the ranges of one reading; of queues as they were, if that is given.
 
     Raises:
         ConfigError: A topic, queue or offset that cannot be read.
@@ -30,13 +31,22 @@ def plan_live(options: LiveOptions) -> list[LiveRange]:
     """
     cluster = Cluster(options.access)
     queues = find_queues(cluster, options.choice)
-    extents = cluster.extents(queues)
+    extents = cluster.extents(queues) if extents is None else extents
+    _check_gone(extents, queues, options.losses)
+    queues = {queue: address for queue, address in queues.items() if queue in extents}
     starts = resolve_offsets(cluster, queues, extents, options.starting, options.losses)
     stops = resolve_offsets(cluster, queues, extents, options.ending, options.losses)
     ranges = list(make_ranges(queues, starts, stops))
     if options.starting.offsets and options.ending.offsets:
         _check_order(ranges, options.ending.option)
     return plan_ranges(narrow(cluster, ranges, options.selection), options.min_partitions, options.max_records)
+
+
+def _check_gone(extents: Mapping[MessageQueue, Extent], queues: Addresses, losses: Losses) -> None:
+    for queue in sorted(extents.keys() - queues.keys()):
+        if extents[queue].end > extents[queue].first:
+            name = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+            losses.say(f"{name} was there when the table was loaded, and no broker has it now")
 
 
 def _check_order(ranges: Iterable[LiveRange], option: str) -> None:

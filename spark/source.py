@@ -15,11 +15,14 @@ Rules:
   cluster, ``hybridoptions`` for both, ``streamoptions`` for a stream, ``sinkoptions`` for writing.
 - Every node must see the stores under the same path, and have this package: installed, or sent with ``--py-files``.
   A session registers the source once. Where the package is installed, Spark finds the source without that, too
-  (``pyspark_rocketmq``); who reads so sets ``spark.sql.python.filterPushdown.enabled`` himself, as ``register`` does.
-- Workers run the ``python3`` of their path unless ``PYSPARK_PYTHON`` names the environment that holds this package.
+  (``pyspark_rocketmq``).
+- All that is computed from one ``load`` sees what was there then (``snapshot``).
+- Workers on this machine run this Python, others what ``PYSPARK_PYTHON`` names (``workerpython``).
 """
 
 import logging
+from collections.abc import MutableMapping
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -33,18 +36,33 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..export.plan import check_stores
+from .access import NAMESERVER
+from .catalogtable import keep_options, kept_options, options_of_table, without_options
 from .filters import PUSH_KEY
 from .hybridoptions import parse_hybrid
 from .liveoptions import parse_live
 from .modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options
 from .options import parse_options
+from .optionvalues import Given
+from .pushing import PUSH_OPTION, keeps_plans_apart, warn_of_whole_reading
+from .snapshot import take_snapshot
 from .streamoptions import parse_stream
+from .workerpython import choose_python
 
+_SOURCES: Final = frozenset(("path", "paths", NAMESERVER))
 _log = logging.getLogger(__name__)
 
 
 class RocketMQDataSource(DataSource):
-    """Reads RocketMQ store directories; the module says how."""
+    """Reads RocketMQ stores and clusters; the module says how. Keeps what was there when it was loaded."""
+
+    takes_filters = False
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        of_table = options_of_table(options)
+        super().__init__(options if of_table is None else of_table)
+        self._is_new_table = of_table is not None
+        self._snapshot = take_snapshot(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -62,7 +80,10 @@ class RocketMQDataSource(DataSource):
         if mode is not Mode.CLUSTER:
             options = parse_options(given)
             check_stores(options.stores, options.planning.storage)
-        return from_arrow_schema(pick_schema(given, mode))
+        if self._snapshot is not None and not self.takes_filters:
+            warn_of_whole_reading(given, self._snapshot.log_bytes)
+        schema = from_arrow_schema(pick_schema(given, mode))
+        return keep_options(schema, self.options) if self._is_new_table else schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns of a schema.
@@ -70,21 +91,23 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, or a column that the source does not have.
         """
-        given = reading_options(self.options)
-        mode, arrow_schema = find_mode(given), to_arrow_schema(schema, timezone="UTC")
+        given = self._given(schema)
+        if self.takes_filters and PUSH_OPTION not in given:
+            given = given.plus(PUSH_OPTION, "true")
+        mode, arrow_schema = find_mode(given), to_arrow_schema(without_options(schema), timezone="UTC")
         check_batch(given, mode)
         check_columns(given, arrow_schema)
         if mode is Mode.CLUSTER:
             from .live import LiveReader
 
-            return LiveReader(parse_live(given), arrow_schema)
+            return LiveReader(parse_live(given), arrow_schema, self._snapshot and self._snapshot.extents)
         if mode is Mode.HYBRID:
             from .hybrid import HybridReader
 
-            return HybridReader(parse_hybrid(given), arrow_schema)
+            return HybridReader(parse_hybrid(given), arrow_schema, self._snapshot)
         from .cold import StoreReader
 
-        return StoreReader(parse_options(given), arrow_schema)
+        return StoreReader(parse_options(given), arrow_schema, (), self._snapshot and self._snapshot.log_ends)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 # Spark's name
         """Return the reader of a stream.
@@ -92,8 +115,8 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, or a column that the source does not have.
         """
-        given = reading_options(self.options)
-        mode, arrow_schema = find_mode(given), to_arrow_schema(schema, timezone="UTC")
+        given = self._given(schema)
+        mode, arrow_schema = find_mode(given), to_arrow_schema(without_options(schema), timezone="UTC")
         check_stream(mode)
         check_columns(given, arrow_schema)
         if mode is Mode.HYBRID:
@@ -103,6 +126,11 @@ class RocketMQDataSource(DataSource):
         from .stream import LiveStreamReader
 
         return LiveStreamReader(parse_stream(given), arrow_schema)
+
+    def _given(self, schema: StructType) -> Given:
+        """Return the options, of a table of the catalog those that its columns have kept too."""
+        names_source = any(name.lower() in _SOURCES for name in self.options)
+        return reading_options(self.options if names_source else {**kept_options(schema), **self.options})
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 # Spark's order
         """Return the writer of a table; ``spark.sink`` says how it writes.
@@ -129,12 +157,23 @@ class RocketMQDataSource(DataSource):
         return plan_stream(self.options, schema, overwrites=overwrite)
 
 
-def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("rocketmq")`` known to a session, and have Spark push filters down to sources.
+class PushingDataSource(RocketMQDataSource):
+    """The same source for a Spark that keeps the plans of scans apart: it takes filters unless told otherwise."""
 
-    Who has set ``spark.sql.python.filterPushdown.enabled`` to false keeps that, and is warned.
+    takes_filters = True
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("rocketmq")`` known to a session, and have its workers run this Python.
+
+    Where Spark keeps the plans of scans apart (``pushing``), it is made to push filters down to sources. Who has set
+    ``spark.sql.python.filterPushdown.enabled`` to false keeps that, and is warned. Else nothing is changed.
     """
-    spark.dataSource.register(RocketMQDataSource)
+    choose_python(spark)
+    if not keeps_plans_apart(spark):
+        spark.dataSource.register(RocketMQDataSource)
+        return
+    spark.dataSource.register(PushingDataSource)
     found = {spark.conf.get(PUSH_KEY, default) for default in ("true", "false")}
     if len(found) > 1:  # not set: each default came back
         spark.conf.set(PUSH_KEY, "true")

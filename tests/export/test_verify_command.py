@@ -83,6 +83,15 @@ def test_push_down_says_what_it_excluded(run: Run, java_stores: JavaStores, tmp_
     assert run("verify", report, to)[0] == 0
 
 
+def test_pattern_that_nothing_fits_has_no_rows(run: Run, log: LogBuilder, tmp_path: pathlib.Path) -> None:
+    """A day without messages has no files: then that is right, and rows that should be there are missed."""
+    log.add()
+    report = tmp_path / "report.json"
+    for topic, code in (("Nothing", 0), ("Topic", 1)):
+        run(log.save(), "--to", tmp_path / f"{topic}.parquet", "--topic", topic, "--report", report)
+        assert run("verify", report, tmp_path / "topic=*")[0] == code
+
+
 @pytest.mark.parametrize(("word", "rows", "code"), [("prefix", 1, 1), ("skip", 2, 1), ("fail", None, 2)])
 def test_damage_is_treated_as_told(
     run: Run, log: LogBuilder, tmp_path: pathlib.Path, word: str, rows: int | None, code: int

@@ -31,6 +31,8 @@ from spark_guide import (
 )
 from threaded_cluster import ThreadedCluster
 
+from rocketlet.spark.filters import PUSH_KEY
+
 SECTIONS = read_sections()
 DAILY, SUBMIT = "Daily Parquet, proved", "On a cluster of Spark"
 IN_SESSION = [title for title, text in SECTIONS.items() if blocks_of(text, "python") and title != DAILY]
@@ -67,9 +69,9 @@ class Shown:
 
 
 def check_session(shown: Shown) -> None:
-    """The session is there, and pushes filters down."""
+    """The session is there, with the setting that it had."""
     assert shown.names["spark"] is shown.spark
-    assert shown.spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert shown.spark.conf.get(PUSH_KEY) == "false"
 
 
 def check_files(shown: Shown) -> None:
@@ -78,6 +80,8 @@ def check_files(shown: Shown) -> None:
     assert counts == {"orders": OLD_ORDERS, "payments": OLD_ORDERS // 2}
     assert shown.frame("paid").count() == len(range(1, OLD_ORDERS, 3))
     assert re.search(r"\|\s*order-\d+\|\s*(north|south)\|", shown.printed)
+    assert re.search(r"\|\s*card\|\s*50\|", shown.printed)
+    shown.spark.sql("DROP TABLE payments")
 
 
 def check_cluster(shown: Shown) -> None:
@@ -138,6 +142,7 @@ def check_join(shown: Shown) -> None:
 
 def check_push_down(shown: Shown) -> None:
     """The report names what was pushed down, and no other record was looked at than those of queue and tag."""
+    shown.spark.conf.unset(PUSH_KEY)
     for text in ("topic = orders", "queueId = 1", "queueOffset >= 20", "tags = paid"):
         assert f"pushed down: {text}" in shown.printed
     (tally,) = shown.names["report"].stores

@@ -14,11 +14,14 @@ from threaded_cluster import ThreadedCluster
 
 from rocketlet.client import ClientSettings, Credentials, Message, Tls
 from rocketlet.common.errors import ConfigError, DataLossError, ResponseError
+from rocketlet.common.message import MessageQueue
 from rocketlet.export.pulled import LIVE_SCHEMA
 from rocketlet.spark.choice import find_queues
 from rocketlet.spark.cluster import Cluster
 from rocketlet.spark.live import LiveReader, LiveReading, read_range
 from rocketlet.spark.liveplan import plan_live
+from rocketlet.spark.liverange import Extent
+from rocketlet.spark.source import RocketMQDataSource
 
 PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
 USER = Credentials("rocketlet", "12345678")
@@ -292,3 +295,19 @@ def test_wrong_keys_fail_in_planning(official: JavaServer) -> None:
     wrong = Clients(official.namesrv, SECRETS | {"secretKey": "wrong"})
     with pytest.raises(ResponseError, match=r"(?i)check signature|auth"):
         plan_live(options_of(wrong, subscribe="TBW102"))
+
+
+def test_table_keeps_the_ends_that_queues_had_when_it_was_loaded(clients: Clients) -> None:
+    """However often it is planned; a queue that is gone is loss."""
+    clients.create("Kept", queues=2, brokers=["broker-a"])
+    clients.send("Kept", numbered(6))
+    source = RocketMQDataSource(dict(clients.options, subscribe="Kept"))
+    schema = source.schema()
+    clients.send("Kept", numbered(10))
+    for _ in range(2):
+        assert sum(len(part.value) for part in source.reader(schema).partitions()) == 6
+    assert len(read(clients, subscribe="Kept")) == 16
+    options = options_of(clients, subscribe="Kept")
+    gone = {MessageQueue("Kept", "broker-a", 7): Extent(3, 4)}
+    with pytest.raises(DataLossError, match="queue 7 of Kept on broker-a was there when the table was loaded"):
+        plan_live(options, gone)

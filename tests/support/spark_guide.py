@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from threaded_cluster import ThreadedCluster
@@ -79,8 +79,13 @@ class Shop:
 
     def localize(self, text: str) -> str:
         """Return code of the page with the places, the address and the day of this shop."""
-        text = text.replace(_NAMESERVER, self._nameserver).replace(_DAY, self._day)
-        return re.sub(r"(?<=[\"' ])/(stores|lake)\b", rf"{self.folder}/\1", text)
+        return localize(text, self.folder, self._nameserver, self._day)
+
+
+def localize(text: str, folder: pathlib.Path, nameserver: str, day: str) -> str:
+    """Return code of the page with another folder, address and day."""
+    text = text.replace(_NAMESERVER, nameserver).replace(_DAY, day)
+    return re.sub(r"(?<=[\"' ])/(stores|lake)\b", rf"{folder}/\1", text)
 
 
 def order(number: int) -> Message:
@@ -103,8 +108,9 @@ async def send(nameserver: str, messages: Sequence[Message]) -> None:
             await producer.send(message)
 
 
-async def fail_to_bill(nameserver: str, payments: int) -> None:
-    """Consume all payments, and fail for every tenth order."""
+async def fail_to_bill(nameserver: str, payments: int, fails: Callable[[ReceivedMessage], bool] | None = None) -> None:
+    """Consume all payments, and fail for every tenth order, or for what is told."""
+    fails = is_broken if fails is None else fails
     seen = 0
     all_seen = asyncio.Event()
 
@@ -113,7 +119,7 @@ async def fail_to_bill(nameserver: str, payments: int) -> None:
         seen += len(messages)
         if seen == payments:
             all_seen.set()
-        return Retry(delay_level=-1) if is_broken(messages[0]) else None
+        return Retry(delay_level=-1) if fails(messages[0]) else None
 
     settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
     consumer = PushConsumer(GROUP, nameserver, settings=settings)
