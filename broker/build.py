@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
@@ -76,7 +76,7 @@ class Foundation:
     runtime: RuntimeInfo
     tasks: TaskScope
     transactions: Transactions
-    members: Members[Connection] = field(default_factory=Members[Connection])
+    members: Members[Connection]
 
 
 def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
@@ -96,7 +96,7 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
             base.waiters,
             short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
         ),
-        progress=ProgressHandlers(base.store, base.offsets, base.topics, base.groups),
+        progress=ProgressHandlers(base.store, base.offsets, base.topics, base.groups, members),
         queries=QueryHandlers(base.store, unique_key_count=config.default_query_count),
         clients=ClientHandlers(members, news, partial(open_group, base.groups, base.topics), base.announce, now_ms),
         filters=filters,

@@ -14,7 +14,7 @@ Rules (``ConsumerManager``, ``ProducerManager``; spec behaviour.md B.10)
 Pure: time is an argument; connections are only compared and handed back.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -64,7 +64,7 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup(Generic[LinkT]):
-    """The members of one consumer group and what they share."""
+    """The members of one consumer group and what they share; ``came_at``: where the log ended when the first came."""
 
     name: str
     consume_type: str = ""
@@ -73,6 +73,7 @@ class ConsumerGroup(Generic[LinkT]):
     members: dict[LinkT, Member] = field(default_factory=dict[LinkT, Member])
     subscriptions: dict[str, Subscription] = field(default_factory=dict[str, Subscription])
     fingerprint: int | None = None
+    came_at: int = 0
 
     @property
     def is_broadcasting(self) -> bool:
@@ -81,9 +82,10 @@ class ConsumerGroup(Generic[LinkT]):
 
 
 class Members(Generic[LinkT]):
-    """All consumer and producer groups that somebody is connected for."""
+    """All consumer and producer groups that somebody is connected for; ``log_end`` tells where the log ends now."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_end: Callable[[], int]) -> None:
+        self._log_end = log_end
         self._consumers: dict[str, ConsumerGroup[LinkT]] = {}
         self._producers: dict[str, dict[LinkT, Member]] = {}
         self._producer_links = ProducerLinks[LinkT]()
@@ -124,7 +126,9 @@ class Members(Generic[LinkT]):
 
     def refresh_consumer(self, spec: ConsumerSpec, client: Client, link: LinkT, now_ms: int) -> bool:
         """Take in a heartbeat that leaves its subscriptions out; tell whether the group changed."""
-        group = self._consumers.setdefault(spec.group, ConsumerGroup(spec.group))
+        group = self._consumers.get(spec.group)
+        if group is None:
+            group = self._consumers[spec.group] = ConsumerGroup(spec.group, came_at=self._log_end())
         group.consume_type, group.message_model, group.from_where = spec[1:4]
         return _join(group.members, client, link, now_ms)
 

@@ -16,6 +16,7 @@ from ..remoting.headers_offset import (
 )
 from ..store.message_store import MessageStore
 from .groups import GroupTable
+from .members import Members
 from .offsets import MAX_QUEUES, OffsetTable
 from .topics import TopicTable
 
@@ -26,23 +27,33 @@ NOT_ZERO_REMARK = "Not found, do not set to zero, maybe this group boot first"
 class ProgressHandlers:
     """Answers from the offset table and the store's queues."""
 
-    def __init__(self, store: MessageStore, offsets: OffsetTable, topics: TopicTable, groups: GroupTable) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: OffsetTable,
+        topics: TopicTable,
+        groups: GroupTable,
+        members: Members[Connection],
+    ) -> None:
         self._store = store
         self._offsets = offsets
         self._topics = topics
         self._groups = groups
+        self._members = members
 
     def find_committed(self, command: Command, _connection: Connection) -> Command:
         """Tell how far a group has come.
 
-        A new group begins at 0 while the first message of the queue is still in memory (behaviour.md B.7, rule 2).
+        A new group begins at 0 while the first message of the queue is still in memory (behaviour.md B.7, rule 2), and
+        where that came, or is yet to come, after a member of the group. Java's broker answers 22 for a queue without
+        messages: its consumers then ask where the queue ends, and skip a message that has come in between.
         """
         header = decode_header(ConsumerOffsetHeader, command)
         committed = self._offsets.committed(header.consumer_group, header.topic, header.queue_id)
         if committed is None:
             if header.set_zero_if_not_found is False:
                 return Command.response(ResponseCode.QUERY_NOT_FOUND, NOT_ZERO_REMARK)
-            if not self._is_young(header):
+            if not (self._is_young(header) or self._came_before_messages(header)):
                 return Command.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND_REMARK)
         return _offset_answer(committed or 0)
 
@@ -91,6 +102,15 @@ class ProgressHandlers:
     def _is_young(self, header: ConsumerOffsetHeader) -> bool:
         topic, queue_id = header.topic, header.queue_id
         return self._store.min_offset(topic, queue_id) <= 0 and self._store.is_in_memory(topic, queue_id, 0)
+
+    def _came_before_messages(self, header: ConsumerOffsetHeader) -> bool:
+        topic, queue_id, group = header.topic, header.queue_id, self._members.consumer_group(header.consumer_group)
+        if group is None or self._topics.get(topic) is None or self._store.min_offset(topic, queue_id) > 0:
+            return False
+        if not self._store.max_offset(topic, queue_id):
+            return True
+        first = self._store.entries(topic, queue_id, 0, 1)
+        return bool(first) and first[0][0] >= group.came_at
 
 
 def _offset_answer(queue_offset: int) -> Command:

@@ -52,7 +52,7 @@ from .groups import GroupTable
 from .handlers import BrokerParts, broker_handlers
 from .hold import PullWaiters
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
-from .members import Presence
+from .members import Members, Presence
 from .nameservers import NameServerLink
 from .offsets import OffsetTable
 from .parking import Parking
@@ -262,6 +262,7 @@ class Broker:
             RuntimeInfo(store, Statistics(clock.now_ms), cleaning, failing),
             tasks,
             Transactions(store, tables.offsets, clock.now_ms, most_op_bytes=config.most_op_bytes),
+            Members(lambda: store.log_max_offset),
         )
         return _Founded(base, registration, failing, timers)
 

@@ -26,7 +26,7 @@ NewProducer = Callable[[], MemoryTransport]
 @pytest.fixture
 def members() -> Members[Connection]:
     """Return nobody."""
-    return Members()
+    return Members(lambda: 0)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def spec(
 @pytest.fixture
 def members() -> Members[str]:
     """Return an empty table; links are texts here."""
-    return Members()
+    return Members(lambda: 0)
 
 
 def test_joining_changes_the_group_once(members: Members[str]) -> None:

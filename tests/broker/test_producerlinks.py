@@ -10,7 +10,7 @@ ONE, OTHER = Client("10.0.0.1@1", "JAVA", 479), Client("10.0.0.2@1", "JAVA", 479
 @pytest.fixture
 def members() -> Members[str]:
     """Return an empty table; links are texts here."""
-    return Members()
+    return Members(lambda: 0)
 
 
 def test_producer_is_found_by_its_client_id(members: Members[str]) -> None:

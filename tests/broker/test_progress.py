@@ -63,6 +63,22 @@ async def test_new_group_on_a_topic_whose_start_is_cold(settings: dict[str, str]
         assert await committed(caller) == ResponseCode.QUERY_NOT_FOUND
 
 
+@pytest.mark.feature("C7")
+async def test_group_that_came_before_the_messages_begins_at_zero(settings: dict[str, str], clock: ManualClock) -> None:
+    """Of a queue that gets its first message after a member of the group has come none is skipped, hot or cold."""
+    settings["accessMessageInMemoryMaxRatio"] = "0"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await caller.send(queue_id=0)
+        await caller.heartbeat("one", "g", {"T": "*"})
+        assert await committed(caller, queueId="1") == "0"
+        await caller.send(queue_id=1)
+        assert await committed(caller, queueId="1") == "0"
+        assert await committed(caller, queueId="0") == ResponseCode.QUERY_NOT_FOUND
+        assert await committed(caller, queueId="1", consumerGroup="late") == ResponseCode.QUERY_NOT_FOUND
+        assert await committed(caller, queueId="1", setZeroIfNotFound="false") == ResponseCode.QUERY_NOT_FOUND
+        assert await committed(caller, topic="Unknown") == ResponseCode.QUERY_NOT_FOUND
+
+
 async def test_commit_needs_group_and_topic(caller: Caller) -> None:
     """An unknown group is answered 26, an unknown topic 17."""
     assert await commit(caller, 1) == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST

@@ -149,7 +149,13 @@ class _Client:
         self.driver = driver
         self.name = f"{self.kind}-{next(_numbers)}"
         self._is_running = True
-        self.client_id: str | None = driver.call(f"{self.kind}.start", name=self.name, **arguments).get("clientId")
+        self.client_id: str | None = None
+        self._starting = driver.begin(f"{self.kind}.start", name=self.name, **arguments)
+        self._started()
+
+    def _started(self) -> None:
+        """Wait until it has started."""
+        self.client_id = self.driver.finish(self._starting, f"{self.kind}.start", dict[str, Any]).get("clientId")
 
     def __enter__(self) -> Self:
         return self
@@ -262,6 +268,17 @@ class PushConsumer(_Client):
         """Close its connections without telling anybody."""
         self._is_running = False
         self.driver.call("consumer.drop", name=self.name)
+
+
+class JoiningConsumer(PushConsumer):
+    """A push consumer that is still starting; entering its block waits until it has."""
+
+    def __enter__(self) -> Self:
+        super()._started()
+        return self
+
+    def _started(self) -> None:
+        """Do not wait yet."""
 
 
 class Requester(_Client):

@@ -8,7 +8,7 @@ answered by the tap.
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, Self
 
 from interop.servers import Server
@@ -33,6 +33,7 @@ class Tap:
     def __init__(self, server: Server) -> None:
         self.refused: frozenset[int] = frozenset()
         """Requests that are answered 1 without having reached the broker, by their codes."""
+        self._held: frozenset[int] = frozenset()
         self._broker = server.broker
         self._passed: list[Passed] = []
         self._routes: list[tuple[str, bytes]] = []
@@ -53,6 +54,17 @@ class Tap:
                     opened.shutdown(socket.SHUT_RDWR)
                 opened.close()
             self._sockets.clear()
+
+    @contextlib.contextmanager
+    def hold(self, code: int) -> Generator[None]:
+        """Let the broker's answers to requests with a code wait for the end of the block; they have passed before."""
+        self._held = frozenset([code])
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held = frozenset()
+                self._changed.notify_all()
 
     def asked(self, code: int) -> list[Command]:
         """Return what clients have asked the broker with a code."""
@@ -130,9 +142,14 @@ class Tap:
             with self._changed:
                 self._routes.append((request.ext["topic"], command.body))
             command.body = command.body.replace(self._broker.encode(), self._at_broker.encode())
+        is_held = request is not None and is_broker and request.code in self._held
+        if request is not None and is_held:
+            self._note(Passed(request, command.code))
+            with self._changed:
+                self._changed.wait_for(lambda: request.code not in self._held, WAIT_S)
         with wire.answering:
             wire.client.sendall(encode_command(command))
-        if request is not None and is_broker:
+        if request is not None and is_broker and not is_held:
             self._note(Passed(request, command.code))
 
     def _note(self, passed: Passed) -> None:
