@@ -81,7 +81,7 @@ class Foundation:
 
 def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
     """Return who answers requests; ``own_address`` stands in the unique keys that the broker makes."""
-    config, now_ms = base.config, base.clock.now_ms
+    config, now_ms, monotonic_ms = base.config, base.clock.now_ms, base.clock.monotonic_ms
     members, locks = base.members, QueueLocks()
     news = MemberNews(base.groups, base.filters, is_on=config.notifies_members)
     filters = FilterGate(config, base.filters)
@@ -98,9 +98,11 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
         ),
         progress=ProgressHandlers(base.store, base.offsets, base.topics, base.groups, members),
         queries=QueryHandlers(base.store, unique_key_count=config.default_query_count),
-        clients=ClientHandlers(members, news, partial(open_group, base.groups, base.topics), base.announce, now_ms),
+        clients=ClientHandlers(
+            members, news, partial(open_group, base.groups, base.topics), base.announce, monotonic_ms
+        ),
         filters=filters,
-        locks=LockHandlers(locks, now_ms),
+        locks=LockHandlers(locks, monotonic_ms),
         send_back=_build_send_back(base, own),
         transactions=EndTransactionHandler(
             base.store, base.transactions, _check_rules(config), Committing(base.parking, base.group, now_ms)
@@ -133,7 +135,7 @@ def _check_rules(config: BrokerConfig) -> CheckRules:
 
 def _build_sender(base: Foundation, locks: QueueLocks, keys: UniqueIds, own: OwnBroker) -> Sender:
     config = base.config
-    gate = SendGate(own, base.topics, base.groups, locks, base.clock.now_ms)
+    gate = SendGate(own, base.topics, base.groups, locks, base.clock.monotonic_ms)
     trace = "true" if config.is_trace_on else "false"
     stamp = PropertyStamp(config.region_id, trace, config.cluster_name, keys.next_id)
     shaping = Shaping(stamp, base.parking, base.clock.now_ms)
@@ -152,7 +154,7 @@ def _build_send_back(base: Foundation, own: OwnBroker) -> SendBackHandler:
 
 def _build_replies(base: Foundation, locks: QueueLocks, own: OwnBroker) -> ReplyHandler:
     store, now_ms = base.store, base.clock.now_ms
-    gate = SendGate(own, base.topics, base.groups, locks, now_ms)
+    gate = SendGate(own, base.topics, base.groups, locks, base.clock.monotonic_ms)
     requesters = Requesters(base.members, lambda: format_address(*decode_host(store.store_host)), now_ms)
     keeper = ReplyKeeper(store, base.parking, base.group, now_ms) if base.config.stores_replies else None
     return ReplyHandler(gate, requesters, keeper, base.answers, Owing(base.tasks, base.announce))

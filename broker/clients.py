@@ -36,13 +36,13 @@ class ClientHandlers:
         news: MemberNews,
         open_group: OpenGroup,
         announce: Announce,
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._members = members
         self._news = news
         self._open_group = open_group
         self._announce = announce
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._watched: set[Connection] = set()
 
     def heartbeat(self, command: Command, connection: Connection) -> Reply:
@@ -55,7 +55,7 @@ class ClientHandlers:
         for consumer in data.consumer_data_set:
             created += self._join_consumer(consumer, data, client, connection)
         for producer in data.producer_data_set:
-            self._members.join_producer(producer.group_name, client, connection, self._now_ms())
+            self._members.join_producer(producer.group_name, client, connection, self._monotonic_ms())
         if not created:
             return reply
         later = Later(command)
@@ -88,7 +88,7 @@ class ClientHandlers:
 
     def close_silent(self, expiry_ms: int) -> None:
         """Close the connections that have sent no heartbeat for so long."""
-        for connection in self._members.silent_links(self._now_ms(), expiry_ms):
+        for connection in self._members.silent_links(self._monotonic_ms(), expiry_ms):
             connection.close()
 
     def _reply_header(self, data: HeartbeatData) -> HeartbeatReply:
@@ -109,9 +109,9 @@ class ClientHandlers:
             return ()
         spec = _spec(consumer, data.heartbeat_fingerprint)
         if data.without_sub:
-            is_changed = self._members.refresh_consumer(spec, client, connection, self._now_ms())
+            is_changed = self._members.refresh_consumer(spec, client, connection, self._monotonic_ms())
         else:
-            is_changed = self._members.join_consumer(spec, client, connection, self._now_ms())
+            is_changed = self._members.join_consumer(spec, client, connection, self._monotonic_ms())
             self._news.subscribed(spec.group, spec.subscriptions)
         group = self._members.consumer_group(spec.group)
         if is_changed and group is not None:

@@ -5,7 +5,9 @@ Rules
     1. Of each level only the first waiting message is looked at: a queue of SCHEDULE_TOPIC_XXXX is in order of time.
        What is behind it costs nothing; nor is there work while nothing is due.
     2. There is one deadline, that of the earliest first message. An arrival moves it only at a level that was empty.
-    3. An entry that is due later than now + the delay of its level is due now: somebody has turned the clock back.
+       While there is one, the clock is looked at each second: somebody may set it forward, or the machine has slept.
+    3. Time is that of the store (``store/storetime.py``): a clock that is set back neither delivers early nor late. An
+       entry that is due later than a message stored now would be is due now, as in Java: its delay was another one.
     4. A turn of the loop delivers messages of one level, the one that is due for longest, and not more than
        ``MOST_MESSAGES``; the first of them is taken whatever its size.
     5. A level moves on behind a message that was stored, and behind one that is gone or can never be delivered. When
@@ -24,7 +26,7 @@ from ..common.clock import Clock
 from ..common.errors import MessageIllegalError, RecordError, StoreNotWritableError
 from ..common.names import SCHEDULE_TOPIC
 from ..common.record import decode_record
-from ..remoting.tasks import TaskScope, repeat
+from ..remoting.tasks import TaskScope, repeat, wait_at_most
 from ..store.consumequeue import Entry
 from ..store.dispatched import Appended
 from ..store.message_store import MessageStore
@@ -33,7 +35,7 @@ from .delayprogress import DelayProgress, DelaySaveJob
 
 MOST_MESSAGES = 32
 MOST_BYTES = 1 << 20
-RETRY_MS = 1_000
+RETRY_MS = LOOK_MS = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -51,13 +53,11 @@ class _Level:
 class DelayedDelivery:
     """The waiting messages of all levels; ``commit`` writes what was appended to the store."""
 
-    def __init__(
-        self, store: MessageStore, commit: Callable[[], None], progress: DelayProgress, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, store: MessageStore, commit: Callable[[], None], progress: DelayProgress) -> None:
         self._store = store
         self._commit = commit
         self._progress = progress
-        self._now_ms = now_ms
+        self._time = store.time
         self._levels: dict[int, _Level] = {}  # by queue id
         self.on_armed: Callable[[], object] | None = None
         queues = {queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC}
@@ -69,8 +69,14 @@ class DelayedDelivery:
 
     @property
     def due_at_ms(self) -> int | None:
-        """When the earliest waiting message is due."""
+        """When the earliest waiting message is due, by what ``elapsed_ms`` of the store's time says."""
         return min((level.due_at_ms for level in self._levels.values() if level.due_at_ms is not None), default=None)
+
+    @property
+    def wait_ms(self) -> int | None:
+        """How long nothing is due, None when nothing waits."""
+        due_at_ms = self.due_at_ms
+        return None if due_at_ms is None else due_at_ms - self._time.elapsed_ms()
 
     @property
     def progress(self) -> Mapping[int, int]:
@@ -90,7 +96,7 @@ class DelayedDelivery:
             StoreNotWritableError: The store takes no messages; those that it did not take are tried again.
             OSError: A file of the store cannot be read; the same.
         """
-        now_ms = self._now_ms()
+        now_ms = self._time.elapsed_ms()
         level = self._longest_due(now_ms)
         if level is None:
             return 0
@@ -168,13 +174,15 @@ class DelayedDelivery:
         self._progress.move(level.number, offset)
 
     def _due_at(self, level: _Level, offset: int, entry: Entry) -> int:
-        delays_ms, now_ms = self._store.config.delays_ms, self._now_ms()
+        delays_ms, time = self._store.config.delays_ms, self._time
         delay_ms = delays_ms[min(level.number, len(delays_ms)) - 1]
         due_at_ms = entry[2]
         if due_at_ms < 0:  # the address of an extended entry, which a Java broker wrote
             due_at_ms = self._store.stored_at(SCHEDULE_TOPIC, level.number - 1, offset) + delay_ms
-        is_beyond = level.number <= len(delays_ms) and due_at_ms > now_ms + delay_ms
-        return now_ms if is_beyond else due_at_ms
+        stored_at_ms = due_at_ms - delay_ms
+        if level.number <= len(delays_ms) and stored_at_ms > time.stamp_ms():
+            return time.elapsed_ms()
+        return time.elapsed_at(stored_at_ms) + delay_ms
 
 
 class DelayJob:
@@ -190,11 +198,11 @@ class DelayJob:
 
     async def run(self) -> int | None:
         """Wait for the deadline, or deliver if it has passed; return the pause."""
-        due_at_ms = self._delivery.due_at_ms
+        wait_ms = self._delivery.wait_ms
         if self._is_stopped:
             return None
-        if due_at_ms is None or due_at_ms > self._clock.now_ms():
-            await self._wait(due_at_ms)
+        if wait_ms is None or wait_ms > 0:
+            await self._wait()
             return 0
         try:
             self._delivery.deliver_due()
@@ -212,14 +220,17 @@ class DelayJob:
         self._is_stopped = True
         self._woken.set()
 
-    async def _wait(self, due_at_ms: int | None) -> None:
+    async def _wait(self) -> None:
+        """Return when something has arrived, or something is due."""
         self._woken.clear()
-        timer = None if due_at_ms is None else self._clock.call_at(due_at_ms, self._woken.set)
-        try:
-            await self._woken.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
+        while not self._woken.is_set():
+            wait_ms = self._delivery.wait_ms
+            if wait_ms is None:
+                await self._woken.wait()
+            elif wait_ms <= 0:
+                return
+            else:
+                await wait_at_most(self._woken, min(wait_ms, LOOK_MS), self._clock)
 
 
 def start_delivery(

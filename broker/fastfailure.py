@@ -100,7 +100,7 @@ class FastFailure:
     @property
     def head_wait_ms(self) -> int:
         """How long the send that was parked first has been waiting."""
-        return self._clock.now_ms() - self._parked[0].since_ms if self._parked else 0
+        return self._clock.monotonic_ms() - self._parked[0].since_ms if self._parked else 0
 
     def guard(self, handlers: dict[int, Handler]) -> None:
         """Take the sends of this table while the disk stalls."""
@@ -111,14 +111,14 @@ class FastFailure:
         """Look after a while whether the disk has done something."""
         if not self._is_owed:
             self._is_owed = True
-            self._owed_since_ms = self._clock.now_ms()
+            self._owed_since_ms = self._clock.monotonic_ms()
             self._plan_look()
 
     def ended(self) -> None:
         """Begin what is parked: the disk moves."""
         self._is_owed = self._group.is_flush_owed
         if self._is_owed:  # the next one has just begun
-            self._owed_since_ms = self._clock.now_ms()
+            self._owed_since_ms = self._clock.monotonic_ms()
         if self.is_stalled:
             self.is_stalled = False
             self._handlers.update(self._begin)
@@ -141,7 +141,7 @@ class FastFailure:
 
     def _look(self) -> None:
         self._look_timer = None
-        if not self._is_owed or self._clock.now_ms() - self._owed_since_ms < self._patience.stall_ms:
+        if not self._is_owed or self._clock.monotonic_ms() - self._owed_since_ms < self._patience.stall_ms:
             self._plan_look()
             return
         self.is_stalled, self._failed = True, 0
@@ -158,7 +158,7 @@ class FastFailure:
             self._failed += 1
             return Command.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)
         later = Later(command)
-        self._parked.append(_Parked(later, connection, self._clock.now_ms()))
+        self._parked.append(_Parked(later, connection, self._clock.monotonic_ms()))
         self._set_timer()
         return later
 
@@ -184,7 +184,7 @@ class FastFailure:
 
     def _fail(self, parked: _Parked) -> None:
         self._failed += 1
-        waited_ms = self._clock.now_ms() - parked.since_ms
+        waited_ms = self._clock.monotonic_ms() - parked.since_ms
         remark = (
             "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
             f"period in queue: {waited_ms}ms, size of queue: {len(self._parked)}"

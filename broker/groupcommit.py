@@ -114,7 +114,7 @@ class GroupCommit:
             raise
         self._seen_end = end = self._store.log_max_offset
         if added:
-            self._waiting.append(_Group(end, self._clock.now_ms() + self._timeout_ms, added))
+            self._waiting.append(_Group(end, self._clock.monotonic_ms() + self._timeout_ms, added))
             self._set_timer()
         if self._requested_end != end:
             self._requested_end = end
@@ -167,7 +167,7 @@ class GroupCommit:
 
     def _expire(self) -> None:
         self._timer = None
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         while self._waiting and self._waiting[0].until_ms <= now_ms:
             for pay, reply in self._waiting.popleft().waiters:
                 pay(self._answers.late(reply))

@@ -61,7 +61,7 @@ class PullWaiters:
     def add(self, waiter: Waiter, delay_ms: int) -> None:
         """Park a pull for at most so long."""
         self._queues.setdefault(waiter.key, {})[waiter] = None
-        self._wake_at(waiter, self._clock.now_ms() + delay_ms)
+        self._wake_at(waiter, self._clock.monotonic_ms() + delay_ms)
 
     def drop(self, waiter: Waiter) -> None:
         """Forget a parked pull, whose connection has closed; harmless when it has been woken."""
@@ -84,7 +84,7 @@ class PullWaiters:
             if _may_want(waiter, record):
                 self._wake(waiter)
             else:
-                self._wake_at(waiter, self._clock.now_ms() + RECHECK_MS)
+                self._wake_at(waiter, self._clock.monotonic_ms() + RECHECK_MS)
 
     def wake_all(self) -> None:
         """Wake everybody: the broker stops."""

@@ -6,6 +6,7 @@ a name server of ours on this machine is told that clients may use any host that
 (``namesrv/handlers.py``); others ignore that.
 """
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfigT
 from ..remoting.client import ConnectionPool
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
+from ..remoting.connection import Connection
 from ..remoting.headers_namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
 from .config import BrokerConfig
 
@@ -34,13 +36,15 @@ class RegisterOutcome(NamedTuple):
 
 
 class NameServerLink:
-    """Registers one broker at one name server."""
+    """Registers one broker at one name server; ``lost`` is set when the connection of a registration has ended."""
 
     def __init__(self, address: str, pool: ConnectionPool, config: BrokerConfig, port: int) -> None:
         self.address = address
         self._pool = pool
         self._config = config
         self._port = port
+        self._connection: Connection | None = None
+        self.lost = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<NameServerLink {self.address}>"
@@ -64,6 +68,7 @@ class NameServerLink:
         )
         command = Command.request(RequestCode.REGISTER_BROKER, header, body)
         answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
+        await self._watch()
         ordered = decode_body(KVTable, answer.body).table if answer.body else None
         return RegisterOutcome(answer.code == ResponseCode.SUCCESS, answer.remark, ordered)
 
@@ -81,6 +86,14 @@ class NameServerLink:
             await self._pool.request(self.address, command, UNREGISTER_TIMEOUT_MS)
         except RemotingError as error:
             _log.warning("name server %s was not told of the stop: %s", self.address, error)
+
+    async def _watch(self) -> None:
+        """Hear of the end of the connection, once for each."""
+        connection = await self._pool.connect(self.address)
+        if connection is not self._connection:
+            self._connection = connection
+            self.lost.clear()
+            connection.on_close(lambda ended: self.lost.set() if ended is self._connection else None)
 
     async def _own_host(self) -> str:
         if self._config.advertised_host:

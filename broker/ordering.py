@@ -13,14 +13,14 @@ from .locks import QueueLocks
 class LockHandlers:
     """Answers from the lock table."""
 
-    def __init__(self, locks: QueueLocks, now_ms: Callable[[], int]) -> None:
+    def __init__(self, locks: QueueLocks, monotonic_ms: Callable[[], int]) -> None:
         self._locks = locks
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
 
     def lock(self, command: Command, _connection: Connection) -> Command:
         """Give a client what is free of the queues that it wants; tell what it holds now."""
         wish = decode_lock_body(command.body)
-        held = self._locks.take(wish.consumer_group, wish.client_id, wish.mq_set, self._now_ms())
+        held = self._locks.take(wish.consumer_group, wish.client_id, wish.mq_set, self._monotonic_ms())
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(LockedQueues(queues=held)))
 
     def unlock(self, command: Command, _connection: Connection) -> Command:

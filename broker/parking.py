@@ -30,6 +30,10 @@ _NO_WHEEL = "accurate timer message is not enabled, timerWheelEnable is false"
 class TimerRequests(Protocol):
     """Those who park messages until a time."""
 
+    def ahead_ms(self, wall_ms: int) -> int:
+        """Return how far their time is ahead of a wall clock that was set back."""
+        ...
+
     def rewrite(self, new: NewRecord, now_ms: int) -> NewRecord | None:
         """Return the record that keeps a message until its time, None when it asks for none or for one that has passed.
 
@@ -65,6 +69,10 @@ class Parking:
         if _asks_for_timer(new.topic, new.properties):
             raise MessageRefusedError(ResponseCode.SYSTEM_ERROR, _NO_WHEEL, status="WHEEL_TIMER_NOT_ENABLE")
         return new
+
+    def timers_ahead_ms(self, wall_ms: int) -> int:
+        """Return how far the time of timer messages is ahead of a wall clock that was set back."""
+        return 0 if self._timers is None else self._timers.ahead_ms(wall_ms)
 
     def is_delayed(self, properties: Mapping[str, str]) -> bool:
         """Tell whether a message has a delay level above 0 (raises ``DecodeError``)."""

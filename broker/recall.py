@@ -94,7 +94,8 @@ class RecallHandler:
             return "recall failed, topic not match"
         if handle.broker_name != self._config.broker_name:
             return _UNAVAILABLE
-        left_ms = (int(handle.due_at) if _NUMBER.fullmatch(handle.due_at) else -1) - self._now_ms()
+        now_ms = self._now_ms()
+        left_ms = (int(handle.due_at) if _NUMBER.fullmatch(handle.due_at) else -1) - self._wheel_ms(now_ms)
         if not 0 < left_ms < self._store.config.timers.most_delay_ms:
             return "recall failed, timestamp invalid"
         return None
@@ -105,7 +106,7 @@ class RecallHandler:
         properties = {
             TIMER_DEL_UNIQKEY: f"{handle.topic}+{key}" if self._store.config.timers.names_topic_in_delete_key else key,
             UNIQ_KEY: key,
-            TIMER_DELIVER_MS: handle.due_at,
+            TIMER_DELIVER_MS: str(now_ms + int(handle.due_at) - self._wheel_ms(now_ms)),
             BORN_TIMESTAMP: str(now_ms),
             TAGS: _TAG,
         }
@@ -113,6 +114,10 @@ class RecallHandler:
             properties[PRODUCER_GROUP] = header.producer_group
         text = encode_properties(properties)
         return NewRecord(handle.topic, 0, _BODY, text, properties, 0, 0, now_ms, born_host)
+
+    def _wheel_ms(self, now_ms: int) -> int:
+        """Return the instant that the due times in handles are compared with."""
+        return now_ms + self._parking.timers_ahead_ms(now_ms)
 
     def _store_recall(self, command: Command, deletion: NewRecord) -> Reply:
         try:

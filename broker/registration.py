@@ -1,7 +1,8 @@
 """Keeps all name servers informed of this broker (spec behaviour.md A.9).
 
 Rules
-    1. Each name server is told everything at the start, every 30 s, and again after a failure with growing pauses.
+    1. Each name server is told everything at the start, every 30 s, and again after a failure with growing pauses;
+       and at once when it has closed the connection, which is how it ends a registration that it holds for over.
        They are independent of each other.
     2. New and changed topics are saved, and then told to all name servers at once. Whoever waits for that is answered
        after a second at the latest; what is not done by then goes on.
@@ -23,7 +24,7 @@ from ..common.errors import RemotingError, RocketletError
 from ..remoting.bodies_register import DataVersion, TopicConfig, TopicConfigTable
 from ..remoting.command import Command
 from ..remoting.later import Encoded, Later
-from ..remoting.tasks import TaskScope, repeat
+from ..remoting.tasks import TaskScope, repeat, wait_at_most
 from .config import BrokerConfig
 from .nameservers import NameServerLink
 from .topics import READ_WRITE, TopicTable
@@ -32,6 +33,7 @@ ANNOUNCE_LIMIT_MS = 1000
 MAX_TOPICS = 10_000
 """Of one registration: a topic takes less than 700 bytes, and some milliseconds of the loop go to so many."""
 _NAMED = 5
+_LEAST_PAUSE_MS = 1000  # between registrations at a name server that closes each connection
 _log = logging.getLogger(__name__)
 
 
@@ -60,7 +62,8 @@ class Registration:
         firsts: list[asyncio.Event] = []
         for link in links:
             firsts.append(asyncio.Event())
-            self._tasks.start(repeat(_Round(self, link, firsts[-1]), self._clock), f"register at {link.address}")
+            work = _Round(self, link, firsts[-1], self._clock)
+            self._tasks.start(repeat(work, self._clock), f"register at {link.address}")
         await self._within_limit([first.wait() for first in firsts])
 
     async def stop(self) -> None:
@@ -144,16 +147,23 @@ def _few(names: Sequence[str]) -> str:
 class _Round:
     """The timed job of one name server; the first round tells when it is over."""
 
-    def __init__(self, registration: Registration, link: NameServerLink, first: asyncio.Event) -> None:
+    def __init__(self, registration: Registration, link: NameServerLink, first: asyncio.Event, clock: Clock) -> None:
         self._registration = registration
         self._link = link
         self._first = first
+        self._clock = clock
         self.__qualname__ = f"registration at {link.address}"
 
     async def __call__(self) -> int | None:
         if self._registration.is_stopped:
             return None
         try:
-            return await self._registration.tell_all(self._link)
+            pause_ms = await self._registration.tell_all(self._link)
         finally:
             self._first.set()
+        told_at_ms = self._clock.monotonic_ms()
+        await wait_at_most(self._link.lost, pause_ms, self._clock)
+        if not self._link.lost.is_set() or self._registration.is_stopped:
+            return 0
+        _log.info("name server %s has closed the connection: registering again", self._link.address)
+        return max(0, told_at_ms + _LEAST_PAUSE_MS - self._clock.monotonic_ms())

@@ -61,7 +61,7 @@ class SendGate:
     """Admits sends; creates topics on the way."""
 
     def __init__(
-        self, own: OwnBroker, topics: TopicTable, groups: GroupTable, locks: QueueLocks, now_ms: Callable[[], int]
+        self, own: OwnBroker, topics: TopicTable, groups: GroupTable, locks: QueueLocks, monotonic_ms: Callable[[], int]
     ) -> None:
         self._own = own
         self._is_writable = bool(own.config.permission & PERM_WRITE)
@@ -69,7 +69,7 @@ class SendGate:
         self._unsaved = topics.unsaved
         self._groups = groups
         self._locks = locks
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self.created: list[str] = []
         """Topics to be made known before the answer; whoever does that takes them out.
 
@@ -137,7 +137,7 @@ class SendGate:
         most = group.retry_max_times
         if version >= Release.V3_4_9 and header.max_reconsume_times is not None:
             most = header.max_reconsume_times
-        if (header.reconsume_times or 0) <= most and not self._locks.is_any_live(name, self._now_ms()):
+        if (header.reconsume_times or 0) <= most and not self._locks.is_any_live(name, self._monotonic_ms()):
             return admission
         letters = dead_letters(self._topics, name)
         if letters.is_new:

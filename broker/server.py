@@ -171,6 +171,7 @@ class Broker:
             MessageStore.open,
             self._config.store,
             now_ms=self._clock.now_ms,
+            monotonic_ms=self._clock.monotonic_ms,
             store_host=self._store_host(),
             files=self._files,
             repairs=self._config.repairs,
@@ -208,7 +209,7 @@ class Broker:
         commit = store.commit if base.group is None else base.group.commit
         delivery, delay_saving = await self._open_delays(writer, commit)
         base.runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
-        timing = None if timers is None else TimerDelivery(timers, commit, clock.now_ms)
+        timing = None if timers is None else TimerDelivery(timers, commit, timers.now_ms)
         takers = {SCHEDULE_TOPIC: delivery.take} | ({} if timing is None else {TIMER_TOPIC: timing.arrived})
         notices = ArrivalNotices(base.runtime.statistics.arrived, base.waiters.arrived, by_topic(takers))
         store.on_arrivals = notices.collect
@@ -224,7 +225,7 @@ class Broker:
         start_delivery(stack, tasks, clock, delivery, delay_saving)
         if timing is not None:
             start_timers(stack, tasks, clock, timing)
-            tell_timers(base.runtime, timing, clock.now_ms)
+            tell_timers(base.runtime, timing, timing.timers.now_ms)
         start_checks(stack, tasks, clock, *build_checks(base, commit, self._give_up))
         stack.push_async_callback(registration.stop)
         links = [NameServerLink(address, pool, self._config, self._port) for address in self._config.nameserver_list]
@@ -258,8 +259,11 @@ class Broker:
             registration.announce,
             cleaning,
             group,
-            Parking(Delays(store.config.delays_ms), timers and TimerRequests(timers.config, timers.count_at)),
-            RuntimeInfo(store, Statistics(clock.now_ms), cleaning, failing),
+            Parking(
+                Delays(store.config.delays_ms),
+                timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms),
+            ),
+            RuntimeInfo(store, Statistics(clock), cleaning, failing),
             tasks,
             Transactions(store, tables.offsets, clock.now_ms, most_op_bytes=config.most_op_bytes),
             Members(lambda: store.log_max_offset),
@@ -280,7 +284,7 @@ class Broker:
         folder = ConfigFolder(os.path.join(config.store.root, "config"), writer)
         progress = DelayProgress(now_ms, version_step=config.delay_version_step)
         await _run_in(writer, partial(folder.load, progress))
-        delivery = DelayedDelivery(self.store, commit, progress, now_ms)
+        delivery = DelayedDelivery(self.store, commit, progress)
         saving = DelaySaveJob(self.store, folder, progress, config.flush_delays_ms)
         await saving.run_once()
         return delivery, saving

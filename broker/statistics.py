@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import Concatenate, NamedTuple, ParamSpec
 
+from ..common.clock import Clock
 from ..common.names import TIMER_TOPIC, is_system_topic
 from ..common.sysflag import INNER_BATCH
 from ..store.batchqueue import count_of
@@ -59,9 +60,10 @@ class Statistics:
 
     period_ms = 1_000
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
-        self.started_at_ms = now_ms()
+    def __init__(self, clock: Clock) -> None:
+        self._now_ms = clock.now_ms
+        self._monotonic_ms = clock.monotonic_ms
+        self.started_at_ms = clock.now_ms()
         self.put_bytes = 0
         self.failed_puts = 0
         self.longest_read_ms = 0
@@ -102,14 +104,14 @@ class Statistics:
         """Return a call that reads, from a topic, and counts what it finds."""
 
         def counted(topic: str, *arguments: P.args, **named: P.kwargs) -> ReadResult:
-            began_at_ms = self._now_ms()
+            began_at_ms = self._monotonic_ms()
             result = read(topic, *arguments, **named)
             if result.message_count:
                 self._found += 1
                 self._handed_out[topic] += result.message_count
             else:
                 self._missed += 1
-            took_ms = self._now_ms() - began_at_ms
+            took_ms = self._monotonic_ms() - began_at_ms
             if took_ms > self.longest_read_ms:
                 self.longest_read_ms = took_ms
             return result

@@ -64,6 +64,12 @@ class TimerDelivery:
         return None if tick is None else (tick + 1) * self.timers.config.precision_ms
 
     @property
+    def wait_ms(self) -> int | None:
+        """How long there is no work, if no message arrives; None when there is none at all."""
+        due_at_ms = self.due_at_ms
+        return None if due_at_ms is None else due_at_ms - self._now_ms()
+
+    @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do before ``due_at_ms``."""
         if not self.timers.is_open:

@@ -2,7 +2,8 @@
 
 Rules
 
-    1. Delivering has one deadline, that of the first slot that holds messages; an arrival wakes it. A turn of the loop
+    1. Delivering has one deadline, that of the first slot that holds messages; an arrival wakes it. While there is one,
+       the clock is looked at each second: somebody may set it forward, or the machine has slept. A turn of the loop
        does one bounded piece of work; what waits for the disk runs in a thread of its own.
     2. Nothing is opened before the broker is ready, and nothing at all where there was never a timer message.
     3. Saved is what was there before a flush of the log, when something has changed, every ``timerFlushIntervalMs`` at
@@ -21,13 +22,13 @@ from contextlib import AsyncExitStack
 
 from ..common.clock import Clock
 from ..common.errors import StoreNotWritableError
-from ..remoting.tasks import TaskScope, repeat
+from ..remoting.tasks import TaskScope, repeat, wait_at_most
 from ..store.files import NO_ROOM
 from ..store.timers import Timers
 from .flushed import wait_flushed
 from .timerdelivery import TimerDelivery
 
-RETRY_MS = 1_000
+RETRY_MS = LOOK_MS = 1_000
 _MOST_PIECES = 1_000
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class TimerJob:
             return RETRY_MS
         self._is_refused = False
         if is_done:
-            await self._wait(self._delivery.due_at_ms)
+            await self._wait()
         return 0
 
     def stop(self) -> None:
@@ -93,13 +94,16 @@ class TimerJob:
         await asyncio.sleep(0)  # others have their turn
         return False
 
-    async def _wait(self, due_at_ms: int | None) -> None:
-        timer = None if due_at_ms is None else self._clock.call_at(due_at_ms, self._woken.set)
-        try:
-            await self._woken.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
+    async def _wait(self) -> None:
+        """Return when something has arrived, or something is due."""
+        while not self._woken.is_set():
+            wait_ms = self._delivery.wait_ms
+            if wait_ms is None:
+                await self._woken.wait()
+            elif wait_ms <= 0:
+                return
+            else:
+                await wait_at_most(self._woken, min(wait_ms, LOOK_MS), self._clock)
 
 
 class TimerSaveJob:

@@ -45,17 +45,25 @@ _MOST: Final = 2**63
 CountAt = Callable[[int], int]
 """Tells how many messages wait in the slot of an instant."""
 
+AheadMs = Callable[[int], int]
+"""Tells how far the wheel is ahead of a wall clock that was set back."""
+
 
 class TimerRequests:
     """Sends messages that ask for a time to the topic of the timer wheel."""
 
-    def __init__(self, config: TimerConfig, count_at: CountAt) -> None:
+    def __init__(self, config: TimerConfig, count_at: CountAt, ahead_ms: AheadMs = lambda _: 0) -> None:
         self._config = config
         self._count_at = count_at
+        self._ahead_ms = ahead_ms
         self._is_bounded = config.most_in_slot < 2**31 - 1
 
     def __repr__(self) -> str:
         return f"<TimerRequests up to {self._config.most_delay_seconds} s ahead>"
+
+    def ahead_ms(self, wall_ms: int) -> int:
+        """Return how far the wheel is ahead of a wall clock that was set back."""
+        return self._ahead_ms(wall_ms)
 
     def rewrite(self, new: NewRecord, now_ms: int) -> NewRecord | None:
         """Return the record that keeps a message until its time, None when it asks for none or for one that has passed.
@@ -76,7 +84,7 @@ class TimerRequests:
         if _wrap(deliver_at_ms - now_ms) > self._config.most_delay_ms:
             raise self._illegal()
         precision_ms = self._config.precision_ms
-        out_ms = (deliver_at_ms - 1) // precision_ms * precision_ms
+        out_ms = (deliver_at_ms + self._ahead_ms(now_ms) - 1) // precision_ms * precision_ms
         if self._is_bounded and self._is_congested(self._count_at(out_ms)):
             raise self._congested()
         return _parked(new, out_ms)

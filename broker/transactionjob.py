@@ -71,7 +71,7 @@ class CheckJob:
         return self._period_ms if self._has_read else 0
 
     async def _check(self) -> None:
-        began_at_ms, is_last = self._clock.now_ms(), False
+        began_at_ms, is_last = self._store.time.stamp_ms(), False
         self._transactions.mark()
         self._check_back.begin()
         while not is_last:

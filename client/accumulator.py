@@ -118,7 +118,7 @@ class Accumulator:
             self._send(common)
             batch = None
         if batch is None:
-            leaves_at_ms = self._clock.now_ms() + self._settings.batch_hold_ms
+            leaves_at_ms = self._clock.monotonic_ms() + self._settings.batch_hold_ms
             batch = self._open[common] = Batch(self._clock.call_at(leaves_at_ms, self._send, common))
         self._held_bytes += len(part.encoded)
         return batch.add(part)

@@ -199,7 +199,7 @@ class Answers:
     async def _consume_now(self, later: Later, message: ReceivedMessage) -> None:
         message = self._as_listeners_see(message)
         handler = self._consumer.handlers.get(message.topic)
-        begun_at_ms = self._clock.now_ms()
+        begun_at_ms = self._clock.monotonic_ms()
         if handler is None:
             outcome: Outcome = LookupError(f"no listener for the topic {message.topic}")
         else:
@@ -210,7 +210,7 @@ class Answers:
             auto_commit=settings.commits_itself,
             consume_result=_result_of(outcome),
             remark=f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, BaseException) else None,
-            spent_ms=self._clock.now_ms() - begun_at_ms,
+            spent_ms=self._clock.monotonic_ms() - begun_at_ms,
         )
         later.answer(Command.response(ResponseCode.SUCCESS, body=encode_body(body)))
 

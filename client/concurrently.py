@@ -110,7 +110,7 @@ class ConcurrentListening:
         again = [msgspec.structs.replace(each, reconsume_times=each.reconsume_times + 1) for each in messages]
         clock = self._workplace.clock
         run: Callable[[], object] = lambda: (self._planned.discard(planned), self._submit(source, again))  # noqa: E731 # it names its own handle
-        planned = clock.call_at(clock.now_ms() + RUN_AGAIN_MS, run)
+        planned = clock.call_at(clock.monotonic_ms() + RUN_AGAIN_MS, run)
         self._planned.add(planned)
 
     async def expire(self) -> int:

@@ -43,6 +43,7 @@ class Delivery:
         self.template = TemplateTopic(settings.template_topic, settings.new_topic_queues)
         self._session = session
         self._now_ms = session.clock.now_ms
+        self._monotonic_ms = session.clock.monotonic_ms
         self._settings = settings
         self._send_timeout_ms = settings.send_timeout_ms
         unit_mode = session.settings.is_unit_mode
@@ -50,7 +51,7 @@ class Delivery:
         self._frames = SendFrames(self._fields)
         self._rounds: dict[str, QueueRound] = {}
         self._attempt_limit_ms = settings.attempt_timeout_ms or NO_LIMIT_MS
-        self._slow_brokers = SlowBrokers(session.clock.now_ms) if settings.avoids_slow_brokers else None
+        self._slow_brokers = SlowBrokers(session.clock.monotonic_ms) if settings.avoids_slow_brokers else None
         self._attempt: Attempt = self._attempt_once if self._slow_brokers is None else self._attempt_watched
         self._is_plain = self._slow_brokers is None and not sees_sends(settings.hooks)
         self.observer: SendObserver | None = None
@@ -83,7 +84,7 @@ class Delivery:
         Raises:
             ResponseError, RouteNotFoundError, RemotingError: no broker stored it, as far as is known.
         """
-        now_ms = self._now_ms()
+        now_ms = self._monotonic_ms()
         deadline_ms = now_ms + (self._send_timeout_ms if timeout_ms is None else _checked_ms(timeout_ms))
         queue_round = self._rounds.get(outgoing.topic)
         if queue_round is None or choice is not None:
@@ -132,7 +133,7 @@ class Delivery:
         queue = queue_round.next_queue() if choice is None else choice(queue_round.queues)
         attempts, limit_ms = Attempts(retries_bad_status=False), self._attempt_limit_ms
         for _ in range(1 + self._settings.retries_nowait):
-            left_ms = deadline_ms - self._now_ms()
+            left_ms = deadline_ms - self._monotonic_ms()
             if left_ms > limit_ms:
                 left_ms = limit_ms
             elif left_ms <= 0:
@@ -184,11 +185,11 @@ class Delivery:
         Raises:
             TypeError, ValueError: it is no time limit.
         """
-        return self._now_ms() + (self._send_timeout_ms if timeout_ms is None else _checked_ms(timeout_ms))
+        return self._monotonic_ms() + (self._send_timeout_ms if timeout_ms is None else _checked_ms(timeout_ms))
 
     def left_ms(self, deadline_ms: int) -> int:
         """Return what is left of a call's time, at least 1 ms."""
-        return max(1, deadline_ms - self._now_ms())
+        return max(1, deadline_ms - self._monotonic_ms())
 
     def _begin_attempts(self) -> Attempts:
         return Attempts(retries_bad_status=self._settings.tries_another_broker_when_not_stored_ok)
@@ -199,7 +200,7 @@ class Delivery:
         limit_ms = self._attempt_limit_ms
         outcome: SendResult | RemotingError | ClientError
         for _ in range(1 + self._settings.retries - len(attempts)):
-            left_ms = deadline_ms - self._now_ms()
+            left_ms = deadline_ms - self._monotonic_ms()
             if left_ms > limit_ms:
                 left_ms = limit_ms
             elif left_ms <= 0:

@@ -41,8 +41,8 @@ class Fault(NamedTuple):
 class SlowBrokers:
     """The brokers that are passed over, and until when."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
         self._faults: dict[str, Fault] = {}
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class SlowBrokers:
     def is_available(self, broker_name: str) -> bool:
         """Tell whether a broker is not passed over now."""
         fault = self._faults.get(broker_name)
-        return fault is None or fault.until_ms <= self._now_ms()
+        return fault is None or fault.until_ms <= self._monotonic_ms()
 
     def is_reachable(self, broker_name: str) -> bool:
         """Tell whether the last word on a broker is not that it answered with an error."""
@@ -60,21 +60,21 @@ class SlowBrokers:
 
     async def watch(self, broker_name: str, attempt: Awaitable[SendResult]) -> SendResult:
         """Wait for an attempt to send and note how long its broker took."""
-        begun_at_ms = self._now_ms()
+        begun_at_ms = self._monotonic_ms()
         try:
             result = await attempt
         except (RemotingError, ResponseError) as error:
             self.note(broker_name, FAILED_AS_IF_MS, is_reachable=isinstance(error, RemotingError))
             raise
-        self.note(broker_name, self._now_ms() - begun_at_ms)
+        self.note(broker_name, self._monotonic_ms() - begun_at_ms)
         return result
 
     def note(self, broker_name: str, took_ms: int, *, is_reachable: bool = True) -> None:
         """Note how long an attempt took."""
         step = bisect_right(LATENCY_MS, took_ms) - 1
-        until_ms = self._now_ms() + PASSED_OVER_MS[step] if step >= 0 else 0
+        until_ms = self._monotonic_ms() + PASSED_OVER_MS[step] if step >= 0 else 0
         before = self._faults.get(broker_name)
-        if before is not None or until_ms > self._now_ms() or not is_reachable:
+        if before is not None or until_ms > self._monotonic_ms() or not is_reachable:
             self._faults[broker_name] = Fault(max(until_ms, before.until_ms if before else 0), is_reachable)
 
 

@@ -62,12 +62,12 @@ class NameServers:
         Raises:
             RemotingError: none of them answered in time.
         """
-        deadline_ms = self._clock.now_ms() + timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
         failure: RemotingError = RequestTimeoutError(f"no time is left to ask {self.chosen}")
         first, count = self._chosen, len(self.addresses)
         for tried in range(count):
             number = (first + tried) % count
-            left_ms = deadline_ms - self._clock.now_ms()
+            left_ms = deadline_ms - self._clock.monotonic_ms()
             if left_ms <= 0:
                 break
             try:

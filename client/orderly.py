@@ -235,7 +235,7 @@ class OrderlyListening:
                 self._ready.put_nowait(run)
 
         clock = self._workplace.clock
-        planned = clock.call_at(clock.now_ms() + delay_ms, go_on)
+        planned = clock.call_at(clock.monotonic_ms() + delay_ms, go_on)
         self._planned.add(planned)
 
     async def _lock_again(self, run: OrderlyRun) -> None:

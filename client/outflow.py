@@ -214,12 +214,12 @@ class Outflow:
 
     async def _insist(self, topic: str, attempt: Callable[[], Awaitable[None]]) -> None:
         """Try until it succeeds or its time is over, and raise what the last attempt did."""
-        begun_ms, pause_ms = self._clock.now_ms(), FIRST_PAUSE_MS
+        begun_ms, pause_ms = self._clock.monotonic_ms(), FIRST_PAUSE_MS
         while True:
             try:
                 await attempt()
             except (RemotingError, ClientError) as error:
-                left_ms = begun_ms + self._patience_ms(topic, error) - self._clock.now_ms()
+                left_ms = begun_ms + self._patience_ms(topic, error) - self._clock.monotonic_ms()
                 if left_ms <= 0:
                     raise
             else:

@@ -27,7 +27,7 @@ class Pace:
 
     async def wait_turn(self, count: int) -> None:
         """Wait until so many messages may leave."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         leaving_at_ms = max(self._free_at_ms, now_ms)
         self._free_at_ms = leaving_at_ms + count * self._share_ms
         if leaving_at_ms > now_ms:

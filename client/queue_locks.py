@@ -33,7 +33,7 @@ class QueueLocks:
     def __init__(self, group: str, session: Session) -> None:
         self._group = group
         self._session = session
-        self._confirmed_at_ms: dict[MessageQueue, int] = {}
+        self._confirmed_at_ms: dict[MessageQueue, int] = {}  # by the monotonic clock
         self._waiters: dict[MessageQueue, asyncio.Event] = {}
 
     def __repr__(self) -> str:
@@ -46,12 +46,13 @@ class QueueLocks:
 
     def confirmed_at_ms(self, queue: MessageQueue) -> int | None:
         """Return when a lock was confirmed last, None when there is none."""
-        return self._confirmed_at_ms.get(queue)
+        at_ms, clock = self._confirmed_at_ms.get(queue), self._session.clock
+        return None if at_ms is None else clock.now_ms() - (clock.monotonic_ms() - at_ms)
 
     def holds(self, queue: MessageQueue) -> bool:
         """Tell whether messages of a queue may run now."""
         confirmed_at_ms = self._confirmed_at_ms.get(queue)
-        return confirmed_at_ms is not None and self._session.clock.now_ms() - confirmed_at_ms <= LOCK_LIFE_MS
+        return confirmed_at_ms is not None and self._session.clock.monotonic_ms() - confirmed_at_ms <= LOCK_LIFE_MS
 
     async def wait_held(self, queue: MessageQueue) -> None:
         """Return when the lock of a queue is held."""
@@ -100,7 +101,7 @@ class QueueLocks:
         return LOCK_INTERVAL_MS
 
     def _note(self, asked: Sequence[MessageQueue], granted: Iterable[MessageQueue]) -> None:
-        now_ms = self._session.clock.now_ms()
+        now_ms = self._session.clock.monotonic_ms()
         for queue in granted:
             self._confirmed_at_ms[queue] = now_ms
             if (waiter := self._waiters.get(queue)) is not None:

@@ -89,4 +89,4 @@ class Requests:
                 raise
 
     def _left_ms(self, deadline_ms: int) -> int:
-        return max(1, deadline_ms - self._session.clock.now_ms())
+        return max(1, deadline_ms - self._session.clock.monotonic_ms())

@@ -136,7 +136,7 @@ class Session:
     @property
     def may_be_listed_twice(self) -> bool:
         """Whether a broker may still list a connection that has ended here; it misses a silent one in two minutes."""
-        return self.clock.now_ms() < self._lost_at_ms + GHOST_MS
+        return self.clock.monotonic_ms() < self._lost_at_ms + GHOST_MS
 
     def join(self, participant: Participant) -> None:
         """Let a producer or consumer take part in heartbeats and notices.
@@ -171,9 +171,9 @@ class Session:
         """
         connection = self._connections.get(address)
         if connection is None:
-            deadline_ms = self.clock.now_ms() + timeout_ms
+            deadline_ms = self.clock.monotonic_ms() + timeout_ms
             connection = await self._connect(address, timeout_ms)
-            timeout_ms = max(1, deadline_ms - self.clock.now_ms())
+            timeout_ms = max(1, deadline_ms - self.clock.monotonic_ms())
         wire = self._wire
         if wire is not None:
             wire.send(address, command)
@@ -261,7 +261,7 @@ class Session:
         return connection
 
     def _forget(self, address: str, connection: Connection) -> None:
-        self._lost_at_ms = self.clock.now_ms()
+        self._lost_at_ms = self.clock.monotonic_ms()
         if self._connections.get(address) is connection:
             del self._connections[address]
 

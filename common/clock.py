@@ -1,6 +1,9 @@
 """The clock that every part takes as an argument.
 
-Instants are epoch milliseconds of the wall clock (``now_ms``); deadlines are given as such instants too.
+    now_ms         the wall clock, in epoch milliseconds: what is stored and told; somebody may set it forward or back
+    monotonic_ms   time of this process, from any origin: every deadline of the process, and ``call_at``
+
+The two are moved apart by whoever sets the clock, and by a machine that sleeps: never compare one with the other.
 ``remoting.clock.LoopClock`` runs on the event loop, ``testing.ManualClock`` moves only when a test says so.
 """
 
@@ -24,8 +27,12 @@ class Clock(Protocol):
         """Return the wall clock time."""
         ...
 
+    def monotonic_ms(self) -> int:
+        """Return the time of this process, which never goes back."""
+        ...
+
     def call_at(self, at_ms: int, callback: Callable[..., object], *args: object) -> TimerHandle:
-        """Call ``callback(*args)`` on the loop once ``now_ms()`` has reached ``at_ms``."""
+        """Call ``callback(*args)`` on the loop once ``monotonic_ms()`` has reached ``at_ms``."""
         ...
 
     async def sleep(self, delay_ms: int) -> None:

@@ -40,12 +40,12 @@ class BrokerHandlers:
         routes: RouteTable,
         settings: LiveSettings,
         order_table: Callable[[], Mapping[str, str] | None],
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._routes = routes
         self._settings = settings
         self._order_table = order_table
-        self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
         self._links: set[Connection] = set()
 
     def register(self, command: Command, connection: Connection) -> Command:
@@ -55,7 +55,7 @@ class BrokerHandlers:
             return Command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         registration = _read_registration(header, _read_topics(command), connection)
         deletes_absent = self._settings.config.deletes_absent_topics
-        outcome = self._routes.register(registration, connection, self._now_ms(), deletes_absent=deletes_absent)
+        outcome = self._routes.register(registration, connection, self._monotonic_ms(), deletes_absent=deletes_absent)
         if not outcome.is_accepted:
             return Command.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
         self._watch(connection)
@@ -72,7 +72,7 @@ class BrokerHandlers:
         """Tell a broker whether its topics are the ones it registered last."""
         header = decode_header(BrokerHeader, command)
         known = self._routes.version_of(header.cluster_name, header.broker_addr)
-        self._routes.refresh(header.cluster_name, header.broker_addr, self._now_ms())
+        self._routes.refresh(header.cluster_name, header.broker_addr, self._monotonic_ms())
         asked = decode_body_if_any(DataVersion, command.body)
         is_changed = known is None or known != asked
         body = b"" if known is None else encode_body(known)
@@ -81,7 +81,7 @@ class BrokerHandlers:
     def hear(self, command: Command, _connection: Connection) -> Command:
         """Note that a broker is alive."""
         header = decode_header(BrokerHeartbeatHeader, command)
-        self._routes.refresh(header.cluster_name, header.broker_addr, self._now_ms())
+        self._routes.refresh(header.cluster_name, header.broker_addr, self._monotonic_ms())
         return Command.response(ResponseCode.SUCCESS)
 
     def wipe_write(self, command: Command, _connection: Connection) -> Command:

@@ -19,11 +19,11 @@ OrderTable = Callable[[], Mapping[str, str] | None]
 
 
 def name_server_handlers(
-    routes: RouteTable, settings: LiveSettings, order_table: OrderTable, now_ms: Callable[[], int]
+    routes: RouteTable, settings: LiveSettings, order_table: OrderTable, monotonic_ms: Callable[[], int]
 ) -> dict[int, Handler]:
     """Return the handler of each request code but those of the key-value table."""
-    brokers = BrokerHandlers(routes, settings, order_table, now_ms)
-    readers = RouteHandlers(routes, settings, order_table, now_ms)
+    brokers = BrokerHandlers(routes, settings, order_table, monotonic_ms)
+    readers = RouteHandlers(routes, settings, order_table, monotonic_ms)
     topics = TopicHandlers(routes, settings)
     config = ConfigHandlers(settings)
     return {

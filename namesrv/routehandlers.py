@@ -39,13 +39,13 @@ class RouteHandlers:
         routes: RouteTable,
         settings: LiveSettings,
         order_table: Callable[[], Mapping[str, str] | None],
-        now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._routes = routes
         self._settings = settings
         self._order_table = order_table
-        self._now_ms = now_ms
-        self._started_at_ms = now_ms()
+        self._monotonic_ms = monotonic_ms
+        self._started_at_ms = monotonic_ms()
 
     def find_route(self, command: Command, connection: Connection) -> Command:
         """Tell where a topic lives."""
@@ -90,7 +90,7 @@ class RouteHandlers:
 
     def _is_warming_up(self) -> bool:
         config = self._settings.config
-        age_ms = self._now_ms() - self._started_at_ms
+        age_ms = self._monotonic_ms() - self._started_at_ms
         return config.waits_for_service and age_ms < 1000 * config.service_wait_seconds
 
     def _view(self, header: RouteHeader) -> Route | None:

@@ -97,7 +97,7 @@ class NameServer:
         await self._stack.aclose()
 
     def _service(self) -> Service:
-        handlers = name_server_handlers(self._routes, self._settings, self._order_table, self._clock.now_ms)
+        handlers = name_server_handlers(self._routes, self._settings, self._order_table, self._clock.monotonic_ms)
         kv_handlers = KvHandlers(self._kv, self._save_kv if self._config.kv_path else None)
         return Service({**handlers, **kv_handlers.table()})
 
@@ -105,7 +105,7 @@ class NameServer:
         return self._kv.namespace(ORDER_NAMESPACE)
 
     async def _drop_silent(self) -> int:
-        for link in self._routes.expire(self._clock.now_ms()):
+        for link in self._routes.expire(self._clock.monotonic_ms()):
             if isinstance(link, Connection):
                 link.close()
         return self._settings.config.scan_period_ms

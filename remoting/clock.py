@@ -16,9 +16,13 @@ class LoopClock:
         """Return the wall clock time."""
         return time.time_ns() // 1_000_000
 
+    def monotonic_ms(self) -> int:
+        """Return the time of this process, which never goes back."""
+        return time.monotonic_ns() // 1_000_000
+
     def call_at(self, at_ms: int, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
-        """Call ``callback(*args)`` on the loop once ``now_ms()`` has reached ``at_ms``."""
-        delay_ms = at_ms - self.now_ms() + 1  # loops count whole milliseconds and may be one early
+        """Call ``callback(*args)`` on the loop once ``monotonic_ms()`` has reached ``at_ms``."""
+        delay_ms = at_ms - self.monotonic_ms() + 1  # loops count whole milliseconds and may be one early
         return asyncio.get_running_loop().call_later(max(0, delay_ms) / 1000, callback, *args)
 
     async def sleep(self, delay_ms: int) -> None:

@@ -24,7 +24,7 @@ class Complaints:
 
     def may_log(self) -> bool:
         """Count a mistake and tell whether to log it; the first that is not logged is told of."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         if now_ms >= self._until_ms:
             self._count, self._until_ms = 0, now_ms + PERIOD_MS
         self._count += 1

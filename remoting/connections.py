@@ -50,7 +50,7 @@ class Connections:
 
     def add(self, connection: Connection) -> None:
         """Take a connection that has just opened."""
-        self._quiet_since_ms[connection] = self._clock.now_ms()
+        self._quiet_since_ms[connection] = self._clock.monotonic_ms()
         if self._is_over:
             connection.abort()  # accepted just before the end
             return
@@ -98,7 +98,7 @@ class Connections:
         connection.abort()
 
     def _plan_look(self) -> None:
-        at_ms = self._clock.now_ms() + max(1, self._idle_ms // _LOOKS_PER_LIMIT)
+        at_ms = self._clock.monotonic_ms() + max(1, self._idle_ms // _LOOKS_PER_LIMIT)
         self._timer = self._clock.call_at(at_ms, self._look)
 
     def _stop_looking(self) -> None:
@@ -107,7 +107,7 @@ class Connections:
             self._timer = None
 
     def _look(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         for connection, quiet_since_ms in list(self._quiet_since_ms.items()):
             if connection.has_moved():
                 self._quiet_since_ms[connection] = now_ms

@@ -27,7 +27,7 @@ class Deadlines:
 
     def add(self, key: int, timeout_ms: int) -> int:
         """Limit a wait; return the instant at which it ends, for ``discard``."""
-        until_ms = self._clock.now_ms() + timeout_ms
+        until_ms = self._clock.monotonic_ms() + timeout_ms
         keys = self._waits.get(until_ms)
         if keys is None:
             self._waits[until_ms] = {key}
@@ -55,7 +55,7 @@ class Deadlines:
 
     def _wake(self) -> None:
         self._timer = None
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         for until_ms in [each for each in self._waits if each <= now_ms]:
             for key in self._waits.pop(until_ms, ()):
                 self._expire(key)

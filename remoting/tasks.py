@@ -10,6 +10,7 @@ Rules
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -71,6 +72,13 @@ async def repeat(job: Job, clock: Clock, *, first_ms: int = 0) -> None:
                 "%s failed, next try in %d ms: %s", _name_of(job), pause_ms, error, exc_info=None if has_told else error
             )
             delay_ms, pause_ms = pause_ms, min(2 * pause_ms, LONGEST_PAUSE_MS)
+
+
+async def wait_at_most(event: asyncio.Event, limit_ms: int, clock: Clock) -> None:
+    """Return when an event has happened, or after a while."""
+    with suppress(TimeoutError):
+        async with clock.timeout(limit_ms):
+            await event.wait()
 
 
 def _name_of(job: Job) -> str:

@@ -9,7 +9,7 @@ Rules (store.md §6.1, §6.2):
     index       a file when it is full
     checkpoint  each second when it has changed, and with the two above
 
-- The owner asks with the injected time; nothing is written when nothing has changed.
+- The owner asks with the monotonic time; nothing is written when nothing has changed.
 - A time in the checkpoint is an instant up to which every record is on disk, in the log or in the queues, and that no
   record gets any more: while the clock stands at the last record's time, it is the millisecond before.
 """
@@ -28,25 +28,25 @@ class FlushPlan:
     ``newest_at_ms`` is the store time of the last committed record, ``next_at_ms`` the least that the next one gets.
     """
 
-    def __init__(self, parts: Parts, config: StoreConfig, now_ms: int) -> None:
+    def __init__(self, parts: Parts, config: StoreConfig, monotonic_ms: int) -> None:
         self._parts = parts
         self._config = config
         self._taken = parts.flusher.flushed
         self._saved = self._checkpoint = parts.checkpoint
         self._spare_path = ""
-        self._log_seen_at_ms = self._log_taken_at_ms = now_ms
-        self._queues_seen_at_ms = self._checkpoint_at_ms = now_ms
+        self._log_seen_at_ms = self._log_taken_at_ms = monotonic_ms
+        self._queues_seen_at_ms = self._checkpoint_at_ms = monotonic_ms
         is_settled = not parts.queue_space.dirty_paths and not parts.queue_space.new_directories
-        self._queues_taken_at_ms = now_ms if is_settled else now_ms - config.flush_queue_thorough_ms
+        self._queues_taken_at_ms = monotonic_ms if is_settled else monotonic_ms - config.flush_queue_thorough_ms
 
-    def is_log_due(self, now_ms: int) -> bool:
+    def is_log_due(self, monotonic_ms: int) -> bool:
         """Tell whether the log is to be flushed though nobody has asked for it."""
         if self._parts.flusher.is_log_put_off:
             return True
-        if now_ms - self._log_seen_at_ms < self._config.flush_log_interval_ms:
+        if monotonic_ms - self._log_seen_at_ms < self._config.flush_log_interval_ms:
             return False
-        self._log_seen_at_ms = now_ms
-        if now_ms - self._log_taken_at_ms >= self._config.flush_log_thorough_ms:
+        self._log_seen_at_ms = monotonic_ms
+        if monotonic_ms - self._log_taken_at_ms >= self._config.flush_log_thorough_ms:
             return True
         taken, end, file_bytes = self._taken.offset, self._parts.log.max_offset, self._config.segment_bytes
         if self._config.is_sync_flush and end != taken:
@@ -54,30 +54,30 @@ class FlushPlan:
         pages = end // _PAGE_BYTES - taken // _PAGE_BYTES
         return pages >= self._config.flush_log_least_pages or end // file_bytes != taken // file_bytes
 
-    def take_log(self, newest_at_ms: int, next_at_ms: int, now_ms: int) -> LogWork:
+    def take_log(self, newest_at_ms: int, next_at_ms: int, monotonic_ms: int) -> LogWork:
         """Return what was written to the log since the last call."""
         log = self._parts.log
-        self._log_taken_at_ms = now_ms
+        self._log_taken_at_ms = monotonic_ms
         until_ms = _until(newest_at_ms, next_at_ms) if newest_at_ms else self._taken.until_ms
         self._taken = Flushed(log.max_offset, until_ms)
         segments = log.take_unflushed()
         full = [segment.descriptor for segment in segments if segment.is_full]
         return LogWork(self._taken, segments, full, log.take_new_directories())
 
-    def take_files(self, next_at_ms: int, now_ms: int) -> FileWork:
+    def take_files(self, next_at_ms: int, monotonic_ms: int) -> FileWork:
         """Return what is due of all that is not the log."""
         work = FileWork(spare=self._take_spare())
-        is_thorough = now_ms - self._queues_taken_at_ms >= self._config.flush_queue_thorough_ms
+        is_thorough = monotonic_ms - self._queues_taken_at_ms >= self._config.flush_queue_thorough_ms
         if is_thorough:
-            self._queues_taken_at_ms = self._queues_seen_at_ms = now_ms
+            self._queues_taken_at_ms = self._queues_seen_at_ms = monotonic_ms
             self._take_all_files(work)
-        elif now_ms - self._queues_seen_at_ms >= self._config.flush_queue_interval_ms:
-            self._queues_seen_at_ms = now_ms
+        elif monotonic_ms - self._queues_seen_at_ms >= self._config.flush_queue_interval_ms:
+            self._queues_seen_at_ms = monotonic_ms
             work.paths = self._parts.queue_space.dirty_paths.take(self._config.flush_queue_least_pages * _PAGE_BYTES)
         has_full_index = self._take_full_index_files(work)
         self._raise_checkpoint(next_at_ms)
-        if is_thorough or has_full_index or now_ms - self._checkpoint_at_ms >= _CHECKPOINT_INTERVAL_MS:
-            self._checkpoint_at_ms = now_ms
+        if is_thorough or has_full_index or monotonic_ms - self._checkpoint_at_ms >= _CHECKPOINT_INTERVAL_MS:
+            self._checkpoint_at_ms = monotonic_ms
             self._take_checkpoint(work)
         return work
 

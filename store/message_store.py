@@ -13,7 +13,7 @@ Rules:
 import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from ..common.errors import (
     DiskFullError,
@@ -38,27 +38,37 @@ from .opening import Parts, abort_path, open_parts
 from .readable import ReadableStore
 from .recordencoder import RecordEncoder
 from .rounds import Done
+from .storetime import StoreTime
 
 _log = logging.getLogger(__name__)
+
+
+class Times(NamedTuple):
+    """The two clocks of a store."""
+
+    now_ms: Callable[[], int]
+    monotonic_ms: Callable[[], int]
 
 
 class MessageStore(ReadableStore):
     """Messages on disk, by queue offset, log offset, time and key (``DefaultMessageStore``)."""
 
-    def __init__(self, config: StoreConfig, parts: Parts, now_ms: Callable[[], int], store_host: bytes) -> None:
+    def __init__(self, config: StoreConfig, parts: Parts, times: Times, store_host: bytes) -> None:
         super().__init__(config, parts)
         self._parts = parts
         self._dispatcher = parts.dispatcher
         self._flusher = parts.flusher
-        self._now_ms = now_ms
+        self._times = times
+        now_ms, self._monotonic_ms = times
         self._encoder = RecordEncoder(config, store_host)
         self._planned: list[Appended] = []
         self._refusal: StoreNotWritableError | None = None
         self._last_refusal = ""
         self._committed_at_ms = parts.recovered.last_stored_at_ms
         self._last_at_ms = max(self._committed_at_ms, parts.checkpoint.log_at_ms + 1)
+        self.time = StoreTime(now_ms, self._monotonic_ms, self._last_at_ms)
         self._is_sync_flush = config.is_sync_flush
-        self._plan_flush = FlushPlan(parts, config, now_ms())
+        self._plan_flush = FlushPlan(parts, config, self._monotonic_ms())
         self._is_closed = False
         self._disk_full: DiskFullError | None = None
         self.companion: Companion | None = None  # of the next commit
@@ -71,11 +81,13 @@ class MessageStore(ReadableStore):
         *,
         now_ms: Callable[[], int],
         store_host: bytes,
+        monotonic_ms: Callable[[], int] | None = None,
         files: Files = OS_FILES,
         repairs: bool = False,
     ) -> Self:
         """Lock, load and recover a directory, which is made if need be.
 
+        Without ``monotonic_ms`` the wall clock is taken for one that nobody sets.
         With ``repairs`` the log is cut where it is damaged: what lies behind is lost, and is said in warnings.
 
         Raises:
@@ -83,7 +95,8 @@ class MessageStore(ReadableStore):
             StoreInUseError: Somebody else has it open.
             StoreDamagedError: Damage before valid data, or a file missing between others.
         """
-        return cls(config, open_parts(config, now_ms, files, repairs=repairs), now_ms, store_host)
+        parts = open_parts(config, now_ms, files, repairs=repairs)
+        return cls(config, parts, Times(now_ms, monotonic_ms or now_ms), store_host)
 
     def __enter__(self) -> Self:
         return self
@@ -249,6 +262,10 @@ class MessageStore(ReadableStore):
         """Return the record at a log position, ``None`` when none that may be read begins there."""
         return super().record_at(log_offset, size) if log_offset < self.confirm_offset else None
 
+    def time_from(self, at_least_ms: int) -> StoreTime:
+        """Return a time of its own for something that has come further than the log says."""
+        return StoreTime(*self._times, max(at_least_ms, self._last_at_ms))
+
     # --- flushing and the end
 
     @property
@@ -283,9 +300,9 @@ class MessageStore(ReadableStore):
 
         ``done`` is called as by ``request_flush``, and not at all when the log is not due.
         """
-        if self._plan_flush.is_log_due(self._now_ms()):
+        if self._plan_flush.is_log_due(self._monotonic_ms()):
             self._flusher.request_log(self._take_log(), done)
-        work = self._plan_flush.take_files(self._next_at_ms(), self._now_ms())
+        work = self._plan_flush.take_files(self._next_at_ms(), self._monotonic_ms())
         if not work.is_empty or self._flusher.are_files_put_off:
             self._flusher.request_files(work)
 
@@ -297,16 +314,16 @@ class MessageStore(ReadableStore):
         """
         self._flusher.flush_log(self._take_log())
         self.advance()
-        self._flusher.flush_files(self._plan_flush.take_files(self._next_at_ms(), self._now_ms()))
+        self._flusher.flush_files(self._plan_flush.take_files(self._next_at_ms(), self._monotonic_ms()))
 
     def _take_log(self) -> LogWork:
-        work = self._plan_flush.take_log(self._committed_at_ms, self._next_at_ms(), self._now_ms())
+        work = self._plan_flush.take_log(self._committed_at_ms, self._next_at_ms(), self._monotonic_ms())
         self._last_at_ms = max(self._last_at_ms, work.reaches.until_ms + 1)  # also when the clock is set back
         return work
 
     def _next_at_ms(self) -> int:
         """Return the least store time of the next record to be committed."""
-        return self._last_at_ms if self._planned else self._now_ms()
+        return self._last_at_ms if self._planned else self.time.stamp_ms()
 
     def close(self) -> None:
         """Stop cleanly; ``abort`` stays when something could not be written or flushed."""
@@ -334,7 +351,7 @@ class MessageStore(ReadableStore):
             self._index.save()
         self._log.remove_spare()
         newest_at_ms = self._committed_at_ms
-        self._flusher.flush_log(self._plan_flush.take_log(newest_at_ms, newest_at_ms + 1, self._now_ms()))
+        self._flusher.flush_log(self._plan_flush.take_log(newest_at_ms, newest_at_ms + 1, self._monotonic_ms()))
         self._flusher.flush_files(self._plan_flush.take_rest(newest_at_ms))
         self._parts.files.unlink(abort_path(self.config))
         self._parts.files.sync_directory(self.config.root)
@@ -389,5 +406,5 @@ class MessageStore(ReadableStore):
             self._refuse(translate_write_error(error))
 
     def _next_stored_at(self) -> int:
-        self._last_at_ms = max(self._now_ms(), self._last_at_ms)
+        self._last_at_ms = max(self.time.stamp_ms(), self._last_at_ms)
         return self._last_at_ms

@@ -33,6 +33,7 @@ from .timerwheel import Slot, SlotChanges, TimerWheel
 
 MOST_UNSAVED: Final = 1 << 18
 """Slots that are kept in memory while they cannot be saved; a broker that saves every second has a few thousand."""
+_ROUNDING_MS = 2  # two clocks that are read one after the other
 _log = logging.getLogger(__name__)
 
 
@@ -75,6 +76,7 @@ class Timers:
         self.write_tick = 0
         self.rebuilds_until = 0
         self.is_open = False
+        self._time = store.time
         self._saved = TimerCheck()
         self._waiting = bytearray(config.wheel_slots)
         self._next_tick: int | None = None
@@ -110,8 +112,17 @@ class Timers:
         """The first slot that holds messages."""
         return self._next_tick
 
+    def now_ms(self) -> int:
+        """Return the instant that the wheel goes by: time that passes, also while the wall clock is behind it."""
+        return self._time.elapsed_ms()
+
+    def ahead_ms(self, wall_ms: int) -> int:
+        """Return how far the wheel is ahead of the wall clock, which somebody has set back."""
+        ahead_ms = self.now_ms() - wall_ms
+        return ahead_ms if ahead_ms > _ROUNDING_MS else 0
+
     def move(self, now_ms: int) -> None:
-        """Let time pass; a clock that is set back is waited for."""
+        """Let time pass; it does not go back."""
         self.write_tick = max(self.write_tick, now_ms // self.config.precision_ms)
 
     def catch_up(self) -> None:
@@ -142,6 +153,7 @@ class Timers:
     def begin(self, check: TimerCheck, marks: bytearray, known: Generator[int] | None = None) -> None:
         """Go on from what was saved; ``known`` are messages from ``queue_offset`` on that are in the wheel already."""
         self._saved = check
+        self._time = self.store.time_from(check.read_at_ms)
         self._waiting = marks
         self._read_tick = self._done_tick = check.read_at_ms // self.config.precision_ms
         self._next_tick = self._find(self._read_tick)

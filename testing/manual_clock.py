@@ -1,12 +1,13 @@
 """A clock that moves only when a test says so.
 
     call                   moves time   runs what is due           lets woken tasks run
-    advance(ms)            yes          in order, before it returns  on the loop's next turns
-    advance_to(at_ms)      yes          the same                     the same
-    await elapse(ms)       yes          in order                     after every instant, so that they can plan again
+    advance(ms)            both clocks  in order, before it returns  on the loop's next turns
+    advance_to(at_ms)      both clocks  the same                     the same
+    await elapse(ms)       both clocks  in order                     after every instant, so that they can plan again
+    set_wall_clock(by_ms)  the wall's   nothing                      no
     await settle()         no           nothing                      until each task waits for something else
 
-While a call runs, ``now_ms`` is the instant it was planned for. What is due at the same instant runs in the order
+While a call runs, the clocks show the instant it was planned for. What is due at the same instant runs in the order
 in which it was planned. A call planned for a past instant runs on the loop's next turn (without a running loop, at
 the next ``advance``). An error of a call is raised by the ``advance`` that ran it.
 
@@ -41,37 +42,45 @@ class PlannedCall:
 class ManualClock:
     """A ``Clock`` under the test's control; use it on one event loop only."""
 
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self._now_ms = now_ms
+    def __init__(self, now_ms: int = 1_700_000_000_000, *, monotonic_ms: int = 5_000_000) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._ahead_ms = now_ms - monotonic_ms  # the wall clock
         self._calls: list[tuple[int, int, PlannedCall]] = []
         self._order = itertools.count()
 
     def __repr__(self) -> str:
-        return f"<ManualClock at {self._now_ms}, next call at {self.next_at_ms}>"
+        return f"<ManualClock at {self.now_ms()}, next call at {self.next_at_ms}>"
 
     @property
     def next_at_ms(self) -> int | None:
-        """The earliest instant that something is planned for."""
-        while self._calls and self._calls[0][2].is_cancelled:
-            heapq.heappop(self._calls)
-        return self._calls[0][0] if self._calls else None
+        """What the wall clock will show at the earliest instant that something is planned for, if nobody sets it."""
+        next_at_ms = self._next_at()
+        return None if next_at_ms is None else next_at_ms + self._ahead_ms
 
     def now_ms(self) -> int:
+        """Return what the wall clock shows."""
+        return self._monotonic_ms + self._ahead_ms
+
+    def monotonic_ms(self) -> int:
         """Return the instant that the test has moved to."""
-        return self._now_ms
+        return self._monotonic_ms
+
+    def set_wall_clock(self, by_ms: int) -> None:
+        """Set the wall clock forward, or back; no time passes."""
+        self._ahead_ms += by_ms
 
     def call_at(self, at_ms: int, callback: Callable[..., object], *args: object) -> PlannedCall:
-        """Run ``callback(*args)`` when the test moves to ``at_ms`` or beyond."""
+        """Run ``callback(*args)`` when the test moves to ``at_ms`` of the monotonic clock, or beyond."""
         planned = PlannedCall(at_ms, lambda: callback(*args))
         heapq.heappush(self._calls, (at_ms, next(self._order), planned))
-        if at_ms <= self._now_ms:
+        if at_ms <= self._monotonic_ms:
             self._run_due_soon()
         return planned
 
     async def sleep(self, delay_ms: int) -> None:
         """Wait until the test has moved on by ``delay_ms``."""
         woken = asyncio.get_running_loop().create_future()
-        planned = self.call_at(self._now_ms + delay_ms, _wake, woken)
+        planned = self.call_at(self._monotonic_ms + delay_ms, _wake, woken)
         try:
             await woken
         finally:
@@ -79,33 +88,30 @@ class ManualClock:
 
     def timeout(self, delay_ms: int) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Return a block that raises ``TimeoutError`` once the test has moved on by ``delay_ms``."""
-        return self._limit(self._now_ms + delay_ms)
+        return self._limit(self._monotonic_ms + delay_ms)
 
     def advance(self, delay_ms: int) -> None:
         """Move on by ``delay_ms`` and run what becomes due."""
-        self.advance_to(self._now_ms + delay_ms)
+        self._move_to(self._monotonic_ms + delay_ms)
 
     def advance_to(self, at_ms: int) -> None:
-        """Move on to ``at_ms`` and run what becomes due.
+        """Move on until the wall clock shows ``at_ms`` and run what becomes due.
 
         Raises:
             ValueError: the instant lies in the past.
         """
-        if at_ms < self._now_ms:
-            raise ValueError(f"time only moves on: asked for {at_ms}, it is {self._now_ms}")
-        while (due := self._pop_due(at_ms)) is not None:
-            self._now_ms = max(self._now_ms, due.at_ms)
-            due.call()
-        self._now_ms = max(self._now_ms, at_ms)
+        if at_ms < self.now_ms():
+            raise ValueError(f"time only moves on: asked for {at_ms}, it is {self.now_ms()}")
+        self.advance(at_ms - self.now_ms())
 
     async def elapse(self, delay_ms: int) -> None:
         """Move on by ``delay_ms``, and let woken tasks run at each instant on the way."""
-        until_ms = self._now_ms + delay_ms
+        until_ms = self._monotonic_ms + delay_ms
         await self.settle()
-        while (next_at_ms := self.next_at_ms) is not None and next_at_ms <= until_ms:
-            self.advance_to(max(next_at_ms, self._now_ms))
+        while (next_at_ms := self._next_at()) is not None and next_at_ms <= until_ms:
+            self._move_to(max(next_at_ms, self._monotonic_ms))
             await self.settle()
-        self.advance_to(until_ms)
+        self._move_to(until_ms)
 
     async def settle(self) -> None:
         """Let the loop run until each other task waits for something that has not happened.
@@ -121,8 +127,19 @@ class ManualClock:
                 return
         raise RuntimeError(f"a task still runs after {_MOST_TURNS} turns of the loop")
 
+    def _move_to(self, at_ms: int) -> None:
+        while (due := self._pop_due(at_ms)) is not None:
+            self._monotonic_ms = max(self._monotonic_ms, due.at_ms)
+            due.call()
+        self._monotonic_ms = max(self._monotonic_ms, at_ms)
+
+    def _next_at(self) -> int | None:
+        while self._calls and self._calls[0][2].is_cancelled:
+            heapq.heappop(self._calls)
+        return self._calls[0][0] if self._calls else None
+
     def _pop_due(self, at_ms: int) -> PlannedCall | None:
-        next_at_ms = self.next_at_ms
+        next_at_ms = self._next_at()
         return heapq.heappop(self._calls)[2] if next_at_ms is not None and next_at_ms <= at_ms else None
 
     def _run_due_soon(self) -> None:

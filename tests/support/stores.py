@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rocketlet.common.clock import Clock
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, Record, iter_records
 from rocketlet.store.config import StoreConfig
@@ -80,6 +81,12 @@ class StoreDirectory:
         store = MessageStore.open(
             self.config, now_ms=lambda: self.now_ms, store_host=HOST, files=files, repairs=repairs
         )
+        self._open.append(store)
+        return store
+
+    def open_at(self, clock: Clock) -> MessageStore:
+        """Open the store under both clocks of a ``Clock``; ``close_all`` closes it."""
+        store = MessageStore.open(self.config, now_ms=clock.now_ms, monotonic_ms=clock.monotonic_ms, store_host=HOST)
         self._open.append(store)
         return store
 

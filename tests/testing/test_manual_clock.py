@@ -14,7 +14,7 @@ START_MS = 1_000_000
 @pytest.fixture
 def clock() -> ManualClock:
     """Return a clock that stands at ``START_MS``."""
-    return ManualClock(START_MS)
+    return ManualClock(START_MS, monotonic_ms=START_MS)
 
 
 def test_manual_clock_is_a_clock(clock: ManualClock):

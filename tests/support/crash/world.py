@@ -137,7 +137,7 @@ class World:
 
     def deliver(self, progress: DelayProgress) -> None:
         """Deliver the delayed messages that are due, as a broker does."""
-        delivery = DelayedDelivery(self.store, self._commit_delivered, progress, lambda: self.now_ms)
+        delivery = DelayedDelivery(self.store, self._commit_delivered, progress)
         self.store.appended.clear()
         before = progress.latest()
         while delivery.deliver_due():
