@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ..common.names import RETRY_PREFIX
 from ..common.properties import RETRY_TOPIC
-from ..common.sql92 import SqlSyntaxError
+from ..common.sql92 import SqlLimitError, SqlSyntaxError
 from ..common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
 from ..remoting.bodies import decode_body_if_any
 from ..remoting.bodies_client import CheckClientBody, CheckedSubscription
@@ -86,7 +86,12 @@ class FilterGate:
             return _unsupported(expression_type)
         if self._filters_retries and header.topic.startswith(RETRY_PREFIX):
             return property_filter(_OfOrigin(header.topic.removeprefix(RETRY_PREFIX), self._table))
-        return sql_filter(expression) if expression_type == SQL92_TYPE else TAKES_ALL
+        if expression_type != SQL92_TYPE:
+            return TAKES_ALL
+        compiled = compile_filter(expression)
+        if isinstance(compiled, SqlLimitError):
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(compiled))
+        return sql_filter(expression)
 
 
 class _OfOrigin:

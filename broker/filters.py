@@ -4,23 +4,26 @@ Rules
     1. A tag filter looks at the tags code, which stands in the queue's entry; the client compares the tags themselves.
     2. An SQL92 filter looks at the properties of the record. What cannot be evaluated does not match.
     3. An expression that does not compile filters nothing: RocketMQ 5.4 tells of it only when the client starts (46).
+       One that is too large to be compiled is refused (``filtergate.py``).
 
 An arrival is looked at in the same way as an entry of the queue: before it is read, a parked pull is asked with what
 the dispatcher knows of the record.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..common.properties import parse_properties
 from ..common.record import RECORD_HEAD
-from ..common.sql92 import SqlFilter, SqlSyntaxError, compile_sql
+from ..common.sql92 import SqlFilter, SqlLimitError, SqlSyntaxError, compile_sql
 from ..common.subscription import Subscription
 from ..common.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from ..common.walk import find_properties
 from ..store.dispatched import Appended
 
+MAX_CACHED_TERMS: Final = 32_768
+_MOST_CACHED: Final = 100
 AcceptsProperties = Callable[[Mapping[str, str]], bool]
 
 
@@ -65,13 +68,47 @@ def sql_filter(expression: str) -> PullFilter:
     return TAKES_ALL if isinstance(compiled, SqlSyntaxError) else property_filter(compiled.matches)
 
 
-@lru_cache(maxsize=100)  # as many as upstream keeps, failures too (``SelectorParser.PARSE_CACHE``)
-def compile_filter(expression: str) -> SqlFilter | SqlSyntaxError:
-    """Return a compiled expression, or why it is none."""
+class FilterCache:
+    """The compiled expressions that were asked for lately, failures too (``SelectorParser.PARSE_CACHE``).
+
+    As many as upstream keeps, and no more than ``MAX_CACHED_TERMS`` together: a term takes about 900 bytes.
+    """
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, SqlFilter | SqlSyntaxError] = OrderedDict()
+        self.terms = 0
+
+    def __repr__(self) -> str:
+        return f"<FilterCache {len(self._found)} expressions, {self.terms} terms>"
+
+    def compile(self, expression: str) -> SqlFilter | SqlSyntaxError:
+        """Return a compiled expression, or why it is none."""
+        found = self._found.get(expression)
+        if found is not None:
+            self._found.move_to_end(expression)
+            return found
+        found = _compile(expression)
+        if not isinstance(found, SqlLimitError):
+            self._found[expression] = found
+            self.terms += _terms(found)
+        while len(self._found) > _MOST_CACHED or self.terms > MAX_CACHED_TERMS:
+            self.terms -= _terms(self._found.popitem(last=False)[1])
+        return found
+
+
+def _terms(found: SqlFilter | SqlSyntaxError) -> int:
+    return found.terms if isinstance(found, SqlFilter) else 1
+
+
+def _compile(expression: str) -> SqlFilter | SqlSyntaxError:
     try:
         return compile_sql(expression)
     except SqlSyntaxError as error:
         return error.with_traceback(None)
+
+
+compile_filter: Final = FilterCache().compile
+"""What all brokers of a process share, since a compiled expression knows nothing of them."""
 
 
 def read_properties(record: memoryview) -> dict[str, str]:

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import inspect
 
 from .errors import JsonError
-from .jsonreader import parse_lenient
+from .jsonreader import MAX_DEPTH, parse_lenient
 from .jsonshape import conform
 from .jsontree import clean_tree
 from .message import MessageQueue
@@ -47,6 +47,7 @@ def read_json(data: bytes | str, *, slow_bytes: int | None = None) -> Any:
         check_slow(data, slow_bytes)
         return clean_tree(*parse_lenient(data))
     if not _needs_cleaning(data):
+        _check_depth(data, tree)
         return tree
     check_slow(data, slow_bytes)
     return clean_tree(tree, len(data))
@@ -119,6 +120,22 @@ def write_json(value: object, *, quotes_integer_keys: bool = True) -> bytes:
 @lru_cache(maxsize=256)
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind, strict=False)
+
+
+def _check_depth(data: bytes | str, tree: Any) -> None:
+    """Refuse what msgspec reads and nothing behind it could walk; a text with few brackets is not looked at."""
+    brackets = (data.count("[") + data.count("{")) if isinstance(data, str) else (data.count(b"[") + data.count(b"{"))
+    nodes: list[Any] = [tree] if brackets > MAX_DEPTH and isinstance(tree, dict | list) else []
+    depth = 0
+    while nodes:
+        if depth > MAX_DEPTH:
+            raise JsonError(f"nesting is deeper than {MAX_DEPTH}")
+        depth += 1
+        nodes = [item for node in nodes for item in _parts(node) if isinstance(item, dict | list)]
+
+
+def _parts(node: Any) -> Iterable[Any]:
+    return cast("dict[Any, Any]", node).values() if isinstance(node, dict) else cast("list[Any]", node)
 
 
 def _has_references(data: bytes | str) -> bool:

@@ -44,25 +44,25 @@ def format_java_properties(entries: Mapping[str, str]) -> str:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    pending = ""
+    parts: list[str] = []  # of a line that goes on; none of them ends in an odd number of backslashes
     is_continued = False
     lines = _LINE_END.split(text)
     if not lines[-1]:
         lines.pop()
     for raw in lines:
-        line = pending + raw.lstrip(_BLANKS)
-        if not pending and (not line or line[0] in "#!"):
+        line = raw.lstrip(_BLANKS)
+        if not parts and (not line or line[0] in "#!"):
             is_continued = False
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         is_continued = backslashes % 2 == 1
         if is_continued:
-            pending = line[:-1]
+            parts += [line[:-1]] if len(line) > 1 else []
         else:
-            pending = ""
-            yield line
+            yield "".join([*parts, line])
+            parts = []
     if is_continued:  # Java makes an entry even of a last line that is a lone backslash
-        yield pending
+        yield "".join(parts)
 
 
 def _unescape(text: str) -> str:

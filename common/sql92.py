@@ -14,12 +14,14 @@ Rules (RocketMQ 5.4 ``SelectorParser``; behaviour.md B.6.2)
     1. The longest beginning of the text that is an expression is the filter. The word behind it must be one, and what
        follows that is not even looked at: ``a > 3 LIKE 'x'`` is ``a > 3``, and ``a + 1 > 2`` is ``a``.
     2. A property alone is false, or null when it is missing.
-    3. Deeper than ``MAX_DEPTH`` an expression is refused; a chain of ANDs or ORs may be of any length.
+    3. Longer than ``MAX_CHARACTERS``, of more than ``MAX_TERMS`` values and properties, or deeper than ``MAX_DEPTH``
+       an expression is refused. A term takes about 900 bytes once it is compiled.
 
-Pure: nothing is kept between two filters; who compiles often caches.
+Pure: nothing is kept between two filters; who compiles often caches, by ``SqlFilter.terms``.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from .sql92terms import (
     MAX_DEPTH,
@@ -42,20 +44,32 @@ from .sql92terms import (
     search_of,
     truth_of,
 )
-from .sql92tokens import DECIMAL, NAME, NUMBER, STRING, SqlSyntaxError, Words
+from .sql92tokens import DECIMAL, NAME, NUMBER, STRING, SqlLimitError, SqlSyntaxError, Words
 from .sql92values import MAX_INT32, MAX_INT64, SqlValueError
 
-__all__ = ["SqlFilter", "SqlSyntaxError", "SqlValueError", "compile_sql"]
+__all__ = [
+    "MAX_CHARACTERS",
+    "MAX_TERMS",
+    "SqlFilter",
+    "SqlLimitError",
+    "SqlSyntaxError",
+    "SqlValueError",
+    "compile_sql",
+]
+
+MAX_CHARACTERS: Final = 32_768
+MAX_TERMS: Final = 4_096
 
 
 class SqlFilter:
     """A compiled expression (``BooleanExpression``)."""
 
-    __slots__ = ("_evaluate", "expression")
+    __slots__ = ("_evaluate", "expression", "terms")
 
-    def __init__(self, expression: str, evaluate: Evaluate) -> None:
+    def __init__(self, expression: str, evaluate: Evaluate, terms: int) -> None:
         self.expression = expression
         self._evaluate = evaluate
+        self.terms = terms
 
     def __repr__(self) -> str:
         return f"<SqlFilter {self.expression!r}>"
@@ -80,15 +94,20 @@ def compile_sql(expression: str) -> SqlFilter:
     """Return the filter that an expression stands for.
 
     Raises:
+        SqlLimitError: it is too large.
         SqlSyntaxError: it stands for none.
     """
-    return SqlFilter(expression, truth_of(_Parser(expression).parse()).evaluate)
+    if len(expression) > MAX_CHARACTERS:
+        raise SqlLimitError(f"the expression is {len(expression)} characters, limit is {MAX_CHARACTERS}")
+    parser = _Parser(expression)
+    return SqlFilter(expression, truth_of(parser.parse()).evaluate, parser.terms)
 
 
 class _Parser:
     def __init__(self, expression: str) -> None:
         self._words = Words(expression)
         self._depth = 0
+        self.terms = 0
 
     def parse(self) -> Term:
         terms = [self._conjunction()]
@@ -163,6 +182,9 @@ class _Parser:
         return term
 
     def _primary(self) -> Term:
+        self.terms += 1
+        if self.terms > MAX_TERMS:
+            raise SqlLimitError(f"the expression has more than {MAX_TERMS} values and properties")
         if self._words.peek() == STRING:
             return constant_term(Kind.TEXT, self._text())
         word = self._words.take()

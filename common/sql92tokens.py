@@ -9,7 +9,8 @@
     END       the end of the text
 
 Rules (RocketMQ 5.4 ``SelectorParser.jj``): the longest word wins; blanks and ``/* */`` are skipped, and ``--`` up to an
-end of line that is there; whatever else is an error, but only once the parser has come to it.
+end of line that is there; whatever else is an error, but only once the parser has come to it. Behind the last end of
+line ``--`` is two marks, so that nothing is looked for there: each character is passed a fixed number of times.
 """
 
 import re
@@ -19,7 +20,9 @@ NUMBER, DECIMAL, STRING, NAME, END = "number", "decimal", "string", "name", "end
 KEYWORDS: Final = frozenset(
     ["NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", "CONTAINS", "STARTSWITH", "ENDSWITH"]
 )
-_SKIPPED: Final = re.compile(r"(?:[ \t\n\r\f]+|--[^\n\r]*(?:\r\n|\n|\r)|/\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)*+")
+_COMMENT: Final = r"/\*[^*]*+\*(?:\*|[^*/][^*]*+\*)*+/"
+_SKIPPED: Final = re.compile(rf"(?:[ \t\n\r\f]++|--[^\n\r]*+(?:\r\n|\n|\r)|{_COMMENT})*+")
+_SKIPPED_IN_LAST_LINE: Final = re.compile(rf"(?:[ \t\n\r\f]++|{_COMMENT})*+")
 _WORD: Final = re.compile(
     r"""(?P<decimal>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
     |(?P<number>0|[1-9][0-9]*[lL]?)
@@ -32,6 +35,10 @@ _WORD: Final = re.compile(
 
 class SqlSyntaxError(ValueError):
     """An expression that is no filter; its text is the remark of the answer."""
+
+
+class SqlLimitError(SqlSyntaxError):
+    """An expression that may be a filter, and is too large for one."""
 
 
 class Word(NamedTuple):
@@ -48,6 +55,7 @@ class Words:
     def __init__(self, expression: str) -> None:
         self._expression = expression
         self._position = 0
+        self._last_line_at = 1 + max(expression.rfind("\n"), expression.rfind("\r"))
         self._ahead: list[Word] = []
 
     def peek(self, distance: int = 0) -> str:
@@ -73,7 +81,8 @@ class Words:
         return word
 
     def _read(self) -> Word:
-        skipped = _SKIPPED.match(self._expression, self._position)
+        pattern = _SKIPPED if self._position < self._last_line_at else _SKIPPED_IN_LAST_LINE
+        skipped = pattern.match(self._expression, self._position)
         start = skipped.end() if skipped else self._position
         if start == len(self._expression):
             return Word(END, "", start)

@@ -16,6 +16,9 @@ from .hashing import java_hash
 ALL: Final = "*"
 TAG_TYPE: Final = "TAG"
 SQL92_TYPE: Final = "SQL92"
+MAX_EXPRESSION_CHARACTERS: Final = 65_536
+MAX_TAGS: Final = 4_096
+"""Of one expression: they are kept for as long as a pull waits, or a consumer is connected."""
 
 _BLANKS: Final = "".join(map(chr, range(33)))  # what Java's String.trim removes
 
@@ -51,11 +54,16 @@ def parse_tag_expression(topic: str, expression: str | None, *, version: int = 0
     """Return the subscription that a tag expression describes.
 
     Raises:
-        ValueError: No tag is left of the expression.
+        ValueError: No tag is left of the expression, or more than are compared.
     """
     if not expression or expression == ALL:
         return Subscription(topic, ALL, version=version)
+    if len(expression) > MAX_EXPRESSION_CHARACTERS:
+        limit = f"limit is {MAX_EXPRESSION_CHARACTERS}"
+        raise ValueError(f"the expression of topic {topic} is {len(expression)} characters, {limit}")
     tags = frozenset(tag for tag in (part.strip(_BLANKS) for part in expression.split("||")) if tag)
     if not tags:
         raise ValueError(f"expression {expression!r} of topic {topic} holds no tag")
+    if len(tags) > MAX_TAGS:
+        raise ValueError(f"the expression of topic {topic} holds {len(tags)} tags, limit is {MAX_TAGS}")
     return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version=version)

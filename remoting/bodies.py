@@ -33,9 +33,9 @@ def decode_body_if_any(kind: type[T], body: bytes) -> T | None:
     """Return the value of a body, ``None`` when there is none or it says so.
 
     Raises:
-        JsonError: the body is no JSON, or something else than ``kind``.
+        JsonError: the body is no JSON, something else than ``kind``, or too long to be read leniently.
     """
-    return None if body in _NOTHING else read_json_as(body, kind)
+    return None if body in _NOTHING else read_json_as(body, kind, slow_bytes=SLOW_BYTES)
 
 
 def encode_body(value: object) -> bytes:

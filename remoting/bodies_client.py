@@ -16,7 +16,7 @@ import msgspec
 from msgspec import field
 
 from ..common.message import MessageQueue
-from ..common.subscription import TAG_TYPE, Subscription
+from ..common.subscription import MAX_EXPRESSION_CHARACTERS, MAX_TAGS, TAG_TYPE, Subscription
 from .bodies import decode_body
 from .fields import Int32, Int64
 
@@ -24,9 +24,6 @@ MAX_GROUPS: Final = 1_024
 """Of consumers, and as many of producers, of one client: each has a retry topic, of which name servers are told."""
 MAX_SUBSCRIPTIONS: Final = 4_096
 """Topics of one consumer."""
-MAX_TAGS: Final = 4_096
-"""Tags of one subscription."""
-MAX_EXPRESSION_CHARACTERS: Final = 65_536
 MAX_NAME_CHARACTERS: Final = 1_024
 """Of client ids, and of names of groups, topics and tags before these are looked at."""
 

@@ -3,9 +3,10 @@
 import pytest
 
 from rocketlet.broker.filters import (
+    MAX_CACHED_TERMS,
     TAKES_ALL,
+    FilterCache,
     PullFilter,
-    compile_filter,
     property_filter,
     read_properties,
     sql_filter,
@@ -68,14 +69,27 @@ def test_expression_that_does_not_compile_filters_nothing() -> None:
 
 def test_expressions_are_compiled_once() -> None:
     """The same text gives the same filter again, or the same failure; a hundred texts are kept."""
-    compile_filter.cache_clear()
+    compile_filter = FilterCache().compile
     good, bad = compile_filter("once > 1"), compile_filter("once >")
+    for number in range(98):
+        compile_filter(f"a > {number}")
     assert compile_filter("once > 1") is good
     assert compile_filter("once >") is bad
-    for number in range(200):
+    for number in range(200, 299):
         compile_filter(f"a > {number}")
-    assert compile_filter.cache_info().currsize == 100
+    assert compile_filter("once >") is bad
     assert compile_filter("once > 1") is not good
+
+
+def test_compiled_expressions_are_bounded_together() -> None:
+    """The terms of all that is kept have a limit; what is too large for a filter is not kept at all."""
+    cache = FilterCache()
+    for number in range(12):
+        cache.compile(" OR ".join([f"a={number}"] * 2_048))
+        cache.compile(" OR ".join([f"a={number}"] * 3_000))
+        cache.compile("x" * 100_000)
+    assert MAX_CACHED_TERMS // 2 < cache.terms <= MAX_CACHED_TERMS
+    assert "8 expressions" in repr(cache)
 
 
 @pytest.mark.parametrize("born_host", [HOST_V4, HOST_V6])

@@ -12,7 +12,7 @@ from rocketlet.remoting.bodies_client import HeartbeatData, LockBatchBody, decod
 from rocketlet.remoting.fields import SLOW_BYTES, parse_texts
 from rocketlet.remoting.json_header import decode_json_header
 
-TOO_LONG = f"above {SLOW_BYTES} it must be strict and fit what is asked for$"
+TOO_LONG = f"above {SLOW_BYTES} it must be strict and fit what is asked for"
 SLOPPY = b"'" + b"x" * SLOW_BYTES + b"'"
 QUEUES = [MessageQueue("T", "b", number) for number in range(10_000)]
 
@@ -34,7 +34,7 @@ def test_slow_text_has_a_limit_where_one_is_given(text: bytes):
 
 
 def test_long_sloppy_header_is_refused():
-    """A header in single quotes is read up to 256 KiB; above, it ends the connection like other garbage."""
+    """A header in single quotes is read up to 32 KiB; above, it ends the connection like other garbage."""
     assert decode_json_header(b"{'code':11,'remark':'%b'}" % SLOPPY[1000:-1]).code == 11
     with pytest.raises(FrameError, match=TOO_LONG):
         decode_json_header(b"{'code':11,'remark':%b}" % SLOPPY)
@@ -42,7 +42,7 @@ def test_long_sloppy_header_is_refused():
 
 
 def test_long_fields_of_other_types_are_refused():
-    """Fields that are no texts are turned into texts up to 256 KiB; a text alone may be as long as a frame."""
+    """Fields that are no texts are turned into texts up to 32 KiB; a text alone may be as long as a frame."""
     assert parse_texts(b'{"a":[1]}') == {"a": "[1]"}
     assert len(parse_texts(b'{"a":"%b"}' % (b"x" * 4 * SLOW_BYTES))["a"]) == 4 * SLOW_BYTES
     with pytest.raises(HeaderError, match=TOO_LONG):
@@ -50,7 +50,7 @@ def test_long_fields_of_other_types_are_refused():
 
 
 def test_long_body_of_another_shape_is_refused():
-    """A body that does not fit is taken apart to name its fault only up to 256 KiB."""
+    """A body that does not fit is taken apart to name its fault only up to 32 KiB."""
     with pytest.raises(JsonError, match="missing required field `groupName`"):
         decode_body(HeartbeatData, b'{"clientID":"c","consumerDataSet":[{}]}')
     with pytest.raises(JsonError, match=TOO_LONG):
