@@ -25,7 +25,7 @@ from .optionvalues import Given
 from .stream import LiveStreamReader
 from .streamoffsets import format_offsets
 from .streamoptions import StreamOptions, add_limits
-from .watch import Sight
+from .watch import see
 
 STORES: Final = "/stores"
 
@@ -84,9 +84,9 @@ class HybridStreamReader(LiveStreamReader):
         queues = find_queues(self._cluster, live.choice, needs_any=False)
         extents = look_behind_seam(self._cluster, queues, seam, live.losses)
         if self._target is not None:  # what stores held beyond the first look belongs to this run as well
-            self._target = Sight(queues, extents)
+            self._target = see(queues, extents)
         starts = {queue: seam.start(queue, extent) for queue, extent in extents.items()}
-        return {STORES: dict(sorted(log_ends(plan).items())), **format_offsets(starts)}
+        return {STORES: dict(sorted(log_ends(plan).items())), **format_offsets(starts, see(queues, extents).at_ms)}
 
     def _plan_history(self, ends: Mapping[str, int]) -> list[InputPartition]:
         plan = self._hybrid.stores.plan()

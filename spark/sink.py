@@ -12,6 +12,8 @@ Rules:
       batch     runId/partition/row
       stream    query id/batch id/partition/row, over restarts from the checkpoint as well
 
+  After a shuffle Spark may hand out rows in another order, so a row's number may be another one's. A key that is made
+  of columns (``idempotenceColumns``) does not depend on it.
 - A message counts when the broker has answered SEND_OK.
 - Rows can only be added: overwriting is refused, and nothing can be taken back when a write fails.
 - Rows are read in a thread, so that answers are heard and heartbeats sent while Spark computes the next ones.
@@ -128,7 +130,7 @@ def plan_batch(options: Mapping[str, str], schema: StructType, *, overwrites: bo
         ConfigError: An option, a column, the mode or the topic cannot be used, or no name server answers.
     """
     parsed = parse_sink_options(options)
-    columns = SinkColumns.find(schema, parsed.topic)
+    columns = SinkColumns.find(schema, parsed.topic, parsed.idempotence_columns)
     if overwrites:
         raise ConfigError('the rocketmq sink cannot overwrite; use mode("append")', key="mode")
     asyncio.run(check_cluster(parsed))
@@ -142,7 +144,7 @@ def plan_stream(options: Mapping[str, str], schema: StructType, *, overwrites: b
         ConfigError: An option, a column or the mode cannot be used.
     """
     parsed = parse_sink_options(options, is_stream=True)
-    columns = SinkColumns.find(schema, parsed.topic)
+    columns = SinkColumns.find(schema, parsed.topic, parsed.idempotence_columns)
     if overwrites:
         raise ConfigError('the rocketmq sink cannot overwrite; use outputMode("append") or "update"', key="outputMode")
     return StreamSink(parsed, columns)

@@ -4,6 +4,8 @@ nameserver, accessKey, tls, …  the cluster (``access.py``); ``group`` is the p
 topic                          the topic of all rows, whatever their column says
 idempotenceProperty            property that gets a row's key, which is the same when the row is written again
                                (IDEMPOTENCE_KEY); empty: none
+idempotenceColumns             make the key of the values of these columns, so that it does not depend on the order of
+                               rows; source: of where the source read the row
 runId                          first part of the keys of a batch write; a new one each time. Who gives the one of a
                                write that failed gets the keys of that write. A stream's is the id of its query
 inFlight                       requests under way at once in each task
@@ -30,11 +32,15 @@ from .optionvalues import Given
 ROLE: Final = "the rocketmq sink"
 GROUP: Final = "rocketlet-spark-sink"
 IDEMPOTENCE_PROPERTY: Final = "IDEMPOTENCE_KEY"
+KEY_COLUMNS: Final = "idempotenceColumns"
+# Broker and place in its log; the messages of an inner batch have one place, and queue offsets of their own.
+SOURCE_PLACE: Final = ("offsetMsgId", "queueOffset")
 _NOT_OURS: Final = frozenset({"retries", "retryIntervalMs"})  # deliveryTimeoutMs says how long messages are tried
 NAMES: Final = (
     *(name for name in access.NAMES if name not in _NOT_OURS),
     "topic",
     "idempotenceProperty",
+    "idempotenceColumns",
     "runId",
     "inFlight",
     "batchMessages",
@@ -55,6 +61,7 @@ class SinkOptions:
     group: str
     topic: str | None
     idempotence_property: str | None
+    idempotence_columns: tuple[str, ...]
     run_id: str
     limits: OutflowLimits
     rate: float | None
@@ -87,6 +94,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -
         check_group(given.text(access.GROUP) or GROUP),
         _parse_topic(given),
         _parse_property(given),
+        _parse_key_columns(given),
         given.text("runId") or uuid.uuid4().hex,
         _parse_limits(given),
         _parse_rate(given),
@@ -118,6 +126,22 @@ def _parse_property(given: Given) -> str | None:
     except ValueError as error:
         raise ConfigError(f"idempotenceProperty {name!r} cannot be used: {error}", key="idempotenceProperty") from None
     return name
+
+
+def _parse_key_columns(given: Given) -> tuple[str, ...]:
+    text = given.text(KEY_COLUMNS)
+    if text is None:
+        return ()
+    if not given.text("idempotenceProperty", IDEMPOTENCE_PROPERTY):
+        raise ConfigError(f"{KEY_COLUMNS} is given, but idempotenceProperty names no property", key=KEY_COLUMNS)
+    if "runId" in given:
+        raise ConfigError(f"runId and {KEY_COLUMNS} contradict each other; give one of them", key="runId")
+    names = (
+        SOURCE_PLACE if text.lower() == "source" else tuple(part.strip() for part in text.split(",") if part.strip())
+    )
+    if not names:
+        raise ConfigError(f"{KEY_COLUMNS} names no column", key=KEY_COLUMNS)
+    return names
 
 
 def _parse_limits(given: Given) -> OutflowLimits:

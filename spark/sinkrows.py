@@ -15,22 +15,27 @@
 Rules:
 
 - What the source reads can be written as it is: its other columns are known here, and not used.
-- Any other column is an error that names the nearest one, since a misspelt one would be lost.
+- Any other column is an error that names the nearest one, since a misspelt one would be lost; but those of which keys
+  are made.
 - Without the column ``shardingKey``, the property of that meaning among ``properties`` is one.
 """
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     ByteType,
     DataType,
+    DateType,
+    DecimalType,
     IntegerType,
     LongType,
     MapType,
@@ -50,6 +55,7 @@ from ..export.schema import SCHEMA
 BODY: Final = "body"
 TOPIC: Final = "topic"
 _INTEGERS: Final = (ByteType, ShortType, IntegerType, LongType)
+_KEY_TYPES: Final = (StringType, *_INTEGERS, DateType, TimestampType, DecimalType, BooleanType)
 COLUMNS: Final = {
     TOPIC: "string",
     BODY: "binary or string",
@@ -83,38 +89,44 @@ class SinkRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """Where the columns of the sink stand among those of a table; travels to the tasks."""
+    """Where the columns of the sink stand among those of a table, and those of keys by name; travels to the tasks."""
 
     places: Mapping[str, int]
+    keys: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @classmethod
-    def find(cls, schema: StructType, topic: str | None) -> "SinkColumns":
+    def find(cls, schema: StructType, topic: str | None, key_columns: Sequence[str] = ()) -> "SinkColumns":
         """Return the columns of a table.
 
         Raises:
             ConfigError: One is missing, unknown, named twice or of a type that cannot be written.
         """
         places: dict[str, int] = {}
-        for number, field in enumerate(schema.fields):
-            name = _known_name(field.name)
+        keys = _find_keys(schema, key_columns)
+        for number, each in enumerate(schema.fields):
+            name = _known_name(each.name, is_key=number in keys.values())
             if name is None:
                 continue
             if name in places:
                 raise ConfigError(f"column {name} is there twice", key=name)
-            _check_type(name, field.dataType)
+            _check_type(name, each.dataType)
             places[name] = number
         if BODY not in places:
             raise ConfigError("the sink needs a column body of type binary or string", key=BODY)
         if topic is None and TOPIC not in places:
             raise ConfigError('the sink needs a column topic, or .option("topic", "NAME") for all rows', key=TOPIC)
-        return cls(places)
+        return cls(places, keys)
 
 
 class Letters:
-    """Makes letters of the rows of one task; ``key_prefix`` and a row's number are its idempotence key."""
+    """Makes letters of the rows of one task.
+
+    The idempotence key of a row is made of the values of the key columns, without any of ``key_prefix`` and its number.
+    """
 
     def __init__(self, columns: SinkColumns, topic: str | None, key_property: str | None, key_prefix: str) -> None:
         self._places = columns.places
+        self._key_places = columns.keys
         self._topic = topic
         self._key_property = key_property
         self._key_prefix = key_prefix
@@ -127,14 +139,30 @@ class Letters:
             ConfigError: A row has no topic or no body.
         """
         columns = [self._values(name, batch) for name in SinkRow._fields]
-        return [self._letter(SinkRow(*values)) for values in zip(*columns, strict=False)]  # missing ones never end
+        keys = self._keys(batch)
+        rows = zip(keys, *columns, strict=False)  # missing columns never end
+        return [self._letter(SinkRow(*values), key) for key, *values in rows]
+
+    def _keys(self, batch: pa.RecordBatch) -> list[str]:
+        """Return the idempotence key of each row."""
+        numbers = range(self._next_row, self._next_row + batch.num_rows)
+        if not self._key_places:
+            return [f"{self._key_prefix}{number}" for number in numbers]
+        columns: list[list[str | None]] = []
+        for name, place in self._key_places.items():
+            values: list[str | None] = batch.column(place).cast(pa.string()).to_pylist()
+            if None in values:
+                number = numbers[values.index(None)]
+                raise ConfigError(f"row {number} of its task has no {name}, of which its key is made", key=name)
+            columns.append([quote(value, safe="") for value in values if value is not None])
+        return list(map("/".join, zip(*columns, strict=True)))
 
     def _values(self, name: str, batch: pa.RecordBatch) -> Iterable[Any]:
         if name == TOPIC and self._topic is not None:
             return repeat(self._topic)
         return _values_of(name, batch.column(self._places[name])) if name in self._places else repeat(None)
 
-    def _letter(self, row: SinkRow) -> Letter:
+    def _letter(self, row: SinkRow, key: str) -> Letter:
         number = self._next_row
         self._next_row += 1
         if row.topic is None or row.body is None:
@@ -146,7 +174,7 @@ class Letters:
         if sharding_key:
             properties[SHARDING_KEY] = sharding_key
         if self._key_property is not None:
-            properties[self._key_property] = f"{self._key_prefix}{number}"
+            properties[self._key_property] = key
         message = Message(
             row.topic,
             row.body,
@@ -180,12 +208,31 @@ def _words(keys: Sequence[str | None] | None) -> Sequence[str] | None:
     return [key for key in keys if key]
 
 
-def _known_name(name: str) -> str | None:
+def _find_keys(schema: StructType, names: Sequence[str]) -> dict[str, int]:
+    """Return where the columns stand of which keys are made.
+
+    Raises:
+        ConfigError: One is missing, or of a type without a text of its own.
+    """
+    there = {each.name.lower(): number for number, each in enumerate(schema.fields)}
+    found: dict[str, int] = {}
+    for name in names:
+        if name.lower() not in there:
+            known = ", ".join(schema.names)
+            raise ConfigError(f"there is no column {name} to make keys of, but {known}", key=name)
+        found[name] = there[name.lower()]
+        kind = schema.fields[found[name]].dataType
+        if not isinstance(kind, _KEY_TYPES):
+            raise ConfigError(f"keys cannot be made of column {name} of type {kind.simpleString()}", key=name)
+    return found
+
+
+def _known_name(name: str, *, is_key: bool = False) -> str | None:
     """Return the sink's name of a column, or None for one that is not written."""
     own = {known.lower(): known for known in COLUMNS}
     if name.lower() in own:
         return own[name.lower()]
-    if name in SCHEMA.names or name in _READ_ONLY:
+    if is_key or name in SCHEMA.names or name in _READ_ONLY:
         return None
     nearest = difflib.get_close_matches(name.lower(), own, n=1, cutoff=0)[0]
     raise ConfigError(f"the rocketmq sink has no column {name}; did you mean {own[nearest]}?", key=name)

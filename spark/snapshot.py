@@ -4,10 +4,11 @@ Rule: Spark keeps what a source is when it is created, in ``load``, and may plan
 end where it ended then, so that all that is computed from one ``load`` sees the same messages.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ..common.errors import ConfigError
+from ..common.errors import RocketletError
 from ..common.message import MessageQueue
 from ..export.plan import plan_prefixes
 from .history import log_ends
@@ -16,6 +17,8 @@ from .liveoptions import LiveOptions, parse_live
 from .liverange import Extent
 from .modes import Mode, check_batch, find_mode, reading_options
 from .options import SourceOptions, parse_options
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,19 @@ class Snapshot:
 
 
 def take_snapshot(options: Mapping[str, str]) -> Snapshot | None:
-    """Look where everything ends that a batch with these options reads; ``None`` if they are of none.
+    """Look where everything ends that a batch with these options reads.
 
-    Raises:
-        ConfigError: A store or topic is not there.
-        StoreError: A store cannot be read.
-        RemotingError, ResponseError: A server cannot be asked.
+    It is ``None`` for the options of a stream or of a sink, and where something is not there or does not answer: that
+    is told when it is read.
     """
     try:
-        parsed = _parse_batch(options)
-    except ConfigError:  # a stream, a sink, or what is refused when it is read
+        return _take(_parse_batch(options))
+    except RocketletError as error:
+        _log.debug("where a table ends is found when it is read: %s", error)
         return None
+
+
+def _take(parsed: SourceOptions | LiveOptions | HybridOptions) -> Snapshot:
     if isinstance(parsed, LiveOptions):
         return Snapshot(extents=_extents_of(parsed, needs_all=True))
     stores = parsed if isinstance(parsed, SourceOptions) else parsed.stores
@@ -65,5 +70,5 @@ def _extents_of(options: LiveOptions, *, needs_all: bool) -> dict[MessageQueue, 
     from .choice import find_present, find_queues
     from .cluster import Cluster
 
-    cluster = Cluster(options.access)
+    cluster = Cluster(replace(options.access, retries=0))
     return cluster.extents((find_queues if needs_all else find_present)(cluster, options.choice))

@@ -7,8 +7,8 @@ Rules:
 - The first batch is empty: it fixes in the checkpoint where each queue begins. So "latest" means the same instant after
   a restart, and a queue that is found later is no other case.
 - A queue that is found while the stream runs is read from its first message.
-- What is gone for a while (a broker, a topic) is waited for: its queues keep their offsets. A batch that was planned
-  with its messages cannot be read without them.
+- What is gone for a while (a broker, a topic, all name servers) is waited for: queues keep their offsets. A batch that
+  was planned with its messages cannot be read without them.
 - ``Trigger.AvailableNow`` reads up to what the queues hold when it begins, in batches of the usual size. It begins with
   a strict look (``watch``), since it ends when there is nothing new.
 """
@@ -33,7 +33,7 @@ from .columns import check_types
 from .live import LiveReading, read_range
 from .liveoffsets import make_ranges, resolve_offsets
 from .liverange import plan_ranges
-from .streamoffsets import Offsets, format_offsets, next_step, parse_offsets, spans
+from .streamoffsets import Offsets, format_offsets, next_step, parse_offsets, parse_seen, spans
 from .streamoptions import StreamOptions
 from .watch import Sight, Watch
 
@@ -72,13 +72,22 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             ConfigError: At the beginning: a topic is not there, or a starting offset does not fit.
             DataLossError: Messages are gone, and that matters.
-            RemotingError, ResponseError: No name server answers; at the beginning, a broker does not.
+            RemotingError, ResponseError: At the beginning: no name server answers, or a broker does not.
         """
-        begin = parse_offsets(start)
-        end = self._begin() if not begin and self._last is None else self._go_on(begin, limit)
-        if end == begin and self._target is None:
-            self._watch.pause()
-        return format_offsets(end)
+        begin, seen_at_ms = parse_offsets(start), parse_seen(start)
+        sight = self._look(is_first=not begin and self._last is None)
+        end = self._begin(sight) if not begin and self._last is None else self._go_on(begin, seen_at_ms, sight, limit)
+        self._last = sight
+        if end == begin:
+            if self._target is None:
+                self._watch.pause()
+            return format_offsets(end, seen_at_ms)
+        return format_offsets(end, sight.at_ms)
+
+    def _look(self, *, is_first: bool) -> Sight:
+        if self._target is not None:
+            return self._target
+        return self._watch.look_strictly() if is_first else self._watch.look()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 # Spark's name
         """Return what the queues held at the last look."""
@@ -111,15 +120,14 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the messages of a partition; raises what ``read_range`` does."""
         yield from read_range([partition.value], self._reading)
 
-    def _begin(self) -> Offsets:
+    def _begin(self, sight: Sight) -> Offsets:
         """Return where each queue begins."""
-        self._last = sight = self._target or self._watch.look_strictly()
         live = self._options.live
         return resolve_offsets(self._cluster, sight.addresses, sight.extents, live.starting, live.losses)
 
-    def _go_on(self, begin: Offsets, limit: ReadLimit) -> Offsets:
-        self._last = sight = self._target or self._watch.look()
-        step = next_step(begin, sight.extents, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+    def _go_on(self, begin: Offsets, seen_at_ms: int | None, sight: Sight, limit: ReadLimit) -> Offsets:
+        cut = self._watch.find_cut(sight, begin, seen_at_ms)
+        step = next_step(begin, sight.extents, limit.max_rows if isinstance(limit, ReadMaxRows) else None, cut)
         if self._waits(step.taken + step.backlog, limit):
             return begin
         for loss in step.losses:

@@ -1,6 +1,8 @@
 """How far a stream has come: one queue offset per queue, and how far the next batch goes.
 
-    JSON in the checkpoint: {"Orders": {"broker-a": {"0": 17, "1": 12}}}; the messages before 17 and 12 were read
+    JSON in the checkpoint: {"Orders": {"broker-a": {"0": 17, "1": 12}}, "@seenMs": 1790000000000}
+
+The messages before 17 and 12 were read; queues were seen to hold them at the instant.
 
 Rules:
 
@@ -8,20 +10,22 @@ Rules:
   end was found just now: it gets the offset of its first message there, and its messages come with the next batch. So
   start and end alone say what a batch holds, also when it is read again after a restart.
 - A queue that is gone keeps its offset, and goes on from there when it comes back.
-- A queue that ends before its offset was made anew: it is set back to its first message, in a batch without its
-  messages. That, and a first message above the offset, is loss.
+- A queue that ends before its offset was made anew, or has lost its last messages. The first is set back to its first
+  message, in a batch without its messages; the other goes on from its end. Both, and a first message above the offset,
+  are loss. They are told apart by the instant: a queue that was made anew holds no message of before.
 - A limit is divided among the queues in proportion to what they hold back, as Spark's Kafka source does it; no queue
   that holds back something gets nothing while the limit allows one message for each. The sum is exact.
 - Equal offsets are equal as text: queues are in the order of ``MessageQueue``.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from ..common.errors import ConfigError
 from ..common.message import MessageQueue
 from .liverange import Extent
 
+SEEN: Final = "@seenMs"  # no topic is called so
 Offsets = dict[MessageQueue, int]
 
 
@@ -34,12 +38,17 @@ class Step(NamedTuple):
     losses: list[str]
 
 
-def format_offsets(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
-    """Return offsets as the JSON object that a checkpoint keeps."""
-    table: dict[str, dict[str, dict[str, int]]] = {}
+def format_offsets(offsets: Mapping[MessageQueue, int], seen_at_ms: int | None = None) -> dict[str, Any]:
+    """Return offsets, and the instant at which they were seen, as the JSON object that a checkpoint keeps."""
+    table: dict[str, Any] = {}
     for (topic, broker, queue_id), offset in sorted(offsets.items()):
         table.setdefault(topic, {}).setdefault(broker, {})[str(queue_id)] = offset
-    return table
+    return table if seen_at_ms is None else {**table, SEEN: seen_at_ms}
+
+
+def parse_seen(table: Mapping[str, Any]) -> int | None:
+    """Return the instant at which offsets were seen, ``None`` where a checkpoint of before does not say it."""
+    return table.get(SEEN)
 
 
 def parse_offsets(table: Any) -> Offsets:
@@ -52,6 +61,7 @@ def parse_offsets(table: Any) -> Offsets:
         return {
             MessageQueue(topic, broker, int(queue_id)): _whole(offset)
             for topic, brokers in table.items()
+            if topic != SEEN
             for broker, queues in brokers.items()
             for queue_id, offset in queues.items()
         }
@@ -59,17 +69,25 @@ def parse_offsets(table: Any) -> Offsets:
         raise ConfigError(f"the offsets of the checkpoint are not of the rocketmq source: {table!r}") from None
 
 
-def next_step(start: Offsets, extents: Mapping[MessageQueue, Extent], limit: int | None = None) -> Step:
-    """Return where the batch ends that begins at ``start``, with ``limit`` messages at most."""
+def next_step(
+    start: Offsets,
+    extents: Mapping[MessageQueue, Extent],
+    limit: int | None = None,
+    cut: Collection[MessageQueue] = (),
+) -> Step:
+    """Return where the batch ends that begins at ``start``, with ``limit`` messages at most.
+
+    ``cut`` are queues that have lost their last messages; others that end before ``start`` were made anew.
+    """
     begin = {queue: max(start[queue], extents[queue].first) for queue in start.keys() & extents.keys()}
     held = {queue: max(0, extents[queue].end - offset) for queue, offset in begin.items()}
     shares = held if limit is None else divide_limit(held, limit)
     end = dict(start)
     for queue, extent in extents.items():
         goes_on = queue in start and start[queue] <= extent.end
-        end[queue] = begin[queue] + shares[queue] if goes_on else extent.first
+        end[queue] = begin[queue] + shares[queue] if goes_on else extent.end if queue in cut else extent.first
     taken = sum(shares.values())
-    losses = [loss for queue in sorted(begin) for loss in _losses(queue, start[queue], extents[queue])]
+    losses = [loss for queue in sorted(begin) for loss in _losses(queue, start[queue], extents[queue], queue in cut)]
     return Step(end, taken, sum(held.values()) - taken, losses)
 
 
@@ -110,9 +128,10 @@ def _whole(offset: Any) -> int:
     return offset
 
 
-def _losses(queue: MessageQueue, offset: int, extent: Extent) -> Iterator[str]:
+def _losses(queue: MessageQueue, offset: int, extent: Extent, is_cut: bool) -> Iterator[str]:  # noqa: FBT001 # of a queue
     name = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
     if extent.end < offset:
-        yield f"{name} was read up to offset {offset}, but ends at {extent.end}: it was made anew"
+        reason = "it has lost its last messages, and goes on from its end" if is_cut else "it was made anew"
+        yield f"{name} was read up to offset {offset}, but ends at {extent.end}: {reason}"
     elif extent.first > offset:
         yield f"{name} was read up to offset {offset}, but begins at {extent.first}: what was between is deleted"

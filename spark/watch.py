@@ -3,15 +3,16 @@
 Rules:
 
 - Which queues there are is asked now and then (``discovery_ms``), what they hold at every look.
-- A strict look raises for a topic that is not there and for a broker that does not answer. Another one leaves a topic
-  out that is gone, and a broker that does not answer at once, with one warning until it answers again.
+- A strict look raises for a topic that is not there and for a server that does not answer. Another one leaves a topic
+  out that is gone, and a broker that does not answer at once, with one warning until it answers again. While no name
+  server answers it goes on with the queues that are known, which their brokers serve all the same.
 - Spark asks every 10 ms while there is nothing new; a look that found nothing is followed by a pause.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -27,10 +28,16 @@ _PAUSE_MS: Final = 100
 
 
 class Sight(NamedTuple):
-    """What was seen: an address for each queue, and what each queue of a broker that answered holds."""
+    """What was seen: an address for each queue, what each queue of a broker that answered holds, and when."""
 
     addresses: Addresses
     extents: dict[MessageQueue, Extent]
+    at_ms: int
+
+
+def see(addresses: Addresses, extents: dict[MessageQueue, Extent]) -> Sight:
+    """Return what has just been seen."""
+    return Sight(addresses, extents, time.time_ns() // 1_000_000)
 
 
 class Watch:
@@ -45,6 +52,7 @@ class Watch:
         self._discovered_at: float | None = None
         self._looked_at = 0.0
         self._silent: set[str] = set()
+        self._is_lost = False
 
     def __repr__(self) -> str:
         return f"<Watch {len(self._addresses)} queues, silent {sorted(self._silent)}>"
@@ -57,19 +65,19 @@ class Watch:
             RemotingError, ResponseError: A server does not answer, or with an error.
         """
         self._keep(find_queues(self._cluster, self._choice, needs_any=False))
-        return Sight(self._addresses, self._cluster.extents(self._addresses))
+        return see(self._addresses, self._cluster.extents(self._addresses))
 
     def look(self) -> Sight:
-        """Return what there is of it; raises ``RemotingError`` when no name server answers."""
+        """Return what there is of it; raises ``RemotingError`` when none of its queues was ever known."""
         if self._discovered_at is None or _ms_since(self._discovered_at) >= self._discovery_ms:
-            self.discover()
+            self._discover_again()
         self._looked_at = time.monotonic()
         if not self._silent:
             try:
-                return Sight(self._addresses, self._hasty.extents(self._addresses))
+                return see(self._addresses, self._hasty.extents(self._addresses))
             except (RemotingError, ResponseError) as error:
                 _log.info("each broker is asked by itself: %s", error)
-        return Sight(self._addresses, self._ask_each_broker())
+        return see(self._addresses, self._ask_each_broker())
 
     def discover(self) -> Addresses:
         """Find the queues that there are now; raises ``RemotingError`` when no name server answers."""
@@ -87,6 +95,35 @@ class Watch:
         left_ms = _PAUSE_MS - _ms_since(self._looked_at)
         if left_ms > 0:
             asyncio.run(LoopClock().sleep(round(left_ms)))
+
+    def find_cut(self, sight: Sight, ends: Mapping[MessageQueue, int], seen_at_ms: int | None) -> set[MessageQueue]:
+        """Return the queues that end before these offsets and still hold messages of before an instant.
+
+        Raises:
+            RemotingError, ResponseError: A broker cannot be asked.
+        """
+        short = {queue for queue, end in ends.items() if queue in sight.extents and sight.extents[queue].end < end}
+        if not short or seen_at_ms is None:
+            return set()
+        asked = {queue: sight.addresses[queue] for queue in short}
+        newer = self._cluster.offsets_at(asked, dict.fromkeys(asked, seen_at_ms))
+        return {queue for queue in short if newer[queue] > sight.extents[queue].first}
+
+    def _discover_again(self) -> None:
+        """Find the queues, or go on with those that are known; raises ``RemotingError`` when there are none."""
+        if not self._addresses:
+            self.discover()
+            return
+        try:
+            self._keep(find_present(self._hasty, self._choice))
+            self._is_lost = False
+        except (RemotingError, ResponseError) as error:
+            self._discovered_at = time.monotonic()
+            if not self._is_lost:
+                _log.warning(
+                    "going on with the %d known queues until a name server answers: %s", len(self._addresses), error
+                )
+            self._is_lost = True
 
     def _keep(self, addresses: Addresses) -> None:
         self._addresses = addresses

@@ -55,9 +55,9 @@ class Place:
         for topic in ("orders", "payments", "invoices", "%DLQ%billing", "other"):
             cluster.create_topic(topic, 2)
         cluster.send("other", ["not asked for"])
-        for topic in ("orders", "payments") if make is not None else ():
-            asyncio.run(send(self.nameserver, [make(topic, number) for number in range(MESSAGES)]))
         if make is not None:
+            for topic in ("orders", "payments"):
+                asyncio.run(send(self.nameserver, [make(topic, number) for number in range(MESSAGES)]))
             asyncio.run(fail_to_bill(self.nameserver, MESSAGES, lambda _: True))
         cluster.stop_broker()
         shutil.copytree(cluster.store_of("broker-a"), folder / "stores" / "broker-a")

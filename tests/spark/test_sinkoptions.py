@@ -49,6 +49,13 @@ def test_key_can_be_left_out() -> None:
     assert parse(idempotenceProperty="").idempotence_property is None
 
 
+def test_key_is_made_of_columns() -> None:
+    """Of those that are named, or of those that say where the source read the row."""
+    assert parse().idempotence_columns == ()
+    assert parse(idempotenceColumns="orderId, version").idempotence_columns == ("orderId", "version")
+    assert parse(idempotenceColumns="source").idempotence_columns == ("offsetMsgId", "queueOffset")
+
+
 def test_stream_may_have_what_spark_gives_it() -> None:
     """Where its checkpoint lies is among the options of every streaming write."""
     options = HERE | {"checkpointLocation": "/somewhere", "topic": "T"}
@@ -63,6 +70,9 @@ def test_stream_may_have_what_spark_gives_it() -> None:
         ({"path": "/x"}, "the rocketmq sink writes to a cluster: give nameserver, and save\\(\\) no path"),
         ({"topic": "a b"}, "topic 'a b' cannot be used"),
         ({"idempotenceProperty": "KEYS"}, "idempotenceProperty 'KEYS' cannot be used"),
+        ({"idempotenceColumns": ","}, "idempotenceColumns names no column"),
+        ({"idempotenceColumns": "a", "idempotenceProperty": ""}, "idempotenceProperty names no property"),
+        ({"idempotenceColumns": "a", "runId": "r"}, "runId and idempotenceColumns contradict each other"),
         ({"rateLimit": "10"}, "rateLimit needs rateLimitTasks"),
         ({"rateLimitTasks": "10"}, "rateLimitTasks is given, but no rateLimit"),
         ({"inFlight": "0"}, "inFlight is 0, but must be at least 1"),

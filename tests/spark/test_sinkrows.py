@@ -94,6 +94,35 @@ def test_texts_will_do() -> None:
     ]
 
 
+def test_key_of_columns_does_not_depend_on_the_order_of_rows() -> None:
+    """Columns that are not written may make it, and values that hold the mark between them are told apart."""
+    columns = SinkColumns.find(table("body string, orderId bigint, part string"), "T", ["orderId", "PART"])
+
+    def keys_of(prefix: str, *rows: tuple[str, int, str | None]) -> dict[bytes, str]:
+        bodies, ids, parts = map(list, zip(*rows, strict=True))
+        batch = pa.RecordBatch.from_pydict({"body": bodies, "orderId": ids, "part": parts})
+        letters = Letters(columns, "T", "KEY", prefix).of(batch)
+        return {letter.message.body: letter.message.properties["KEY"] for letter in letters}
+
+    one, other = ("x", 1, "a/b"), ("y", 2, "ü")
+    assert keys_of("run/0/", one, other) == keys_of("run/1/", other, one) == {b"x": "1/a%2Fb", b"y": "2/%C3%BC"}
+    with pytest.raises(ConfigError, match="row 0 of its task has no PART, of which its key is made"):
+        keys_of("", ("x", 1, None))
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("orderID2", "there is no column orderID2 to make keys of, but body, tags, keys"),
+        ("keys", "keys cannot be made of column keys of type array<string>"),
+    ],
+)
+def test_key_column_that_cannot_be_used_is_named(key: str, sentence: str) -> None:
+    """Before the first row is sent."""
+    with pytest.raises(ConfigError, match=sentence):
+        SinkColumns.find(table("body string, tags string, keys array<string>"), "T", [key])
+
+
 def test_row_has_the_same_key_each_time() -> None:
     """The key is that of the task and the number of the row, over several batches; it replaces one that was there."""
     columns = SinkColumns.find(table("body string, properties map<string,string>"), "T")

@@ -202,6 +202,44 @@ def test_topic_made_anew_is_loss(cluster: ThreadedCluster) -> None:
     assert stream.drain() == [["anew"]]
 
 
+def test_queue_that_lost_its_last_messages_goes_on_from_its_end(
+    cluster: ThreadedCluster, tmp_path: pathlib.Path
+) -> None:
+    """That is loss as well, but what was read is not read again, and what comes in its place is read."""
+    cluster.send("T", numbers(4))
+    cluster.stop_broker()
+    shutil.copytree(cluster.store_of("broker-a"), tmp_path / "before")
+    cluster.start_broker()
+    cluster.send("T", numbers(4, 4))
+    stream = Stream(cluster)
+    assert stream.drain() == [numbers(8)]
+    cluster.stop_broker()
+    shutil.rmtree(cluster.store_of("broker-a"))
+    shutil.copytree(tmp_path / "before", cluster.store_of("broker-a"))
+    cluster.start_broker()
+    with pytest.raises(DataLossError, match="was read up to offset 4, but ends at 2: it has lost its last messages"):
+        stream.plan()
+    stream.options["failOnDataLoss"] = "false"
+    stream.restart()
+    assert stream.drain() == []
+    cluster.send("T", ["in its place"])
+    assert stream.drain() == [["in its place"]]
+
+
+def test_stream_goes_on_without_name_servers(cluster: ThreadedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """What brokers hold is read from them, and one warning says why no new queues are found."""
+    cluster.send("T", numbers(9))
+    stream = Stream(cluster)
+    assert stream.plan()
+    assert stream.plan(ReadMaxRows(4))
+    before = stream.read()
+    cluster.stop_nameserver()
+    assert Stream.joined([before, *stream.drain()]) == numbers(9)
+    assert stream.drain() == []
+    warnings = [text for text in caplog.messages if "going on with the 2 known queues" in text]
+    assert len(warnings) == 1
+
+
 def test_offsets_that_the_cluster_reports_are_its_ends(cluster: ThreadedCluster) -> None:
     """What a progress shows as latest is what the queues hold, also when a batch is limited."""
     cluster.send("T", numbers(9), queue=("broker-a", 0))
@@ -210,6 +248,7 @@ def test_offsets_that_the_cluster_reports_are_its_ends(cluster: ThreadedCluster)
     stream.plan()
     assert stream.plan(ReadMaxRows(4))
     assert stream.reader.reportLatestOffset() == {"T": {"broker-a": {"0": 9, "1": 0}}}
+    assert stream.start.pop("@seenMs") > 0
     assert stream.start == {"T": {"broker-a": {"0": 4, "1": 0}}}
 
 

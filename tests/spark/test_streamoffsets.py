@@ -11,6 +11,7 @@ from rocketlet.spark.streamoffsets import (
     format_offsets,
     next_step,
     parse_offsets,
+    parse_seen,
     spans,
 )
 
@@ -25,6 +26,8 @@ def test_offsets_survive_the_checkpoint() -> None:
     assert table == {"T": {"b": {"9": 1, "10": 2}}, "U": {"b": {"0": 3}}}
     assert str(table) == str(format_offsets(dict(sorted(offsets.items()))))
     assert parse_offsets(table) == offsets
+    seen = format_offsets(offsets, 17)
+    assert (parse_offsets(seen), parse_seen(seen), parse_seen(table)) == (offsets, 17, None)
 
 
 @pytest.mark.parametrize("table", [None, [], {"T": 1}, {"T": {"b": {"x": 1}}}, {"T": {"b": {"0": "1"}}}])

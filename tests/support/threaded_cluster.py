@@ -56,8 +56,7 @@ class ThreadedCluster:
         """Stop everything."""
         for name in list(self._hosted):
             self.stop_broker(name)
-        self._loop.call_soon_threadsafe(self._nameserver_stop.set)
-        self._nameserver_ended.result()
+        self.stop_nameserver()
         self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -95,6 +94,11 @@ class ThreadedCluster:
         hosted = self._hosted.pop(name)
         self._loop.call_soon_threadsafe(hosted.stop.set)
         hosted.ended.result()
+
+    def stop_nameserver(self) -> None:
+        """Stop the name server; brokers go on without."""
+        self._loop.call_soon_threadsafe(self._nameserver_stop.set)
+        self._nameserver_ended.result()
 
     def create_topic(self, topic: str, queues: int = 2, brokers: Sequence[str] | None = None) -> None:
         """Create a topic, or give it another number of queues."""
