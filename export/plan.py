@@ -5,7 +5,7 @@ Rules:
 - The end of the log is found once, here, so that all tasks of one reading see the same prefix of a store that a
   broker is writing to. What is written later belongs to the next reading.
 - Files before the last must be whole: their tasks meet a blank at the end, or say where the damage is. A file that is
-  missing is damage, too, but where a broker was killed and what lies behind was not surely on disk.
+  missing or cut short is damage, too, but where a broker was killed and what lies behind was not surely on disk.
 - Damage that shows already here stops a reading before its first row (``plan_stores``), or the prefix before it is
   read and the damage told (``plan_prefixes``), or what lies behind it is read as well (``skips_damage``).
 - The last file is not walked from its start where it is large (``tail``): damage far before the end of a log shows
@@ -96,8 +96,7 @@ def plan_prefixes(stores: Iterable[str], options: PlanOptions | None = None) -> 
     lost: dict[str, LostOffsets] = {}
     plan = Plan([], {}, {}, missing, lost)
     for store, files in find_files(stores, options.storage):
-        _check_sizes(files, options.segment_bytes)
-        planner = _StorePlanner(store, files, options)
+        planner = _StorePlanner(store, files, options, _check_sizes(files, options.segment_bytes))
         stop = planner.plan()
         plan.splits.extend(planner.splits)
         missing.extend(planner.missing)
@@ -117,12 +116,13 @@ def check_stores(stores: Iterable[str], storage: Storage | None = None) -> None:
 class _StorePlanner:
     """Plans one store: the files up to a missing one, and those behind it if it is to be skipped."""
 
-    def __init__(self, store: str, files: Sequence[SegmentFile], options: PlanOptions) -> None:
+    def __init__(self, store: str, files: Sequence[SegmentFile], options: PlanOptions, segment_bytes: int) -> None:
         self.splits: list[Split] = []
         self.missing: list[Missing] = []
         self.lost: LostOffsets = {}
         self._store = store
         self._files = files
+        self._segment_bytes = segment_bytes
         self._options = options
         self._marks = read_marks(store, options.storage)
         self._queues = queues_of(store, options.storage)
@@ -140,11 +140,13 @@ class _StorePlanner:
             is_missing = bool(behind) and (self._marks.is_closed or self._is_sure(behind, end))
             if not is_missing or end.damage is not None:
                 return end.damage or self._judge(end, opened)
+            gap_damage = _missing_file(files[-1], behind[0], self._segment_bytes)
             if not self._options.skips_damage:
-                return _missing_file(files[-1], behind[0])
+                return gap_damage
             size_bytes = behind[0].base_offset - files[-1].base_offset - files[-1].size
-            reason = "the file before it is missing"
-            self.missing.append(Missing(self._store, behind[0].path, 0, size_bytes, reason))
+            is_cut = gap_damage.path == files[-1].path
+            reason = f"the file has {files[-1].size} bytes" if is_cut else "the file before it is missing"
+            self.missing.append(Missing(self._store, gap_damage.path, gap_damage.position, size_bytes, reason))
             left = behind
 
     def _judge(self, end: LogEnd, files: Sequence[LogFile]) -> StoreDamagedError | LogStop:
@@ -189,14 +191,24 @@ class _StorePlanner:
         return any(find_sound(self._whole(file).open(), 0, file.size, covers=covers) is not None for file in files)
 
 
-def _missing_file(before: SegmentFile, behind: SegmentFile) -> StoreDamagedError:
+def _missing_file(before: SegmentFile, behind: SegmentFile, segment_bytes: int) -> StoreDamagedError:
+    if before.size < segment_bytes:
+        message = f"{before.path} has {before.size} bytes instead of {segment_bytes}: it was cut short"
+        return StoreDamagedError(message, path=before.path, position=before.size)
     message = f"{behind.path} does not follow {before.path}: a file between them is missing"
     return StoreDamagedError(message, path=behind.path, position=0)
 
 
-def _check_sizes(files: Sequence[SegmentFile], segment_bytes: int | None) -> None:
-    expected = files[0].size if segment_bytes is None else segment_bytes
-    for number, (path, _, size) in enumerate(files):
-        is_last = number == len(files) - 1
-        if size != expected and not (is_last and size < expected):
+def _check_sizes(files: Sequence[SegmentFile], segment_bytes: int | None) -> int:
+    """Return the size of whole files.
+
+    Raises:
+        ConfigError: Files have another, unless they were cut short: then the next one begins where they should end.
+    """
+    expected = max(file.size for file in files) if segment_bytes is None else segment_bytes
+    for number, (path, base_offset, size) in enumerate(files):
+        behind = files[number + 1].base_offset if number + 1 < len(files) else base_offset + expected
+        is_cut = size < expected and not (behind - base_offset) % expected
+        if size != expected and not is_cut:
             raise ConfigError(f"{path} has {size} bytes, {SEGMENT_KEY} is {expected}", key=SEGMENT_KEY)
+    return expected

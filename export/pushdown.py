@@ -14,7 +14,6 @@ Rules:
 """
 
 import bisect
-import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from typing import Final, NamedTuple
 from ..common.errors import ConfigError
 from ..common.hashing import tags_code
 from ..common.names import is_system_topic
+from ..common.nearest import nearest
 from .picks import KeyPicks, QueuePicks, QueueSlice
 from .planned import PlannedLog, read_record
 from .queuefiles import QueueView
@@ -85,9 +85,7 @@ def check_topics(splits: Iterable[Split], topics: Iterable[str]) -> None:
     for topic in sorted(topics):
         if not any(store.knows(topic) for store in stores):
             known = {name for store in stores for name in store.known_topics()}
-            near = difflib.get_close_matches(topic, known, n=1, cutoff=0)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"no store has a topic {topic}{hint}", key="topics")
+            raise ConfigError(f"no store has a topic {topic}{nearest(topic, known)}", key="topics")
 
 
 class _StorePushing:

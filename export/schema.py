@@ -31,13 +31,13 @@ Rules:
   queue offset; everything else, sysFlag and bodyCrc included, is that of the record that holds the batch.
 """
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
 
 from ..common.errors import ConfigError
+from ..common.nearest import nearest
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 KEYS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=False))
@@ -88,8 +88,7 @@ def pick_columns(names: Iterable[str]) -> pa.Schema:
     fields: list[pa.Field] = []
     for name in names:
         if name not in FULL_SCHEMA.names:
-            nearest = difflib.get_close_matches(name, FULL_SCHEMA.names, n=1, cutoff=0)[0]
-            raise ConfigError(f"there is no column {name}; did you mean {nearest}?", key=name)
+            raise ConfigError(f"there is no column {name}{nearest(name, FULL_SCHEMA.names)}", key=name)
         field = FULL_SCHEMA.field(name)
         if field in fields:
             raise ConfigError(f"column {name} is named twice", key=name)

@@ -27,6 +27,7 @@ from ..client.session import Session
 from ..common.errors import ConfigError, ResponseError, RocketletError, RouteNotFoundError
 from ..common.message import MessageQueue
 from ..common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
+from ..common.nearest import nearest
 from ..remoting.bodies import decode_body
 from ..remoting.bodies_route import ClusterInfo, TopicList
 from ..remoting.codes import RequestCode, ResponseCode
@@ -36,7 +37,6 @@ from ..remoting.tasks import TaskScope
 from .access import Access
 from .attempts import attempt
 from .liverange import Extent
-from .nearest import nearest
 
 _AT_ONCE: Final = 32
 _log = logging.getLogger(__name__)

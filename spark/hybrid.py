@@ -22,6 +22,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ..common.errors import ConfigError
 from ..common.message import MessageQueue
+from ..common.nearest import nearest
 from ..export.plan import Plan
 from ..export.pulled import BROKER_COLUMN, pick_live_columns
 from ..export.schema import SCHEMA
@@ -39,7 +40,6 @@ from .liveplan import narrow
 from .liverange import Extent, LiveRange, plan_ranges
 from .livereport import LivePart, number_parts
 from .losses import Losses
-from .nearest import nearest
 from .pushing import cut_rows
 from .seam import Seam, join_stores, match_stores
 from .snapshot import Snapshot

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..common.errors import ConfigError
 from ..common.message import MessageQueue
+from ..common.nearest import nearest
 from .liverange import Extent, LiveRange
 from .losses import Losses
-from .nearest import nearest
 
 if TYPE_CHECKING:  # it imports the client, which who reads stores does without
     from .cluster import Addresses, Cluster

@@ -5,17 +5,17 @@
 
 Rules:
 
-- An unknown name is an error that names the nearest known one, since a misspelt filter would change the result.
+- An unknown name is an error that names the known one that is like it, since a misspelt filter would change the result.
 - Every error is a ``ConfigError`` of one sentence, with the option as its ``key``.
 """
 
-import difflib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from ..common.errors import ConfigError
+from ..common.nearest import nearest
 from ..export.instant import parse_instant
 
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -32,7 +32,7 @@ class Given:
         self._values = {name.lower(): value for name, value in options.items()}
         for name in options:
             if name.lower() not in self._names:
-                raise ConfigError(f"{role} has no option {name}; did you mean {self._nearest(name)}?", key=name)
+                raise ConfigError(f"{role} has no option {name}{nearest(name, known)}", key=name)
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
@@ -112,9 +112,6 @@ class Given:
         for name in self._values:
             if name not in allowed:
                 raise ConfigError(f"{self._names[name]} does not fit: {reason}", key=self._names[name])
-
-    def _nearest(self, name: str) -> str:
-        return self._names[difflib.get_close_matches(name.lower(), self._names, n=1, cutoff=0)[0]]
 
 
 def _refused(name: str, reason: str) -> ConfigError:

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from ..common.errors import ConfigError
 from ..common.message import MessageQueue
+from ..common.nearest import nearest
 from .liverange import Extent
-from .nearest import nearest
 from .streamoffsets import Offsets
 
 STORE_BROKERS = "storeBrokers"

@@ -20,7 +20,6 @@ Rules:
 - Without the column ``shardingKey``, the property of that meaning among ``properties`` is one.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -48,6 +47,7 @@ from pyspark.sql.types import (
 from ..client.parcels import Letter
 from ..common.errors import ConfigError
 from ..common.message import Message, split_keys
+from ..common.nearest import nearest
 from ..common.properties import SHARDING_KEY
 from ..common.replay import carried
 from ..export.schema import SCHEMA
@@ -234,8 +234,8 @@ def _known_name(name: str, *, is_key: bool = False) -> str | None:
         return own[name.lower()]
     if is_key or name in SCHEMA.names or name in _READ_ONLY:
         return None
-    nearest = difflib.get_close_matches(name.lower(), own, n=1, cutoff=0)[0]
-    raise ConfigError(f"the rocketmq sink has no column {name}; did you mean {own[nearest]}?", key=name)
+    hint = nearest(name, own.values())
+    raise ConfigError(f"the rocketmq sink has no column {name}{hint}", key=name)
 
 
 def _check_type(name: str, kind: DataType) -> None:

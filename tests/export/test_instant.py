@@ -20,6 +20,15 @@ def test_instants_are_read(text: str, at_ms: int) -> None:
     assert parse_instant(text, "--from") == at_ms
 
 
+def test_seconds_are_noticed() -> None:
+    """Seconds of our time are days of 1970 as milliseconds, which nobody means; small numbers are what they are."""
+    with pytest.raises(
+        ConfigError, match="--from is 1700000000, as epoch milliseconds 1970-01-20"
+    ):
+        parse_instant("1700000000", "--from")
+    assert parse_instant("99999999", "--from") == 99_999_999
+
+
 @pytest.mark.parametrize("text", ["", "now", "2023-13-01", "17.5", "12x"])
 def test_other_texts_are_refused(text: str) -> None:
     """What is neither is an error that names the option."""

@@ -78,10 +78,12 @@ def test_wrong_segment_size_is_refused(log: LogBuilder, segment_bytes: int) -> N
 
 
 def test_file_of_another_size_is_refused(log: LogBuilder) -> None:
-    """Only the last file may be shorter."""
+    """The sizes of files fit together and the setting; a file that was cut short is damage."""
     root = fill(log)
-    os.truncate(log.files()[1], 2000)
-    with pytest.raises(ConfigError, match="2000 bytes, mappedFileSizeCommitLog is 4096"):
+    with pytest.raises(ConfigError, match="4096 bytes, mappedFileSizeCommitLog is 8000"):
+        plan_stores([root], PlanOptions(segment_bytes=8000))
+    os.truncate(log.files()[1], 5000)
+    with pytest.raises(ConfigError, match="4096 bytes, mappedFileSizeCommitLog is 5000"):
         plan_stores([root])
 
 

@@ -7,7 +7,8 @@ import pytest
 from javastores import Row
 from logbuilder import LogBuilder
 
-from rocketlet.export.plan import PlanOptions, plan_prefixes
+from rocketlet.common.errors import StoreDamagedError
+from rocketlet.export.plan import PlanOptions, plan_prefixes, plan_stores
 from rocketlet.export.read import Reading, ReadOptions
 from rocketlet.export.report import Report
 from rocketlet.export.selection import Selection
@@ -97,6 +98,24 @@ def test_lost_end_of_a_file_is_skipped(filled: LogBuilder) -> None:
     rows, report = read_skipping(filled.root, 1_000)
     assert [row["logOffset"] for row in rows] == [at for at in filled.offsets if at not in inside[-3:]]
     assert sum(skipped.size_bytes for skipped in report.stores[0].skipped) == end - inside[-3]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_file_that_was_cut_short_is_skipped_and_told(filled: LogBuilder, number: int) -> None:
+    """What it still holds is read, and all that is behind it; without skipping, file, size and position are named."""
+    path = filled.files()[number]
+    path.write_bytes(path.read_bytes()[:1500])
+    rows, report = read_skipping(filled.root, 1 << 20)
+    first = int(path.name)
+    lost = [at for at in filled.offsets if at not in {row["logOffset"] for row in rows}]
+    assert lost
+    assert all(first + 1500 - 200 < at < first + 4096 for at in lost)
+    assert any("missing queue offsets" in fault for fault in report.faults())
+    plan = plan_prefixes([str(filled.root)], PlanOptions(skips_damage=True))
+    assert plan.missing == [(str(filled.root), str(path), 1500, 2596, "the file has 1500 bytes")]
+    with pytest.raises(StoreDamagedError, match="has 1500 bytes instead of 4096: it was cut short") as raised:
+        plan_stores([str(filled.root)])
+    assert (raised.value.path, raised.value.position) == (str(path), 1500)
 
 
 def test_missing_file_is_skipped_and_told(filled: LogBuilder) -> None:
