@@ -111,6 +111,11 @@ class BrokerConfig:
         "enableSplitRegistration", False, "register topics in parts, also those that fit one"
     )
     split_topics: int = setting("splitRegistrationSize", 800, "topics of such a part", least=2)
+    announces_single_topics: bool = setting(
+        "enableSingleTopicRegister",
+        True,
+        "tell name servers of a new topic alone; false: by a registration, for which some forget other topics",
+    )
     register_timeout_ms: int = setting("registerBrokerTimeoutMills", 24_000, "time limit of a registration", least=1)
     max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
     high_water_bytes: int = setting(

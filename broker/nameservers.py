@@ -1,4 +1,4 @@
-"""One name server as a broker sees it: register, unregister (``BrokerOuterAPI``; spec behaviour.md A.9).
+"""One name server as a broker sees it: register, add a topic, unregister (``BrokerOuterAPI``; behaviour.md A.9).
 
 The address that is registered is, in this order: what ``--advertise`` or ``brokerIP1`` says; the address that the
 broker listens at; if it listens at all of them, the one from which it reaches this name server. In the last two cases
@@ -14,13 +14,14 @@ from typing import NamedTuple
 from ..common.checksum import crc31
 from ..common.errors import RemotingError
 from ..remoting.addresses import ANY_HOSTS, format_address, is_loopback, reachable_host
-from ..remoting.bodies import decode_body
-from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfigTable, encode_register_body
+from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfig, TopicConfigTable, encode_register_body
+from ..remoting.bodies_route import QueueData, TopicRouteData
 from ..remoting.client import ConnectionPool
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
-from ..remoting.headers_namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
+from ..remoting.headers_namesrv import RegisterBrokerHeader, RegisterTopicHeader, UnregisterBrokerHeader
 from .config import BrokerConfig
 
 UNREGISTER_TIMEOUT_MS = 3000
@@ -44,10 +45,16 @@ class NameServerLink:
         self._config = config
         self._port = port
         self._connection: Connection | None = None
+        self._is_registered = False
         self.lost = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<NameServerLink {self.address}>"
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether this name server has taken a registration, and the connection of that is still there."""
+        return self._is_registered and not self.lost.is_set()
 
     async def register(self, topics: TopicConfigTable) -> RegisterOutcome:
         """Register topics.
@@ -69,8 +76,27 @@ class NameServerLink:
         command = Command.request(RequestCode.REGISTER_BROKER, header, body)
         answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
         await self._watch()
+        self._is_registered = answer.code == ResponseCode.SUCCESS
         ordered = decode_body(KVTable, answer.body).table if answer.body else None
-        return RegisterOutcome(answer.code == ResponseCode.SUCCESS, answer.remark, ordered)
+        return RegisterOutcome(self._is_registered, answer.remark, ordered)
+
+    async def register_topic(self, topic: TopicConfig) -> bool:
+        """Register one topic beside those that are known; tell whether the name server could (RocketMQ 5 can).
+
+        Raises:
+            RemotingError: no answer.
+        """
+        queues = QueueData(
+            broker_name=self._config.broker_name,
+            read_queue_nums=topic.read_queue_nums,
+            write_queue_nums=topic.write_queue_nums,
+            perm=topic.perm,
+            topic_sys_flag=topic.topic_sys_flag,
+        )
+        header, body = RegisterTopicHeader(topic=topic.topic_name), encode_body(TopicRouteData(queue_datas=[queues]))
+        command = Command.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, body)
+        answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
+        return answer.code == ResponseCode.SUCCESS
 
     async def unregister(self) -> None:
         """Take the broker out of the routes; a name server that cannot be reached forgets it by itself."""

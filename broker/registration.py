@@ -6,7 +6,9 @@ Rules
        They are independent of each other.
     2. New and changed topics are saved, and then told to all name servers at once. Whoever waits for that is answered
        after a second at the latest; what is not done by then goes on.
-    3. A name server that refuses a single topic does not know the broker yet, and is told everything.
+    3. A name server that has the broker is told of a few new topics one by one (217): a registration of them alone
+       takes back the others where ``deleteTopicWithBrokerRegistration`` is set. One that does not know that request, or
+       not yet the broker, is told by a registration, and of everything if it refuses that.
     4. The version that goes with a topic is that of its change, so that no other registration hides it.
     5. More than ``MAX_TOPICS`` topics go in parts, one after the other, each with a version of its own: a name server
        takes no frame above 16 MiB. ``enableSplitRegistration`` makes the parts smaller (``splitRegistrationSize``).
@@ -33,6 +35,7 @@ ANNOUNCE_LIMIT_MS = 1000
 MAX_TOPICS = 10_000
 """Of one registration: a topic takes less than 700 bytes, and some milliseconds of the loop go to so many."""
 _NAMED = 5
+_MOST_SINGLE = 16
 _LEAST_PAUSE_MS = 1000  # between registrations at a name server that closes each connection
 _log = logging.getLogger(__name__)
 
@@ -105,6 +108,10 @@ class Registration:
 
     async def _tell(self, link: NameServerLink, names: Sequence[str]) -> None:
         try:
+            if self._config.announces_single_topics and len(names) <= _MOST_SINGLE and link.is_registered:
+                topics = [topic for name in names if (topic := self._topics.get(name)) is not None]
+                if all([await link.register_topic(topic) for topic in self._permitted(topics)]):
+                    return
             for table in self._tables(names):
                 if not (await link.register(table)).is_accepted:
                     await self.tell_all(link)
@@ -133,10 +140,14 @@ class Registration:
             yield self._table(topics, version)
 
     def _table(self, topics: Iterable[TopicConfig], version: DataVersion) -> TopicConfigTable:
+        table = {topic.topic_name: topic for topic in self._permitted(topics)}
+        return TopicConfigTable(data_version=version, topic_config_table=table)
+
+    def _permitted(self, topics: Iterable[TopicConfig]) -> Iterable[TopicConfig]:
         permission = self._config.permission
-        if permission & READ_WRITE != READ_WRITE:
-            topics = [replace(topic, perm=topic.perm & permission) for topic in topics]
-        return TopicConfigTable(data_version=version, topic_config_table={topic.topic_name: topic for topic in topics})
+        if permission & READ_WRITE == READ_WRITE:
+            return topics
+        return [replace(topic, perm=topic.perm & permission) for topic in topics]
 
 
 def _few(names: Sequence[str]) -> str:

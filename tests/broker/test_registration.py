@@ -277,3 +277,36 @@ async def test_groups_of_a_heartbeat_are_bounded(
         assert not [topic for topic in await topics_known(nameserver) if topic.startswith("%RETRY%group")]
         assert (await caller.ask(RequestCode.HEART_BEAT, None, heartbeat(1_024))).code == ResponseCode.SUCCESS
     assert len([topic for topic in await topics_known(nameserver) if topic.startswith("%RETRY%group")]) == 1_024
+
+
+@pytest.mark.parametrize("is_single", [True, False])
+async def test_new_topic_takes_no_other_back(settings: dict[str, str], clock: ManualClock, is_single: bool) -> None:
+    """A name server that forgets what a registration leaves out knows all topics when a new one is answered.
+
+    With Java's default, a registration of the new topic alone, it has forgotten the others until the next one.
+    """
+    async with NameServer(NameServerConfig(port=0, deletes_absent_topics=True), clock) as strict:
+        given = {**settings, "namesrvAddr": strict.address, "enableSingleTopicRegister": str(is_single).lower()}
+        async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
+            for topic in ("one", "two"):
+                assert (await caller.send(topic)).code == ResponseCode.SUCCESS
+            codes = {topic: (await route(strict.address, topic)).code for topic in ("TBW102", "one", "two")}
+    others = ResponseCode.SUCCESS if is_single else ResponseCode.TOPIC_NOT_EXIST
+    assert codes == {"TBW102": others, "one": others, "two": ResponseCode.SUCCESS}
+
+
+async def test_name_server_without_single_topics_is_told_by_a_registration(
+    settings: dict[str, str], clock: ManualClock
+) -> None:
+    """One of RocketMQ 4, which does not know the request for a single topic, knows a new topic when it is answered."""
+    registered: list[Command] = []
+
+    def register(command: Command, _connection: Connection) -> Command:
+        registered.append(command)
+        return Command.response(ResponseCode.SUCCESS)
+
+    async with RemotingServer("127.0.0.1", 0, Service({RequestCode.REGISTER_BROKER: register}), clock) as old:
+        given = {**settings, "namesrvAddr": format_address(*old.address)}
+        async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
+            assert (await caller.send("one")).code == ResponseCode.SUCCESS
+            assert [b'"one"' in command.body for command in registered] == [False, True]

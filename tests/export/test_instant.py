@@ -22,9 +22,7 @@ def test_instants_are_read(text: str, at_ms: int) -> None:
 
 def test_seconds_are_noticed() -> None:
     """Seconds of our time are days of 1970 as milliseconds, which nobody means; small numbers are what they are."""
-    with pytest.raises(
-        ConfigError, match="--from is 1700000000, as epoch milliseconds 1970-01-20"
-    ):
+    with pytest.raises(ConfigError, match="--from is 1700000000, as epoch milliseconds 1970-01-20"):
         parse_instant("1700000000", "--from")
     assert parse_instant("99999999", "--from") == 99_999_999
 
