@@ -25,7 +25,7 @@ MAX_GROUPS: Final = 1_024
 MAX_SUBSCRIPTIONS: Final = 4_096
 """Topics of one consumer."""
 MAX_NAME_CHARACTERS: Final = 1_024
-"""Of client ids, and of names of groups, topics and tags before these are looked at."""
+"""Of client ids, and of names of groups and topics before these are looked at; a tag is bounded as its expression."""
 
 Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARACTERS)]
 _Expression = Annotated[str, msgspec.Meta(max_length=MAX_EXPRESSION_CHARACTERS)]
@@ -68,7 +68,7 @@ class SubscriptionData(msgspec.Struct, rename="camel", kw_only=True):
     expression_type: Name = TAG_TYPE
     sub_string: _Expression = "*"
     sub_version: Int64 = 0
-    tags_set: Annotated[list[Name], _TAGS] = field(default_factory=list[str])
+    tags_set: Annotated[list[_Expression], _TAGS] = field(default_factory=list[str])
     topic: Name
 
     @classmethod
