@@ -4,16 +4,17 @@ Rules
     1. Each name server is told everything at the start, every 30 s, and again after a failure with growing pauses;
        and at once when it has closed the connection, which is how it ends a registration that it holds for over.
        They are independent of each other.
-    2. New and changed topics are saved, and then told to all name servers at once. Whoever waits for that is answered
-       after a second at the latest; what is not done by then goes on.
+    2. New and changed topics are saved, and told to all name servers at once. Whoever waits for that is answered after
+       a second at the latest, whatever the disk, its thread and the name servers do; what is not done then goes on.
+       Who comes for the same topic meanwhile waits for the rest of that second, and later not at all.
     3. A name server that refuses a single topic does not know the broker yet, and is told everything.
     4. The version that goes with a topic is that of its change, so that no other registration hides it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -45,6 +46,7 @@ class Registration:
         self._tasks = tasks
         self._clock = clock
         self._links: list[NameServerLink] = []
+        self._announced: dict[str, _Announced] = {}  # topics that are not on disk yet
         self.is_stopped = False
 
     def __repr__(self) -> str:
@@ -53,12 +55,13 @@ class Registration:
     async def start(self, links: Sequence[NameServerLink]) -> None:
         """Begin to register; return when each name server was told or failed once, or after a second."""
         self._links = list(links)
-        firsts: list[asyncio.Event] = []
+        firsts: list[asyncio.Task[bool]] = []
         for link in links:
-            firsts.append(asyncio.Event())
-            work = _Round(self, link, firsts[-1], self._clock)
+            first = asyncio.Event()
+            work = _Round(self, link, first, self._clock)
             self._tasks.start(repeat(work, self._clock), f"register at {link.address}")
-        await self._within_limit([first.wait() for first in firsts])
+            firsts.append(self._tasks.start(first.wait(), f"first registration at {link.address}"))
+        await self._wait_in_limit(firsts)
 
     async def stop(self) -> None:
         """Take the broker out of all routes."""
@@ -72,7 +75,12 @@ class Registration:
         if self.is_stopped:
             later.answer(reply)
             return
-        self._tasks.start(self._make_known(names, later, reply), "announce topics")
+        self._begin([name for name in names if not self._is_announced(name)])
+        under_way = {one.telling for name in names if not (one := self._announced[name]).telling.done()}
+        if under_way:
+            self._tasks.start(_pay_behind(under_way, later, reply), "pay for topics")
+        else:
+            later.answer(reply)
 
     async def tell_all(self, link: NameServerLink) -> int:
         """Register everything at one name server; return the pause until the next time.
@@ -87,13 +95,30 @@ class Registration:
             self._topics.set_ordered(outcome.ordered)
         return self._config.register_every_ms
 
-    async def _make_known(self, names: Sequence[str], later: Later, reply: Command | Encoded) -> None:
-        table = self._table(topic for name in names if (topic := self._topics.get(name)) is not None)
+    def _is_announced(self, name: str) -> bool:
+        """Tell whether a topic, as it is now, is being made known."""
+        announced = self._announced.get(name)
+        return announced is not None and announced.topic is self._topics.get(name)
+
+    def _begin(self, names: Sequence[str]) -> None:
+        if names:
+            telling = self._tasks.start(self._make_known(names), "announce topics")
+            self._announced |= {name: _Announced(self._topics.get(name), telling) for name in names}
+
+    async def _make_known(self, names: Sequence[str]) -> None:
+        known = {name: self._topics.get(name) for name in names}
+        table = self._table(topic for topic in known.values() if topic is not None)
         saving = self._tasks.start(self._save(), "save topics")
-        await self._within_limit([self._tell(link, table) for link in self._links])
-        await saving
-        self._topics.unsaved.difference_update(names)
-        later.answer(reply)
+        telling = [self._tasks.start(self._tell(link, table), f"tell {link.address}") for link in self._links]
+        await self._wait_in_limit([saving, *telling])
+        saving.add_done_callback(lambda saved: None if saved.cancelled() else self._forget(known))
+
+    def _forget(self, known: Mapping[str, TopicConfig | None]) -> None:
+        """Let nobody wait for topics any more that are on disk, unless they have changed since."""
+        for name, topic in known.items():
+            if self._is_announced(name) and self._topics.get(name) is topic:
+                self._topics.unsaved.discard(name)
+                del self._announced[name]
 
     async def _tell(self, link: NameServerLink, table: TopicConfigTable) -> None:
         names = list(table.topic_config_table)
@@ -103,14 +128,14 @@ class Registration:
         except RocketletError as error:
             _log.warning("name server %s does not know %s yet: %s", link.address, names, error)
 
-    async def _within_limit(self, works: Sequence[Coroutine[Any, Any, object]]) -> None:
-        tasks = [self._tasks.start(work, "make known") for work in works]
+    async def _wait_in_limit(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if tasks:
             try:
                 async with self._clock.timeout(ANNOUNCE_LIMIT_MS):
                     await asyncio.wait(tasks)
             except TimeoutError:
-                _log.warning("some name server takes more than %d ms; going on without it", ANNOUNCE_LIMIT_MS)
+                late = ", ".join(task.get_name() for task in tasks if not task.done())
+                _log.warning("still to be done after %d ms, going on meanwhile: %s", ANNOUNCE_LIMIT_MS, late)
 
     def _table(self, topics: Iterable[TopicConfig]) -> TopicConfigTable:
         permission = self._config.permission
@@ -118,6 +143,18 @@ class Registration:
             topics = [replace(topic, perm=topic.perm & permission) for topic in topics]
         table = {topic.topic_name: topic for topic in topics}
         return TopicConfigTable(data_version=self._topics.version, topic_config_table=table)
+
+
+class _Announced(NamedTuple):
+    """A topic that is being made known, and who tells it."""
+
+    topic: TopicConfig | None
+    telling: asyncio.Task[None]
+
+
+async def _pay_behind(under_way: Collection[asyncio.Task[None]], later: Later, reply: Command | Encoded) -> None:
+    await asyncio.wait(under_way)
+    later.answer(reply)
 
 
 class _Round:
