@@ -6,4 +6,4 @@ from ..remoting.command import Command
 from ..remoting.later import Encoded, Later
 
 Announce = Callable[[Sequence[str], Later, Command | Encoded], None]
-"""Save and register these topics, then pay the answer; name servers get a second, the disk what it needs."""
+"""Save and register these topics, then pay the answer; name servers and disk get a second."""

@@ -8,6 +8,7 @@ are Java's (spec store.md §9).
 import asyncio
 import os
 from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from ..common.javajson import read_table_as
 from ..remoting.bodies_register import DataVersion
 from ..store.configfile import load_config, save_config_text
+from ..store.files import OS_FILES, Files
 
 ContentT = TypeVar("ContentT", bound=msgspec.Struct)
 
@@ -49,8 +51,9 @@ class ConfigTable(Protocol[ContentT]):
 class ConfigFolder:
     """The folder ``config`` of a store."""
 
-    def __init__(self, folder: str, writer: Executor) -> None:
+    def __init__(self, folder: str, writer: Executor, files: Files = OS_FILES) -> None:
         self._folder = folder
+        self._files = files
         self._writer = writer
         self._saved_counts: dict[str, int] = {}
         self._turn = asyncio.Lock()
@@ -64,7 +67,8 @@ class ConfigFolder:
         Raises:
             ConfigError: neither can be used.
         """
-        content = load_config(self._path(table), lambda text: read_table_as(text, table.content_type), sets_aside=True)
+        parse = partial(read_table_as, kind=table.content_type)
+        content = load_config(self._path(table), parse, self._files, sets_aside=True)
         if content is not None:
             table.load(content)
         self._saved_counts[table.file_name] = table.change_count
@@ -80,7 +84,7 @@ class ConfigFolder:
             if self._saved_counts.get(table.file_name) != count:
                 text = msgspec.json.format(msgspec.json.encode(table.content()), indent=1).decode()
                 loop = asyncio.get_running_loop()
-                await loop.run_in_executor(self._writer, save_config_text, self._path(table), text)
+                await loop.run_in_executor(self._writer, save_config_text, self._path(table), text, self._files)
                 self._saved_counts[table.file_name] = count
 
     def _path(self, table: ConfigTable[ContentT]) -> str:

@@ -32,6 +32,7 @@ from ..store.dispatched import Appended
 from ..store.message_store import MessageStore
 from .delay import deliverable
 from .delayprogress import DelayProgress, DelaySaveJob
+from .delivered import DeliveredCopies, find_copies, find_start
 
 MOST_MESSAGES = 32
 MOST_BYTES = 1 << 20
@@ -88,6 +89,41 @@ class DelayedDelivery:
         for record in records:
             if record.topic == SCHEDULE_TOPIC and record.queue is not None:
                 self.take(record)
+
+    def pass_delivered(self, copies: DeliveredCopies) -> None:
+        """Move each level behind what the log shows as delivered; before the first delivery."""
+        for level in self._levels.values():
+            start = level.next_offset
+            while (entry := self._next_entry(level)) is not None and self._is_done_with(entry, copies):
+                level.next_offset += 1
+            if level.next_offset > start:
+                _log.info(
+                    "level %d goes on behind %d messages that were delivered before the last end",
+                    level.number,
+                    level.next_offset - start,
+                )
+                self._arm(level)
+
+    def _next_entry(self, level: _Level) -> Entry | None:
+        return next(iter(self._store.entries(SCHEDULE_TOPIC, level.number - 1, level.next_offset, 1)), None)
+
+    def _is_done_with(self, entry: Entry, copies: DeliveredCopies) -> bool:
+        """Tell whether a message was delivered, is gone, or can never be delivered."""
+        data = self._store.record_at(*entry[:2])
+        try:
+            return data is None or copies.take(deliverable(decode_record(data)))
+        except (RecordError, MessageIllegalError):
+            return True
+
+    def find_delivered(self) -> DeliveredCopies:
+        """Return the copies of waiting messages that the log may show as delivered; slow (raises ``OSError``)."""
+        store, now_ms = self._store, self._time.elapsed_ms()
+        starts: list[int] = []
+        for level in self._levels.values():
+            entry = self._next_entry(level)
+            if entry is not None and level.due_at_ms is not None and level.due_at_ms <= now_ms:
+                starts.append(find_start(store, level.due_at_ms, entry[0]))
+        return find_copies(store, min(starts), store.log_max_offset) if starts else DeliveredCopies()
 
     def deliver_due(self) -> int:
         """Store messages that are due, as many as one turn may; return how many are done with.

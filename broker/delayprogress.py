@@ -5,7 +5,7 @@
 Rules
 
     1. What is saved is on disk: an offset counts as certain only when the messages that were delivered before it have
-       been flushed. A crash repeats deliveries then, and never skips one.
+       been flushed. A crash never skips one then; what the log shows as delivered is passed (``delivered.py``).
     2. It is saved every ``flushDelayOffsetInterval`` and when the broker stops. The file is Java's, and so is its data
        version: it moves every ``delayOffsetUpdateVersionStep`` deliveries.
     3. A loaded offset is moved into its queue, which may have lost its beginning or, with its log, its end; and that is

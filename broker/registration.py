@@ -4,8 +4,9 @@ Rules
     1. Each name server is told everything at the start, every 30 s, and again after a failure with growing pauses;
        and at once when it has closed the connection, which is how it ends a registration that it holds for over.
        They are independent of each other.
-    2. New and changed topics are saved, and then told to all name servers at once. Whoever waits for that is answered
-       after a second at the latest; what is not done by then goes on.
+    2. New and changed topics are saved, and told to all name servers at once. Whoever waits for that is answered after
+       a second at the latest, whatever the disk, its thread and the name servers do; what is not done then goes on.
+       Who comes for the same topic meanwhile waits for the rest of that second, and later not at all.
     3. A name server that has the broker is told of a few new topics one by one (217): a registration of them alone
        takes back the others where ``deleteTopicWithBrokerRegistration`` is set. One that does not know that request, or
        not yet the broker, is told by a registration, and of everything if it refuses that.
@@ -16,8 +17,8 @@ Rules
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -54,6 +55,7 @@ class Registration:
         self._clock = clock
         self._links: list[NameServerLink] = []
         self._has_told_parts = False
+        self._announced: dict[str, _Announced] = {}  # topics that are not on disk yet
         self.is_stopped = False
 
     def __repr__(self) -> str:
@@ -62,12 +64,13 @@ class Registration:
     async def start(self, links: Sequence[NameServerLink]) -> None:
         """Begin to register; return when each name server was told or failed once, or after a second."""
         self._links = list(links)
-        firsts: list[asyncio.Event] = []
+        firsts: list[asyncio.Task[bool]] = []
         for link in links:
-            firsts.append(asyncio.Event())
-            work = _Round(self, link, firsts[-1], self._clock)
+            first = asyncio.Event()
+            work = _Round(self, link, first, self._clock)
             self._tasks.start(repeat(work, self._clock), f"register at {link.address}")
-        await self._within_limit([first.wait() for first in firsts])
+            firsts.append(self._tasks.start(first.wait(), f"first registration at {link.address}"))
+        await self._wait_in_limit(firsts)
 
     async def stop(self) -> None:
         """Take the broker out of all routes."""
@@ -81,7 +84,12 @@ class Registration:
         if self.is_stopped:
             later.answer(reply)
             return
-        self._tasks.start(self._make_known(names, later, reply), "announce topics")
+        self._begin([name for name in names if not self._is_announced(name)])
+        under_way = {one.telling for name in names if not (one := self._announced[name]).telling.done()}
+        if under_way:
+            self._tasks.start(_pay_behind(under_way, later, reply), "pay for topics")
+        else:
+            later.answer(reply)
 
     async def tell_all(self, link: NameServerLink) -> int:
         """Register everything at one name server; return the pause until the next time.
@@ -99,12 +107,29 @@ class Registration:
             self._topics.set_ordered(ordered)
         return self._config.register_every_ms
 
-    async def _make_known(self, names: Sequence[str], later: Later, reply: Command | Encoded) -> None:
+    def _is_announced(self, name: str) -> bool:
+        """Tell whether a topic, as it is now, is being made known."""
+        announced = self._announced.get(name)
+        return announced is not None and announced.topic is self._topics.get(name)
+
+    def _begin(self, names: Sequence[str]) -> None:
+        if names:
+            telling = self._tasks.start(self._make_known(names), "announce topics")
+            self._announced |= {name: _Announced(self._topics.get(name), telling) for name in names}
+
+    async def _make_known(self, names: Sequence[str]) -> None:
+        known = {name: self._topics.get(name) for name in names}
         saving = self._tasks.start(self._save(), "save topics")
-        await self._within_limit([self._tell(link, names) for link in self._links])
-        await saving
-        self._topics.unsaved.difference_update(names)
-        later.answer(reply)
+        telling = [self._tasks.start(self._tell(link, names), f"tell {link.address}") for link in self._links]
+        await self._wait_in_limit([saving, *telling])
+        saving.add_done_callback(lambda saved: None if saved.cancelled() else self._forget(known))
+
+    def _forget(self, known: Mapping[str, TopicConfig | None]) -> None:
+        """Let nobody wait for topics any more that are on disk, unless they have changed since."""
+        for name, topic in known.items():
+            if self._is_announced(name) and self._topics.get(name) is topic:
+                self._topics.unsaved.discard(name)
+                del self._announced[name]
 
     async def _tell(self, link: NameServerLink, names: Sequence[str]) -> None:
         try:
@@ -119,14 +144,14 @@ class Registration:
         except RocketletError as error:
             _log.warning("registering topics %s at name server %s failed: %s", _few(names), link.address, error)
 
-    async def _within_limit(self, works: Sequence[Coroutine[Any, Any, object]]) -> None:
-        tasks = [self._tasks.start(work, "make known") for work in works]
+    async def _wait_in_limit(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if tasks:
             try:
                 async with self._clock.timeout(ANNOUNCE_LIMIT_MS):
                     await asyncio.wait(tasks)
             except TimeoutError:
-                _log.warning("some name server takes more than %d ms; going on without it", ANNOUNCE_LIMIT_MS)
+                late = ", ".join(task.get_name() for task in tasks if not task.done())
+                _log.warning("still to be done after %d ms, going on meanwhile: %s", ANNOUNCE_LIMIT_MS, late)
 
     def _tables(self, names: Sequence[str]) -> Iterator[TopicConfigTable]:
         """Yield the topics that there are, in parts that a name server takes."""
@@ -153,6 +178,18 @@ class Registration:
 def _few(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
+
+
+class _Announced(NamedTuple):
+    """A topic that is being made known, and who tells it."""
+
+    topic: TopicConfig | None
+    telling: asyncio.Task[None]
+
+
+async def _pay_behind(under_way: Collection[asyncio.Task[None]], later: Later, reply: Command | Encoded) -> None:
+    await asyncio.wait(under_way)
+    later.answer(reply)
 
 
 class _Round:

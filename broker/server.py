@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError, StoreError
@@ -73,6 +73,8 @@ from .topics import TopicTable
 from .transactionchecks import GiveUp
 from .transactionjob import start_checks
 from .transactions import Transactions
+
+T = TypeVar("T")
 
 
 class _FileJobs(NamedTuple):
@@ -188,7 +190,7 @@ class Broker:
             OffsetTable(now_ms, version_step=config.offset_version_step),
             FilterTable(now_ms, _bloom_shape(config), keep_dead_ms=config.filter_keep_ms),
         )
-        folder = ConfigFolder(os.path.join(config.store.root, "config"), writer)
+        folder = ConfigFolder(os.path.join(config.store.root, "config"), writer, self._files)
         saving = SaveJob(folder, tables, config.flush_offsets_ms)
         await _run_in(writer, saving.load)
         if not self.store.was_closed_cleanly:
@@ -281,10 +283,12 @@ class Broker:
     ) -> tuple[DelayedDelivery, DelaySaveJob]:
         """Return who delivers delayed messages and who saves its progress; what had to be corrected is saved."""
         config, now_ms = self._config, self._clock.now_ms
-        folder = ConfigFolder(os.path.join(config.store.root, "config"), writer)
+        folder = ConfigFolder(os.path.join(config.store.root, "config"), writer, self._files)
         progress = DelayProgress(now_ms, version_step=config.delay_version_step)
         await _run_in(writer, partial(folder.load, progress))
         delivery = DelayedDelivery(self.store, commit, progress)
+        if not self.store.was_closed_cleanly:
+            delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
         saving = DelaySaveJob(self.store, folder, progress, config.flush_delays_ms)
         await saving.run_once()
         return delivery, saving
@@ -351,8 +355,8 @@ async def _find_own_ip(config: BrokerConfig) -> str:
     return str(found[0][4][0])
 
 
-async def _run_in(writer: ThreadPoolExecutor, work: Callable[[], None]) -> None:
-    await asyncio.get_running_loop().run_in_executor(writer, work)
+async def _run_in(writer: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(writer, work)
 
 
 def _close_opened(opening: Future[MessageStore]) -> None:

@@ -14,7 +14,8 @@ Rules (``TimerMessageStore``; store.md §10.6, behaviour.md B.12)
     4. A message that deletes is never delivered. One whose slot has been taken deletes nothing. (In Java, one that is
        put into the wheel too late neither: there only slots to come take messages.)
     5. When wheel and timer log turn out to be damaged, they are made anew from the timer topic.
-    6. There is no work while nothing has arrived and no slot is over: ``due_at_ms`` says when the next one is.
+    6. After a kill the log tells which messages of the slots since the last save were delivered; they are passed over.
+    7. There is no work while nothing has arrived and no slot is over: ``due_at_ms`` says when the next one is.
 """
 
 import logging
@@ -31,6 +32,7 @@ from ..store.timerlog import TimerUnit
 from ..store.timerrecovery import FoundTopic, open_timers
 from ..store.timers import TimedMessage, Timers
 from ..store.timerslot import DueMessage, DueSlot
+from .delivered import DeliveredCopies, find_copies, find_start
 from .timerrecords import NEVER_PUT_MS, deletion_keys, delivered, rolled, timed
 
 MOST_MESSAGES = 32
@@ -51,6 +53,8 @@ class TimerDelivery:
         self._cold: _ColdBatch | None = None
         self._is_wheel_full = False
         self._is_slots_turn = False
+        self._copies: DeliveredCopies | None = None  # of what was delivered before a kill, once it is known
+        self._last_copied_tick = 0
         self.taken_out = 0  # of the wheel, since the start
         self.on_woken: Callable[[], object] | None = None
 
@@ -74,7 +78,7 @@ class TimerDelivery:
         """Whether there is nothing to do before ``due_at_ms``."""
         if not self.timers.is_open:
             return not self._has_messages
-        return self._slot is None and not self._has_backlog and not self._is_slot_over
+        return self._copies is not None and self._slot is None and not self._has_backlog and not self._is_slot_over
 
     def arrived(self, record: Appended) -> None:
         """Hear that a record of the timer topic has become readable."""
@@ -92,6 +96,8 @@ class TimerDelivery:
         if not timers.is_open:
             return self._opening() if self._has_messages else None
         timers.move(self._now_ms())
+        if self._copies is None and (slow := self._finding()) is not None:
+            return slow
         slow = self._work()
         if timers.is_open and not self._has_backlog:
             timers.catch_up()
@@ -133,6 +139,27 @@ class TimerDelivery:
         first = max(entries[0][0], store.log_min_offset) if entries else store.log_max_offset
         found = FoundTopic(store.max_offset(TIMER_TOPIC, 0), first)
         return lambda: open_timers(self.timers, found, self._now_ms(), is_clean=store.was_closed_cleanly)
+
+    def _finding(self) -> SlowWork | None:
+        """Return what finds out which messages were delivered before the end, unless that was a clean one."""
+        store, timers = self._store, self.timers
+        if store.was_closed_cleanly:
+            self._copies = DeliveredCopies()
+            return None
+        start = end = store.log_max_offset
+        if first := store.entries(TIMER_TOPIC, 0, store.min_offset(TIMER_TOPIC, 0), 1):
+            start = find_start(store, timers.saved.read_at_ms, first[0][0])
+        if again := store.entries(TIMER_TOPIC, 0, timers.queue_offset, 1):
+            start = min(start, again[0][0])  # those who were late then have no slot
+        self._last_copied_tick = timers.write_tick
+
+        def find() -> None:
+            self._copies = find_copies(store, start, end)
+
+        return find
+
+    def _is_delivered(self, new: NewRecord) -> bool:
+        return bool(self._copies) and self._copies.take(new)
 
     # --- in
 
@@ -177,7 +204,8 @@ class TimerDelivery:
             return None
         if not timers.is_late(message.out_ms):
             return message
-        return None if message.is_deleting else self._convert(record, NEVER_PUT_MS, is_rolling=False)
+        new = None if message.is_deleting else self._convert(record, NEVER_PUT_MS, is_rolling=False)
+        return None if new is None or self._is_delivered(new) else new
 
     def _put(self, messages: Sequence[TimedMessage], offset: int) -> None:
         self._is_wheel_full = False
@@ -216,6 +244,8 @@ class TimerDelivery:
             return None
         self._wanted_offset = None
         self._is_wheel_full = False
+        if self._copies and tick > self._last_copied_tick:
+            self._copies = DeliveredCopies()  # nothing was delivered that was not due then
         self._slot = DueSlot(timers, tick)
         timers.take(tick)
         return self._slot
@@ -262,7 +292,8 @@ class TimerDelivery:
             return None
         if unit.is_deleting or not slot.deleted.isdisjoint(deletion_keys(record)):
             return None
-        return self._convert(record, unit.written_at_ms, is_rolling=unit.is_rolling)
+        new = self._convert(record, unit.written_at_ms, is_rolling=unit.is_rolling)
+        return None if new is None or self._is_delivered(new) else new
 
     def _belongs(self, unit: TimerUnit, message: TimedMessage) -> bool:
         precision_ms = self.timers.config.precision_ms

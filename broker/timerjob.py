@@ -7,7 +7,7 @@ Rules
        does one bounded piece of work; what waits for the disk runs in a thread of its own.
     2. Nothing is opened before the broker is ready, and nothing at all where there was never a timer message.
     3. Saved is what was there before a flush of the log, when something has changed, every ``timerFlushIntervalMs`` at
-       most, and at the end. What cannot be saved is delivered once more after a crash. After a flush that failed
+       most, and at the end. What cannot be saved is found in the log after a crash. After a flush that failed
        nothing is saved until the broker is started again: the kernel may have dropped what it should have written.
     4. At the end, messages that have arrived are put into the wheel: a Java broker that finds one too late does not
        look for its recall.

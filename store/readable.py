@@ -52,6 +52,18 @@ class ReadableStore:
         """Return a reader of records for another thread."""
         return ColdRecords(self._files, self._log)
 
+    def entry_stored_at(self, entry: Entry) -> int:
+        """Return the store time of an entry's record, -1 when it is not in the log."""
+        return self._reader.entry_stored_at(entry)
+
+    def file_start_before(self, at_ms: int) -> int:
+        """Return the start of the last file of the log whose first record was stored before a time, or of the log."""
+        log = self._log
+        base = log.max_offset - log.max_offset % log.file_bytes
+        while base > log.min_offset and not 0 <= self._reader.entry_stored_at((base, 0, 0)) < at_ms:
+            base -= log.file_bytes
+        return max(base, log.min_offset)
+
     def first_stored_at(self) -> int:
         """Return the store time of the first record of the log, -1 when there is none."""
         return self._reader.entry_stored_at((self._log.min_offset, 0, 0))

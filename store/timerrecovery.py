@@ -7,7 +7,7 @@ Rules:
   before that, too.
 - From the message that ``timercheck`` names on, the timer topic is read again; who has a unit already is passed over.
   After a kill it is the message behind the last unit if that is less, as in Java: units may have been lost. Messages
-  that were late have none, so some of these come once more.
+  that were late have none, so some of these are looked at once more.
 - Whatever does not fit together ends in a rebuild from the timer topic: the log does not reach as far as was saved, its
   last unit is not in the wheel, the wheel leads behind the end of the log, a file is missing or of another length. A
   message whose slot had been delivered is left out then; one that had rolled may come twice. Java loses some of these.
@@ -79,8 +79,9 @@ class _Opening:
             if not self._is_clean:
                 self._put_right(units, start)
             last = self._put_again(units, records, start)
-            if last is not None and not (self._is_clean and self._end == start):
-                self._step_back(records, last)
+            behind = 0 if last is None else self._find_behind(records, last)
+            if behind and not (self._is_clean and self._end == start):
+                self._check = self._check._replace(queue_offset=min(behind, self._check.queue_offset))
         timers.log.cut(self._end)
         waiting = timers.wheel.find_waiting(self._from_tick)
         if waiting.last_tick - self._from_tick >= timers.config.wheel_slots:
@@ -88,6 +89,7 @@ class _Opening:
         if waiting.last_unit >= self._end:
             raise self._misfit(f"the wheel leads to {waiting.last_unit}, the timer log ends at {self._end}")
         timers.begin(self._check, waiting.marks, self._known(start))
+        timers.known_until = behind
 
     @property
     def _from_tick(self) -> int:
@@ -167,11 +169,10 @@ class _Opening:
         if slot.last < position:
             wheel.put(tick, Slot(slot.first, position, slot.messages + (-1 if unit.is_deleting else 1)))
 
-    def _step_back(self, records: ColdRecords, last: TimerUnit) -> None:
+    def _find_behind(self, records: ColdRecords, last: TimerUnit) -> int:
+        """Return the offset behind the message of the last unit, 0 when its record is gone."""
         record = records.read(last.log_offset, last.size)
-        if record is not None:
-            behind = _QUEUE_OFFSET.unpack_from(record)[0] + 1
-            self._check = self._check._replace(queue_offset=min(behind, self._check.queue_offset))
+        return 0 if record is None else _QUEUE_OFFSET.unpack_from(record)[0] + 1
 
     def _known(self, start: int) -> Generator[int]:
         """Yield where the records of the units behind what was saved lie."""

@@ -62,6 +62,7 @@ class Timers:
     """The timer messages of a store; everything that is not said to be slow belongs to the thread of the store.
 
     ``queue_offset`` is the next message of the timer topic to be put; slots before ``write_tick`` are over.
+    Messages before ``known_until`` were put before the start, as far as they were not late.
     """
 
     def __init__(self, store: MessageStore) -> None:
@@ -75,6 +76,7 @@ class Timers:
         self.queue_offset = 0
         self.write_tick = 0
         self.rebuilds_until = 0
+        self.known_until = 0
         self.is_open = False
         self._time = store.time
         self._saved = TimerCheck()
@@ -158,7 +160,7 @@ class Timers:
         self._read_tick = self._done_tick = check.read_at_ms // self.config.precision_ms
         self._next_tick = self._find(self._read_tick)
         self._known, self._known_offset = known, -1
-        self.queue_offset, self.rebuilds_until = check.sure_queue_offset, 0
+        self.queue_offset, self.rebuilds_until, self.known_until = check.sure_queue_offset, 0, 0
 
     def begin_anew(self, check: TimerCheck, reason: str) -> None:
         """Forget wheel and log, and put all messages of the timer topic again that are not done for certain."""
@@ -288,8 +290,8 @@ class Timers:
 
     def take_save(self) -> TimerSave | None:
         """Return what is to be saved; it counts when the commit log as it is now is on disk. None when nothing is."""
-        if not self.is_open or self.is_rebuilding:
-            return None
+        if not self.is_open or self.is_rebuilding or self.queue_offset < self.known_until:
+            return None  # what says that the log has all units up to its end must not say that they are still to come
         saved = self._saved
         read_at_ms, end = self.read_tick * self.config.precision_ms, self.log.end
         progress = (read_at_ms, end, self.queue_offset, self.queue_offset)

@@ -155,8 +155,8 @@ async def test_progress_is_saved_every_ten_seconds(
 
 
 @pytest.mark.feature("L3")
-async def test_kill_repeats_what_was_not_saved(settings: dict[str, str], clock: ManualClock) -> None:
-    """After a kill no message is missing, and only those come twice that were delivered since the last save."""
+async def test_kill_repeats_nothing_that_was_delivered(settings: dict[str, str], clock: ManualClock) -> None:
+    """After a kill no message is missing, and none comes twice: the log shows what was delivered."""
     root = settings["storePathRootDir"]
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         for _ in range(40):
@@ -173,7 +173,7 @@ async def test_kill_repeats_what_was_not_saved(settings: dict[str, str], clock: 
     async with Broker(killed, clock) as broker:
         await clock.elapse(1_000)
         counts = Counter(bytes(record.body) for record in read_queue(broker.store, "T", 0))
-    assert counts == {b"saved": 40, b"delivered": 100, b"waiting": 10}
+    assert counts == {b"saved": 40, b"delivered": 50, b"waiting": 10}
 
 
 @pytest.mark.feature("L3")

@@ -4,11 +4,12 @@ import asyncio
 import json
 import pathlib
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 
 import pytest
 from raw_calls import Caller, open_caller, until
+from slow_disk import SlowDisk
 
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
@@ -310,3 +311,78 @@ async def test_name_server_without_single_topics_is_told_by_a_registration(
         async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
             assert (await caller.send("one")).code == ResponseCode.SUCCESS
             assert [b'"one"' in command.body for command in registered] == [False, True]
+
+
+@pytest.fixture
+def disk() -> Iterator[SlowDisk]:
+    """Give a disk whose flushes the test holds back."""
+    made = SlowDisk()
+    yield made
+    made.go_on()
+
+
+def is_saved(settings: dict[str, str], topic: str) -> bool:
+    """Tell whether topics.json has a topic."""
+    path = pathlib.Path(settings["storePathRootDir"], "config", "topics.json")
+    return path.exists() and f'"{topic}"' in path.read_text()
+
+
+async def test_topic_is_answered_while_no_flush_ends(
+    settings: dict[str, str],
+    clock: ManualClock,
+    nameserver: NameServer,
+    silent_nameserver: SilentNameServer,
+    disk: SlowDisk,
+) -> None:
+    """Disk, its thread and a name server hang: creating a topic and sending are answered in a second, then at once."""
+    settings["namesrvAddr"] = f"{nameserver.address};{silent_nameserver.address}"
+    starting = Broker(BrokerConfig.from_java(settings), clock, disk)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(starting.__aenter__())
+        await until(lambda: len(silent_nameserver.asked) == 1)
+        await until_known(nameserver, "TBW102")
+        clock.advance(1000)
+    async with open_caller(starting.address) as caller:
+        disk.get_stuck()
+        async with asyncio.TaskGroup() as group:
+            answers = [
+                group.create_task(caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)),
+                group.create_task(caller.send("U")),
+                group.create_task(caller.send("U")),
+                group.create_task(caller.heartbeat("c", "g", {"U": "*"})),
+            ]
+            await until(disk.waiting.is_set)
+            await until_known(nameserver, "T")
+            await until_known(nameserver, "U")
+            assert not any(answer.done() for answer in answers)
+            asked = len(silent_nameserver.asked)
+            clock.advance(1000)
+        assert [answer.result().code for answer in answers] == [ResponseCode.SUCCESS] * 4
+        assert [(await caller.send(topic)).code for topic in ("T", "U", "U")] == [ResponseCode.SUCCESS] * 3
+        assert len(silent_nameserver.asked) == asked
+        disk.go_on()
+        while not await asyncio.to_thread(is_saved, settings, "U"):
+            pass
+    async with asyncio.TaskGroup() as group:
+        stopping = group.create_task(starting.__aexit__(None, None, None))
+        while not stopping.done():
+            await clock.elapse(1000)
+
+
+async def test_topic_that_has_changed_is_told_again(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, disk: SlowDisk
+) -> None:
+    """While a topic waits for the disk, another number of queues reaches the route all the same."""
+    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
+        disk.get_stuck()
+        for queues in ("1", "2"):
+            async with asyncio.TaskGroup() as group:
+                fields = {**CREATE, "readQueueNums": queues, "writeQueueNums": queues}
+                created = group.create_task(caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
+                await until_known(nameserver, "T")
+                while f'"writeQueueNums":{queues}'.encode() not in (await route(nameserver.address, "T")).body:
+                    pass
+                assert not created.done()
+                clock.advance(1000)
+            assert created.result().code == ResponseCode.SUCCESS
+        disk.go_on()

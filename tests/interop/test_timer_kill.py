@@ -1,4 +1,4 @@
-"""A broker that is killed while timer messages wait loses none."""
+"""A broker that is killed while delayed and timer messages wait loses none, and delivers none twice."""
 
 import asyncio
 import pathlib
@@ -19,7 +19,7 @@ MOST_ANSWERS = 500
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 @pytest.mark.timeout(1800, func_only=True)
 def test_timer_messages_survive_every_kill(flush: str, trials: Trials, tmp_path: pathlib.Path) -> None:
-    """Each that was acknowledged is delivered, whenever the broker was killed, and none that was recalled."""
+    """Each that was acknowledged is delivered once, whenever the broker was killed, and none that was recalled."""
     cycles, book, chance = trials.rounds(3, 40), TimedBook(), random.Random(f"{SEED} {flush}")
     settings = {**SMALL_FILES, **SETTINGS, "flushDiskType": flush}
     server: RocketletServer | None = None

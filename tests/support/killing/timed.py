@@ -1,9 +1,9 @@
-"""Timer messages on a broker that gets killed, by raw requests, and what has to become of them.
+"""Timer messages and delay levels on a broker that gets killed, by raw requests, and what has to become of them.
 
 Rules:
 
-- A message that was acknowledged is delivered, whenever the broker was killed; what was delivered shortly before a kill
-  may come twice.
+- A message that was acknowledged is delivered, whenever the broker was killed, and none is delivered twice: what was
+  delivered before the kill stands in the log.
 - One whose recall was acknowledged is never delivered.
 - One that was not acknowledged may be there or not.
 """
@@ -27,7 +27,9 @@ SETTINGS = {
     "timerFlushIntervalMs": "100",
     "mappedFileSizeTimerLog": "5216",
     "recallMessageEnable": "true",
+    "messageDelayLevel": "1s 2s 3s",
 }
+LEVELS = (1, 2, 3)
 TOPIC = "Timed"
 WORKERS = 8
 MOST_AHEAD_MS = 3_000
@@ -55,6 +57,7 @@ class TimedBook:
     def faults(self, delivered: Counter[bytes]) -> list[str]:
         """Return what is wrong with what was delivered."""
         told = [f"{body!r} is lost" for body in self.lost(delivered)]
+        told += [f"{body!r} is delivered {count} times" for body, count in delivered.items() if count > 1]
         return told + [f"{body!r} is delivered though it was recalled" for body in self.recalled & delivered.keys()]
 
 
@@ -68,7 +71,10 @@ async def send_until_killed(
         nonlocal left
         async with open_caller(address) as caller:
             while True:
-                await _send(caller, book, chance.choice((50, 120, 400, 1_100, MOST_AHEAD_MS)))
+                if chance.random() < 0.5:
+                    await _send_delayed(caller, book, chance.choice(LEVELS))
+                else:
+                    await _send(caller, book, chance.choice((50, 120, 400, 1_100, MOST_AHEAD_MS)))
                 left -= 1
                 if left == 0:
                     kill()
@@ -101,6 +107,13 @@ async def _send(caller: Caller, book: TimedBook, ahead_ms: int) -> None:
         recalled = await caller.ask(RequestCode.RECALL_MESSAGE, fields)
         assert recalled.code == ResponseCode.SUCCESS, recalled.remark
         book.recalled.add(body)
+
+
+async def _send_delayed(caller: Caller, book: TimedBook, level: int) -> None:
+    body = book.new_body()
+    answer = await caller.send(TOPIC, body, properties=f"DELAY\x01{level}\x02")
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    book.sent.add(body)
 
 
 async def _until_gone(work: Coroutine[Any, Any, None]) -> None:
