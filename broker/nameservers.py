@@ -15,12 +15,13 @@ from ..common.checksum import crc31
 from ..common.errors import RemotingError
 from ..remoting.addresses import ANY_HOSTS, format_address, is_loopback, reachable_host
 from ..remoting.bodies import decode_body, encode_body
-from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfigTable
+from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfig, TopicConfigTable
+from ..remoting.bodies_route import QueueData, TopicRouteData
 from ..remoting.client import ConnectionPool
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
-from ..remoting.headers_namesrv import RegisterBrokerHeader, UnregisterBrokerHeader
+from ..remoting.headers_namesrv import RegisterBrokerHeader, RegisterTopicHeader, UnregisterBrokerHeader
 from .config import BrokerConfig
 
 UNREGISTER_TIMEOUT_MS = 3000
@@ -71,6 +72,30 @@ class NameServerLink:
         await self._watch()
         ordered = decode_body(KVTable, answer.body).table if answer.body else None
         return RegisterOutcome(answer.code == ResponseCode.SUCCESS, answer.remark, ordered)
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the connection is open on which the broker registered last: the name server knows the broker."""
+        return self._connection is not None and not self._connection.is_closed
+
+    async def register_topic(self, topic: TopicConfig) -> bool:
+        """Set the queues of one topic and nothing else; tell whether the name server can do that.
+
+        Raises:
+            RemotingError: no answer.
+        """
+        queues = QueueData(
+            broker_name=self._config.broker_name,
+            read_queue_nums=topic.read_queue_nums,
+            write_queue_nums=topic.write_queue_nums,
+            perm=topic.perm,
+            topic_sys_flag=topic.topic_sys_flag,
+        )
+        body = encode_body(TopicRouteData(queue_datas=[queues]))
+        header = RegisterTopicHeader(topic=topic.topic_name)
+        command = Command.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, body)
+        answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
+        return answer.code == ResponseCode.SUCCESS
 
     async def unregister(self) -> None:
         """Take the broker out of the routes; a name server that cannot be reached forgets it by itself."""

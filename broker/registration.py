@@ -7,8 +7,10 @@ Rules
     2. New and changed topics are saved, and told to all name servers at once. Whoever waits for that is answered after
        a second at the latest, whatever the disk, its thread and the name servers do; what is not done then goes on.
        Who comes for the same topic meanwhile waits for the rest of that second, and later not at all.
-    3. A name server that refuses a single topic does not know the broker yet, and is told everything.
-    4. The version that goes with a topic is that of its change, so that no other registration hides it.
+    3. A few topics are told one by one (``enableSingleTopicRegister``): a registration that names them alone would
+       remove all others where deleteTopicWithBrokerRegistration is set. A name server that does not know the broker is
+       told everything, and so is one that does not take single topics or is to hear of many.
+    4. The version that goes with a registration is that of the last change, so that no other registration hides it.
 """
 
 import asyncio
@@ -29,6 +31,7 @@ from .nameservers import NameServerLink
 from .topics import READ_WRITE, TopicTable
 
 ANNOUNCE_LIMIT_MS = 1000
+_MOST_SINGLE = 32
 _LEAST_PAUSE_MS = 1000  # between registrations at a name server that closes each connection
 _log = logging.getLogger(__name__)
 
@@ -123,10 +126,19 @@ class Registration:
     async def _tell(self, link: NameServerLink, table: TopicConfigTable) -> None:
         names = list(table.topic_config_table)
         try:
-            if not (await link.register(table)).is_accepted:
+            if not await self._tell_singly(link, table):
                 await self.tell_all(link)
         except RocketletError as error:
             _log.warning("name server %s does not know %s yet: %s", link.address, names, error)
+
+    async def _tell_singly(self, link: NameServerLink, table: TopicConfigTable) -> bool:
+        """Tell of topics without the others; tell whether the name server has taken them."""
+        topics = table.topic_config_table.values()
+        if not link.is_registered or len(topics) > _MOST_SINGLE:
+            return False
+        if not self._config.announces_single_topics:
+            return (await link.register(table)).is_accepted
+        return all([await link.register_topic(topic) for topic in topics])
 
     async def _wait_in_limit(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if tasks:

@@ -10,8 +10,8 @@ from ..remoting.bodies_route import QueueData, TopicList, TopicRouteData
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
+from ..remoting.headers_namesrv import DeleteTopicHeader, RegisterTopicHeader
 from ..remoting.headers_namesrv_admin import ClusterHeader
-from .headers import DeleteTopicHeader, RegisterTopicHeader
 from .livesettings import LiveSettings
 from .routes import QueueShape, RouteTable
 

@@ -3,6 +3,8 @@
 103  REGISTER_BROKER            RegisterBrokerHeader    RegisterBrokerReply
 104  UNREGISTER_BROKER          UnregisterBrokerHeader  -
 105  GET_ROUTEINFO_BY_TOPIC     RouteHeader             -
+216  DELETE_TOPIC_IN_NAMESRV    DeleteTopicHeader       -
+217  REGISTER_TOPIC_IN_NAMESRV  RegisterTopicHeader     -
 322  QUERY_DATA_VERSION         BrokerHeader            DataVersionReply
 901  GET_BROKER_MEMBER_GROUP    BrokerGroupHeader       -
 904  BROKER_HEARTBEAT           BrokerHeartbeatHeader   -
@@ -91,3 +93,16 @@ class BrokerGroupHeader(msgspec.Struct, rename="camel", kw_only=True):
 
     cluster_name: str = NULL
     broker_name: str = NULL
+
+
+class RegisterTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which topic; its queues are in the body."""
+
+    topic: str
+
+
+class DeleteTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which topic, and of which cluster if not of all."""
+
+    topic: str = NULL
+    cluster_name: str | None = None
