@@ -144,6 +144,15 @@ class Registration:
         except RocketletError as error:
             _log.warning("registering topics %s at name server %s failed: %s", _few(names), link.address, error)
 
+    async def _tell_singly(self, link: NameServerLink, table: TopicConfigTable) -> bool:
+        """Tell of topics without the others; tell whether the name server has taken them."""
+        topics = table.topic_config_table.values()
+        if not link.is_registered or len(topics) > _MOST_SINGLE:
+            return False
+        if not self._config.announces_single_topics:
+            return (await link.register(table)).is_accepted
+        return all([await link.register_topic(topic) for topic in topics])
+
     async def _wait_in_limit(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if tasks:
             try:

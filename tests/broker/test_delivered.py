@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 from halfcalls import PATIENT
-from raw_calls import Caller, open_caller
+from raw_calls import TIMEOUT_MS, Caller, open_caller
 
 from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
 from rocketlet.common.record import iter_records
+from rocketlet.remoting.clock import LoopClock
 from rocketlet.remoting.codes import ResponseCode
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -57,13 +58,11 @@ async def delivered(caller: Caller) -> Counter[bytes]:
 
 async def wait_delivered(caller: Caller, clock: ManualClock, count: int) -> Counter[bytes]:
     """Let time pass until so many have come; the threads of the timers work meanwhile."""
-    for _ in range(200):
-        found = await delivered(caller)
-        if found.total() >= count:
-            return found
-        await clock.elapse(100)
-        await asyncio.to_thread(int)
-    raise AssertionError(f"{(await delivered(caller)).total()} of {count} messages have come")
+    async with LoopClock().timeout(TIMEOUT_MS):
+        while (found := await delivered(caller)).total() < count:
+            await clock.elapse(100)
+            await asyncio.to_thread(int)
+    return found
 
 
 WISHES = {

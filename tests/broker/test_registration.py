@@ -386,3 +386,18 @@ async def test_topic_that_has_changed_is_told_again(
                 clock.advance(1000)
             assert created.result().code == ResponseCode.SUCCESS
         disk.go_on()
+
+
+async def test_new_topic_leaves_the_others_in_the_routes(settings: dict[str, str], clock: ManualClock) -> None:
+    """A name server that removes what a registration does not name keeps the broker's topics when one is added."""
+    removing = NameServerConfig(port=0, deletes_absent_topics=True)
+    async with NameServer(removing, clock) as nameserver:
+        settings["namesrvAddr"] = nameserver.address
+        async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+            assert (await caller.send("U")).code == ResponseCode.SUCCESS
+            for queues in ("1", "3"):
+                fields = {**CREATE, "readQueueNums": queues, "writeQueueNums": queues}
+                assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)).code == ResponseCode.SUCCESS
+                assert f'"writeQueueNums":{queues}'.encode() in (await route(nameserver.address, "T")).body
+                assert (await route(nameserver.address, "U")).code == ResponseCode.SUCCESS
+                assert (await route(nameserver.address)).code == ResponseCode.SUCCESS
