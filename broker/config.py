@@ -55,9 +55,6 @@ class BrokerConfig:
     is_cluster_topic_enabled: bool = setting("clusterTopicEnable", True, "a topic named like the cluster is usable")
     is_broker_topic_enabled: bool = setting("brokerTopicEnable", True, "a topic named like the broker is usable")
     is_trace_topic_enabled: bool = setting("traceTopicEnable", False, "create the topic for message traces")
-    announces_single_topics: bool = setting(
-        "enableSingleTopicRegister", True, "tell name servers of a new topic without naming the others"
-    )
     trace_topic_name: str = setting("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "name of the topic for message traces")
     revive_queues: int = setting("reviveQueueNum", 8, "queues of the revive topic", least=1)
     is_timer_wheel_enabled: bool = setting("timerWheelEnable", True, "take and deliver timer messages")

@@ -98,30 +98,6 @@ class NameServerLink:
         answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
         return answer.code == ResponseCode.SUCCESS
 
-    @property
-    def is_registered(self) -> bool:
-        """Whether the connection is open on which the broker registered last: the name server knows the broker."""
-        return self._connection is not None and not self._connection.is_closed
-
-    async def register_topic(self, topic: TopicConfig) -> bool:
-        """Set the queues of one topic and nothing else; tell whether the name server can do that.
-
-        Raises:
-            RemotingError: no answer.
-        """
-        queues = QueueData(
-            broker_name=self._config.broker_name,
-            read_queue_nums=topic.read_queue_nums,
-            write_queue_nums=topic.write_queue_nums,
-            perm=topic.perm,
-            topic_sys_flag=topic.topic_sys_flag,
-        )
-        body = encode_body(TopicRouteData(queue_datas=[queues]))
-        header = RegisterTopicHeader(topic=topic.topic_name)
-        command = Command.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, body)
-        answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
-        return answer.code == ResponseCode.SUCCESS
-
     async def unregister(self) -> None:
         """Take the broker out of the routes; a name server that cannot be reached forgets it by itself."""
         try:

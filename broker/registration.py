@@ -7,9 +7,9 @@ Rules
     2. New and changed topics are saved, and told to all name servers at once. Whoever waits for that is answered after
        a second at the latest, whatever the disk, its thread and the name servers do; what is not done then goes on.
        Who comes for the same topic meanwhile waits for the rest of that second, and later not at all.
-    3. A name server that has the broker is told of a few new topics one by one (217): a registration of them alone
-       takes back the others where ``deleteTopicWithBrokerRegistration`` is set. One that does not know that request, or
-       not yet the broker, is told by a registration, and of everything if it refuses that.
+    3. A few topics are told one by one (217): a registration of them alone takes back the others where
+       ``deleteTopicWithBrokerRegistration`` is set. A name server that does not know the broker, or is to hear of many,
+       is told everything; one of RocketMQ 4, which does not know that request, by a registration of them alone.
     4. The version that goes with a topic is that of its change, so that no other registration hides it.
     5. More than ``MAX_TOPICS`` topics go in parts, one after the other, each with a version of its own: a name server
        takes no frame above 16 MiB. ``enableSplitRegistration`` makes the parts smaller (``splitRegistrationSize``).
@@ -36,7 +36,7 @@ ANNOUNCE_LIMIT_MS = 1000
 MAX_TOPICS = 10_000
 """Of one registration: a topic takes less than 700 bytes, and some milliseconds of the loop go to so many."""
 _NAMED = 5
-_MOST_SINGLE = 16
+_MOST_SINGLE = 32
 _LEAST_PAUSE_MS = 1000  # between registrations at a name server that closes each connection
 _log = logging.getLogger(__name__)
 
@@ -133,7 +133,10 @@ class Registration:
 
     async def _tell(self, link: NameServerLink, names: Sequence[str]) -> None:
         try:
-            if self._config.announces_single_topics and len(names) <= _MOST_SINGLE and link.is_registered:
+            if self._config.announces_single_topics:
+                if not link.is_registered or len(names) > _MOST_SINGLE:
+                    await self.tell_all(link)
+                    return
                 topics = [topic for name in names if (topic := self._topics.get(name)) is not None]
                 if all([await link.register_topic(topic) for topic in self._permitted(topics)]):
                     return
@@ -143,15 +146,6 @@ class Registration:
                     return
         except RocketletError as error:
             _log.warning("registering topics %s at name server %s failed: %s", _few(names), link.address, error)
-
-    async def _tell_singly(self, link: NameServerLink, table: TopicConfigTable) -> bool:
-        """Tell of topics without the others; tell whether the name server has taken them."""
-        topics = table.topic_config_table.values()
-        if not link.is_registered or len(topics) > _MOST_SINGLE:
-            return False
-        if not self._config.announces_single_topics:
-            return (await link.register(table)).is_accepted
-        return all([await link.register_topic(topic) for topic in topics])
 
     async def _wait_in_limit(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if tasks:
