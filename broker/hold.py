@@ -111,4 +111,5 @@ class PullWaiters:
             del self._queues[waiter.key]
         if waiter.timer is not None:
             waiter.timer.cancel()
+            waiter.timer = None
         return True

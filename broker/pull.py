@@ -5,6 +5,7 @@ and answered whatever comes: it commits no offset then and never waits twice.
 """
 
 from collections.abc import Callable, Sequence
+from sys import getsizeof
 
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
@@ -71,7 +72,8 @@ class Puller:
         return self._answer(command, header, result)
 
     def _park(self, command: Command, connection: Connection, header: PullHeader, wanted: PullFilter) -> Later:
-        later = Later(command)
+        command.forget_content()
+        later = Later(command, extra_bytes=wanted.kept_bytes + _kept_bytes(header))
         waiter = Waiter(
             QueueKey(header.topic, header.queue_id),
             header.queue_offset,
@@ -105,6 +107,11 @@ class Puller:
             max_offset=result.max_offset,
         )
         return encode_pull_reply(command, _code(header, result), result.status.value, reply, _buffers(result))
+
+
+def _kept_bytes(header: PullHeader) -> int:
+    texts = (header.consumer_group, header.topic, header.subscription, header.expression_type, header.broker_name)
+    return sum(map(getsizeof, texts))
 
 
 def _code(header: PullHeader, result: ReadResult) -> int:

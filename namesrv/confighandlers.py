@@ -7,6 +7,8 @@ from ..remoting.command import Command
 from ..remoting.connection import Connection
 from .livesettings import LiveSettings
 
+MAX_CONFIG_BYTES = 65_536
+
 
 class ConfigHandlers:
     """Tells and changes settings."""
@@ -21,6 +23,8 @@ class ConfigHandlers:
 
     def change(self, command: Command, _connection: Connection) -> Command:
         """Change settings, all or none."""
+        if len(command.body) > MAX_CONFIG_BYTES:
+            raise DecodeError(f"the settings are {len(command.body)} bytes, limit is {MAX_CONFIG_BYTES}")
         try:
             changes = parse_java_properties(command.body.decode(errors="replace"))
         except DecodeError:
