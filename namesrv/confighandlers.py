@@ -7,7 +7,7 @@ from ..remoting.command import Command
 from ..remoting.connection import Connection
 from .livesettings import LiveSettings
 
-MAX_CONFIG_BYTES = 65_536
+MAX_LINES = 10_000
 
 
 class ConfigHandlers:
@@ -23,8 +23,9 @@ class ConfigHandlers:
 
     def change(self, command: Command, _connection: Connection) -> Command:
         """Change settings, all or none."""
-        if len(command.body) > MAX_CONFIG_BYTES:
-            raise DecodeError(f"the settings are {len(command.body)} bytes, limit is {MAX_CONFIG_BYTES}")
+        lines = command.body.count(b"\n") + command.body.count(b"\r")
+        if lines > MAX_LINES:
+            raise DecodeError(f"the settings have {lines} ends of lines, limit is {MAX_LINES}")
         try:
             changes = parse_java_properties(command.body.decode(errors="replace"))
         except DecodeError:

@@ -168,7 +168,7 @@ SPECIAL: dict[int, tuple[Row, ...]] = {
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: (Row(group_config, 256, TOO_MANY),),
     Code.REGISTER_BROKER: (Row(registration, 100_000, TOO_MANY),),
     Code.REGISTER_TOPIC_IN_NAMESRV: (Row(brokers, 16_384, TOO_MANY),),
-    Code.UPDATE_NAMESRV_CONFIG: (Row(settings_of, 21_845, TOO_MANY),),
+    Code.UPDATE_NAMESRV_CONFIG: (Row(settings_of, 10_000, TOO_MANY),),
     Code.PUT_KV_CONFIG: (Row(value, 1 << 20, TOO_MANY),),
 }
 

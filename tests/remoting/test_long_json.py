@@ -8,8 +8,8 @@ from rocketlet.common.errors import FrameError, HeaderError, JsonError
 from rocketlet.common.javajson import read_json, read_json_as
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.binary_header import MAX_FIELDS, decode_binary_header, encode_binary_header
-from rocketlet.remoting.bodies import decode_body
-from rocketlet.remoting.bodies_client import HeartbeatData, LockBatchBody, decode_lock_body
+from rocketlet.remoting.bodies import decode_answer, decode_body
+from rocketlet.remoting.bodies_client import HeartbeatData, LockBatchBody, LockedQueues, decode_lock_body
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.fields import SLOW_BYTES, parse_texts
 from rocketlet.remoting.json_header import decode_json_header
@@ -107,3 +107,11 @@ def test_fields_of_a_binary_header_are_bounded():
     command.ext_table["one"] = "more"
     with pytest.raises(FrameError, match=r"^the binary header has more than 1024 fields$"):
         decode_binary_header(encode_binary_header(command))
+
+
+def test_client_reads_the_locks_of_a_thousand_queues():
+    """Java's answer names each queue as an object, which takes the slow reader."""
+    names = [{"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id} for queue in QUEUES]
+    body = json.dumps({"lockOKMQSet": names[:1_000]}).encode()
+    assert len(body) > SLOW_BYTES
+    assert decode_answer(LockedQueues, body).queues == QUEUES[:1_000]
