@@ -10,7 +10,9 @@ Rules (``ClientManageProcessor``, ``ConsumerManageProcessor``; spec behaviour.md
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
+from ..common.errors import DecodeError
 from ..remoting.bodies import decode_body, encode_body
 from ..remoting.bodies_client import ConsumerData, ConsumerList, HeartbeatData
 from ..remoting.codes import ResponseCode
@@ -23,6 +25,7 @@ from .announcing import Announce
 from .membernews import MemberNews
 from .members import CLUSTERING, Client, ConsumerSpec, Members, Presence
 
+MAX_HEARTBEAT_SUBSCRIPTIONS: Final = 16_384
 OpenGroup = Callable[[ConsumerData], Sequence[str] | None]
 """Finds or creates a group with its retry topic; returns the topics that changed, None for a group that may not be."""
 
@@ -48,6 +51,10 @@ class ClientHandlers:
     def heartbeat(self, command: Command, connection: Connection) -> Reply:
         """Take in what a client says about itself."""
         data = decode_body(HeartbeatData, command.body)
+        count = sum(len(consumer.subscription_data_set) for consumer in data.consumer_data_set)
+        if count > MAX_HEARTBEAT_SUBSCRIPTIONS:
+            limit = f"limit is {MAX_HEARTBEAT_SUBSCRIPTIONS}"
+            raise DecodeError(f"the heartbeat of {data.client_id} has {count} subscriptions, {limit}")
         client = Client(data.client_id, command.language, command.version)
         self._watch(connection)
         reply = Command.response(ResponseCode.SUCCESS, None, self._reply_header(data))  # before it is taken in

@@ -24,6 +24,8 @@ from ..store.dispatched import Appended
 
 MAX_CACHED_TERMS: Final = 32_768
 _MOST_CACHED: Final = 100
+_CODE_BYTES: Final = 130  # a number and its place in a set that has just grown
+_TERM_BYTES: Final = 900
 AcceptsProperties = Callable[[Mapping[str, str]], bool]
 
 
@@ -33,6 +35,8 @@ class PullFilter(NamedTuple):
     accepts_code: Callable[[int], bool] | None = None
     accepts_record: Callable[[memoryview], bool] | None = None
     accepts_arrival: Callable[[Appended], bool] | None = None
+    kept_bytes: int = 0
+    """About how much the stages keep in memory for as long as a pull waits."""
 
 
 TAKES_ALL = PullFilter()
@@ -42,15 +46,16 @@ def tag_filter(subscription: Subscription) -> PullFilter:
     """Return the filter of a tag expression."""
     if subscription.accepts_all:
         return TAKES_ALL
-    accepts = subscription.accepts_code
+    codes = Subscription("", "", codes=subscription.codes)  # of the tags themselves nothing is kept
+    accepts = codes.accepts_code
 
     def accepts_arrival(record: Appended) -> bool:
         return accepts(record.tags_code)
 
-    return PullFilter(accepts, None, accepts_arrival)
+    return PullFilter(accepts, None, accepts_arrival, _CODE_BYTES * len(subscription.codes))
 
 
-def property_filter(accepts: AcceptsProperties) -> PullFilter:
+def property_filter(accepts: AcceptsProperties, terms: int = 1) -> PullFilter:
     """Return the filter that looks at properties."""
 
     def accepts_record(record: memoryview) -> bool:
@@ -59,13 +64,13 @@ def property_filter(accepts: AcceptsProperties) -> PullFilter:
     def accepts_arrival(record: Appended) -> bool:
         return accepts(record.properties)
 
-    return PullFilter(None, accepts_record, accepts_arrival)
+    return PullFilter(None, accepts_record, accepts_arrival, _TERM_BYTES * terms)
 
 
 def sql_filter(expression: str) -> PullFilter:
     """Return the filter of an SQL92 expression; one that does not compile takes all."""
     compiled = compile_filter(expression)
-    return TAKES_ALL if isinstance(compiled, SqlSyntaxError) else property_filter(compiled.matches)
+    return TAKES_ALL if isinstance(compiled, SqlSyntaxError) else property_filter(compiled.matches, compiled.terms)
 
 
 class FilterCache:

@@ -79,6 +79,8 @@ class FilterTable:
         self._shape = shape
         self._keep_dead_ms = keep_dead_ms
         self._topics: dict[str, TopicFilters] = {}
+        self._topics_of: dict[str, set[str]] = {}
+        """By group: a heartbeat looks at its own filters and at no others."""
 
     def __repr__(self) -> str:
         return f"<FilterTable of {len(self._topics)} topics>"
@@ -120,6 +122,7 @@ class FilterTable:
                 loaded.topic, loaded.consumer_group = topic, group
                 loaded.bloom_filter_data = self._bits(topic, group)
                 loaded.die(loaded.dead_at_ms or dead_at_ms)
+                self._topics_of.setdefault(group, set()).add(topic)
         self._topics = content.filter_data_by_topic
 
     def _register(self, group: str, subscription: Subscription) -> None:
@@ -136,6 +139,7 @@ class FilterTable:
         elif _compiles(subscription):
             filters = self._topics.setdefault(subscription.topic, TopicFilters(topic=subscription.topic))
             filters.group_filter_data[group] = self._new(group, subscription)
+            self._topics_of.setdefault(group, set()).add(subscription.topic)
         elif known is not None:
             self._remove(subscription.topic, group)
         else:
@@ -167,6 +171,9 @@ class FilterTable:
         del filters[group]
         if not filters:
             del self._topics[topic]
+        self._topics_of[group].discard(topic)
+        if not self._topics_of[group]:
+            del self._topics_of[group]
         self.change_count += 1
 
     def _all(self) -> Iterator[GroupFilter]:
@@ -174,7 +181,7 @@ class FilterTable:
             yield from filters.group_filter_data.values()
 
     def _of_group(self, group: str) -> Iterator[GroupFilter]:
-        return (filter_ for filters in self._topics.values() if (filter_ := filters.group_filter_data.get(group)))
+        return (self._topics[topic].group_filter_data[group] for topic in sorted(self._topics_of.get(group, ())))
 
 
 def _is_same(known: GroupFilter, subscription: Subscription) -> bool:

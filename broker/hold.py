@@ -113,6 +113,7 @@ class PullWaiters:
             del self._queues[waiter.key]
         if waiter.timer is not None:
             waiter.timer.cancel()
+            waiter.timer = None
         return True
 
 

@@ -25,9 +25,14 @@ class QueueLocks:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._swept_at_ms = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))
 
     def take(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
         """Lock or renew what is free, expired or the client's own; return what the client holds of the queues now."""
+        self._sweep(now_ms)
         locks = self._groups.setdefault(group, {})
         held: list[MessageQueue] = []
         for queue in queues:
@@ -44,7 +49,21 @@ class QueueLocks:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
+        if not locks:
+            self._groups.pop(group, None)
 
     def is_any_live(self, group: str, now_ms: int) -> bool:
         """Tell whether the group consumes some queue in order at the moment."""
         return any(lock.is_live(now_ms) for lock in self._groups.get(group, {}).values())
+
+    def _sweep(self, now_ms: int) -> None:
+        """Forget the locks that have ended, once in the time that one lasts: nobody gives back what a client lost."""
+        if 0 <= now_ms - self._swept_at_ms <= LEASE_MS:
+            return
+        self._swept_at_ms = now_ms
+        for group, locks in list(self._groups.items()):
+            live = {queue: lock for queue, lock in locks.items() if lock.is_live(now_ms)}
+            if live:
+                self._groups[group] = live
+            else:
+                del self._groups[group]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ..common.subscription import Subscription
 from ..remoting.codes import RequestCode
 from ..remoting.command import Command
-from ..remoting.connection import Connection
+from ..remoting.connection import Connection, encode_oneway
 from ..remoting.headers_client import ConsumerGroupHeader
 from .filtertable import FilterTable
 from .groups import GroupTable
@@ -32,8 +32,9 @@ class MemberNews:
         is_wanted = settings is None or settings.notify_consumer_ids_changed_enable
         if self._is_on and is_wanted and not group.is_broadcasting:
             header = ConsumerGroupHeader(consumer_group=group.name)
+            notice = encode_oneway(Command.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
             for connection in group.members:
-                connection.send_oneway(Command.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+                connection.push(notice)
 
     def subscribed(self, group: str, subscriptions: Mapping[str, Subscription]) -> None:
         """Tell what a heartbeat subscribes its group to."""

@@ -5,6 +5,7 @@ and answered whatever comes, also when that fails: it commits no offset then and
 """
 
 from collections.abc import Callable, Sequence
+from sys import getsizeof
 
 from ..remoting.addresses import format_address
 from ..remoting.codes import ResponseCode
@@ -73,7 +74,8 @@ class Puller:
         return self._answer(command, header, result)
 
     def _park(self, command: Command, connection: Connection, header: PullHeader, wanted: PullFilter) -> Later:
-        later = Later(command)
+        command.forget_content()
+        later = Later(command, extra_bytes=wanted.kept_bytes + _kept_bytes(header))
         waiter = Waiter(
             QueueKey(header.topic, header.queue_id),
             header.queue_offset,
@@ -111,6 +113,11 @@ class Puller:
             max_offset=result.max_offset,
         )
         return encode_pull_reply(command, _code(header, result), result.status.value, reply, _buffers(result))
+
+
+def _kept_bytes(header: PullHeader) -> int:
+    texts = (header.consumer_group, header.topic, header.subscription, header.expression_type, header.broker_name)
+    return sum(map(getsizeof, texts))
 
 
 def _code(header: PullHeader, result: ReadResult) -> int:

@@ -9,7 +9,7 @@ its message was stored or refused.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..common.errors import MessageIllegalError, MessageRefusedError, StoreError
 from ..common.ids import encode_host
@@ -36,6 +36,8 @@ from .stamp import PropertyStamp, Stamped
 
 SEND_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _MULTI_TAG = "MULTI_TAG"
+MAX_BATCH_MESSAGES: Final = 65_536
+"""Of one request: they are stored in one turn of the loop."""
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 _INNER_NUM = INNER_NUM.encode()
 _NO_BATCH = f"the message has the property {INNER_NUM} but is no inner batch"
@@ -142,7 +144,7 @@ class Sender:
         if len(command.body) > self._most_bytes:
             remark = f"message body size is {len(command.body)} bytes, limit is {self._most_bytes}"
             return self._answers.refused(ResponseCode.SYSTEM_ERROR, remark)
-        parts = decode_batch(command.body)
+        parts = decode_batch(command.body, MAX_BATCH_MESSAGES)
         properties = parse_properties(header.properties or "")
         parsed = [parse_properties(part.property_text) for part in parts]
         admission = self._gate.admit(header, command.version, connection.remote_address)

@@ -16,7 +16,7 @@ from typing import Self
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
-from ..remoting.bodies import decode_body
+from ..remoting.bodies import decode_answer
 from ..remoting.bodies_register import KVTable
 from ..remoting.codes import RequestCode
 from ..remoting.command import Command
@@ -85,7 +85,7 @@ class Admin(TopicAdmin, OffsetAdmin, MessageAdmin):
         """
         masters = await self._masters(None, [broker])
         answer = await self._ask_broker(masters[broker], Command.request(RequestCode.GET_BROKER_RUNTIME_INFO))
-        return decode_body(KVTable, answer.body).table
+        return decode_answer(KVTable, answer.body).table
 
     async def delete_expired_files(self, broker: str) -> None:
         """Have a broker delete log files that are older than it is told to keep them, without waiting for its hour.

@@ -16,7 +16,7 @@ import msgspec
 
 from ..common.errors import ResponseError, RouteNotFoundError
 from ..common.message import MessageQueue
-from ..remoting.bodies import decode_body
+from ..remoting.bodies import decode_answer
 from ..remoting.bodies_route import MASTER_ID, ClusterInfo
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
@@ -43,7 +43,7 @@ class AdminCalls:
         Raises:
             ValueError: there is no such cluster.
         """
-        info = decode_body(ClusterInfo, (await self._ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        info = decode_answer(ClusterInfo, (await self._ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
         if cluster is not None and cluster not in info.cluster_addr_table:
             raise ValueError(
                 f"there is no cluster {cluster}, but {', '.join(sorted(info.cluster_addr_table)) or 'none'}"

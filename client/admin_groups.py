@@ -5,7 +5,7 @@ A group is made by its first consumer unless brokers are told not to (``autoCrea
 
 from ..common.errors import ConfigError
 from ..common.names import client_group_remark
-from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies import decode_answer, encode_body
 from ..remoting.bodies_admin import ConsumerConnections
 from ..remoting.bodies_client import ConsumerList
 from ..remoting.bodies_group import SubscriptionGroupTable
@@ -81,7 +81,7 @@ class GroupAdmin(AdminCalls):
         expected = (*_NOBODY_CODES, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         answer = await self._ask_broker(address, command, expected)
         if answer.code == ResponseCode.SUCCESS:
-            connections = decode_body(ConsumerConnections, answer.body).connection_set
+            connections = decode_answer(ConsumerConnections, answer.body).connection_set
             return {
                 GroupConnection(each.client_id, each.client_addr, each.language, each.version) for each in connections
             }
@@ -92,8 +92,8 @@ class GroupAdmin(AdminCalls):
     async def _ids_at(self, address: str, header: ConsumerGroupHeader) -> list[str]:
         command = Command.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
         answer = await self._ask_broker(address, command, _NOBODY_CODES)
-        return decode_body(ConsumerList, answer.body).consumer_id_list if answer.code == ResponseCode.SUCCESS else []
+        return decode_answer(ConsumerList, answer.body).consumer_id_list if answer.code == ResponseCode.SUCCESS else []
 
     async def _group_table(self, address: str) -> SubscriptionGroupTable:
         answer = await self._ask_broker(address, Command.request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
-        return decode_body(SubscriptionGroupTable, answer.body)
+        return decode_answer(SubscriptionGroupTable, answer.body)

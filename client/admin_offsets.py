@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..common.errors import ClientStateError
 from ..common.message import MessageQueue
-from ..remoting.bodies import decode_body
+from ..remoting.bodies import decode_answer
 from ..remoting.bodies_admin import ResetOffsets
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command, decode_header
@@ -134,7 +134,7 @@ class OffsetAdmin(GroupAdmin):
             command = Command.request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
             answer = await self._ask_broker(address, command, _BY_HAND_CODES)
             if answer.code == ResponseCode.SUCCESS:
-                table = decode_body(ResetOffsets, answer.body).offset_table
+                table = decode_answer(ResetOffsets, answer.body).offset_table
                 found |= {queue._replace(topic=reset.topic): queue_offset for queue, queue_offset in table.items()}
             else:
                 found |= await self._reset_by_hand(reset, broker_name)

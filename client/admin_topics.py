@@ -9,7 +9,7 @@ from collections.abc import Collection
 from ..common.errors import RequestTimeoutError, RouteNotFoundError
 from ..common.message import MessageQueue
 from ..common.names import AUTO_CREATE_TOPIC
-from ..remoting.bodies import decode_body
+from ..remoting.bodies import decode_answer
 from ..remoting.bodies_register import TopicConfig
 from ..remoting.bodies_route import TopicList
 from ..remoting.codes import RequestCode, ResponseCode
@@ -32,7 +32,7 @@ class TopicAdmin(AdminCalls):
             answer = await self._ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
             answer = await self._ask_nameserver(RequestCode.GET_TOPICS_BY_CLUSTER, ClusterHeader(cluster=cluster))
-        return sorted(set(decode_body(TopicList, answer.body).topic_list))
+        return sorted(set(decode_answer(TopicList, answer.body).topic_list))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues of a topic that can be read or written.
@@ -53,7 +53,7 @@ class TopicAdmin(AdminCalls):
             command = Command.request(RequestCode.GET_TOPIC_CONFIG, TopicHeader(topic=name))
             answer = await self._ask_broker(address, command, [ResponseCode.TOPIC_NOT_EXIST])
             if answer.code == ResponseCode.SUCCESS:
-                found[broker_name] = read_topic(decode_body(TopicConfig, answer.body))
+                found[broker_name] = read_topic(decode_answer(TopicConfig, answer.body))
         return found
 
     async def create_topic(

@@ -23,7 +23,7 @@ from ..common.errors import DecodeError
 from ..common.message import MessageQueue, ReceivedMessage
 from ..common.properties import RETRY_TOPIC
 from ..common.record import decode_message, decode_record
-from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies import decode_answer, encode_body
 from ..remoting.bodies_admin import ResetOffsets
 from ..remoting.bodies_client import ConsumeType, SubscriptionData
 from ..remoting.bodies_consumer import (
@@ -99,7 +99,7 @@ class Answers:
         header = decode_header(GroupTopicHeader, command)
         if header.group != self._member.group:
             return None
-        offsets = decode_body(ResetOffsets, command.body).offset_table if command.body else {}
+        offsets = decode_answer(ResetOffsets, command.body).offset_table if command.body else {}
         namespace = self._consumer.session.namespace
         if namespace is not None:
             offsets = {namespace.strip_queue(queue): offset for queue, offset in offsets.items()}

@@ -21,7 +21,7 @@ import random
 from ..common.errors import ResponseError, RouteNotFoundError
 from ..common.message import MessageQueue, ReceivedMessage
 from ..common.subscription import Subscription
-from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies import decode_answer, encode_body
 from ..remoting.bodies_admin import ConsumerConnections
 from ..remoting.bodies_client import CheckClientBody, CheckedSubscription, ConsumerList
 from ..remoting.codes import RequestCode, ResponseCode
@@ -66,7 +66,7 @@ class Brokers:
         command = Command.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader(consumer_group=group))
         route = await self._session.route(topic)
         answer = await self._ask(self._choose(random.choice(tuple(route.brokers))).address, command)
-        members = list(decode_body(ConsumerList, answer.body).consumer_id_list)
+        members = list(decode_answer(ConsumerList, answer.body).consumer_id_list)
         return [*dict.fromkeys(members)] if self._session.may_be_listed_twice else members
 
     async def addresses_of(self, group: str, topic: str, client_id: str) -> list[str]:
@@ -74,7 +74,7 @@ class Brokers:
         command = Command.request(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(consumer_group=group))
         route = await self._session.route(topic)
         answer = await self._ask(self._choose(random.choice(tuple(route.brokers))).address, command)
-        found = decode_body(ConsumerConnections, answer.body).connection_set
+        found = decode_answer(ConsumerConnections, answer.body).connection_set
         own = self._session.local_addresses
         addresses = [each.client_addr for each in found if each.client_id == client_id]
         return [f"{address} (this one)" if address in own else address for address in addresses]

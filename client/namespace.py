@@ -36,7 +36,7 @@ from ..common.names import (
     is_system_topic,
 )
 from ..common.properties import PRODUCER_GROUP, RETRY_TOPIC
-from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies import decode_answer, encode_body
 from ..remoting.bodies_client import CheckClientBody, HeartbeatData, LockBatchBody, LockedQueues, SubscriptionData
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
@@ -117,7 +117,7 @@ class Namespace:
     def strip_answer(self, request: Command, answer: Command) -> None:
         """Take the names of an answer out of the namespace."""
         if request.code == RequestCode.LOCK_BATCH_MQ and answer.code == ResponseCode.SUCCESS and answer.body:
-            locked = decode_body(LockedQueues, answer.body)
+            locked = decode_answer(LockedQueues, answer.body)
             answer.body = encode_body(LockedQueues(queues=[self.strip_queue(queue) for queue in locked.queues]))
 
     def strip_request(self, request: Command) -> None:
@@ -172,7 +172,7 @@ def _wrap_subscription(namespace: Namespace, subscription: SubscriptionData) -> 
 
 
 def _wrap_heartbeat(namespace: Namespace, body: bytes) -> bytes:
-    heartbeat = decode_body(HeartbeatData, body)
+    heartbeat = decode_answer(HeartbeatData, body)
     for producer in heartbeat.producer_data_set:
         producer.group_name = namespace.wrap(producer.group_name)
     for consumer in heartbeat.consumer_data_set:
@@ -183,14 +183,14 @@ def _wrap_heartbeat(namespace: Namespace, body: bytes) -> bytes:
 
 
 def _wrap_lock(namespace: Namespace, body: bytes) -> bytes:
-    lock = decode_body(LockBatchBody, body)
+    lock = decode_answer(LockBatchBody, body)
     lock.consumer_group = namespace.wrap(lock.consumer_group)
     lock.mq_set = [namespace.wrap_queue(queue) for queue in lock.mq_set]
     return encode_body(lock)
 
 
 def _wrap_check(namespace: Namespace, body: bytes) -> bytes:
-    check = decode_body(CheckClientBody, body)
+    check = decode_answer(CheckClientBody, body)
     check.group = check.group and namespace.wrap(check.group)
     if check.subscription_data is not None:
         _wrap_subscription(namespace, check.subscription_data)

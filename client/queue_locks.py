@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..common.errors import ResponseError, RocketletError
 from ..common.message import MessageQueue
-from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies import decode_answer, encode_body
 from ..remoting.bodies_client import LockBatchBody, LockedQueues
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
@@ -115,7 +115,7 @@ class QueueLocks:
         answer = await self._session.call(self._session.master_of(broker_name), command, LOCK_TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark)
-        return frozenset(decode_body(LockedQueues, answer.body).queues).intersection(queues)
+        return frozenset(decode_answer(LockedQueues, answer.body).queues).intersection(queues)
 
     def _command(self, code: RequestCode, queues: Sequence[MessageQueue]) -> Command:
         body = LockBatchBody(client_id=self._session.client_id, consumer_group=self._group, mq_set=list(queues))

@@ -30,7 +30,7 @@ from ..common.errors import (
     RouteNotFoundError,
 )
 from ..remoting.addresses import format_address, reachable_host
-from ..remoting.bodies import decode_body, encode_body
+from ..remoting.bodies import decode_answer, encode_body
 from ..remoting.bodies_route import TopicRouteData
 from ..remoting.client import ConnectionPool
 from ..remoting.clock import LoopClock
@@ -319,7 +319,7 @@ class Session:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(answer.code, answer.remark)
-        route = route_from(decode_body(TopicRouteData, answer.body))
+        route = route_from(decode_answer(TopicRouteData, answer.body))
         return route if route.brokers else None
 
     def _keep_route(self, topic: str, route: Route) -> None:

@@ -128,7 +128,7 @@ def _check_depth(data: bytes | str, tree: Any) -> None:
     nodes: list[Any] = [tree] if brackets > MAX_DEPTH and isinstance(tree, dict | list) else []
     depth = 0
     while nodes:
-        if depth > MAX_DEPTH:
+        if depth == MAX_DEPTH:
             raise JsonError(f"nesting is deeper than {MAX_DEPTH}")
         depth += 1
         nodes = [item for node in nodes for item in _parts(node) if isinstance(item, dict | list)]

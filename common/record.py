@@ -21,6 +21,7 @@ Rules:
 """
 
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
@@ -351,11 +352,11 @@ def encode_batch_part(flag: int, body: bytes, properties: bytes) -> bytes:
     return b"".join((head, body, size.to_bytes(2, "big"), properties))
 
 
-def decode_batch(body: Buffer) -> list[BatchPart]:
+def decode_batch(body: Buffer, most: int = sys.maxsize) -> list[BatchPart]:
     """Return the messages of a batch body; size, magic and checksum of each are ignored, as Java's broker does.
 
     Raises:
-        RecordError: A length does not fit the body.
+        RecordError: A length does not fit the body, or there are more messages than ``most``.
     """
     parts: list[BatchPart] = []
     body = bytes(body)
@@ -372,5 +373,7 @@ def decode_batch(body: Buffer) -> list[BatchPart]:
         position = properties_at + size
         if size < 0 or position > end:
             raise RecordError(f"batch record: body of {length} and properties of {size} bytes end after {end}")
+        if len(parts) == most:
+            raise RecordError(f"batch of {end} bytes holds more than {most} messages")
         parts.append(_batch_part((flag, body[body_at:size_at], body[properties_at:position])))
     return parts

@@ -7,6 +7,8 @@ from ..remoting.command import Command
 from ..remoting.connection import Connection
 from .livesettings import LiveSettings
 
+MAX_LINES = 10_000
+
 
 class ConfigHandlers:
     """Tells and changes settings."""
@@ -21,6 +23,9 @@ class ConfigHandlers:
 
     def change(self, command: Command, _connection: Connection) -> Command:
         """Change settings, all or none."""
+        lines = command.body.count(b"\n") + command.body.count(b"\r")
+        if lines > MAX_LINES:
+            raise DecodeError(f"the settings have {lines} ends of lines, limit is {MAX_LINES}")
         try:
             changes = parse_java_properties(command.body.decode(errors="replace"))
         except DecodeError:

@@ -5,6 +5,7 @@ A topic that is deleted here comes back with the next registration that names it
 
 from collections.abc import Callable
 
+from ..common.errors import DecodeError
 from ..remoting.bodies import decode_body_if_any, encode_body
 from ..remoting.bodies_route import QueueData, TopicList, TopicRouteData
 from ..remoting.codes import ResponseCode
@@ -15,6 +16,7 @@ from ..remoting.headers_namesrv_admin import ClusterHeader
 from .livesettings import LiveSettings
 from .routes import QueueShape, RouteTable
 
+MAX_BROKERS = 16_384
 UNIT, SUBSCRIBED_BY_UNITS = 1, 2  # bits of a topic's system flag (``TopicSysFlag``)
 
 
@@ -51,6 +53,8 @@ class TopicHandlers:
         """Set the queues of a topic at brokers that are known."""
         topic = decode_header(RegisterTopicHeader, command).topic
         route = decode_body_if_any(TopicRouteData, command.body)
+        if route is not None and len(route.queue_datas) > MAX_BROKERS:
+            raise DecodeError(f"the route of {topic} names {len(route.queue_datas)} brokers, limit is {MAX_BROKERS}")
         if route is not None:
             self._routes.register_topic(topic, {data.broker_name: _shape(data) for data in route.queue_datas})
         return Command.response(ResponseCode.SUCCESS)

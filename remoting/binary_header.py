@@ -18,6 +18,7 @@ from .command import ROCKETMQ, Command, language_name, language_ordinal
 _HEAD = struct.Struct(">hbhiii")  # up to and with the remark's length
 _INT = struct.Struct(">i")
 _MAX_SHORT = 2**15 - 1
+MAX_FIELDS = 1_024
 
 
 def fits_binary(command: Command) -> bool:
@@ -81,6 +82,8 @@ def _decode_fields(data: bytes, position: int, end: int) -> dict[str, str]:
         name_end = position + 2 + (data[position] << 8 | data[position + 1])
         value_at = name_end + 4
         size = read_int(data, name_end)[0]
+        if len(fields) == MAX_FIELDS:
+            raise FrameError(f"the binary header has more than {MAX_FIELDS} fields")
         if size < 0 or value_at + size > end:
             raise FrameError(f"a field of the binary header is {size} bytes, {end - value_at} are left")
         if size:

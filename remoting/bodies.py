@@ -14,7 +14,7 @@ from typing import TypeVar
 from ..common.javajson import read_json_as, write_json
 from .codes import reads_strict_json
 from .command import Command
-from .fields import SLOW_BYTES
+from .fields import ANSWER_SLOW_BYTES, SLOW_BYTES
 
 T = TypeVar("T")
 _NOTHING = (b"", b"null")
@@ -27,6 +27,15 @@ def decode_body(kind: type[T], body: bytes, *, slow_bytes: int | None = SLOW_BYT
         JsonError: the body is empty, no JSON, something else than ``kind``, or too long to be read leniently.
     """
     return read_json_as(body, kind, slow_bytes=slow_bytes)
+
+
+def decode_answer(kind: type[T], body: bytes) -> T:
+    """Return the value of the body that a server sent: a client trusts it with more of the slow reading.
+
+    Raises:
+        JsonError: as ``decode_body``.
+    """
+    return decode_body(kind, body, slow_bytes=ANSWER_SLOW_BYTES)
 
 
 def decode_body_if_any(kind: type[T], body: bytes) -> T | None:

@@ -132,25 +132,30 @@ class ConsumerList(msgspec.Struct, rename="camel", kw_only=True):
     consumer_id_list: list[str] = field(default_factory=list[str])
 
 
+MAX_QUEUES: Final = 16_384
+"""Of one request for locks."""
+_QUEUES: Final = msgspec.Meta(max_length=MAX_QUEUES)
+
+
 class LockBatchBody(msgspec.Struct, rename="camel", kw_only=True):
     """Which queues a client wants for itself, or gives back."""
 
-    client_id: str
-    consumer_group: str
-    mq_set: list[MessageQueue] = field(default_factory=list[MessageQueue])
+    client_id: Name
+    consumer_group: Name
+    mq_set: Annotated[list[MessageQueue], _QUEUES] = field(default_factory=list[MessageQueue])
     only_this_broker: bool = False
 
 
 class _QueueName(msgspec.Struct, rename="camel"):
-    topic: str
-    broker_name: str
+    topic: Name
+    broker_name: Name
     queue_id: Int32
 
 
 class _PlainLockBatchBody(msgspec.Struct, rename="camel"):
-    client_id: str
-    consumer_group: str
-    mq_set: list[_QueueName]
+    client_id: Name
+    consumer_group: Name
+    mq_set: Annotated[list[_QueueName], _QUEUES]
     only_this_broker: bool = False
 
 

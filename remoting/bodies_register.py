@@ -14,6 +14,7 @@ Rule: the first byte says which it is, whatever the header claims: 5.x senders a
 
 import struct
 import zlib
+from typing import Final
 
 import msgspec
 from msgspec import field
@@ -23,6 +24,8 @@ from .bodies import decode_body
 from .fields import Int32, Int64
 
 MAX_INFLATED_BYTES = 64 << 20
+MAX_TOPICS: Final = 100_000
+"""Of one registration: as many fit a frame as Java writes them, and they are taken in one turn of the loop."""
 _LENGTH = struct.Struct(">i")
 
 
@@ -79,12 +82,19 @@ def decode_register_body(body: bytes) -> RegisterBrokerBody:
         DecodeError: it is neither.
     """
     if body[:1] != b"\x78":
-        return decode_body(RegisterBrokerBody, body)
+        registration = decode_body(RegisterBrokerBody, body)
+        _check_count(len(registration.topic_config_serialize_wrapper.topic_config_table))
+        return registration
     data = _inflate(body)
     try:
         return _decode_inflated(data)
     except (struct.error, UnicodeDecodeError, ValueError) as error:
         raise DecodeError(f"the compressed registration of {len(data)} bytes is broken: {error}") from error
+
+
+def _check_count(topics: int) -> None:
+    if topics > MAX_TOPICS:
+        raise DecodeError(f"the registration has {topics} topics, limit is {MAX_TOPICS}")
 
 
 def _inflate(body: bytes) -> bytes:
@@ -104,6 +114,7 @@ def _decode_inflated(data: bytes) -> RegisterBrokerBody:
     version, position = _take_text(data, 0)
     (count,) = _LENGTH.unpack_from(data, position)
     position += 4
+    _check_count(count)
     topics: dict[str, TopicConfig] = {}
     for _ in range(count):
         text, position = _take_text(data, position)

@@ -78,6 +78,10 @@ class Command(msgspec.Struct, gc=False, eq=False, repr_omit_defaults=True):
             self.ext_table = parse_texts(self.ext_text)
         return self.ext_table
 
+    def forget_content(self) -> None:
+        """Keep what an answer needs, without fields, remark and body: the header was read, and the request waits."""
+        self.ext_text, self.ext_table, self.remark, self.body = NO_FIELDS, None, None, b""
+
     @property
     def is_response(self) -> bool:
         """Whether this answers a request of the receiver."""

@@ -27,12 +27,18 @@ from .frames import FrameParser, encode_command
 from .held import COUNTED_BYTES
 from .home import ConnectionHome
 from .later import Encoded, Later
-from .outgoing import buffers_of, encode_reply, kept_bytes, size_of
+from .outgoing import buffers_of, encode_reply, keep, size_of
 from .service import Limits, Service
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
 _JOIN_FRAMES = 32  # at most, so that the other end begins with them while the next are made
 _log = logging.getLogger(__name__)
+
+
+def encode_oneway(command: Command) -> bytes:
+    """Return the frame of a request that is not answered."""
+    command.flag |= ONEWAY
+    return encode_command(command)
 
 
 class Connection(asyncio.Protocol):
@@ -79,8 +85,11 @@ class Connection(asyncio.Protocol):
     def send_oneway(self, command: Command) -> None:
         """Send a request that is not answered; on a closed connection nothing happens."""
         command.opaque = self._calls.next_opaque()
-        command.flag |= ONEWAY
-        self._push(encode_command(command))
+        self.push(encode_oneway(command))
+
+    def push(self, frame: bytes) -> None:
+        """Send what ``encode_oneway`` made, to others perhaps as well; on a closed connection nothing happens."""
+        self._push(frame)
 
     def ask(self, command: Command, timeout_ms: int) -> Answer:
         """Send a request and return what will hold its answer, or the errors of ``request``.
@@ -334,7 +343,7 @@ class Connection(asyncio.Protocol):
         if len(self._owed) >= self._limits.max_owed_answers:
             later.drop()
             return Command.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-        size = self._owed[later] = kept_bytes(later.command)
+        size = self._owed[later] = keep(later.command) + later.extra_bytes
         self._owed_bytes += size
         if later.command.code in self._service.committing:
             self._uncommitted.append((later.command, later))

@@ -38,6 +38,9 @@ NULL: Final = "null"
 SLOW_BYTES: Final = 1 << 15
 """Up to here a peer's JSON may be what only the slow reader understands, about a fifth of a second."""
 
+ANSWER_SLOW_BYTES: Final = 1 << 18
+"""The same for what a server says to a client: queues, of which there may be a thousand, are read so."""
+
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 """What msgspec raises for what it cannot read."""
 

@@ -28,10 +28,12 @@ class AnswerSink(Protocol):
 class Later:
     """An answer owed to one request."""
 
-    __slots__ = ("_early_reply", "_on_drop", "_sink", "command", "is_dropped", "is_settled")
+    __slots__ = ("_early_reply", "_on_drop", "_sink", "command", "extra_bytes", "is_dropped", "is_settled")
 
-    def __init__(self, command: Command) -> None:
+    def __init__(self, command: Command, *, extra_bytes: int = 0) -> None:
         self.command = command
+        self.extra_bytes = extra_bytes
+        """What is kept for the answer beside the request, about."""
         self.is_settled = False
         self.is_dropped = False
         self._sink: AnswerSink | None = None
@@ -55,6 +57,7 @@ class Later:
             self._early_reply = reply
             return
         self.is_settled = True
+        self._on_drop = None  # it holds what holds this: without it nobody waits for the collector
         self._sink.settle_later(self, reply)
 
     def on_drop(self, callback: Callable[[], object]) -> None:
@@ -79,5 +82,6 @@ class Later:
         """Settle without paying: the connection has ended. Connections call this."""
         if not self.is_settled:
             self.is_settled = self.is_dropped = True
-            if self._on_drop is not None:
-                self._on_drop()
+            on_drop, self._on_drop = self._on_drop, None
+            if on_drop is not None:
+                on_drop()

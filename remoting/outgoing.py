@@ -45,8 +45,15 @@ def size_of(frame: Encoded) -> int:
     return len(frame) if isinstance(frame, bytes) else sum(map(len, frame))
 
 
-def kept_bytes(command: Command) -> int:
-    """Return about how much a request that waits for its answer keeps in memory."""
+def keep(command: Command) -> int:
+    """Let a request that waits for its answer go on without its frame; return about how much it keeps in memory.
+
+    Texts may be there twice: as they came, and in the header that was read from them.
+    """
     texts = command.ext_table
-    fields = len(command.ext_text) if texts is None else sum(len(name) + len(text) for name, text in texts.items())
-    return _DEBT_BYTES + fields + len(command.body)
+    if texts is None:
+        command.ext_text = command.ext_text.copy()  # the text of the whole header would stay with it
+        fields = len(command.ext_text)
+    else:
+        fields = sum(len(name) + len(text) for name, text in texts.items())
+    return _DEBT_BYTES + 2 * fields + len(command.remark or "") + len(command.body)

@@ -28,7 +28,7 @@ from ..common.errors import ConfigError, ResponseError, RocketletError, RouteNot
 from ..common.message import MessageQueue
 from ..common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 from ..common.nearest import nearest
-from ..remoting.bodies import decode_body
+from ..remoting.bodies import decode_answer
 from ..remoting.bodies_route import ClusterInfo, TopicList
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command, decode_header
@@ -116,7 +116,7 @@ class Cluster:
 
     async def _topics(self, session: Session) -> list[str]:
         answer = await self._ask_nameserver(session, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(set(decode_body(TopicList, answer.body).topic_list))
+        return sorted(set(decode_answer(TopicList, answer.body).topic_list))
 
     async def _ask_nameserver(self, session: Session, code: RequestCode) -> Command:
         async def ask() -> Command:
@@ -134,7 +134,9 @@ class Cluster:
         return {name: frozenset(broker.broker_addrs.values()) for name, broker in sorted(table.items())}
 
     async def _info(self, session: Session) -> ClusterInfo:
-        return decode_body(ClusterInfo, (await self._ask_nameserver(session, RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        return decode_answer(
+            ClusterInfo, (await self._ask_nameserver(session, RequestCode.GET_BROKER_CLUSTER_INFO)).body
+        )
 
     async def _queues(self, session: Session, topics: list[str], *, skips_missing: bool) -> dict[MessageQueue, str]:
         found: dict[MessageQueue, str] = {}

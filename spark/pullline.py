@@ -16,7 +16,7 @@ from ..common.errors import RocketletError
 from ..common.message import MessageQueue
 from ..common.names import is_system_topic
 from ..common.subscription import ALL, TAG_TYPE
-from ..remoting.bodies import decode_body
+from ..remoting.bodies import decode_answer
 from ..remoting.bodies_register import TopicConfig
 from ..remoting.client import ConnectionPool
 from ..remoting.clock import LoopClock
@@ -113,7 +113,7 @@ class PullLine:
     async def _has_single_messages(self, pulled: LiveRange) -> bool:
         try:
             answer = await self._ask(pulled, Command.request(_TOPIC_CODE, TopicHeader(topic=pulled.topic)))
-            config = decode_body(TopicConfig, answer.body) if answer.code == ResponseCode.SUCCESS else None
+            config = decode_answer(TopicConfig, answer.body) if answer.code == ResponseCode.SUCCESS else None
         except RocketletError as error:
             _log.warning("whether %s holds batches is not known: %s", pulled.topic, error)
             return False

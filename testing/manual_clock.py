@@ -37,6 +37,11 @@ class PlannedCall:
     def cancel(self) -> None:
         """Drop the call; harmless when it has run."""
         self.is_cancelled = True
+        self.call = _do_nothing  # as a loop's timer, it lets go of what it would have called
+
+
+def _do_nothing() -> None:
+    """Do nothing."""
 
 
 class ManualClock:

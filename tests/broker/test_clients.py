@@ -208,3 +208,16 @@ async def test_filter_check_of_a_starting_client(caller: Caller) -> None:
     answer: Command = await caller.ask(RequestCode.CHECK_CLIENT_CONFIG, None, SQL_BODY % b"SQL92")
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == "The broker does not support consumer to filter message by SQL92"
+
+
+async def test_subscriptions_of_a_heartbeat_are_bounded(caller: Caller) -> None:
+    """All groups of a heartbeat together may have 16,384; one more is refused, and nothing of it is taken in."""
+    for count, code in ((16_384, ResponseCode.SUCCESS), (16_385, ResponseCode.SYSTEM_ERROR)):
+        topics = [{"topic": f"T{number}"} for number in range(count)]
+        sets = [topics[start : start + 4_000] for start in range(0, count, 4_000)]
+        data = [{"groupName": f"g{count}-{number}", "subscriptionDataSet": part} for number, part in enumerate(sets)]
+        body = json.dumps({"clientID": "one", "consumerDataSet": data}).encode()
+        answer = await caller.ask(RequestCode.HEART_BEAT, None, body)
+        assert answer.code == code
+    assert answer.remark == "the heartbeat of one has 16385 subscriptions, limit is 16384"
+    assert (await caller.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g16385-0"})).code == 1

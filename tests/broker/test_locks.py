@@ -43,3 +43,17 @@ def test_live_lock_is_seen() -> None:
     locks.take("g", "one", QUEUES, 0)
     assert locks.is_any_live("g", LEASE_MS)
     assert not locks.is_any_live("g", LEASE_MS + 1)
+
+
+def test_locks_that_have_ended_are_forgotten() -> None:
+    """A client that lost its locks never gives them back; what is live stays, also over a clock that was set back."""
+    locks = QueueLocks()
+    for number in range(100):
+        locks.take(f"g{number}", "gone", [MessageQueue("T", "b", number)], 1_000_000)
+    queue = MessageQueue("T", "b", 1)
+    locks.take("g", "one", [queue], 1_000_000 + LEASE_MS)
+    assert len(locks) == 101
+    assert locks.take("g", "two", [queue], 1_000_000 + LEASE_MS + 1) == []
+    assert len(locks) == 1
+    locks.give_back("g", "one", [queue])
+    assert len(locks) == 0

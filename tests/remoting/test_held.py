@@ -90,7 +90,7 @@ async def _hold_unfinished(peer: socket.socket, size: int) -> None:
 
 async def _hold_owed(peer: socket.socket, size: int) -> None:
     """Send requests that are not answered, each of them small."""
-    requests = [frame(OWED, opaque, {"text": "x" * 20_000}, bytes(20_000)) for opaque in range(size // 40_000)]
+    requests = [frame(OWED, opaque, {"text": "x" * 20_000}, bytes(20_000)) for opaque in range(size // 60_000)]
     await asyncio.get_running_loop().sock_sendall(peer, b"".join(requests))
 
 

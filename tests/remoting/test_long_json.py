@@ -7,8 +7,10 @@ import pytest
 from rocketlet.common.errors import FrameError, HeaderError, JsonError
 from rocketlet.common.javajson import read_json, read_json_as
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.bodies import decode_body
-from rocketlet.remoting.bodies_client import HeartbeatData, LockBatchBody, decode_lock_body
+from rocketlet.remoting.binary_header import MAX_FIELDS, decode_binary_header, encode_binary_header
+from rocketlet.remoting.bodies import decode_answer, decode_body
+from rocketlet.remoting.bodies_client import HeartbeatData, LockBatchBody, LockedQueues, decode_lock_body
+from rocketlet.remoting.command import Command
 from rocketlet.remoting.fields import SLOW_BYTES, parse_texts
 from rocketlet.remoting.json_header import decode_json_header
 
@@ -84,3 +86,32 @@ def test_broken_lock_is_an_error(body: bytes):
     """A lock that is no JSON, or does not say whose it is, is a JsonError."""
     with pytest.raises(JsonError):
         decode_lock_body(body)
+
+
+@pytest.mark.parametrize("depth", [101, 900, 5_000])
+def test_nested_fields_are_refused_in_one_sentence(depth: int):
+    """However deep: no stack is exhausted, and no list of calls is logged, since the sender is to blame."""
+    nested = b"[" * depth + b"]" * depth
+    with pytest.raises(HeaderError, match=r"^the header fields are no JSON: .*nesting is deeper than 100"):
+        parse_texts(b'{"a":%b}' % nested)
+    with pytest.raises(JsonError, match="nesting is deeper than 100"):
+        read_json(nested)
+    assert read_json(b"[" * 100 + b"]" * 100)
+
+
+def test_fields_of_a_binary_header_are_bounded():
+    """They are read one by one."""
+    command = Command.request(11, {str(number): "v" for number in range(MAX_FIELDS)})
+    assert len(decode_binary_header(encode_binary_header(command)).ext) == MAX_FIELDS
+    assert command.ext_table is not None
+    command.ext_table["one"] = "more"
+    with pytest.raises(FrameError, match=r"^the binary header has more than 1024 fields$"):
+        decode_binary_header(encode_binary_header(command))
+
+
+def test_client_reads_the_locks_of_a_thousand_queues():
+    """Java's answer names each queue as an object, which takes the slow reader."""
+    names = [{"topic": queue.topic, "brokerName": queue.broker_name, "queueId": queue.queue_id} for queue in QUEUES]
+    body = json.dumps({"lockOKMQSet": names[:1_000]}).encode()
+    assert len(body) > SLOW_BYTES
+    assert decode_answer(LockedQueues, body).queues == QUEUES[:1_000]

@@ -38,9 +38,9 @@ def count_calls(work: Callable[[], object]) -> int:
     return calls
 
 
-def measure(work: Callable[[], object]) -> Spent:
-    """Return what the work costs; it is done once, and bytes are counted while it is done a second time."""
-    calls = count_calls(work)
+def measure(work: Callable[[], object], *, counts_calls: bool = True) -> Spent:
+    """Return what the work costs; where calls are counted it is done twice, since counting both would count itself."""
+    calls = count_calls(work) if counts_calls else 0
     gc.collect()
     tracemalloc.start()
     try:

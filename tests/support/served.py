@@ -1,0 +1,75 @@
+"""Servers behind a connection in memory, with what the good requests of ``badinput.samples`` need."""
+
+import pathlib
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import pytest
+from badinput.samples import prepare_broker, prepare_nameserver
+from memory_connection import MemoryTransport, connect_in_memory
+from raw_calls import open_caller
+
+import rocketlet.broker.server as broker_server
+import rocketlet.namesrv.server as namesrv_server
+from rocketlet.broker.config import BrokerConfig
+from rocketlet.common.clock import Clock
+from rocketlet.namesrv.config import NameServerConfig
+from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.server import RemotingServer
+from rocketlet.remoting.service import Handler, Limits, Service
+from rocketlet.testing.manual_clock import ManualClock
+
+
+class Served(NamedTuple):
+    """A connection in memory, what it writes to, and who answers which code."""
+
+    connection: Connection
+    transport: MemoryTransport
+    handlers: Mapping[int, Handler]
+
+
+def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[Service]:
+    """Return a list to which the service of each server that a module starts is added."""
+    services: list[Service] = []
+
+    class ObservedServer(RemotingServer):
+        def __init__(self, host: str, port: int, service: Service, clock: Clock, limits: Limits | None = None) -> None:
+            services.append(service)
+            super().__init__(host, port, service, clock, limits)
+
+    monkeypatch.setattr(module, "RemotingServer", ObservedServer)
+    return services
+
+
+@asynccontextmanager
+async def serve_broker(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
+    """Run a broker that filters by properties."""
+    services, clock = observe(monkeypatch, broker_server), ManualClock()
+    settings = {
+        "storePathRootDir": str(tmp_path / "store"),
+        "listenPort": "0",
+        "brokerName": "broker-a",
+        "enablePropertyFilter": "true",
+        "recallMessageEnable": "true",
+    }
+    async with broker_server.Broker(BrokerConfig.from_java(settings), clock) as broker:
+        async with open_caller(broker.address) as caller:
+            await prepare_broker(caller)
+        connection, transport = connect_in_memory(services[0], clock)
+        yield Served(connection, transport, services[0].handlers)
+        connection.connection_lost(None)
+
+
+@asynccontextmanager
+async def serve_nameserver(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
+    """Run a name server that knows a broker."""
+    services, clock = observe(monkeypatch, namesrv_server), ManualClock()
+    async with (
+        namesrv_server.NameServer(NameServerConfig(port=0), clock) as server,
+        open_caller(server.address) as caller,
+    ):
+        await prepare_nameserver(caller)
+        connection, transport = connect_in_memory(services[0], clock)
+        yield Served(connection, transport, services[0].handlers)
+        connection.connection_lost(None)
