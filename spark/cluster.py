@@ -2,7 +2,7 @@
 
     topics()             all topics that a name server knows, or those of users
     queues(topics)       their queues that can be read, each with the address of its broker
-    extents(queues)      which offsets each of them holds now
+    extents(queues)      which offsets each of them holds now; ends(queues) only up to where
     offsets_at(instants) the offset of the first message stored at an instant or later
     brokers()            the addresses of each broker, master and slaves
 
@@ -85,6 +85,14 @@ class Cluster:
             first = await self._offset(session, queues[queue], RequestCode.GET_MIN_OFFSET, _first_header(queue))
             end = await self._offset(session, queues[queue], RequestCode.GET_MAX_OFFSET, _end_header(queue))
             return Extent(first, end)
+
+        return asyncio.run(self._with_session(lambda session: _ask_all(session, queues, ask)))
+
+    def ends(self, queues: Addresses) -> dict[MessageQueue, int]:
+        """Return where each queue ends now; raises as ``extents``."""
+
+        async def ask(session: Session, queue: MessageQueue) -> int:
+            return await self._offset(session, queues[queue], RequestCode.GET_MAX_OFFSET, _end_header(queue))
 
         return asyncio.run(self._with_session(lambda session: _ask_all(session, queues, ask)))
 

@@ -37,9 +37,10 @@ from .hybridoptions import HybridOptions
 from .live import LiveReading, read_part
 from .liveoffsets import make_ranges
 from .liveplan import narrow
-from .liverange import Extent, LiveRange, plan_ranges
+from .liverange import Extent, LiveRange, RangePack, pack_ranges, plan_ranges
 from .livereport import LivePart, number_parts
 from .losses import Losses
+from .messagesizes import sample_bytes
 from .pushing import cut_rows
 from .seam import Seam, join_stores, match_stores
 from .snapshot import Snapshot
@@ -49,12 +50,16 @@ _PAUSE_MS: Final = 250
 
 
 class History(NamedTuple):
-    """What is read of stores: their plan, the topics that are read, the broker of each store, and where they end."""
+    """What is read of stores: their plan, the topics that are read, the broker of each store, and where they end.
+
+    ``known`` are all topics that stores have.
+    """
 
     plan: Plan
     topics: frozenset[str]
     brokers: Mapping[str, str | None]
     seam: Seam
+    known: frozenset[str]
 
 
 class HistoryPart(NamedTuple):
@@ -117,9 +122,10 @@ class HybridReader(DataSourceReader):
         stops = {queue: min(extent.end, fixed[queue].end) for queue, extent in extents.items() if queue in fixed}
         ranges = narrow(cluster, make_ranges(queues, starts, stops), live.selection)
         cut = plan_ranges(ranges, live.min_partitions, live.max_records)
+        packs = pack_ranges(cut, live.min_partitions, sample_bytes(cut, live))
         known = self.parts(history)
         report = known[0].part.report if known else None
-        return [InputPartition(part) for part in (*known, *number_parts(cut, live, report))]
+        return [InputPartition(part) for part in (*known, *number_parts(packs, live, report))]
 
     def parts(self, history: History) -> list[HistoryPart]:
         """Return the splits of stores that may hold what is wanted; raises ``StoreError``."""
@@ -136,7 +142,7 @@ class HybridReader(DataSourceReader):
         yield from cut_rows(self._read(partition), self._limit)
 
     def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        planned: HistoryPart | LivePart | LiveRange | None = partition.value
+        planned: HistoryPart | LivePart | LiveRange | RangePack | None = partition.value
         if isinstance(planned, HistoryPart):
             stores = self.stores.among(planned.topics)
             for batch in stores.read(InputPartition(planned.part)):
@@ -156,8 +162,9 @@ def plan_history(options: HybridOptions, plan: Plan, cluster: Cluster) -> Histor
     ends = ends_of(plan)
     brokers = match_stores(ends, cluster.brokers(), options.store_brokers)
     seam = join_stores(ends, brokers)
-    topics = {topic for end in ends.values() for topic, _ in end.queue_ends}
-    return History(plan, frozenset(topic for topic in topics if is_chosen(topic, options)), brokers, seam)
+    known = frozenset(topic for end in ends.values() for topic, _ in end.queue_ends)
+    topics = frozenset(topic for topic in known if is_chosen(topic, options))
+    return History(plan, topics, brokers, seam, known)
 
 
 def is_chosen(topic: str, options: HybridOptions) -> bool:
@@ -170,7 +177,7 @@ def check_topics(choice: Choice, history: History, queues: Addresses) -> None:
     """Raise ``ConfigError`` when a topic is named that is neither in a store nor in the cluster."""
     known = {*history.topics, *(queue.topic for queue in queues)}
     for topic in sorted(choice.topics - known):
-        hint = nearest(topic, known)
+        hint = nearest(topic, known | history.known)
         raise ConfigError(f"there is no topic {topic}, neither in the stores nor in the cluster{hint}", key=topic)
 
 

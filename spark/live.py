@@ -27,8 +27,9 @@ from .columns import check_types, fit
 from .filters import PushFilters, push_filters
 from .liveoptions import LiveOptions
 from .liveplan import plan_live
-from .liverange import Extent, LiveRange
+from .liverange import Extent, LiveRange, RangePack, pack_ranges, ranges_of
 from .livereport import LivePart, number_parts
+from .messagesizes import sample_bytes
 from .pulling import RangePulls
 from .pushing import cut_rows
 
@@ -79,24 +80,26 @@ class LiveReader(DataSourceReader):
         return pushes
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition per range; raises what ``plan_live`` does."""
+        """Return one partition per range, or for small ones; raises what ``plan_live`` does."""
         options = self._reading.options
-        return [InputPartition(part) for part in number_parts(plan_live(options, self._extents), options)]
+        ranges = plan_live(options, self._extents)
+        packs = pack_ranges(ranges, options.min_partitions, sample_bytes(ranges, options))
+        return [InputPartition(part) for part in number_parts(packs, options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what ``read_range`` does."""
-        planned: LivePart | LiveRange | None = partition.value
+        planned: LivePart | LiveRange | RangePack | None = partition.value
         if planned is not None:  # what Spark makes of a plan without partitions
             yield from cut_rows(read_part(planned, self._reading), self._limit)
 
 
-def read_part(planned: LivePart | LiveRange, reading: LiveReading) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a range, and say what was met if a report is wanted; raises what ``read_range`` does."""
-    if isinstance(planned, LiveRange):
-        yield from read_range([planned], reading)
+def read_part(planned: LivePart | LiveRange | RangePack, reading: LiveReading) -> Iterator[pa.RecordBatch]:
+    """Yield the messages of a task, and say what was met if a report is wanted; raises what ``read_range`` does."""
+    if not isinstance(planned, LivePart):
+        yield from read_range(ranges_of(planned), reading)
     else:
         tally = planned.begin()
-        yield from read_range([planned.range], reading, tally)
+        yield from read_range(planned.ranges, reading, tally)
         planned.finish(tally, reading.options)
 
 

@@ -3,16 +3,23 @@
 Rules:
 
 - A range is of one queue, so its messages come in order. Without other wishes each queue is one task.
+- Where there are more ranges than tasks are of use, small ones of one broker are packed into one task
+  (``pack_ranges``): as many tasks are left as ``min_partitions`` asks for, or some dozens, or as the bytes need.
 - ``max_records`` cuts every range into equal parts that hold no more. If there are still fewer than ``min_partitions``,
   ranges are cut in proportion to what they hold (``KafkaOffsetRangeCalculator``).
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..common.message import MessageQueue
+
+MESSAGE_BYTES: Final = 1024.0
+USUAL_TASKS: Final = 64
+_TASK_BYTES: Final = 64 << 20
+_NO_SIZES: Final[Mapping[str, float]] = {}
 
 
 class Extent(NamedTuple):
@@ -45,6 +52,16 @@ class LiveRange:
         return MessageQueue(self.topic, self.broker, self.queue_id)
 
 
+@dataclass(frozen=True)
+class RangePack:
+    """Small ranges of one broker that one task reads."""
+
+    ranges: tuple[LiveRange, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ranges))
+
+
 def plan_ranges(
     ranges: Iterable[LiveRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[LiveRange]:
@@ -61,6 +78,31 @@ def plan_ranges(
         if len(whole[number]) > parts[number]:
             heapq.heappush(largest, (-len(whole[number]) / parts[number], number))
     return [part for number, each in enumerate(whole) for part in _cut(each, parts[number])]
+
+
+def pack_ranges(
+    ranges: Sequence[LiveRange], min_partitions: int | None = None, message_bytes: Mapping[str, float] = _NO_SIZES
+) -> list[LiveRange | RangePack]:
+    """Return the ranges, small ones of a broker together; ``message_bytes`` is what messages have by topic."""
+    sizes = [len(each) * message_bytes.get(each.topic, MESSAGE_BYTES) for each in ranges]
+    wanted = max(min_partitions or USUAL_TASKS, sum(sizes) / _TASK_BYTES)
+    if len(ranges) <= wanted:
+        return list(ranges)
+    room = sum(sizes) / wanted
+    packs: list[list[LiveRange]] = []
+    held = 0.0
+    for each, size in sorted(zip(ranges, sizes, strict=True), key=lambda pair: (pair[0].broker, pair[0].queue)):
+        if not packs or packs[-1][0].broker != each.broker or held + size > room:
+            packs.append([])
+            held = 0.0
+        packs[-1].append(each)
+        held += size
+    return [pack[0] if len(pack) == 1 else RangePack(tuple(pack)) for pack in packs]
+
+
+def ranges_of(planned: LiveRange | RangePack) -> tuple[LiveRange, ...]:
+    """Return the ranges of a task."""
+    return planned.ranges if isinstance(planned, RangePack) else (planned,)
 
 
 def _cut(whole: LiveRange, parts: int) -> Iterator[LiveRange]:

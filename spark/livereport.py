@@ -15,49 +15,49 @@ from ..export.reportparts import ReportParts
 from ..export.selection import Reason
 from ..export.tally import StoreTally
 from .liveoptions import LiveOptions
-from .liverange import LiveRange
+from .liverange import LiveRange, RangePack, ranges_of
 
 _LIGHT_PREFIX: Final = "%LMQ%"
 
 
 class LivePart(NamedTuple):
-    """A range with its number among the parts of a report, and where to say what was met."""
+    """Ranges of one broker with their number among the parts of a report, and where to say what was met."""
 
-    range: LiveRange
+    ranges: tuple[LiveRange, ...]
     number: int
     report: ReportParts
 
     def begin(self) -> StoreTally:
         """Return what counts."""
-        return StoreTally(self.range.broker)
+        return StoreTally(self.ranges[0].broker)
 
     def finish(self, tally: StoreTally, options: LiveOptions) -> None:
         """Say what was met (raises ``ConfigError``)."""
-        each = self.range
-        if options.selection.tags and not each.topic.startswith(_LIGHT_PREFIX):
-            queue = tally.queue(each.topic, each.queue_id)
-            for first, end in list(queue.offsets.gaps(each.start, each.stop)):
-                tally.pass_over((each.topic, each.queue_id), Reason.TAG, first, end)
+        for each in self.ranges:
+            if options.selection.tags and not each.topic.startswith(_LIGHT_PREFIX):
+                queue = tally.queue(each.topic, each.queue_id)
+                for first, end in list(queue.offsets.gaps(each.start, each.stop)):
+                    tally.pass_over((each.topic, each.queue_id), Reason.TAG, first, end)
         self.report.finish(self.number, tally)
 
 
 def number_parts(
-    ranges: Sequence[LiveRange], options: LiveOptions, report: ReportParts | None = None
-) -> "list[LiveRange] | list[LivePart]":
-    """Return the ranges with their numbers, if a report is wanted; they go on behind the parts of ``report``.
+    packs: Sequence[LiveRange | RangePack], options: LiveOptions, report: ReportParts | None = None
+) -> "Sequence[LiveRange | RangePack] | list[LivePart]":
+    """Return what tasks read with their numbers, if a report is wanted; they go on behind the parts of ``report``.
 
     Raises:
         ConfigError: The directory of the report cannot be written to.
     """
     if options.report is None:
-        return list(ranges)
+        return packs
     planned = Report(checks_crc=options.checks_crc)
-    for each in ranges:
+    for each in (each for pack in packs for each in ranges_of(pack)):
         tally = planned.of_store(each.broker)
         if not each.topic.startswith(_LIGHT_PREFIX):
             tally.expect((each.topic, each.queue_id), each.start, each.stop)
     if report is None:
-        first, report = 0, ReportParts.begin(options.report, planned, len(ranges))
+        first, report = 0, ReportParts.begin(options.report, planned, len(packs))
     else:
-        first = report.extend(planned, len(ranges))
-    return [LivePart(each, first + number, report) for number, each in enumerate(ranges)]
+        first = report.extend(planned, len(packs))
+    return [LivePart(ranges_of(pack), first + number, report) for number, pack in enumerate(packs)]

@@ -9,6 +9,7 @@ Rules:
 - A queue that is found while the stream runs is read from its first message.
 - What is gone for a while (a broker, a topic, all name servers) is waited for: queues keep their offsets. A batch that
   was planned with its messages cannot be read without them.
+- Where a batch begins, everything before was processed: brokers are told, if that is wanted (``streamprogress``).
 - ``Trigger.AvailableNow`` reads up to what the queues hold when it begins, in batches of the usual size. It begins with
   a strict look (``watch``), since it ends when there is nothing new.
 """
@@ -32,9 +33,11 @@ from .cluster import Cluster
 from .columns import check_types
 from .live import LiveReading, read_range
 from .liveoffsets import make_ranges, resolve_offsets
-from .liverange import plan_ranges
+from .liverange import USUAL_TASKS, pack_ranges, plan_ranges, ranges_of
+from .messagesizes import sample_bytes
 from .streamoffsets import Offsets, format_offsets, next_step, parse_offsets, parse_seen, spans
 from .streamoptions import StreamOptions
+from .streamprogress import StreamProgress
 from .watch import Sight, Watch
 
 
@@ -50,6 +53,9 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: Sight | None = None
         self._target: Sight | None = None
         self._waits_since: float | None = None
+        self._sizes: dict[str, float] = {}
+        group = options.commit_group
+        self._progress = None if group is None else StreamProgress(options.live.access, group)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 # Spark's name
         """Return the offset before the first batch, which is empty."""
@@ -76,6 +82,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begin, seen_at_ms = parse_offsets(start), parse_seen(start)
         sight = self._look(is_first=not begin and self._last is None)
+        if self._progress is not None:
+            self._progress.store(begin, sight.addresses)
         end = self._begin(sight) if not begin and self._last is None else self._go_on(begin, seen_at_ms, sight, limit)
         self._last = sight
         if end == begin:
@@ -114,11 +122,13 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = {queue: extent.first for queue, extent in needed.items()}
         stops = {queue: extent.end for queue, extent in needed.items()}
         ranges = plan_ranges(make_ranges(addresses, starts, stops), live.min_partitions, live.max_records)
-        return [InputPartition(each) for each in ranges]
+        if len(ranges) > USUAL_TASKS and not self._sizes:
+            self._sizes = sample_bytes(ranges, live)
+        return [InputPartition(each) for each in pack_ranges(ranges, live.min_partitions, self._sizes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what ``read_range`` does."""
-        yield from read_range([partition.value], self._reading)
+        yield from read_range(ranges_of(partition.value), self._reading)
 
     def _begin(self, sight: Sight) -> Offsets:
         """Return where each queue begins."""

@@ -4,6 +4,7 @@
     minOffsetsPerTrigger   wait until so many are there …
     maxTriggerDelay        … but no longer than this: "90s", "15m", "1h" (default 15m)
     discoveryIntervalMs    how often to look for new topics, queues and brokers (default 10000)
+    commitGroup            consumer group as whose progress brokers keep how far the stream has come, for tools
 
 A trigger that takes everything there is now (``availableNow``, ``once``) does not wait.
 """
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..common.errors import ConfigError
+from ..common.names import client_group_remark
 from ..export.places import OPTIONS_KEY
 from .liveoffsets import LATEST
 from .liveoptions import END_NAMES, REPORT_PATH, LiveOptions, parse_live
@@ -24,7 +26,8 @@ MAX_OFFSETS: Final = "maxOffsetsPerTrigger"
 MIN_OFFSETS: Final = "minOffsetsPerTrigger"
 MAX_DELAY: Final = "maxTriggerDelay"
 DISCOVERY: Final = "discoveryIntervalMs"
-NAMES: Final = (MAX_OFFSETS, MIN_OFFSETS, MAX_DELAY, DISCOVERY)
+COMMIT_GROUP: Final = "commitGroup"
+NAMES: Final = (MAX_OFFSETS, MIN_OFFSETS, MAX_DELAY, DISCOVERY, COMMIT_GROUP)
 FITTING: Final = frozenset(LIVE_NAMES).difference((*END_NAMES, REPORT_PATH, OPTIONS_KEY, PUSH_OPTION)).union(NAMES)
 
 _DISCOVERY_MS: Final = 10_000
@@ -53,6 +56,7 @@ class StreamOptions:
     live: LiveOptions
     admission: Admission
     discovery_ms: int
+    commit_group: str | None = None
 
 
 def parse_stream(given: Given) -> StreamOptions:
@@ -77,7 +81,17 @@ def add_limits(given: Given, live: LiveOptions) -> StreamOptions:
         raise ConfigError(f"{REPORT_PATH} does not fit: a stream may read a batch twice", key=REPORT_PATH)
     discovery_ms = given.count(DISCOVERY, _DISCOVERY_MS, least=0)
     assert discovery_ms is not None, "it has a default"
-    return StreamOptions(live, parse_admission(given), discovery_ms)
+    return StreamOptions(live, parse_admission(given), discovery_ms, _parse_group(given))
+
+
+def _parse_group(given: Given) -> str | None:
+    group = given.text(COMMIT_GROUP)
+    if group is None:
+        return None
+    remark = client_group_remark(group)
+    if remark is not None:
+        raise ConfigError(f"{COMMIT_GROUP} {group!r} cannot be used: {remark}", key=COMMIT_GROUP)
+    return group
 
 
 def _refuse_ends(given: Given) -> None:

@@ -2,11 +2,14 @@
 
 Rules:
 
-- Which queues there are is asked now and then (``discovery_ms``), what they hold at every look.
+- Which queues there are is asked now and then (``discovery_ms``, 0: at each look), what they hold at every look.
 - A strict look raises for a topic that is not there and for a server that does not answer. Another one leaves a topic
   out that is gone, and a broker that does not answer at once, with one warning until it answers again. While no name
   server answers it goes on with the queues that are known, which their brokers serve all the same.
-- Spark asks every 10 ms while there is nothing new; a look that found nothing is followed by a pause.
+- Spark asks every 10 ms while there is nothing new; a look that found nothing is followed by a pause, which is the
+  longer the longer looks take, so that an idle stream takes a small part of a core however many queues it has.
+- The first offset of a queue is asked for once, and again when the queue has become shorter. That messages were deleted
+  in the meantime is found by those who read them.
 """
 
 import asyncio
@@ -25,6 +28,8 @@ from .liverange import Extent
 
 _log = logging.getLogger(__name__)
 _PAUSE_MS: Final = 100
+_LONGEST_PAUSE_MS: Final = 10_000
+_PAUSE_PER_LOOK: Final = 10
 
 
 class Sight(NamedTuple):
@@ -51,6 +56,8 @@ class Watch:
         self._addresses: Addresses = {}
         self._discovered_at: float | None = None
         self._looked_at = 0.0
+        self._look_ms = self._discovery_took_ms = 0.0
+        self._held: dict[MessageQueue, Extent] = {}
         self._silent: set[str] = set()
         self._is_lost = False
 
@@ -65,19 +72,40 @@ class Watch:
             RemotingError, ResponseError: A server does not answer, or with an error.
         """
         self._keep(find_queues(self._cluster, self._choice, needs_any=False))
-        return see(self._addresses, self._cluster.extents(self._addresses))
+        self._held = self._cluster.extents(self._addresses)
+        return see(self._addresses, dict(self._held))
 
     def look(self) -> Sight:
         """Return what there is of it; raises ``RemotingError`` when none of its queues was ever known."""
-        if self._discovered_at is None or _ms_since(self._discovered_at) >= self._discovery_ms:
+        interval_ms = max(self._discovery_ms, _PAUSE_PER_LOOK * self._discovery_took_ms)
+        if self._discovered_at is None or _ms_since(self._discovered_at) >= interval_ms:
+            began_at = time.monotonic()
             self._discover_again()
+            self._discovery_took_ms = _ms_since(began_at) if self._discovery_ms else 0.0
         self._looked_at = time.monotonic()
+        extents = self._ask_all_brokers()
+        self._look_ms = _ms_since(self._looked_at)
+        return see(self._addresses, extents)
+
+    def _ask_all_brokers(self) -> dict[MessageQueue, Extent]:
         if not self._silent:
             try:
-                return see(self._addresses, self._hasty.extents(self._addresses))
+                return self._ask(self._addresses)
             except (RemotingError, ResponseError) as error:
                 _log.info("each broker is asked by itself: %s", error)
-        return see(self._addresses, self._ask_each_broker())
+        return self._ask_each_broker()
+
+    def _ask(self, addresses: Addresses) -> dict[MessageQueue, Extent]:
+        """Return what queues hold; raises ``RemotingError`` and ``ResponseError``."""
+        known = {queue: address for queue, address in addresses.items() if queue in self._held}
+        for queue, end in self._hasty.ends(known).items() if known else ():
+            if end >= self._held[queue].end:
+                self._held[queue] = self._held[queue]._replace(end=end)
+            else:
+                del self._held[queue]
+        if others := {queue: address for queue, address in addresses.items() if queue not in self._held}:
+            self._held |= self._hasty.extents(others)
+        return {queue: self._held[queue] for queue in addresses}
 
     def discover(self) -> Addresses:
         """Find the queues that there are now; raises ``RemotingError`` when no name server answers."""
@@ -92,7 +120,7 @@ class Watch:
 
     def pause(self) -> None:
         """Let some time pass since the last look, which found nothing new."""
-        left_ms = _PAUSE_MS - _ms_since(self._looked_at)
+        left_ms = pause_after(self._look_ms) - _ms_since(self._looked_at)
         if left_ms > 0:
             asyncio.run(LoopClock().sleep(round(left_ms)))
 
@@ -134,13 +162,18 @@ class Watch:
         for broker in sorted({queue.broker_name for queue in self._addresses}):
             own = {queue: address for queue, address in self._addresses.items() if queue.broker_name == broker}
             try:
-                found |= self._hasty.extents(own)
+                found |= self._ask(own)
                 self._silent.discard(broker)
             except (RemotingError, ResponseError) as error:
                 if broker not in self._silent:
                     _log.warning("broker %s is left out until it answers: %s", broker, error)
                 self._silent.add(broker)
         return found
+
+
+def pause_after(look_ms: float) -> float:
+    """Return how much time lies between the beginnings of two looks that find nothing, of which one takes so long."""
+    return min(max(_PAUSE_MS, _PAUSE_PER_LOOK * look_ms), _LONGEST_PAUSE_MS)
 
 
 def _ms_since(at: float) -> float:

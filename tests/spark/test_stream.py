@@ -1,5 +1,6 @@
 """The stream reader beside running brokers of ours, asked as Spark asks it; Spark itself runs in ``test_streaming``."""
 
+import asyncio
 import json
 import pathlib
 import shutil
@@ -11,12 +12,18 @@ from pyspark.sql.streaming.datasource import ReadMaxRows, ReadMinRows
 from stream_run import EVERYTHING, StreamRun
 from threaded_cluster import ThreadedCluster
 
+from rocketlet.client import Admin
 from rocketlet.common.errors import ConfigError, DataLossError
+from rocketlet.common.message import MessageQueue
 from rocketlet.export.schema import pick_columns
 from rocketlet.spark import liveoptions, streamoptions
+from rocketlet.spark.cluster import Addresses, Cluster
+from rocketlet.spark.liverange import Extent, LiveRange
+from rocketlet.spark.messagesizes import sample_bytes
 from rocketlet.spark.optionvalues import Given
 from rocketlet.spark.stream import LiveStreamReader
 from rocketlet.spark.streamoptions import StreamOptions, parse_stream
+from rocketlet.spark.watch import pause_after
 
 COLUMNS = pick_columns(["topic", "queueId", "queueOffset", "body"])
 
@@ -238,6 +245,66 @@ def test_stream_goes_on_without_name_servers(cluster: ThreadedCluster, caplog: p
     assert stream.drain() == []
     warnings = [text for text in caplog.messages if "going on with the 2 known queues" in text]
     assert len(warnings) == 1
+
+
+def test_many_queues_are_few_tasks(cluster: ThreadedCluster) -> None:
+    """Small queues are packed, and each message is read once; the size of messages is asked for."""
+    cluster.create_topic("Many", 100)
+    cluster.send("Many", numbers(250))
+    stream = Stream(cluster, subscribe="Many", minPartitions=3)
+    assert stream.plan()
+    assert stream.plan()
+    assert 3 <= len(stream.reader.partitions(*stream.batches[-1])) <= 7
+    assert sorted(stream.read()) == numbers(250)
+    options = parse({"nameserver": cluster.nameserver, "subscribe": "Many"}).live
+    ranges = [LiveRange("broker-a", cluster.broker().address, "Many", number, 0, 2) for number in range(100)]
+    assert 90 < sample_bytes(ranges, options)["Many"] < 400
+    assert sample_bytes(ranges[:64], options) == {}
+
+
+def test_idle_stream_asks_for_the_ends_only(cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first offsets are known from the first look on; a queue that is found later is asked for its own."""
+    asked: list[int] = []
+    extents = Cluster.extents
+
+    def count(self: Cluster, queues: Addresses) -> dict[MessageQueue, Extent]:
+        asked.append(len(queues))
+        return extents(self, queues)
+
+    monkeypatch.setattr(Cluster, "extents", count)
+    cluster.send("T", numbers(4))
+    stream = Stream(cluster)
+    assert stream.drain() == [numbers(4)]
+    assert not stream.plan()
+    cluster.create_topic("T", 3)
+    cluster.send("T", ["new"], queue=("broker-a", 2))
+    assert stream.drain() == [["new"]]
+    assert asked == [2, 1]
+
+
+def test_idle_stream_takes_a_small_part_of_the_time() -> None:
+    """Looks that take long come seldom, but not for ever later."""
+    assert [pause_after(look_ms) for look_ms in (0, 5, 40, 900, 60_000)] == [100, 100, 400, 9_000, 10_000]
+
+
+def test_group_shows_the_lag_of_a_stream(cluster: ThreadedCluster) -> None:
+    """Where a batch begins, all before is done; the group is made where there is none, and tools see its route."""
+    cluster.send("T", numbers(9))
+    stream = Stream(cluster, commitGroup="stream_t")
+    assert stream.plan()
+    assert stream.plan(ReadMaxRows(4))
+
+    async def ask() -> tuple[int, int]:
+        async with Admin(cluster.nameserver) as admin:
+            progress = await admin.progress("stream_t", "T")
+            assert "%RETRY%stream_t" in await admin.topics()
+            return progress.lag, sum(each.committed or 0 for each in progress.queues)
+
+    assert asyncio.run(ask()) == (9, 0)
+    assert len(Stream.joined(stream.drain())) == 5
+    assert asyncio.run(ask()) == (0, 9)
+    cluster.send("T", numbers(2, 9))
+    assert asyncio.run(ask()) == (2, 9)
 
 
 def test_offsets_that_the_cluster_reports_are_its_ends(cluster: ThreadedCluster) -> None:
