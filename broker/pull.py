@@ -94,7 +94,8 @@ class Puller:
                 return Command.response(*wanted)
             return self._answer(command, header, self._read(header, wanted))
         except Exception as error:  # the fault boundary of a held request
-            peer = format_address(*connection.remote_address)
+            place = f"consumerGroup {header.consumer_group}, topic {header.topic}, queueId {header.queue_id}"
+            peer = f"{format_address(*connection.remote_address)}, {place}"  # the command has forgotten its fields
             return failure_reply(command, error, peer, is_logged=connection.may_complain())
 
     def _read(self, header: PullHeader, wanted: PullFilter) -> ReadResult:

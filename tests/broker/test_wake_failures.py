@@ -58,7 +58,8 @@ async def test_failed_read_of_a_woken_pull_is_its_own_failure(
             assert (await producer.send(body=b"one")).code == ResponseCode.SUCCESS
             assert (await pull).code == ResponseCode.SYSTEM_ERROR
         assert disk.failed_reads == 1
-        assert any(record.levelno == logging.ERROR and "11" in record.message for record in caplog.records)
+        told = "PULL_MESSAGE (11) from 127.0.0.1:"
+        assert any(told in line and "topic T, queueId 0 failed" in line for line in caplog.messages)
         assert (await producer.send(body=b"two")).code == ResponseCode.SUCCESS
         disk.fault = ""
         again = await caller.pull(queue_offset=0)
