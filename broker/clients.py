@@ -26,6 +26,8 @@ from .membernews import MemberNews
 from .members import CLUSTERING, Client, ConsumerSpec, Members, Presence
 
 MAX_HEARTBEAT_SUBSCRIPTIONS: Final = 16_384
+MAX_HEARTBEAT_TAGS: Final = 65_536
+"""Of all groups of one client together: they are kept as long as it is connected."""
 OpenGroup = Callable[[ConsumerData], Sequence[str] | None]
 """Finds or creates a group with its retry topic; returns the topics that changed, None for a group that may not be."""
 
@@ -51,10 +53,7 @@ class ClientHandlers:
     def heartbeat(self, command: Command, connection: Connection) -> Reply:
         """Take in what a client says about itself."""
         data = decode_body(HeartbeatData, command.body)
-        count = sum(len(consumer.subscription_data_set) for consumer in data.consumer_data_set)
-        if count > MAX_HEARTBEAT_SUBSCRIPTIONS:
-            limit = f"limit is {MAX_HEARTBEAT_SUBSCRIPTIONS}"
-            raise DecodeError(f"the heartbeat of {data.client_id} has {count} subscriptions, {limit}")
+        _check_counts(data)
         client = Client(data.client_id, command.language, command.version)
         self._watch(connection)
         reply = Command.response(ResponseCode.SUCCESS, None, self._reply_header(data))  # before it is taken in
@@ -134,6 +133,17 @@ class ClientHandlers:
         self._watched.discard(connection)
         for group in self._members.leave_all(connection):
             self._news.tell(group)
+
+
+def _check_counts(data: HeartbeatData) -> None:
+    wanted = [subscription for consumer in data.consumer_data_set for subscription in consumer.subscription_data_set]
+    tags = sum(max(len(one.tags_set), len(one.code_set)) for one in wanted)
+    for what, count, limit in (
+        ("subscriptions", len(wanted), MAX_HEARTBEAT_SUBSCRIPTIONS),
+        ("tags", tags, MAX_HEARTBEAT_TAGS),
+    ):
+        if count > limit:
+            raise DecodeError(f"the heartbeat of {data.client_id} has {count} {what}, limit is {limit}")
 
 
 def _spec(consumer: ConsumerData, fingerprint: int) -> ConsumerSpec:

@@ -221,3 +221,13 @@ async def test_subscriptions_of_a_heartbeat_are_bounded(caller: Caller) -> None:
         assert answer.code == code
     assert answer.remark == "the heartbeat of one has 16385 subscriptions, limit is 16384"
     assert (await caller.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g16385-0"})).code == 1
+
+
+async def test_tags_of_a_heartbeat_are_bounded(caller: Caller) -> None:
+    """All subscriptions of a heartbeat together may have 65,536 tags, or codes of tags."""
+    for parts, code in ((16, ResponseCode.SUCCESS), (17, ResponseCode.SYSTEM_ERROR)):
+        topics = [{"topic": f"T{part}", "codeSet": list(range(4_096))} for part in range(parts)]
+        body = json.dumps({"clientID": "one", "consumerDataSet": [{"groupName": "g", "subscriptionDataSet": topics}]})
+        answer = await caller.ask(RequestCode.HEART_BEAT, None, body.encode())
+        assert answer.code == code
+    assert answer.remark == "the heartbeat of one has 69632 tags, limit is 65536"
