@@ -122,7 +122,7 @@ class HybridReader(DataSourceReader):
         stops = {queue: min(extent.end, fixed[queue].end) for queue, extent in extents.items() if queue in fixed}
         ranges = narrow(cluster, make_ranges(queues, starts, stops), live.selection)
         cut = plan_ranges(ranges, live.min_partitions, live.max_records)
-        packs = pack_ranges(cut, live.min_partitions, sample_bytes(cut, live))
+        packs = pack_ranges(cut, live.min_partitions, live.max_records, sample_bytes(cut, live))
         known = self.parts(history)
         report = known[0].part.report if known else None
         return [InputPartition(part) for part in (*known, *number_parts(packs, live, report))]

@@ -83,7 +83,7 @@ class LiveReader(DataSourceReader):
         """Return one partition per range, or for small ones; raises what ``plan_live`` does."""
         options = self._reading.options
         ranges = plan_live(options, self._extents)
-        packs = pack_ranges(ranges, options.min_partitions, sample_bytes(ranges, options))
+        packs = pack_ranges(ranges, options.min_partitions, options.max_records, sample_bytes(ranges, options))
         return [InputPartition(part) for part in number_parts(packs, options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -81,22 +81,27 @@ def plan_ranges(
 
 
 def pack_ranges(
-    ranges: Sequence[LiveRange], min_partitions: int | None = None, message_bytes: Mapping[str, float] = _NO_SIZES
+    ranges: Sequence[LiveRange],
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+    message_bytes: Mapping[str, float] = _NO_SIZES,
 ) -> list[LiveRange | RangePack]:
     """Return the ranges, small ones of a broker together; ``message_bytes`` is what messages have by topic."""
-    sizes = [len(each) * message_bytes.get(each.topic, MESSAGE_BYTES) for each in ranges]
-    wanted = max(min_partitions or USUAL_TASKS, sum(sizes) / _TASK_BYTES)
+    sizes = {each: len(each) * message_bytes.get(each.topic, MESSAGE_BYTES) for each in ranges}
+    wanted = max(min_partitions or USUAL_TASKS, sum(sizes.values()) / _TASK_BYTES)
     if len(ranges) <= wanted:
         return list(ranges)
-    room = sum(sizes) / wanted
+    room = sum(sizes.values()) / wanted
     packs: list[list[LiveRange]] = []
-    held = 0.0
-    for each, size in sorted(zip(ranges, sizes, strict=True), key=lambda pair: (pair[0].broker, pair[0].queue)):
-        if not packs or packs[-1][0].broker != each.broker or held + size > room:
+    held, records = 0.0, 0
+    for each in sorted(ranges, key=lambda each: (each.broker, each.queue, each.start)):
+        is_full = held + sizes[each] > room or (max_records is not None and records + len(each) > max_records)
+        if not packs or packs[-1][0].broker != each.broker or is_full:
             packs.append([])
-            held = 0.0
+            held, records = 0.0, 0
         packs[-1].append(each)
-        held += size
+        held += sizes[each]
+        records += len(each)
     return [pack[0] if len(pack) == 1 else RangePack(tuple(pack)) for pack in packs]
 
 

@@ -124,7 +124,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = plan_ranges(make_ranges(addresses, starts, stops), live.min_partitions, live.max_records)
         if len(ranges) > USUAL_TASKS and not self._sizes:
             self._sizes = sample_bytes(ranges, live)
-        return [InputPartition(each) for each in pack_ranges(ranges, live.min_partitions, self._sizes)]
+        packs = pack_ranges(ranges, live.min_partitions, live.max_records, self._sizes)
+        return [InputPartition(pack) for pack in packs]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what ``read_range`` does."""

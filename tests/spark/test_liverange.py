@@ -54,20 +54,22 @@ def test_parts_are_the_whole(
 @given(
     st.lists(st.tuples(st.integers(1, 50), st.sampled_from("ab")), max_size=300),
     st.none() | st.integers(1, 100),
+    st.none() | st.integers(50, 200),
     st.floats(1, 1e9),
 )
 def test_packs_hold_each_range_once(
-    sizes: list[tuple[int, str]], min_partitions: int | None, each_bytes: float
+    sizes: list[tuple[int, str]], min_partitions: int | None, max_records: int | None, each_bytes: float
 ) -> None:
-    """A pack is of one broker; there are as many tasks as are wished for, or as there are ranges."""
+    """A pack is of one broker and not too long; there are as many tasks as are wished for, or as there are ranges."""
     ranges = [
         LiveRange(f"broker-{name}", "192.0.2.1:10911", "T", number, 0, size)
         for number, (size, name) in enumerate(sizes)
     ]
-    packs = pack_ranges(ranges, min_partitions, {"T": each_bytes})
+    packs = pack_ranges(ranges, min_partitions, max_records, {"T": each_bytes})
     assert sorted((each for pack in packs for each in ranges_of(pack)), key=lambda each: each.queue_id) == ranges
     assert all(len({each.broker for each in ranges_of(pack)}) == 1 for pack in packs)
     assert len(packs) >= min(min_partitions or USUAL_TASKS, len(ranges))
+    assert all(len(pack) <= (max_records or 15_000) for pack in packs)
 
 
 def test_many_small_queues_are_few_tasks() -> None:
@@ -75,5 +77,5 @@ def test_many_small_queues_are_few_tasks() -> None:
     ranges = [make_range(0, 10, number) for number in range(5_000)]
     assert 64 <= len(pack_ranges(ranges)) <= 130
     assert 8 <= len(pack_ranges(ranges, 8)) <= 17
-    assert len(pack_ranges(ranges, None, {"T": float(10 << 20)})) == 5_000
+    assert len(pack_ranges(ranges, None, None, {"T": float(10 << 20)})) == 5_000
     assert pack_ranges(ranges[:64]) == ranges[:64]
