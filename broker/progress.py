@@ -104,13 +104,19 @@ class ProgressHandlers:
         return self._store.min_offset(topic, queue_id) <= 0 and self._store.is_in_memory(topic, queue_id, 0)
 
     def _came_before_messages(self, header: ConsumerOffsetHeader) -> bool:
-        topic, queue_id, group = header.topic, header.queue_id, self._members.consumer_group(header.consumer_group)
-        if group is None or self._topics.get(topic) is None or self._store.min_offset(topic, queue_id) > 0:
+        queue_id, group = header.queue_id, self._members.consumer_group(header.consumer_group)
+        topic = self._topics.get(header.topic)
+        if group is None or topic is None or not 0 <= queue_id < topic.read_queue_nums:
             return False
+        return self._store.min_offset(header.topic, queue_id) <= 0 and self._is_younger(header, group.came_at)
+
+    def _is_younger(self, header: ConsumerOffsetHeader, log_offset: int) -> bool:
+        """Tell whether a queue has no message that was stored before a position of the log."""
+        topic, queue_id = header.topic, header.queue_id
         if not self._store.max_offset(topic, queue_id):
             return True
         first = self._store.entries(topic, queue_id, 0, 1)
-        return bool(first) and first[0][0] >= group.came_at
+        return bool(first) and first[0][0] >= log_offset
 
 
 def _offset_answer(queue_offset: int) -> Command:

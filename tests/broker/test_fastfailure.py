@@ -203,15 +203,14 @@ async def test_sender_that_has_gone_stores_nothing(
     broker: Broker, caller: Caller, disk: SlowDisk, clock: ManualClock
 ) -> None:
     """The connection of a parked send ends: it is not begun, others are."""
-    async with asyncio.TaskGroup() as group:
+    async with open_caller(broker.address) as leaving, asyncio.TaskGroup() as group:
+        await leaving.heartbeat("leaving", "g", {"T": "*"})  # its group is saved while the disk moves
         await stall(group, caller, disk, clock)
-        async with open_caller(broker.address) as leaving:
-            await leaving.heartbeat("leaving", "g", {"T": "*"})
-            gone = group.create_task(end_of(leaving.send(body=b"gone")))
-            await max_offset(leaving)
-            (stays,) = await send(group, caller, b"stays")
-            leaving.connection.abort()
-            assert "ended before the answer" in await gone
+        gone = group.create_task(end_of(leaving.send(body=b"gone")))
+        await max_offset(leaving)
+        (stays,) = await send(group, caller, b"stays")
+        leaving.connection.abort()
+        assert "ended before the answer" in await gone
         await until(lambda: not broker.clients)
         disk.go_on()
         assert (await stays).code == ResponseCode.SUCCESS

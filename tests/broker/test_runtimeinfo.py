@@ -22,6 +22,15 @@ from rocketlet.store.files import Files
 from rocketlet.testing.manual_clock import ManualClock
 
 DELAYED = encode_properties({"DELAY": "1"}).decode()
+CREATE = {
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "4",
+    "writeQueueNums": "4",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "order": "false",
+}
 
 
 async def told(caller: Caller) -> dict[str, str]:
@@ -123,6 +132,7 @@ async def test_what_waits_for_the_disk_is_told(settings: dict[str, str], clock: 
     disk = SlowDisk()
     config = BrokerConfig.from_java({**settings, "flushDiskType": "SYNC_FLUSH"})
     async with Broker(config, clock, disk) as broker, open_caller(broker.address) as caller:
+        assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)).code == ResponseCode.SUCCESS
         disk.get_stuck()
         await caller.send(body=bytes(2048), properties="WAIT\x01false\x02")
         await until(disk.waiting.is_set)

@@ -1,5 +1,6 @@
 """`rocketlet up`, `namesrv` and `broker` as processes."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
 
 import pytest
 from command_line import Refuse, Start
@@ -52,10 +54,21 @@ async def find_route(nameserver: str, topic: str) -> TopicRouteData:
     return decode_body(TopicRouteData, reply.body)
 
 
+@contextlib.contextmanager
+def hangup(action: signal.Handlers) -> Generator[None]:
+    """Let processes that start in the block begin with that action for SIGHUP; they inherit it."""
+    before = signal.signal(signal.SIGHUP, action)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_stops_cleanly(start: Start, number: signal.Signals):
     """One ready line with both addresses, where the messages are, nothing else, and exit code 0 at a signal."""
-    running = start("up", "--ephemeral", *FREE_PORTS)
+    with hangup(signal.SIG_DFL):
+        running = start("up", "--ephemeral", *FREE_PORTS)
     assert re.fullmatch(r"ready namesrv=127\.0\.0\.1:\d+ broker=127\.0\.0\.1:\d+\n", running.ready)
     code, out, said = running.stop(number)
     assert (code, out) == (0, "")
@@ -64,11 +77,8 @@ def test_signal_stops_cleanly(start: Start, number: signal.Signals):
 
 def test_nohup_keeps_it_running(start: Start):
     """Who ignores SIGHUP before the start means it: the signal is no stop then, and SIGTERM still is."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; a child inherits it
-    try:
+    with hangup(signal.SIG_IGN):  # as nohup does
         running = start("up", "--ephemeral", *FREE_PORTS)
-    finally:
-        signal.signal(signal.SIGHUP, before)
     running.process.send_signal(signal.SIGHUP)
     host, port = running.addresses["broker"].split(":")
     with socket.create_connection((host, int(port))):
