@@ -20,7 +20,7 @@ from rocketlet.remoting.codes import RequestCode
 NewTopic = Callable[..., str]
 
 ROUNDS = int(os.environ.get("ROCKETLET_JOIN_ROUNDS", "5"))
-QUEUES = 256
+QUEUES = 64
 SILENCE_MS = 5_000
 FROM_LAST = {"consumeFromWhere": "CONSUME_FROM_LAST_OFFSET"}  # as official clients do unless told otherwise
 
