@@ -87,7 +87,7 @@ def test_nohup_keeps_it_running(start: Start):
 
 def test_bus_error_is_not_silent(start: Start):
     """What remains when a mapped file is cut in the moment that it is read: stderr says what it was and where."""
-    code, out, err = start("up", "--ephemeral", *FREE_PORTS).stop(signal.SIGBUS)
+    code, out, err = start("up", "--store", "store", *FREE_PORTS).stop(signal.SIGBUS)  # nothing would remove another
     assert (code, out) == (-signal.SIGBUS, "")
     assert "\nFatal Python error: Bus error" in err
 
