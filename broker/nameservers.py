@@ -15,7 +15,7 @@ from ..common.checksum import crc31
 from ..common.errors import RemotingError
 from ..remoting.addresses import ANY_HOSTS, format_address, is_loopback, reachable_host
 from ..remoting.bodies import decode_body, encode_body
-from ..remoting.bodies_register import KVTable, RegisterBrokerBody, TopicConfig, TopicConfigTable, encode_register_body
+from ..remoting.bodies_register import EncodedRegistration, KVTable, TopicConfig
 from ..remoting.bodies_route import QueueData, TopicRouteData
 from ..remoting.client import ConnectionPool
 from ..remoting.codes import RequestCode, ResponseCode
@@ -56,13 +56,13 @@ class NameServerLink:
         """Whether this name server has taken a registration, and the connection of that is still there."""
         return self._is_registered and not self.lost.is_set()
 
-    async def register(self, topics: TopicConfigTable) -> RegisterOutcome:
+    async def register(self, registration: EncodedRegistration) -> RegisterOutcome:
         """Register topics.
 
         Raises:
             RemotingError: no answer.
         """
-        body = encode_register_body(RegisterBrokerBody(topic_config_serialize_wrapper=topics))
+        body = registration.body
         host = await self._own_host()
         header = RegisterBrokerHeader(
             broker_name=self._config.broker_name,
@@ -70,6 +70,7 @@ class NameServerLink:
             cluster_name=self._config.cluster_name,
             ha_server_addr=format_address(host, self._config.ha_port or self._port + 1),
             broker_id=self._config.broker_id,
+            compressed=registration.is_compressed,
             body_crc32=crc31(body),
             follows_clients=not self._config.advertised_host,
         )

@@ -11,30 +11,30 @@ Rules
        ``deleteTopicWithBrokerRegistration`` is set. A name server that does not know the broker, or is to hear of many,
        is told everything; one of RocketMQ 4, which does not know that request, by a registration of them alone.
     4. The version that goes with a topic is that of its change, so that no other registration hides it.
-    5. More than ``MAX_TOPICS`` topics go in parts, one after the other, each with a version of its own: a name server
-       takes no frame above 16 MiB. ``enableSplitRegistration`` makes the parts smaller (``splitRegistrationSize``).
+    5. All topics go in one registration, for the same reason, and compressed when they are many: so a frame holds
+       100,000. Beyond that, or with ``enableSplitRegistration`` (``splitRegistrationSize`` topics each), they go in
+       parts, one after the other, each with a version of its own.
+    6. A topic that came or changed while all were being told is told again by itself: it is not among them.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from ..common.clock import Clock
 from ..common.errors import RemotingError, RocketletError
-from ..remoting.bodies_register import DataVersion, TopicConfig, TopicConfigTable
+from ..remoting.bodies_register import MAX_PLAIN_TOPICS, EncodedRegistration, TopicConfig, encode_registration
 from ..remoting.command import Command
 from ..remoting.later import Encoded, Later
 from ..remoting.tasks import TaskScope, repeat, wait_at_most
 from .config import BrokerConfig
-from .nameservers import NameServerLink
+from .nameservers import NameServerLink, RegisterOutcome
 from .topics import READ_WRITE, TopicTable
 
 ANNOUNCE_LIMIT_MS = 1000
-MAX_TOPICS = 10_000
-"""Of one registration: a topic takes less than 700 bytes, and some milliseconds of the loop go to so many."""
 _NAMED = 5
 _MOST_SINGLE = 32
 _LEAST_PAUSE_MS = 1000  # between registrations at a name server that closes each connection
@@ -97,15 +97,22 @@ class Registration:
         Raises:
             RemotingError: the name server did not answer, or refused.
         """
-        ordered: Mapping[str, str] | None = None
-        for table in self._tables([topic.topic_name for topic in self._topics]):
-            outcome = await link.register(table)
-            if not outcome.is_accepted:
-                raise RemotingError(f"name server {link.address} refused the registration: {outcome.remark}")
-            ordered = outcome.ordered
-        if ordered is not None:
-            self._topics.set_ordered(ordered)
+        told = list(self._topics)
+        outcome = await self._register(link, told)
+        if not outcome.is_accepted:
+            raise RemotingError(f"name server {link.address} refused the registration: {outcome.remark}")
+        await self._tell_changed(link, told)
+        if outcome.ordered is not None:
+            self._topics.set_ordered(outcome.ordered)
         return self._config.register_every_ms
+
+    async def _tell_changed(self, link: NameServerLink, told: Sequence[TopicConfig]) -> None:
+        """Tell of topics that have come or changed since a registration was made."""
+        if self._config.announces_single_topics:
+            known = {topic.topic_name: topic for topic in told}
+            late = [topic for topic in self._topics if known.get(topic.topic_name) is not topic]
+            for topic in self._permitted(late):
+                await link.register_topic(topic)
 
     def _is_announced(self, name: str) -> bool:
         """Tell whether a topic, as it is now, is being made known."""
@@ -137,13 +144,10 @@ class Registration:
                 if not link.is_registered or len(names) > _MOST_SINGLE:
                     await self.tell_all(link)
                     return
-                topics = [topic for name in names if (topic := self._topics.get(name)) is not None]
-                if all([await link.register_topic(topic) for topic in self._permitted(topics)]):
+                if all([await link.register_topic(topic) for topic in self._permitted(self._existing(names))]):
                     return
-            for table in self._tables(names):
-                if not (await link.register(table)).is_accepted:
-                    await self.tell_all(link)
-                    return
+            if not (await self._register(link, self._existing(names))).is_accepted:
+                await self.tell_all(link)
         except RocketletError as error:
             _log.warning("registering topics %s at name server %s failed: %s", _few(names), link.address, error)
 
@@ -156,22 +160,42 @@ class Registration:
                 late = ", ".join(task.get_name() for task in tasks if not task.done())
                 _log.warning("still to be done after %d ms, going on meanwhile: %s", ANNOUNCE_LIMIT_MS, late)
 
-    def _tables(self, names: Sequence[str]) -> Iterator[TopicConfigTable]:
-        """Yield the topics that there are, in parts that a name server takes."""
-        most = min(self._config.split_topics, MAX_TOPICS) if self._config.splits_registration else MAX_TOPICS
-        if len(names) > MAX_TOPICS and not self._has_told_parts:
+    async def _register(self, link: NameServerLink, topics: Sequence[TopicConfig]) -> RegisterOutcome:
+        """Register topics, in parts if one registration does not hold them; return the last outcome, or the refusal."""
+        most = self._config.split_topics if self._config.splits_registration else max(1, len(topics))
+        parts = [topics[start : start + most] for start in range(0, len(topics), most)] or [topics]
+        is_whole = len(parts) == 1
+        while True:
+            part = parts.pop(0)
+            encoded = await self._encode(part, is_whole=is_whole)
+            if encoded is None:
+                parts[:0] = self._halve(part)
+                is_whole = False
+                continue
+            outcome = await link.register(encoded)
+            if not (outcome.is_accepted and parts):
+                return outcome
+
+    async def _encode(self, topics: Sequence[TopicConfig], *, is_whole: bool) -> EncodedRegistration | None:
+        version = self._topics.version if is_whole else self._topics.renew_version()
+        if len(topics) <= MAX_PLAIN_TOPICS:
+            return encode_registration(self._permitted(topics), version)
+        return await asyncio.to_thread(lambda: encode_registration(self._permitted(topics), version))
+
+    def _halve(self, topics: Sequence[TopicConfig]) -> tuple[Sequence[TopicConfig], Sequence[TopicConfig]]:
+        if len(topics) == 1:
+            raise RemotingError(f"topic {topics[0].topic_name} is too large for a registration")
+        half = len(topics) // 2
+        if not self._has_told_parts:
             self._has_told_parts = True
-            _log.warning("%d topics are more than one registration holds; they go in parts of %d", len(names), most)
-        for start in range(0, len(names), most):
-            topics = [topic for name in names[start : start + most] if (topic := self._topics.get(name)) is not None]
-            version = self._topics.version if len(names) <= most else self._topics.renew_version()
-            yield self._table(topics, version)
+            text = "%d topics are more than one registration holds: registering them in parts of %d or less"
+            _log.warning(text, len(topics), len(topics) - half)
+        return topics[:half], topics[half:]
 
-    def _table(self, topics: Iterable[TopicConfig], version: DataVersion) -> TopicConfigTable:
-        table = {topic.topic_name: topic for topic in self._permitted(topics)}
-        return TopicConfigTable(data_version=version, topic_config_table=table)
+    def _existing(self, names: Sequence[str]) -> Sequence[TopicConfig]:
+        return [topic for name in names if (topic := self._topics.get(name)) is not None]
 
-    def _permitted(self, topics: Iterable[TopicConfig]) -> Iterable[TopicConfig]:
+    def _permitted(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
         permission = self._config.permission
         if permission & READ_WRITE == READ_WRITE:
             return topics

@@ -5,13 +5,7 @@ from collections.abc import Callable, Mapping
 from ..common.checksum import crc31
 from ..common.errors import DecodeError
 from ..remoting.bodies import decode_body, decode_body_if_any, encode_body
-from ..remoting.bodies_register import (
-    DataVersion,
-    KVTable,
-    TopicConfig,
-    TopicConfigTable,
-    decode_register_body,
-)
+from ..remoting.bodies_register import DataVersion, KVTable, TopicConfig, TopicConfigTable, decode_registration
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command, decode_header
 from ..remoting.connection import Connection
@@ -53,7 +47,7 @@ class BrokerHandlers:
         header = decode_header(RegisterBrokerHeader, command)
         if header.body_crc32 and crc31(command.body) != header.body_crc32:
             return Command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        registration = _read_registration(header, _read_topics(command), connection)
+        registration = _read_registration(header, command, connection)
         deletes_absent = self._settings.config.deletes_absent_topics
         outcome = self._routes.register(registration, connection, self._monotonic_ms(), deletes_absent=deletes_absent)
         if not outcome.is_accepted:
@@ -109,24 +103,26 @@ class BrokerHandlers:
         self._routes.drop_link(connection)
 
 
-def _read_topics(command: Command) -> TopicConfigTable:
+def _read_topics(command: Command) -> tuple[DataVersion, dict[str, QueueShape]]:
     if not command.body:  # upstream takes it for no topics
-        return TopicConfigTable()
+        return DataVersion(), {}
     if command.version < V3_0_11:
-        return decode_body(TopicConfigTable, command.body)
+        table = decode_body(TopicConfigTable, command.body)
+        return table.data_version, {name: _shape(topic) for name, topic in table.topic_config_table.items()}
     try:
-        return decode_register_body(command.body).topic_config_serialize_wrapper
+        return decode_registration(command.body, _shape)
     except DecodeError as error:
         raise DecodeError(f"Failed to decode RegisterBrokerBody: {error}") from error
 
 
-def _read_registration(header: RegisterBrokerHeader, topics: TopicConfigTable, connection: Connection) -> Registration:
+def _read_registration(header: RegisterBrokerHeader, command: Command, connection: Connection) -> Registration:
+    version, topics = _read_topics(command)
     is_local = connection.remote_address[0] == connection.local_address[0]
     return Registration(
         Identity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr),
         header.ha_server_addr,
-        topics.data_version,
-        {name: _shape(topic) for name, topic in topics.topic_config_table.items()},
+        version,
+        topics,
         header.heartbeat_timeout_ms or EXPIRY_MS,
         follows_clients=is_local and header.follows_clients is True and header.broker_addr.rpartition(":")[2].isdigit(),
         zone=header.zone_name,

@@ -5,6 +5,7 @@ import json
 import pathlib
 import socket
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -21,7 +22,7 @@ from rocketlet.remoting.command import Command
 from rocketlet.remoting.connection import Connection
 from rocketlet.remoting.later import Later
 from rocketlet.remoting.server import RemotingServer
-from rocketlet.remoting.service import Service
+from rocketlet.remoting.service import Handler, Service
 from rocketlet.store.configfile import save_config_text
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -222,20 +223,91 @@ async def topics_known(nameserver: NameServer) -> set[str]:
     return set(json.loads(answer.body)["topicList"])
 
 
-async def test_many_topics_are_registered_in_parts(
-    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """60,000 topics are more than a frame holds: all have routes when the broker is ready, also after a restart."""
-    names = [f"Topic-{number:05d}-{'x' * 100}" for number in range(60_000)]
+async def save_topics(settings: dict[str, str], count: int) -> set[str]:
+    """Give a broker that has not started so many topics; return their names, which are too long for a frame of JSON."""
+    names = [f"Topic-{number:06d}-{'x' * 100}" for number in range(count)]
     topics = {name: {"topicName": name, "attributes": {"+message.type": "NORMAL"}} for name in names}
     path = f"{settings['storePathRootDir']}/config/topics.json"
     await asyncio.to_thread(save_config_text, path, json.dumps({"topicConfigTable": topics}))
-    for _ in range(2):
-        async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
-            assert await topics_known(nameserver) >= {*names, "TBW102"}
+    return {*names, "TBW102"}
+
+
+async def test_many_topics_take_no_others_back(settings: dict[str, str], clock: ManualClock) -> None:
+    """A name server that forgets what a registration leaves out has routes of all 60,000 topics, from the first on.
+
+    They stay when one is created, with the next registration, and are there again when the name server restarts.
+    """
+    names = await save_topics(settings, 60_000)
+    async with AsyncExitStack() as servers:
+        strict = NameServer(NameServerConfig(port=0, deletes_absent_topics=True), clock)
+        await strict.__aenter__()
+        given = {**settings, "namesrvAddr": strict.address}
+        broker = await servers.enter_async_context(Broker(BrokerConfig.from_java(given), clock))
+        assert await topics_known(strict) >= names
+        async with open_caller(broker.address) as caller:
             assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)).code == ResponseCode.SUCCESS
-            assert (await route(nameserver.address, "T")).code == ResponseCode.SUCCESS
-    assert "topics are more than one registration holds; they go in parts of 10000" in caplog.text
+        names.add("T")
+        assert await topics_known(strict) >= names
+        async with open_caller(strict.address) as caller:
+            await caller.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "TBW102"})
+        clock.advance(30_000)
+        await until_known(strict, "TBW102")  # it comes back with the next registration
+        assert await topics_known(strict) >= names
+        port = int(strict.address.rpartition(":")[2])
+        await strict.__aexit__(None, None, None)
+        again = NameServer(NameServerConfig(port=port, deletes_absent_topics=True), clock)
+        await servers.enter_async_context(again)
+        await clock.settle()
+        clock.advance(30_000)
+        await until_known(again, "TBW102")
+        assert await topics_known(again) >= names
+
+
+async def test_more_topics_than_a_registration_holds_go_in_parts(
+    settings: dict[str, str],
+    clock: ManualClock,
+    nameserver: NameServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Above the limit of a registration, 100,000 topics, all have routes when the broker is ready; the log says how."""
+    monkeypatch.setattr("rocketlet.remoting.bodies_register.MAX_TOPICS", 50)
+    names = await save_topics(settings, 170)
+    async with Broker(BrokerConfig.from_java(settings), clock):
+        assert await topics_known(nameserver) >= names
+    assert "topics are more than one registration holds: registering them in parts of 9" in caplog.text
+    assert caplog.text.count("topics are more than one registration holds") == 1
+
+
+async def test_topic_created_during_a_registration_is_told_again(settings: dict[str, str], clock: ManualClock) -> None:
+    """A registration that was made before a topic came does not take it back: it is told by itself once more."""
+    registered: list[Later] = []
+    told: list[str] = []
+
+    def register(command: Command, _connection: Connection) -> Later:
+        owed = Later(command)
+        if not registered:
+            owed.answer(Command.response(ResponseCode.SUCCESS))
+        registered.append(owed)
+        return owed
+
+    def register_topic(command: Command, _connection: Connection) -> Command:
+        told.append(command.ext["topic"])
+        return Command.response(ResponseCode.SUCCESS)
+
+    handlers: dict[int, Handler] = {
+        RequestCode.REGISTER_BROKER: register,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV: register_topic,
+    }
+    async with RemotingServer("127.0.0.1", 0, Service(handlers), clock) as slow:
+        given = {**settings, "namesrvAddr": format_address(*slow.address)}
+        async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
+            clock.advance(30_000)
+            await until(lambda: len(registered) == 2)
+            await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
+            assert told == ["T"]
+            registered[1].answer(Command.response(ResponseCode.SUCCESS))
+            await until(lambda: told == ["T", "T"])
 
 
 async def test_parts_of_a_registration_are_as_small_as_wanted(

@@ -5,6 +5,7 @@ may be large is made large by a field that nobody reads.
 """
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -131,6 +132,15 @@ def registration(count: int, salt: str) -> Parts:
     return {key: text for key, text in samples.REGISTER.items() if key != "bodyCrc32"}, json.dumps(body).encode()
 
 
+def compressed_registration(count: int, salt: str) -> Parts:
+    """Return a compressed registration of so many topics, each described in words of its own."""
+    texts = [f"T{salt}{number} {number} 4 6 SINGLE_TAG {{}}".encode() for number in range(count)]
+    parts = [b'{"counter":%d}' % count, *texts, b"[]"]
+    version, *topics, filters = [len(part).to_bytes(4, "big") + part for part in parts]
+    body = zlib.compress(b"".join([version, count.to_bytes(4, "big"), *topics, filters, bytes(4)]))
+    return {key: text for key, text in samples.REGISTER.items() if key != "bodyCrc32"}, body
+
+
 def brokers(count: int, salt: str) -> Parts:
     """Return the queues of a topic at so many brokers."""
     names = [
@@ -166,7 +176,7 @@ SPECIAL: dict[int, tuple[Row, ...]] = {
     Code.LITE_PULL_MESSAGE: PULLS,
     Code.CHECK_CLIENT_CONFIG: (Row(checked, 4_096, NO_FILTER),),
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: (Row(group_config, 256, TOO_MANY),),
-    Code.REGISTER_BROKER: (Row(registration, 100_000, TOO_MANY),),
+    Code.REGISTER_BROKER: (Row(registration, 100_000, TOO_MANY), Row(compressed_registration, 100_000, TOO_MANY)),
     Code.REGISTER_TOPIC_IN_NAMESRV: (Row(brokers, 16_384, TOO_MANY),),
     Code.UPDATE_NAMESRV_CONFIG: (Row(settings_of, 10_000, TOO_MANY),),
     Code.PUT_KV_CONFIG: (Row(value, 1 << 20, TOO_MANY),),

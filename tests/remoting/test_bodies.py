@@ -4,12 +4,14 @@ import json
 import pathlib
 import zlib
 from collections.abc import Callable
+from random import randbytes
 from typing import Any, cast
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rocketlet.common.checksum import crc31
 from rocketlet.common.errors import DecodeError, JsonError
@@ -28,10 +30,10 @@ from rocketlet.remoting.bodies_group import SubscriptionGroupConfig, Subscriptio
 from rocketlet.remoting.bodies_register import (
     DataVersion,
     KVTable,
-    RegisterBrokerBody,
     TopicConfig,
     TopicConfigTable,
-    decode_register_body,
+    decode_registration,
+    encode_registration,
 )
 from rocketlet.remoting.bodies_route import BrokerMemberGroupBody, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketlet.remoting.command import Command
@@ -172,31 +174,88 @@ def test_registration_is_read_plain_and_compressed(case: dict[str, Any]):
     """Both forms of a registration hold the same, and the checksum is that of the bytes as they travel."""
     body = bytes.fromhex(case["hex"])
     assert crc31(body) == case["crc32"]
-    registration = decode_register_body(body)
-    wrapper = registration.topic_config_serialize_wrapper
-    assert wrapper.data_version == DataVersion(counter=5, state_version=0, timestamp=1_700_000_000_000)
-    assert sorted(wrapper.topic_config_table) == [f"Topic{number}" for number in range(case["topics"])]
-    assert registration.filter_server_list == []
+    version, topics = decode_registration(body, unnamed)
+    assert version == DataVersion(counter=5, state_version=0, timestamp=1_700_000_000_000)
+    assert sorted(topics) == [f"Topic{number}" for number in range(case["topics"])]
     plain = next(c for c in REGISTRATIONS if c["topics"] == case["topics"] and not c["compressed"])
-    expected = decode_register_body(bytes.fromhex(plain["hex"])).topic_config_serialize_wrapper
-    for topic in expected.topic_config_table.values():
+    _, expected = decode_registration(bytes.fromhex(plain["hex"]), unnamed)
+    for topic in expected.values():
         topic.order = topic.order and not case["compressed"]  # the compressed text has no place for it
-    assert wrapper == expected
+    assert topics == expected
 
 
-def test_registration_survives_its_struct():
+def unnamed(topic: TopicConfig) -> TopicConfig:
+    """Return what a registration says of a topic beside its name."""
+    return replace(topic, topic_name="")
+
+
+def test_registration_of_few_topics_is_plain():
     """What our broker writes, a name server of any version reads: plain JSON without mapping tables."""
-    body = RegisterBrokerBody(
-        topic_config_serialize_wrapper=TopicConfigTable(
-            data_version=DataVersion(counter=1, timestamp=2), topic_config_table={"T": TopicConfig(topic_name="T")}
-        )
-    )
-    assert encode_body(body) == (
+    version = DataVersion(counter=1, timestamp=2)
+    encoded = encode_registration([TopicConfig(topic_name="T")], version)
+    assert encoded is not None
+    assert not encoded.is_compressed
+    assert encoded.body == (
         b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":1,"stateVersion":0,'
         b'"timestamp":2},"topicConfigTable":{"T":{"attributes":{},"order":false,"perm":6,"readQueueNums":16,'
         b'"topicFilterType":"SINGLE_TAG","topicName":"T","topicSysFlag":0,"writeQueueNums":16}}}}'
     )
-    assert decode_register_body(encode_body(body)) == body
+    assert decode_registration(encoded.body, unnamed) == (version, {"T": TopicConfig()})
+
+
+def many_topics(count: int, name_characters: int = 1, **about: Any) -> list[TopicConfig]:
+    """Return topics, every other one with other queues."""
+    return [
+        TopicConfig(topic_name=f"{number:0{name_characters}}", write_queue_nums=1 + number % 2, **about)
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize(("count", "is_compressed"), [(10_000, False), (10_001, True), (100_000, True)])
+def test_registration_of_many_topics_is_compressed(count: int, is_compressed: bool):
+    """From 10,001 topics on a registration is compressed, and read again with all that Java's text has room for."""
+    version, topics = DataVersion(counter=7), many_topics(count, attributes={"+message.type": "FIFO", "a": "b c"})
+    encoded = encode_registration(topics, version)
+    assert encoded is not None
+    assert encoded.is_compressed is is_compressed
+    assert decode_registration(encoded.body, unnamed) == (version, {t.topic_name: unnamed(t) for t in topics})
+
+
+def test_compressed_registration_is_written_as_java_writes_it():
+    """Inflated, our registration is byte for byte that of RocketMQ 5.4.0 with the same topics."""
+    java = zlib.decompress(bytes.fromhex(next(c["hex"] for c in REGISTRATIONS if c["compressed"] and c["topics"] == 0)))
+    version = DataVersion(counter=5, timestamp=1_700_000_000_000)
+    encoded = encode_registration(many_topics(10_001), version)
+    assert encoded is not None
+    data = zlib.decompress(encoded.body)
+    text = b"0 16 1 6 SINGLE_TAG {}"
+    head, tail = java[:-14], java[-10:]  # between them Java has the number of its topics, 0
+    assert data.startswith(head + (10_001).to_bytes(4, "big") + len(text).to_bytes(4, "big") + text)
+    assert data.endswith(tail)
+
+
+def test_registration_that_no_frame_holds():
+    """More than 100,000 topics, and what even compressed is larger than a frame, is not one registration."""
+    assert encode_registration(many_topics(100_001), DataVersion()) is None
+    unlike = [TopicConfig(topic_name=str(n), attributes={"a": randbytes(1_000).hex()}) for n in range(20_000)]
+    assert encode_registration(unlike, DataVersion()) is None
+
+
+def test_long_registration_of_few_topics_is_compressed():
+    """10,000 topics that are longer than a frame as JSON go compressed."""
+    encoded = encode_registration(many_topics(10_000, attributes={"a": "b" * 2_000}), DataVersion())
+    assert encoded is not None
+    assert encoded.is_compressed
+
+
+def test_registration_keeps_the_flags_of_topics_while_a_frame_holds_it():
+    """A system flag has no place in the compressed text, so topics with one go plain, however many fit a frame."""
+    plain = encode_registration(many_topics(20_000, topic_sys_flag=1), DataVersion())
+    assert plain is not None
+    assert not plain.is_compressed
+    long = encode_registration(many_topics(60_000, 120, topic_sys_flag=1), DataVersion())
+    assert long is not None
+    assert long.is_compressed
 
 
 INFLATED = zlib.decompress(bytes.fromhex(next(c["hex"] for c in REGISTRATIONS if c["compressed"] and c["topics"] == 3)))
@@ -206,15 +265,15 @@ def test_registration_of_4_9_has_five_fields_a_topic():
     """Without attributes, and without the mapping tail, a compressed registration is read all the same."""
     topic = b"T 4 4 6 SINGLE_TAG"
     data = INFLATED[:60] + b"\0\0\0\1" + len(topic).to_bytes(4, "big") + topic + b"\0\0\0\2[]"
-    wrapper = decode_register_body(zlib.compress(data)).topic_config_serialize_wrapper
-    assert wrapper.topic_config_table == {"T": TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4)}
+    _, topics = decode_registration(zlib.compress(data), unnamed)
+    assert topics == {"T": TopicConfig(read_queue_nums=4, write_queue_nums=4)}
 
 
 @pytest.mark.parametrize("size", range(len(INFLATED) - 4))
 def test_cut_registration_is_an_error(size: int):
     """A compressed registration that ends early is refused, wherever it ends."""
     with pytest.raises(DecodeError):
-        decode_register_body(zlib.compress(INFLATED[:size]))
+        decode_registration(zlib.compress(INFLATED[:size]), unnamed)
 
 
 def test_cut_zlib_stream_is_an_error():
@@ -222,7 +281,7 @@ def test_cut_zlib_stream_is_an_error():
     whole = zlib.compress(INFLATED)
     for body in (whole[:-5], b"\x78\x9cgarbage", b"x", b"\x78"):
         with pytest.raises(DecodeError):
-            decode_register_body(body)
+            decode_registration(body, unnamed)
 
 
 def test_registration_that_inflates_too_far_is_an_error():
@@ -231,7 +290,7 @@ def test_registration_that_inflates_too_far_is_an_error():
     bomb = b"".join(stream.compress(bytes(1 << 20)) for _ in range(80)) + stream.flush()
     assert len(bomb) < 1 << 20
     with pytest.raises(DecodeError, match="inflates to more than 67108864 bytes"):
-        decode_register_body(bomb)
+        decode_registration(bomb, unnamed)
 
 
 @given(data=st.binary(max_size=200))
@@ -239,7 +298,7 @@ def test_random_registration_raises_nothing_else(data: bytes):
     """Whatever a registration holds, it is read or a DecodeError."""
     for body in (data, zlib.compress(data), zlib.compress(INFLATED[:70] + data)):
         try:
-            decode_register_body(body)
+            decode_registration(body, unnamed)
         except DecodeError:
             continue
 
