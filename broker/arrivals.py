@@ -42,7 +42,8 @@ class ArrivalNotices:
                     tell(records)
                 except Exception:  # the fault boundary of a notice
                     _log.exception(
-                        "%d messages from %d of the log on are stored, but not all who wait for them have been told",
+                        "notifying long polls and deliveries of %d messages from log offset %d on failed; "
+                        "the messages are stored, long polls find them when they time out",
                         len(records),
                         records[0].log_offset,
                     )

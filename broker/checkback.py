@@ -54,7 +54,7 @@ class CheckBack:
         elif group not in self._absent:
             self._absent.add(group)
             _log.warning(
-                "no producer of group %s is connected, transaction %s stays open until one is",
+                "no producer of group %s is connected: transaction %s stays open until one is asked",
                 group,
                 question.copy.properties.get(UNIQ_KEY),
             )

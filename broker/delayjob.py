@@ -98,7 +98,7 @@ class DelayedDelivery:
                 level.next_offset += 1
             if level.next_offset > start:
                 _log.info(
-                    "level %d goes on behind %d messages that were delivered before the last end",
+                    "delay level %d: skipping %d messages that were delivered before the restart",
                     level.number,
                     level.next_offset - start,
                 )
@@ -244,7 +244,8 @@ class DelayJob:
             self._delivery.deliver_due()
         except (StoreNotWritableError, OSError) as error:
             if not self._is_refused:
-                _log.warning("delivery of delayed messages is paused, the store rejects writes: %s", error)
+                text = "delivery of delayed messages is paused, retrying every %d ms: the store rejects writes: %s"
+                _log.warning(text, RETRY_MS, error)
             self._is_refused = True
             return RETRY_MS
         self._is_refused = False

@@ -111,6 +111,5 @@ class DelaySaveJob:
         try:
             await self.run()
         except (OSError, StoreNotWritableError) as error:
-            _log.warning(
-                "saving config/delayOffset.json failed, some delayed messages will be delivered again: %s", error
-            )
+            text = "saving config/delayOffset.json failed, some delayed messages come again after the restart: %s"
+            _log.warning(text, error)

@@ -39,7 +39,10 @@ class DeliveredCopies:
         return bool(self._counts)
 
     def __repr__(self) -> str:
-        return f"<DeliveredCopies {self._counts.total()}>"
+        return f"<DeliveredCopies {len(self)}>"
+
+    def __len__(self) -> int:
+        return self._counts.total()
 
     def add(self, record: Record) -> None:
         """Note a record of the log if it may be a copy."""
@@ -75,7 +78,7 @@ def find_copies(store: MessageStore, start: int, end: int) -> DeliveredCopies:
     copies = DeliveredCopies()
     with store.cold_records() as records:
         _add_all(copies, records.walk(start, end, _MARK))
-    _log.info("delivered before the last start by %d..%d of the log: %r", start, end, copies)
+    _log.info("recovery: log offsets %d to %d hold %d delivered delayed messages", start, end, len(copies))
     return copies
 
 

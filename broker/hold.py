@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..common.clock import Clock, TimerHandle
+from ..remoting.addresses import Address, format_address
 from ..store.dispatched import Appended
 
 RECHECK_MS = 5000
@@ -31,10 +32,18 @@ class QueueKey(NamedTuple):
 class Waiter:
     """One parked pull; ``accepts`` tells whether a message that arrives may be wanted, None takes all."""
 
-    __slots__ = ("accepts", "key", "timer", "until_ms", "wake", "wanted_offset")
+    __slots__ = ("accepts", "key", "peer", "timer", "until_ms", "wake", "wanted_offset")
 
-    def __init__(self, key: QueueKey, wanted_offset: int, accepts: Accepts | None, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        key: QueueKey,
+        wanted_offset: int,
+        accepts: Accepts | None,
+        wake: Callable[[], None],
+        peer: Address = ("", 0),
+    ) -> None:
         self.key = key
+        self.peer = peer
         self.wanted_offset = wanted_offset
         self.accepts = accepts
         self.wake = wake
@@ -123,7 +132,8 @@ def _may_want(waiter: Waiter, record: Appended) -> bool:
         return waiter.accepts is None or waiter.accepts(record)
     except Exception:  # the fault boundary of a held request
         _log.exception(
-            "the filter of a long poll failed at topic %s queue %d offset %d; it reads now",
+            "filtering for the long poll from %s failed at topic %s, queueId %d, offset %d: running the pull again now",
+            format_address(*waiter.peer),
             *waiter.key,
             record.queue_offset,
         )

@@ -78,10 +78,12 @@ class SaveJob:
                 await self._folder.save(table)
             except OSError as error:
                 are_saved = False
-                _log.warning("saving %s failed, next try follows: %s", table.file_name, error)
+                _log.warning(
+                    "saving config/%s failed, retrying within %d ms: %s", table.file_name, self.period_ms, error
+                )
             except Exception:  # the fault boundary of a table: its own content must not cost the others
                 are_saved = False
-                _log.exception("saving %s failed, next try follows", table.file_name)
+                _log.exception("saving config/%s failed, retrying within %d ms", table.file_name, self.period_ms)
         return are_saved
 
 

@@ -112,7 +112,11 @@ class NameServerLink:
             command = Command.request(RequestCode.UNREGISTER_BROKER, header)
             await self._pool.request(self.address, command, UNREGISTER_TIMEOUT_MS)
         except RemotingError as error:
-            _log.warning("name server %s was not told of the stop: %s", self.address, error)
+            _log.warning(
+                "unregistering at name server %s failed, it keeps the routes until it finds the connection closed: %s",
+                self.address,
+                error,
+            )
 
     async def _watch(self) -> None:
         """Hear of the end of the connection, once for each."""

@@ -81,6 +81,7 @@ class Puller:
             header.queue_offset,
             wanted.accepts_arrival,
             lambda: later.answer(self._run_again(command, connection, header)),
+            connection.remote_address,
         )
         later.on_drop(lambda: self._waiters.drop(waiter))
         delay_ms = header.suspend_ms if self._short_polling_ms is None else self._short_polling_ms

@@ -127,7 +127,9 @@ class Registration:
     async def _make_known(self, names: Sequence[str]) -> None:
         known = {name: self._topics.get(name) for name in names}
         saving = self._tasks.start(self._save(), "save topics")
-        telling = [self._tasks.start(self._tell(link, names), f"tell {link.address}") for link in self._links]
+        telling = [
+            self._tasks.start(self._tell(link, names), f"register topics at {link.address}") for link in self._links
+        ]
         await self._wait_in_limit([saving, *telling])
         saving.add_done_callback(lambda saved: None if saved.cancelled() else self._forget(known))
 
@@ -149,7 +151,8 @@ class Registration:
             if not (await self._register(link, self._existing(names))).is_accepted:
                 await self.tell_all(link)
         except RocketletError as error:
-            _log.warning("registering topics %s at name server %s failed: %s", _few(names), link.address, error)
+            text = "registering topics %s at name server %s failed, trying again with the next registration: %s"
+            _log.warning(text, _few(names), link.address, error)
 
     async def _wait_in_limit(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if tasks:
@@ -158,7 +161,7 @@ class Registration:
                     await asyncio.wait(tasks)
             except TimeoutError:
                 late = ", ".join(task.get_name() for task in tasks if not task.done())
-                _log.warning("still to be done after %d ms, going on meanwhile: %s", ANNOUNCE_LIMIT_MS, late)
+                _log.warning("not done after %d ms, going on in the background: %s", ANNOUNCE_LIMIT_MS, late)
 
     async def _register(self, link: NameServerLink, topics: Sequence[TopicConfig]) -> RegisterOutcome:
         """Register topics, in parts if one registration does not hold them; return the last outcome, or the refusal."""

@@ -32,6 +32,7 @@ from ..remoting.addresses import format_address
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import ONEWAY, Command
 from ..remoting.connection import Connection
+from ..remoting.failures import describe_request
 from ..remoting.headers_send import SendHeader, decode_send_header
 from ..remoting.later import Encoded, Later
 from ..remoting.service import Reply
@@ -67,7 +68,7 @@ class ReplyKeeper:
         self._group = group
         self._now_ms = now_ms
 
-    def keep(self, new: NewRecord, command: Command, property_text: str) -> asyncio.Future[Place | None]:
+    def keep(self, new: NewRecord, command: Command, property_text: str, peer: str) -> asyncio.Future[Place | None]:
         """Store a reply; the future holds its place, under SYNC_FLUSH once it is on disk, None if it is not stored.
 
         Raises:
@@ -77,7 +78,7 @@ class ReplyKeeper:
         try:
             stored = self._store.append(self._parking.place(new, self._now_ms()))
         except (StoreError, MessageRefusedError) as error:
-            _log.info("a reply is not stored in topic %s: %s", new.topic, error)
+            _log.info("not storing the reply of %s: %s", describe_request(command, peer), error)
             kept.set_result(None)
             return kept
         place, reply = Place(stored.log_offset, stored.queue_offset), Command.response(ResponseCode.SUCCESS)
@@ -142,7 +143,8 @@ class ReplyHandler:
         text, (host, port) = header.properties or "", connection.remote_address
         properties = {**parse_properties(text), **self._answers.fields}
         recipient = self._requesters.find(properties)
-        push = self._requesters.wrap(recipient, header, command.body, format_address(host, port))
+        peer = format_address(host, port)
+        push = self._requesters.wrap(recipient, header, command.body, peer)
         new = NewRecord(
             header.topic,
             queue_id,
@@ -155,7 +157,7 @@ class ReplyHandler:
             encode_host(host, port),
             header.reconsume_times or 0,
         )
-        kept = None if self._keeper is None else self._keeper.keep(new, command, text)
+        kept = None if self._keeper is None else self._keeper.keep(new, command, text, peer)
         return _Passing(recipient, push, queue_id, kept)
 
     async def _pass_on(self, passing: _Passing, pay: Callable[[Command], None]) -> None:

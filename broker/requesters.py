@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ..common.errors import FrameError, RemotingError
 from ..common.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, encode_properties
+from ..remoting.addresses import format_address
 from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
@@ -27,6 +28,10 @@ class Recipient(NamedTuple):
     connection: Connection | None
     properties: dict[str, str]
     failure: str
+
+    def __str__(self) -> str:
+        host, port = self.connection.remote_address if self.connection else ("nowhere", 0)
+        return f"{self.properties.get(REPLY_TO_CLIENT)} at {format_address(host, port)}"
 
 
 class Requesters:
@@ -82,10 +87,10 @@ class Requesters:
         try:
             answer = await recipient.connection.request(push, PUSH_LIMIT_MS)
         except (RemotingError, FrameError) as error:
-            _log.info("pushing a reply to %s failed: %s", recipient.connection, error)
+            _log.info("pushing a reply to client %s failed: %s", recipient, error)
             return recipient.failure
         if answer.code != ResponseCode.SUCCESS:
-            text = "pushing a reply to %s failed: it answered %d: %s"
-            _log.info(text, recipient.connection, answer.code, answer.remark)
+            text = "pushing a reply to client %s failed: it answered %d: %s"
+            _log.info(text, recipient, answer.code, answer.remark)
             return recipient.failure
         return None

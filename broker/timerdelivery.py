@@ -303,14 +303,14 @@ class TimerDelivery:
         try:
             return (rolled if is_rolling else delivered)(record, put_at_ms, self._now_ms())
         except MessageIllegalError as error:
-            _log.error("dropping timer %s: %s", record, error)
+            _log.error("dropping the timer message at log offset %d: %s", record.log_offset, error)
             return None
 
     def _append(self, new: NewRecord) -> None:
         try:
             self._store.append(new)
         except MessageIllegalError as error:
-            _log.error("dropping a timer message for topic %s, which cannot be stored: %s", new.topic, error)
+            _log.error("dropping a timer message for topic %s, it cannot be stored: %s", new.topic, error)
 
 
 class _ColdBatch:

@@ -22,6 +22,7 @@ from contextlib import AsyncExitStack
 
 from ..common.clock import Clock
 from ..common.errors import StoreNotWritableError
+from ..common.names import TIMER_TOPIC
 from ..remoting.tasks import TaskScope, repeat, wait_at_most
 from ..store.files import NO_ROOM
 from ..store.timers import Timers
@@ -54,7 +55,8 @@ class TimerJob:
             is_done = await self._advance()
         except (StoreNotWritableError, OSError) as error:
             if not self._is_refused:
-                _log.warning("delivery of timer messages is paused, the store rejects writes: %s", error)
+                text = "delivery of timer messages is paused, retrying every %d ms: the store rejects writes: %s"
+                _log.warning(text, RETRY_MS, error)
             self._is_refused = True
             return RETRY_MS
         self._is_refused = False
@@ -76,7 +78,8 @@ class TimerJob:
                 if slow is not None:
                     await asyncio.get_running_loop().run_in_executor(self._worker, slow)
             except (StoreNotWritableError, OSError) as error:
-                _log.warning("timer messages stay in their topic until the next start: %s", error)
+                text = "filling the timer wheel failed, timer messages stay in topic %s until the next start: %s"
+                _log.warning(text, TIMER_TOPIC, error)
                 return
             pieces += 1
 
@@ -143,7 +146,9 @@ class TimerSaveJob:
         try:
             await self.save()
         except (OSError, StoreNotWritableError) as error:
-            _log.warning("saving the timer files failed, some timer messages will be delivered again: %s", error)
+            _log.warning(
+                "saving the timer files failed, some timer messages are delivered again after the restart: %s", error
+            )
 
     async def _save(self) -> None:
         save = None if self._has_failed else self._timers.take_save()

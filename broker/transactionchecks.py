@@ -114,7 +114,8 @@ class TransactionChecks:
             if verdict is Verdict.ASK:
                 turn.questions.append(Question(copy, placed, half.stored_at_ms))
         except MessageIllegalError as error:
-            _log.error("half %s cannot be copied, giving up its transaction: %s", half, error)
+            text = "giving up the transaction of the half message at offset %d, it cannot be copied: %s"
+            _log.error(text, half.queue_offset, error)
             if verdict is not Verdict.GIVE_UP:
                 self._copy(half, Verdict.GIVE_UP, turn)
 

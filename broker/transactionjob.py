@@ -59,7 +59,8 @@ class CheckJob:
             await self._check()
         except (StoreNotWritableError, OSError) as error:
             if not self._is_refused:
-                _log.warning("transaction checks are paused, the store rejects writes: %s", error)
+                text = "transaction checks are paused, retrying every %d ms: the store rejects writes: %s"
+                _log.warning(text, self._period_ms, error)
             self._is_refused = True
             return self._period_ms
         self._is_refused = False
@@ -112,7 +113,10 @@ class CursorSaveJob:
         try:
             await self.run()
         except (StoreNotWritableError, OSError) as error:
-            _log.warning("saving the progress of transaction checks failed: %s", error)
+            _log.warning(
+                "saving the progress of transaction checks failed, some are checked once more after the restart: %s",
+                error,
+            )
 
 
 def keep_given_up(topics: TopicTable) -> GiveUp:

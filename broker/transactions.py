@@ -113,7 +113,7 @@ class Transactions:
                 self._store.append(new)
         except StoreError as error:  # known to memory all the same: only after a restart they are checked again
             _log.warning(
-                "op messages cannot be written, so settled transactions are checked again after a restart: %s", error
+                "writing op messages failed, settled transactions are checked again after a restart: %s", error
             )
 
     def undo(self) -> None:

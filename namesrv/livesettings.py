@@ -43,7 +43,7 @@ class LiveSettings:
         self.config = dataclasses.replace(self.config, **parse_settings(NameServerConfig, changes))
         unknown = sorted(changes.keys() - setting_keys(NameServerConfig))
         if unknown:
-            _log.warning("changed settings that nothing reads: %.200s", ", ".join(unknown))
+            _log.warning("settings %.200s were changed, but this name server does not read them", ", ".join(unknown))
 
     def texts(self) -> dict[str, str]:
         """Return every key with its value, in the order of their names."""

@@ -29,5 +29,6 @@ class Complaints:
             self._count, self._until_ms = 0, now_ms + PERIOD_MS
         self._count += 1
         if self._count == MOST + 1:
-            _log.warning("many bad requests: no more of them are logged for %d ms", self._until_ms - now_ms)
+            text = "%d requests refused within %d ms: logging no more of them for %d ms"
+            _log.warning(text, self._count, PERIOD_MS, self._until_ms - now_ms)
         return self._count <= MOST

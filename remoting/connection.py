@@ -22,7 +22,7 @@ from .addresses import Address, address_of
 from .calls import Answer, Calls
 from .codes import ResponseCode
 from .command import ONEWAY, RESPONSE, Command
-from .failures import OVERLOAD, failure_reply
+from .failures import OVERLOAD, describe_request, failure_reply
 from .frames import FrameParser, encode_command
 from .held import COUNTED_BYTES
 from .home import ConnectionHome
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
     def cut_off(self, reason: str) -> None:
         """Close at once, and say why."""
         if self.may_complain():
-            _log.warning("cutting off %s: %s", self._peer, reason)
+            _log.warning("closing the connection to %s: %s", self._peer, reason)
         self.abort()
 
     @property
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
         try:
             step(*args)
         except Exception:  # the fault boundary of a connection
-            _log.exception("closing the connection to %s after an error", self._peer)
+            _log.exception("closing the connection to %s: a handler or callback failed", self._peer)
             self.abort()
 
     def _receive(self, data: bytes) -> None:
@@ -361,7 +361,11 @@ class Connection(asyncio.Protocol):
             self._write(out, size)
 
     def _take_back(self, error: StoreError) -> None:
-        """Replace the replies to what was not stored after all."""
+        """Replace the replies to what was not stored after all, and log the first of them."""
+        if self._uncommitted and self.may_complain():
+            first = describe_request(self._uncommitted[0][0], self._peer)
+            others = f" and {count} more of the same read" if (count := len(self._uncommitted) - 1) else ""
+            _log.warning("rejecting %s%s, not stored: %s", first, others, error)
         for command, place in self._uncommitted:
             reply = self._service.on_commit_failed(command, error)
             if isinstance(place, Later):

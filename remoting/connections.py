@@ -91,7 +91,9 @@ class Connections:
         if self.complaints.may_log():
             number = connection.descriptor
             peer = format_address(*connection.remote_address)
-            text = "rejecting a connection of %s: too many open files (descriptor %d, the store keeps those from %d)"
+            text = (
+                "rejecting the connection from %s: too many open files (descriptor %d, the store keeps those from %d)"
+            )
             _log.warning(text, peer, number, kept)
         connection.abort()
 

@@ -70,9 +70,8 @@ def failure_reply(command: Command, error: BaseException, peer: str = "", *, is_
     return Command.response(ResponseCode.SYSTEM_ERROR, describe_failure(error))
 
 
-def commit_failure_reply(command: Command, error: StoreError) -> Command:
+def commit_failure_reply(_command: Command, error: StoreError) -> Command:
     """Return the answer to a request whose records could not be written."""
-    _log.warning("rejecting %s, it was not stored: %s", describe_request(command), error)
     return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
 
 

@@ -69,7 +69,7 @@ async def repeat(job: Job, clock: Clock, *, first_ms: int = 0) -> None:
         except Exception as error:  # the fault boundary of timed jobs: one bad round must not end the server
             has_told = isinstance(error, RocketletError | OSError)
             _log.warning(
-                "%s failed, next try in %d ms: %s", _name_of(job), pause_ms, error, exc_info=None if has_told else error
+                "%s failed, retrying in %d ms: %s", _name_of(job), pause_ms, error, exc_info=None if has_told else error
             )
             delay_ms, pause_ms = pause_ms, min(2 * pause_ms, LONGEST_PAUSE_MS)
 

@@ -136,7 +136,7 @@ async def test_each_table_is_saved_whatever_becomes_of_the_others(
     loaded = offsets_with()
     folder.load(loaded)
     assert loaded.committed("g", "T", 0) == 29
-    assert "saving topics.json failed, next try follows" in caplog.text
+    assert "saving config/topics.json failed, retrying within " in caplog.text
 
 
 async def test_failed_save_is_tried_again(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:

@@ -111,6 +111,20 @@ def test_late_unwanted_arrival_does_not_extend_the_limit(waiters: PullWaiters, c
     assert hold.woken == 1
 
 
+def test_waiter_whose_filter_fails_is_woken(waiters: PullWaiters, caplog: pytest.LogCaptureFixture) -> None:
+    """Its pull runs again, and fails by itself or not; the log names its queue and its peer."""
+    woken: list[bool] = []
+
+    def fail(_record: Appended) -> bool:
+        raise ValueError("no filter")
+
+    waiter = Waiter(QueueKey("T", 0), 0, fail, lambda: woken.append(True), ("10.0.0.9", 4711))
+    waiters.add(waiter, LIMIT_MS)
+    waiters.arrived(arrival(6, 0))
+    assert woken == [True]
+    assert "the long poll from 10.0.0.9:4711 failed at topic T, queueId 0, offset 5" in caplog.text
+
+
 def test_dropped_waiter_is_never_woken(waiters: PullWaiters, clock: ManualClock) -> None:
     """A closed connection takes its waiters along, timers included."""
     hold = Hold(waiters)

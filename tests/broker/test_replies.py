@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -174,13 +175,15 @@ async def test_reply_to_nobody(
 
 
 @pytest.mark.feature("Q2")
-async def test_requester_that_refuses(caller: Caller, requester: Requester) -> None:
+async def test_requester_that_refuses(caller: Caller, requester: Requester, caplog: pytest.LogCaptureFixture) -> None:
     """A requester that answers another code than 0 did not take the reply, and the reply is stored nevertheless."""
+    caplog.set_level(logging.INFO, "rocketlet.broker.requesters")
     async with asyncio.TaskGroup() as group:
         answering = begin(group, caller)
         await requester.take(ResponseCode.SYSTEM_ERROR)
     answer = answering.result()
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "push reply message to asker@1fail.")
+    assert "pushing a reply to client asker@1 at 127.0.0.1:" in caplog.text
     assert len(await records(caller)) == 1
 
 
@@ -271,18 +274,25 @@ async def test_replies_are_not_stored(settings: dict[str, str], clock: ManualClo
         assert await records(caller) == []
 
 
-async def test_reply_that_cannot_be_stored_is_passed_on(caller: Caller, requester: Requester) -> None:
-    """Properties that are too long for a record reach the requester; the answer is 0, the message id "0"."""
+async def test_reply_that_cannot_be_stored_is_passed_on(
+    caller: Caller, requester: Requester, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Properties that are too long for a record reach the requester; the answer is 0, the message id "0".
+
+    The log names the request and its peer.
+    """
+    caplog.set_level(logging.INFO, "rocketlet.broker.replies")
     async with asyncio.TaskGroup() as group:
         answering = begin(group, caller, more=f"long\x01{'x' * 33_000}\x02")
         push = await requester.take()
     assert parse_properties(push.ext["properties"])["long"] == "x" * 33_000
     assert (answering.result().code, answering.result().ext) == (ResponseCode.SUCCESS, NOT_STORED)
     assert await records(caller) == []
+    assert "not storing the reply of SEND_REPLY_MESSAGE_V2 (325) from 127.0.0.1:" in caplog.text
 
 
-async def test_full_disk(settings: dict[str, str], clock: ManualClock) -> None:
-    """A reply that the disk did not take has reached its requester, and is answered like a send."""
+async def test_full_disk(settings: dict[str, str], clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """A reply that the disk did not take has reached its requester, and is answered like a send; the log says whose."""
     disk = SlowDisk()
     async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
         await caller.send(TOPIC)
@@ -291,6 +301,7 @@ async def test_full_disk(settings: dict[str, str], clock: ManualClock) -> None:
             answer = await reply(caller)
             assert (await requester.take()).body == b"answer"
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "rejecting SEND_REPLY_MESSAGE_V2 (325) from 127.0.0.1:" in caplog.text
         disk.has_room = True
 
 

@@ -113,7 +113,7 @@ async def test_failing_save_does_not_stop_the_broker(
         folder.write_text("in the way")
         await caller.ask(RequestCode.UPDATE_CONSUMER_OFFSET, COMMIT)
         await clock.elapse(5000)
-        await until(lambda: any("saving consumerOffset.json failed" in message for message in caplog.messages))
+        await until(lambda: any("saving config/consumerOffset.json failed" in message for message in caplog.messages))
         assert (await caller.send()).code == ResponseCode.SUCCESS
         folder.unlink()
         folder.with_name("elsewhere").rename(folder)

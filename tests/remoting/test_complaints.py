@@ -24,7 +24,7 @@ def test_hundred_mistakes_are_logged_in_ten_seconds(caplog: pytest.LogCaptureFix
     for _ in range(3):
         assert [complaints.may_log() for _ in range(3 * MOST)] == [True] * MOST + [False] * 2 * MOST
         clock.advance(PERIOD_MS)
-    assert caplog.messages == ["many bad requests: no more of them are logged for 10000 ms"] * 3
+    assert caplog.messages == ["101 requests refused within 10000 ms: logging no more of them for 10000 ms"] * 3
 
 
 @pytest.mark.usefixtures("no_leftovers")

@@ -285,7 +285,9 @@ async def test_commit_comes_once_a_read(clock: Clock, dial: Dial, read_commands:
         assert book.commits == [20]
 
 
-async def test_failed_commit_takes_the_answers_back(clock: Clock, dial: Dial, read_commands: ReadCommands):
+async def test_failed_commit_takes_the_answers_back(
+    clock: Clock, dial: Dial, read_commands: ReadCommands, caplog: pytest.LogCaptureFixture
+):
     """If the commit fails, requests that wanted to store are told so, owed ones too; others get their answers."""
     book = _Book()
     book.failure = StoreFullError("disk is full")
@@ -304,10 +306,14 @@ async def test_failed_commit_takes_the_answers_back(clock: Clock, dial: Dial, re
         await _send(peer, _frame(8, 1) + _frame(7, 2) + _frame(9, 3) + _frame(7, 4, ONEWAY) + _frame(8, 5))
         answers = {answer.opaque: answer.remark for answer in await read_commands(peer, 4)}
         assert answers == {1: "echo", 2: "7: disk is full", 3: "9: disk is full", 5: "echo"}
+        host, port = peer.getsockname()
+        rejected = f"rejecting request of unknown code 7 from {host}:{port} and 1 more of the same read, not stored"
+        assert caplog.messages == [f"{rejected}: disk is full"]
         book.failure = None
         await _send(peer, _frame(7, 6))
         [answer] = await read_commands(peer, 1)
         assert answer.remark == "noted"
+        assert len(caplog.messages) == 1
 
 
 async def test_commit_that_breaks_ends_the_connection(clock: Clock, caplog: pytest.LogCaptureFixture):
