@@ -10,7 +10,6 @@ save the tables, close the store. After it no connection, task, thread, timer or
 
 import asyncio
 import os
-import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
@@ -22,7 +21,7 @@ from ..common.clock import Clock
 from ..common.errors import ConfigError, StoreError
 from ..common.ids import encode_host
 from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..remoting.addresses import check_advertised, format_address, is_ip_address, reachable_host
+from ..remoting.addresses import Advertised, check_advertised, format_address, reachable_host, resolve_host
 from ..remoting.client import ConnectionPool
 from ..remoting.codes import RequestCode
 from ..remoting.command import Command
@@ -130,6 +129,12 @@ class Broker:
         return format_address(host, self._config.advertised_port or self._port)
 
     @property
+    def advertised(self) -> Advertised | None:
+        """What clients are told if the settings name it, and where the server listens."""
+        host, port = self._config.advertised_host, self._port
+        return Advertised(host, self._config.advertised_port or port, (self._config.host, port)) if host else None
+
+    @property
     def store(self) -> MessageStore:
         """The open store of a started broker."""
         assert self._store is not None, "the store is there between start and stop"
@@ -149,7 +154,7 @@ class Broker:
             StoreInUseError: somebody else has the store open.
             StoreDamagedError: the store needs ``rocketlet store repair``.
         """
-        self._own_ip = await _find_own_ip(self._config)
+        self._own_ip = await _find_own_ip(self._config, self._clock)
         if self._config.advertised_host and self._config.advertised_port in {0, self._port}:
             check_advertised(self._own_ip, self._config.host)
         async with AsyncExitStack() as stack:
@@ -343,16 +348,13 @@ def _bloom_shape(config: BrokerConfig) -> BloomShape:
     return BloomShape.of(error_percent=config.filter_error_percent, consumers=config.filter_consumers)
 
 
-async def _find_own_ip(config: BrokerConfig) -> str:
+async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:
     host = config.advertised_host or reachable_host(config.host)
-    if is_ip_address(host):
-        return host
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
+        return (await resolve_host(host, clock))[0]
+    except OSError as error:
         key = "brokerIP1" if config.advertised_host else "bindAddress"
         raise ConfigError(f"{key} is {host!r}, which names no address: {error}", key=key) from error
-    return str(found[0][4][0])
 
 
 async def _run_in(writer: ThreadPoolExecutor, work: Callable[[], T]) -> T:

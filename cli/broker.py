@@ -61,11 +61,11 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
     if flags["print_config"]:
         click.echo(settings.format_settings(load_broker_config(flags, given).describe()))
         return
-    from .serve import serve
+    from .serve import describe_advertised, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
         started = await enter_broker(servers, clock, flags, given)
-        notes.append(describe_store_place(flags, given))
+        notes.extend([*await describe_advertised([started], clock), describe_store_place(flags, given)])
         return f"ready broker={started.address}"
 
     serve(start, notes, log_level=flags["log_level"])

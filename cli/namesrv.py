@@ -59,12 +59,13 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
     from .ports import naming_holder
-    from .serve import serve
+    from .serve import describe_advertised, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
         warn_unused(flags["pairs"], used=setting_keys(NameServerConfig))
         with naming_holder("--namesrv-port"):
             started = await servers.enter_async_context(NameServer(config, clock))
+        notes.extend(await describe_advertised([started], clock))
         return f"ready namesrv={started.address}"
 
     serve(start, notes, log_level=flags["log_level"])

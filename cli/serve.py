@@ -13,14 +13,19 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from ..common.clock import Clock
 from ..remoting.clock import LoopClock
 from ..remoting.loop import find_loop_factory
+
+if TYPE_CHECKING:
+    from ..broker.server import Broker
+    from ..namesrv.server import NameServer
 
 Start = Callable[[AsyncExitStack, Clock], Awaitable[str]]
 FIRST_GC_THRESHOLD = 50_000  # allocations between collections of the young generation; Python's own is 700 or 2,000
@@ -77,6 +82,15 @@ def _spare_garbage_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(FIRST_GC_THRESHOLD, *gc.get_threshold()[1:])
+
+
+async def describe_advertised(servers: Iterable["NameServer | Broker"], clock: Clock) -> list[str]:
+    """Say what must be forwarded so that clients reach started servers where they are told."""
+    from ..remoting.addresses import describe_forwarding
+
+    advertised = [told for server in servers if (told := server.advertised) is not None]
+    note = await describe_forwarding(advertised, clock) if advertised else None
+    return [note] if note else []
 
 
 async def make_ephemeral_store(stack: AsyncExitStack) -> str:

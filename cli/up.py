@@ -21,7 +21,9 @@ from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 
 if TYPE_CHECKING:
     from ..broker.config import BrokerConfig
+    from ..broker.server import Broker
     from ..namesrv.config import NameServerConfig
+    from ..namesrv.server import NameServer
 
 
 BROKER_NAMES: Final = tuple(f"broker-{letter}" for letter in string.ascii_lowercase)
@@ -71,12 +73,13 @@ def up(**flags: Unpack[UpFlags]) -> None:
     if flags["print_config"]:
         click.echo("\n\n".join([_list_settings("name server", nameserver), *map(_list_broker, members)]))
         return
-    from .serve import serve
+    from .serve import describe_advertised, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
-        ready = await _start(servers, clock, nameserver, members)
+        first, brokers = await _start(servers, clock, nameserver, members)
+        notes.extend(await describe_advertised([first, *brokers], clock))
         notes.extend(describe_store_place(member.flags, member.given) for member in members)
-        return ready
+        return f"ready namesrv={first.address} broker={','.join(broker.address for broker in brokers)}"
 
     serve(start, notes, log_level=flags["log_level"])
 
@@ -155,16 +158,17 @@ def _broker_settings(given: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in given.items() if key not in own}
 
 
-async def _start(servers: AsyncExitStack, clock: Clock, nameserver: "NameServerConfig", members: list[Member]) -> str:
+async def _start(
+    servers: AsyncExitStack, clock: Clock, nameserver: "NameServerConfig", members: list[Member]
+) -> "tuple[NameServer, list[Broker]]":
     from ..namesrv.server import NameServer
     from .ports import naming_holder
 
     with naming_holder("--namesrv-port"):
         started_nameserver = await servers.enter_async_context(NameServer(nameserver, clock))
-    addresses: list[str] = []
+    brokers: list[Broker] = []
     for member in members:
         foreign = member.given.get("namesrvAddr", "")
         member.given["namesrvAddr"] = ";".join(filter(None, [started_nameserver.local_address, foreign]))
-        started = await enter_broker(servers, clock, member.flags, member.given, sharers=member.count)
-        addresses.append(started.address)
-    return f"ready namesrv={started_nameserver.address} broker={','.join(addresses)}"
+        brokers.append(await enter_broker(servers, clock, member.flags, member.given, sharers=member.count))
+    return started_nameserver, brokers

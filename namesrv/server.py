@@ -18,7 +18,14 @@ import msgspec
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.javajson import read_table_as
-from ..remoting.addresses import ANY_HOSTS, check_advertised, format_address, is_ip_address, reachable_host
+from ..remoting.addresses import (
+    ANY_HOSTS,
+    Advertised,
+    check_advertised,
+    format_address,
+    is_ip_address,
+    reachable_host,
+)
 from ..remoting.codes import ResponseCode
 from ..remoting.command import Command
 from ..remoting.connection import Connection
@@ -58,6 +65,12 @@ class NameServer:
         """The ``host:port`` that clients shall use; after the start, with the port that is bound."""
         host = self._config.advertised_host or reachable_host(self._config.host)
         return format_address(host, self._config.advertised_port or self._port)
+
+    @property
+    def advertised(self) -> Advertised | None:
+        """What clients are told if the settings name it, and where the server listens."""
+        host, port = self._config.advertised_host, self._port
+        return Advertised(host, self._config.advertised_port or port, (self._config.host, port)) if host else None
 
     @property
     def local_address(self) -> str:

@@ -1,16 +1,28 @@
 """Addresses: pairs of host and port, and as text ``host:port``, an IPv6 host in brackets."""
 
+import asyncio
 import ipaddress
 import socket
-from typing import cast
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
+from ..common.clock import Clock
 from ..common.errors import ConfigError
 
 Address = tuple[str, int]
 ANY_HOSTS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # compared with, not bound
 _MAX_PORT = 65_535
 _LOCAL_HOST = "127.0.0.1"
+_RESOLVE_LIMIT_MS = 10_000
 _SOMEWHERE = ("192.0.2.1", 9)  # reserved for documentation, so nobody is there; nothing is sent
+
+
+class Advertised(NamedTuple):
+    """Where clients are told that a server is, and where it listens."""
+
+    host: str
+    port: int
+    bound: Address
 
 
 def address_of(name: object) -> Address:
@@ -64,16 +76,61 @@ def check_advertised(advertised_ip: str, bound_host: str) -> None:
     Raises:
         ConfigError: nobody would listen there.
     """
-    if bound_host in ANY_HOSTS:
-        is_served = not bound_host or (":" in advertised_ip) == (bound_host == "::")
-    else:
-        is_served = advertised_ip == bound_host or not is_ip_address(bound_host)  # a name may stand for it
-    if not is_served and is_own_address(advertised_ip):
+    if not _is_served(advertised_ip, bound_host) and is_own_address(advertised_ip):
         raise ConfigError(
             f"clients would be told {advertised_ip} (--advertise, brokerIP1), where nobody listens: --host "
             f"(bindAddress) is {bound_host}; leave it out to listen at all addresses",
             key="bindAddress",
         )
+
+
+def _is_served(ip: str, bound_host: str) -> bool:
+    """Tell whether a server that is bound so listens at an address, if that is one of this machine's."""
+    if bound_host in ANY_HOSTS:
+        return not bound_host or (":" in ip) == (bound_host == "::")
+    return ip == bound_host or not is_ip_address(bound_host)  # a name may stand for it
+
+
+async def resolve_host(host: str, clock: Clock) -> list[str]:
+    """Return the IP addresses of a name, or of itself.
+
+    Raises:
+        OSError: it has none, or nobody has said so in time.
+    """
+    try:
+        async with clock.timeout(_RESOLVE_LIMIT_MS):
+            found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except TimeoutError as error:
+        raise OSError(f"no answer within {_RESOLVE_LIMIT_MS} ms") from error
+    except UnicodeError as error:
+        raise OSError(str(error)) from error
+    return [str(address[4][0]) for address in found]
+
+
+async def describe_forwarding(servers: Sequence[Advertised], clock: Clock) -> str | None:
+    """Return what must be forwarded so that clients reach servers of one host where they are told; None if nothing.
+
+    Only names are looked up; nothing is sent to the addresses.
+    """
+    host = servers[0].host
+    try:
+        own = [ip for ip in await resolve_host(host, clock) if is_own_address(ip)]
+        fault = "but this process does not listen there" if own else f"but {host} is no address of this machine"
+    except OSError as error:
+        own, fault = [], f"a name that does not resolve here ({error})"
+    unserved = [
+        server
+        for server in servers
+        if server.port != server.bound[1] or not any(_is_served(ip, server.bound[0]) for ip in own)
+    ]
+    if not unserved:
+        return None
+    told = {format_address(host, server.port): format_address(*server.bound) for server in unserved}
+    forwarded = " and ".join(f"{address} to {bound}" for address, bound in told.items())
+    return (
+        f"clients are told {' and '.join(told)}, {fault}: they get through only if something forwards {forwarded}, "
+        "where this process listens"
+    )
 
 
 def host_to_listen_at(advertised_host: str, default: str) -> str:

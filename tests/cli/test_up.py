@@ -245,6 +245,30 @@ def test_told_loopback_address_is_the_only_one(start: Start):
             socket.create_connection(("127.0.0.1", int(port)))
 
 
+@pytest.mark.parametrize("command", ["up", "broker", "namesrv"])
+def test_told_address_of_another_machine_is_said(start: Start, command: str):
+    """The ready line names it, as it may be forwarded; one line before says that it has to be."""
+    options = {
+        "up": ("--ephemeral", *FREE_PORTS),
+        "broker": ("--ephemeral", *FREE_PORTS[2:]),
+        "namesrv": FREE_PORTS[:2],
+    }[command]
+    running = start(command, "--advertise", "192.0.2.7", *options)
+    told = list(running.addresses.values())
+    assert {address.rpartition(":")[0] for address in told} == {"192.0.2.7"}
+    [line] = [line for line in running.stop()[2].splitlines() if "clients are told" in line and "forwards" in line]
+    assert line.startswith(f"rocketlet: clients are told {' and '.join(told)}, but 192.0.2.7 is no address of this")
+    for address in told:
+        assert f"{address} to 0.0.0.0:{address.rpartition(':')[2]}" in line
+
+
+def test_told_port_that_nobody_listens_at_is_said(start: Start):
+    """A port that is not the broker's is not refused, as it may be forwarded, but said."""
+    running = start("up", "--ephemeral", "--advertise", "localhost:7000", *FREE_PORTS)
+    said = running.stop()[2]
+    assert "rocketlet: clients are told localhost:7000, but this process does not listen there" in said
+
+
 def test_broker_without_name_server_says_so(start: Start):
     """A broker that no client can find starts, and says why none does."""
     running = start("broker", "--ephemeral", "--broker-port", "0")
