@@ -19,7 +19,7 @@ from .configtable import ConfigFolder, ConfigTable
 from .filtertable import FilterTable
 
 _LONGEST_PERIOD_MS = 1_000  # of the checkpoint
-_RETRY_MS = 1_000  # after a table that could not be saved
+RETRY_MS = 1_000  # after a table that could not be saved
 _log = logging.getLogger(__name__)
 
 
@@ -68,7 +68,7 @@ class SaveJob:
 
     async def run(self) -> int:
         """Write; return the pause, a short one if some table could not be written."""
-        return self.period_ms if await self.run_once() else min(_RETRY_MS, self.period_ms)
+        return self.period_ms if await self.run_once() else min(RETRY_MS, self.period_ms)
 
     async def run_once(self) -> bool:
         """Write each table alone; what cannot be written is logged and stays for the next round. Tell if all were."""
@@ -78,12 +78,10 @@ class SaveJob:
                 await self._folder.save(table)
             except OSError as error:
                 are_saved = False
-                _log.warning(
-                    "saving config/%s failed, retrying within %d ms: %s", table.file_name, self.period_ms, error
-                )
+                _log.warning("saving config/%s failed, retrying within %d ms: %s", table.file_name, RETRY_MS, error)
             except Exception:  # the fault boundary of a table: its own content must not cost the others
                 are_saved = False
-                _log.exception("saving config/%s failed, retrying within %d ms", table.file_name, self.period_ms)
+                _log.exception("saving config/%s failed, retrying within %d ms", table.file_name, RETRY_MS)
         return are_saved
 
 

@@ -6,7 +6,8 @@ Rules
        They are independent of each other.
     2. New and changed topics are saved, and told to all name servers at once. Whoever waits for that is answered after
        a second at the latest, whatever the disk, its thread and the name servers do; what is not done then goes on.
-       Who comes for the same topic meanwhile waits for the rest of that second, and later not at all.
+       Who comes for the same topic meanwhile waits for the rest of that second, and later not at all. What the disk
+       has refused counts as not saved, and is tried again every second.
     3. A few topics are told one by one (217): a registration of them alone takes back the others where
        ``deleteTopicWithBrokerRegistration`` is set. A name server that does not know the broker, or is to hear of many,
        is told everything; one of RocketMQ 4, which does not know that request, by a registration of them alone.
@@ -20,6 +21,7 @@ Rules
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -31,6 +33,7 @@ from ..remoting.command import Command
 from ..remoting.later import Encoded, Later
 from ..remoting.tasks import TaskScope, repeat, wait_at_most
 from .config import BrokerConfig
+from .jobs import RETRY_MS
 from .nameservers import NameServerLink, RegisterOutcome
 from .topics import READ_WRITE, TopicTable
 
@@ -41,11 +44,11 @@ _LEAST_PAUSE_MS = 1000  # between registrations at a name server that closes eac
 _log = logging.getLogger(__name__)
 
 
-Save = Callable[[], Coroutine[Any, Any, object]]
+Save = Callable[[], Coroutine[Any, Any, bool]]
 
 
 class Registration:
-    """One broker's registrations; ``save`` brings changed topics to disk."""
+    """One broker's registrations; ``save`` brings changed topics to disk, and tells whether it could."""
 
     def __init__(self, config: BrokerConfig, topics: TopicTable, save: Save, tasks: TaskScope, clock: Clock) -> None:
         self._config = config
@@ -56,6 +59,7 @@ class Registration:
         self._links: list[NameServerLink] = []
         self._has_told_parts = False
         self._announced: dict[str, _Announced] = {}  # topics that are not on disk yet
+        self._is_saving_again = False
         self.is_stopped = False
 
     def __repr__(self) -> str:
@@ -131,7 +135,25 @@ class Registration:
             self._tasks.start(self._tell(link, names), f"register topics at {link.address}") for link in self._links
         ]
         await self._wait_in_limit([saving, *telling])
-        saving.add_done_callback(lambda saved: None if saved.cancelled() else self._forget(known))
+        saving.add_done_callback(partial(self._end_save, known))
+
+    def _end_save(self, known: Mapping[str, TopicConfig | None], saving: asyncio.Task[bool]) -> None:
+        if saving.cancelled():
+            return
+        if saving.result():
+            self._forget(known)
+        elif not (self._is_saving_again or self.is_stopped):
+            self._is_saving_again = True
+            self._tasks.start(self._save_again(), "save topics again")
+
+    async def _save_again(self) -> None:
+        """Save until the disk has taken every topic that is being made known."""
+        while self._announced:
+            await self._clock.sleep(RETRY_MS)
+            known = {name: one.topic for name, one in self._announced.items()}
+            if await self._save():
+                self._forget(known)
+        self._is_saving_again = False
 
     def _forget(self, known: Mapping[str, TopicConfig | None]) -> None:
         """Let nobody wait for topics any more that are on disk, unless they have changed since."""

@@ -97,6 +97,8 @@ async def resolve_host(host: str, clock: Clock) -> list[str]:
     Raises:
         OSError: it has none, or nobody has said so in time.
     """
+    if is_ip_address(host):
+        return [host]
     try:
         async with clock.timeout(_RESOLVE_LIMIT_MS):
             found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)

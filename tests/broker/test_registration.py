@@ -1,8 +1,11 @@
 """A broker and its name servers, official order: real sockets, a clock that the test moves."""
 
 import asyncio
+import errno
 import json
+import os
 import pathlib
+import shutil
 import socket
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack
@@ -13,17 +16,21 @@ from raw_calls import Caller, open_caller, until
 from slow_disk import SlowDisk
 
 from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.registration import Registration
 from rocketlet.broker.server import Broker
+from rocketlet.broker.topics import TopicTable, make_topic
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.addresses import format_address
 from rocketlet.remoting.codes import RequestCode, ResponseCode
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.later import Later
+from rocketlet.remoting.later import Encoded, Later
 from rocketlet.remoting.server import RemotingServer
 from rocketlet.remoting.service import Handler, Service
+from rocketlet.remoting.tasks import TaskScope
 from rocketlet.store.configfile import save_config_text
+from rocketlet.store.files import Files
 from rocketlet.testing.manual_clock import ManualClock
 
 TOPIC = {"topic": "T", "defaultTopic": "", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
@@ -439,6 +446,78 @@ async def test_topic_is_answered_while_no_flush_ends(
         stopping = group.create_task(starting.__aexit__(None, None, None))
         while not stopping.done():
             await clock.elapse(1000)
+
+
+class RefusingDisk(Files):
+    """A disk that refuses to write small files while there is an ``error``, and counts that."""
+
+    def __init__(self) -> None:
+        self.error = 0
+        self.refused = 0
+
+    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        """Write, or fail."""
+        if self.error:
+            self.refused += 1
+            raise OSError(self.error, os.strerror(self.error))
+        return super().pwrite(descriptor, data, position)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+async def test_topic_that_was_not_saved_is_saved_again(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, tmp_path: pathlib.Path, error: int
+) -> None:
+    """A topic that the disk has refused is answered, and saved a second later: a broker that is killed then has it."""
+    settings["flushConsumerOffsetInterval"] = "600000"
+    disk = RefusingDisk()
+    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
+        disk.error = error
+        for count, topic in enumerate(("T", "U"), 1):
+            answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {**CREATE, "topic": topic})
+            assert answer.code == ResponseCode.SUCCESS
+            assert disk.refused >= count
+        await clock.elapse(1000)
+        await until(lambda: disk.refused >= 3)
+        assert not await asyncio.to_thread(is_saved, settings, "T")
+        disk.error = 0
+        while not await asyncio.to_thread(is_saved, settings, "T"):
+            await clock.elapse(1000)
+        await asyncio.to_thread(shutil.copytree, settings["storePathRootDir"], tmp_path / "killed")
+    killed = {**settings, "storePathRootDir": str(tmp_path / "killed")}
+    async with Broker(BrokerConfig.from_java(killed), clock):
+        assert await topics_known(nameserver) >= {"T", "U"}
+
+
+class Sink:
+    """Takes an owed answer."""
+
+    def settle_later(self, later: Later, reply: Command | Encoded) -> None:
+        """Fail: the answer was there before."""
+        raise AssertionError(f"{later} is answered late: {reply!r}")
+
+
+async def test_topic_counts_as_unsaved_until_the_disk_has_it(settings: dict[str, str], clock: ManualClock) -> None:
+    """Senders are told of a topic whose save has failed as of one that is being saved; it is tried once a second."""
+    config = BrokerConfig.from_java(settings)
+    topics, saved = TopicTable(config, clock.now_ms), [False, False, True]
+
+    async def save() -> bool:
+        return saved.pop(0)
+
+    async with TaskScope() as tasks:
+        registration = Registration(config, topics, save, tasks, clock)
+        for name in ("T", "U"):
+            topics.put(make_topic(name, 1))
+        owed = Later(Command.request(RequestCode.SEND_MESSAGE))
+        registration.announce(["T"], owed, Command.response(ResponseCode.SUCCESS))
+        await clock.settle()
+        assert owed.hand_over(Sink()) is not None
+        assert topics.unsaved == {"T", "U"}
+        await clock.elapse(1000)
+        assert (saved, topics.unsaved) == ([True], {"T", "U"})
+        await clock.elapse(1000)
+        assert (saved, topics.unsaved) == ([], {"U"})
+        await clock.elapse(10_000)
 
 
 async def test_topic_that_has_changed_is_told_again(
