@@ -190,7 +190,7 @@ class Broker:
     async def _load_tables(self, writer: ThreadPoolExecutor) -> tuple[SaveJob, _Tables]:
         config, now_ms = self._config, self._clock.now_ms
         tables = _Tables(
-            TopicTable(config, now_ms),
+            TopicTable(config, self.store.stamp_ms),
             GroupTable(now_ms, creates_unknown=config.auto_create_groups),
             OffsetTable(now_ms, version_step=config.offset_version_step),
             FilterTable(now_ms, _bloom_shape(config), keep_dead_ms=config.filter_keep_ms),
@@ -200,6 +200,11 @@ class Broker:
         await _run_in(writer, saving.load)
         if not self.store.was_closed_cleanly:
             tables.offsets.pull_back(self.store.max_offset)
+            topics = tables.topics
+            find_unsaved = partial(
+                self.store.topics_since, topics.saved_at_ms, lambda name: topics.get(name) is not None
+            )
+            topics.restore(await _run_in(writer, find_unsaved))
             await saving.run_once()  # before a message can arrive there
         tables.topics.adopt_batch_topics(self.store.batch_topics())
         return saving, tables

@@ -5,6 +5,7 @@ topics of a fresh broker (behaviour.md B.2). A topic is a value: a change puts a
 version, and is announced to the name servers by whoever made it (``registration.py``).
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from ..common.names import (
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     TIMER_TOPIC,
+    is_system_topic,
     reply_topic,
 )
 from ..remoting.bodies_register import DataVersion, TopicConfig, TopicConfigTable
@@ -34,6 +36,7 @@ READ_WRITE = PERM_READ | PERM_WRITE
 _BENCHMARK_QUEUES = 1024
 _CLUSTER_QUEUES = 16
 _SCHEDULE_QUEUES = 18
+_log = logging.getLogger(__name__)
 
 
 class TopicTable:
@@ -48,6 +51,8 @@ class TopicTable:
         self._now_ms = now_ms
         self._can_auto_create = config.auto_create_topics
         self._topics = {topic.topic_name: topic for topic in boot_topics(config)}
+        self.saved_at_ms = 0
+        """When the content of the file that was loaded had last changed."""
         self.unsaved: set[str] = set()
         """Topics that may not be on disk yet; whoever saves them takes them out."""
         self.get = self._topics.get
@@ -72,6 +77,8 @@ class TopicTable:
         if self._topics.pop(name, None) is None:
             return False
         self._changed()
+        # Later than every message that the topic got, so that no start takes it for one that was not saved.
+        self.version = replace(self.version, timestamp=self.version.timestamp + 1)
         return True
 
     def ensure(self, name: str, queues: int) -> tuple[TopicConfig, bool]:
@@ -104,6 +111,21 @@ class TopicTable:
             if name not in self._topics:
                 self.put(replace(make_topic(name, max(1, queues)), attributes={QUEUE_TYPE: BATCH_TYPE}))
 
+    def restore(self, queue_counts: Mapping[str, int]) -> None:
+        """Make topics again which have messages from after the file was saved last: their broker was killed before.
+
+        How many queues they had beyond the last with messages, and their other settings, nobody knows any more.
+        """
+        for name, queues in queue_counts.items():
+            if not is_system_topic(name):
+                self.put(make_topic(name, queues))
+                _log.warning(
+                    "topic %s has messages, but was not saved before the broker ended: made again with %d queues, "
+                    "other settings are lost",
+                    name,
+                    queues,
+                )
+
     def set_ordered(self, names: Iterable[str]) -> None:
         """Mark the named topics as ordered and all others as not (the order list of a name server)."""
         ordered = frozenset(names)
@@ -119,6 +141,7 @@ class TopicTable:
         """Lay what ``topics.json`` held over the topics of a fresh broker."""
         self._topics.update(content.topic_config_table)
         self.version = content.data_version
+        self.saved_at_ms = content.data_version.timestamp
 
     def renew_version(self) -> DataVersion:
         """Return a version that no name server has seen: it passes over topics that come with one that it knows."""

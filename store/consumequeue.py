@@ -149,10 +149,7 @@ class ConsumeQueue:
         if size <= 0 or base < self.first_base or self.first_base < 0:
             return b""
         path = self._tail_path if base == self.last_base else segment_path(self.directory, base)
-        data = self._space.files.pread(self._space.descriptors.get(path), size, position - base)
-        if len(data) != size:
-            raise OSError(errno.EIO, "the file is shorter than it was", path)
-        return data
+        return self._space.files.read_whole(self._space.descriptors.get(path), size, position - base, path)
 
     def entry(self, offset: int) -> Entry | None:
         """Return one entry, ``None`` when it is outside the queue's files."""

@@ -85,6 +85,16 @@ class Files:
         """Read up to ``size`` bytes."""
         return os.pread(descriptor, size, position)
 
+    def read_whole(self, descriptor: int, size: int, position: int, path: str) -> bytes:
+        """Read ``size`` bytes (raises ``OSError`` naming the file, also if there are fewer: somebody has cut it)."""
+        try:
+            data = self.pread(descriptor, size, position)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
+        if len(data) != size:
+            raise OSError(errno.EIO, f"read {len(data)} bytes of {size} at {position}, somebody may have cut it", path)
+        return data
+
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
         """Write at a position and return how many bytes went out."""
         return os.pwrite(descriptor, data, position)

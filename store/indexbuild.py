@@ -153,7 +153,7 @@ def load_slots(space: IndexSpace, file: IndexFile) -> NDArray[np.int32]:
         try:
             data = file.read_slots()
         except OSError as error:
-            raise SlotsUnreadableError(*error.args) from error
+            raise SlotsUnreadableError(error.errno, error.strerror, file.path) from error
         file.slots = np.frombuffer(data, ">i4").copy()
     return file.slots
 

@@ -74,7 +74,7 @@ class IndexFile:
             self.used_slots,
             count,
         ) = HEADER.unpack(data)
-        self.count = max(1, count)
+        self.count = min(max(1, count), self._space.max_entries)
 
     def write_header(self, *, has_slots: bool) -> None:
         """Write the header, once its slots are on disk or while they are not (raises ``OSError``)."""
@@ -148,8 +148,8 @@ class IndexSpace:
         self.new_directories: set[str] = set()
 
     def read(self, path: str, size: int, position: int) -> bytes:
-        """Read from a file, zeros where it ends early."""
-        return self.files.pread(self.descriptors.get(path), size, position).ljust(size, b"\0")
+        """Read from a file; it was made at its full size (raises ``OSError`` where it ends early)."""
+        return self.files.read_whole(self.descriptors.get(path), size, position, path)
 
     def write(self, path: str, data: bytes | memoryview, position: int) -> None:
         """Write all of the data or raise ``OSError``; what a failed call left is overwritten by the next."""

@@ -266,6 +266,26 @@ class MessageStore(ReadableStore):
         """Return a time of its own for something that has come further than the log says."""
         return StoreTime(*self._times, max(at_least_ms, self._last_at_ms))
 
+    def stamp_ms(self) -> int:
+        """Return the store time of a record that would be stored now; no record of before has a later one."""
+        return max(self.time.stamp_ms(), self._last_at_ms)
+
+    def topics_since(self, at_ms: int, is_known: Callable[[str], bool]) -> dict[str, int]:
+        """Return unknown topics whose newest message recovery has met and is not from before; and their queues' number.
+
+        Batch topics are left out: ``batch_topics`` has them.
+        """
+        found: set[str] = set()
+        counts: dict[str, int] = {}
+        for queue in self._queues:
+            if queue.max_offset and not is_known(queue.topic):
+                counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+                entry = queue.entry(queue.max_offset - 1)
+                is_met = entry is not None and entry[0] >= self._parts.recovered.start
+                if entry is not None and is_met and self._reader.entry_stored_at(entry) >= at_ms:
+                    found.add(queue.topic)
+        return {topic: count for topic, count in counts.items() if topic in found}
+
     # --- flushing and the end
 
     @property

@@ -88,8 +88,9 @@ def _find_cut(files: Files, view: HeadView, log_min_offset: int) -> HeadCut:
 def _read_entry(files: Files, view: HeadView, offset: int) -> Entry:
     position = offset * view.unit_bytes
     base = position - position % view.file_bytes
-    descriptor = files.open(segment_path(view.directory, base))
+    path = segment_path(view.directory, base)
+    descriptor = files.open(path)
     try:
-        return ENTRY.unpack(files.pread(descriptor, ENTRY.size, position - base))
+        return ENTRY.unpack(files.read_whole(descriptor, ENTRY.size, position - base, path))
     finally:
         files.close(descriptor)

@@ -88,7 +88,7 @@ class ReadableStore:
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None:
-            return ReadResult(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, self.min_offset(topic, queue_id), 0, [])
         if accepts is not None and self._queues.ext is not None:
             accepts = self._queues.ext.accepting(topic, queue_id, accepts)
         if isinstance(queue, BatchQueue):

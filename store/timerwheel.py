@@ -159,9 +159,7 @@ class TimerWheel:
     def _raw(self, place: int) -> tuple[int, int, int, int]:
         data = self._changed.get(place) or self._saving.get(place)
         if data is None:
-            data = self._files.pread(self._open(), SLOT_BYTES, place * SLOT_BYTES)
-            if len(data) != SLOT_BYTES:
-                raise OSError(errno.EIO, "the file is shorter than it was", self.path)
+            data = self._files.read_whole(self._open(), SLOT_BYTES, place * SLOT_BYTES, self.path)
         return _SLOT.unpack(data)
 
     def _open(self) -> int:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from raw_calls import Caller, open_caller, until
 from slow_disk import SlowDisk
@@ -19,9 +20,11 @@ from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.registration import Registration
 from rocketlet.broker.server import Broker
 from rocketlet.broker.topics import TopicTable, make_topic
+from rocketlet.common.record import iter_records
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.addresses import format_address
+from rocketlet.remoting.bodies_register import TopicConfigTable
 from rocketlet.remoting.codes import RequestCode, ResponseCode
 from rocketlet.remoting.command import Command
 from rocketlet.remoting.connection import Connection
@@ -552,3 +555,59 @@ async def test_new_topic_leaves_the_others_in_the_routes(settings: dict[str, str
                 assert f'"writeQueueNums":{queues}'.encode() in (await route(nameserver.address, "T")).body
                 assert (await route(nameserver.address, "U")).code == ResponseCode.SUCCESS
                 assert (await route(nameserver.address)).code == ResponseCode.SUCCESS
+
+
+async def send_unsaved(settings: dict[str, str], clock: ManualClock, disk: SlowDisk, twin: pathlib.Path) -> None:
+    """Store messages of a new topic while nothing reaches the disk, and leave what a kill would then leave."""
+    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
+        assert (await caller.send("before")).code == ResponseCode.SUCCESS
+        disk.get_stuck()
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(caller.send("U", b"first", queue_id=2))
+            await until(disk.waiting.is_set)
+            clock.advance(1000)
+        assert sending.result().code == ResponseCode.SUCCESS
+        assert not is_saved(settings, "U")
+        shutil.copytree(settings["storePathRootDir"], twin)
+        disk.go_on()
+
+
+async def test_topic_that_was_not_saved_is_made_again_after_a_kill(
+    settings: dict[str, str],
+    clock: ManualClock,
+    nameserver: NameServer,
+    disk: SlowDisk,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its acknowledged messages are pulled, its route is known, and its next message follows; the log names it."""
+    await send_unsaved(settings, clock, disk, tmp_path / "twin")
+    settings |= {"storePathRootDir": str(tmp_path / "twin"), "autoCreateTopicEnable": "false"}
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        assert (
+            "topic U has messages, but was not saved before the broker ended: made again with 3 queues" in caplog.text
+        )
+        assert is_saved(settings, "U")
+        await until_known(nameserver, "U")
+        (record,) = iter_records((await caller.pull("U", queue_id=2)).body)
+        assert bytes(record.body) == b"first"
+        assert (await caller.send("U", queue_id=2)).ext["queueOffset"] == "1"
+
+
+async def test_deleted_topic_does_not_come_again_after_a_kill(
+    settings: dict[str, str], clock: ManualClock, tmp_path: pathlib.Path
+) -> None:
+    """A table that was saved after the last message of a topic, and does not list it, was saved by its deletion."""
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        assert (await caller.send("gone")).code == ResponseCode.SUCCESS
+        shutil.copytree(settings["storePathRootDir"], tmp_path / "twin")
+    settings["storePathRootDir"] = str(tmp_path / "twin")
+    path = tmp_path / "twin" / "config" / "topics.json"
+    table = TopicTable(BrokerConfig.from_java(settings), clock.now_ms)
+    table.load(msgspec.json.decode(path.read_bytes(), type=TopicConfigTable))
+    assert table.delete("gone")
+    path.write_bytes(msgspec.json.encode(table.content()))
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        assert broker.store.max_offset("gone", 0) == 1
+        answer = await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "gone"})
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST

@@ -99,8 +99,25 @@ async def test_queue_file_that_was_cut_is_named(reopened: Caller, tmp_path: path
     os.truncate(cut, 30)
     answer = await reopened.pull("T", ENTRIES_PER_FILE)
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert answer.remark == f"{cut} cannot be used: the file is shorter than it was"
+    assert answer.remark == f"{cut} cannot be used: read 30 bytes of 400 at 0, somebody may have cut it"
     assert await pull_bodies(reopened, 4 * ENTRIES_PER_FILE) != []
+
+
+@pytest.mark.parametrize(("length", "read"), [(40, "0 bytes of 4 at"), (100, "0 bytes of 20 at")])
+async def test_index_file_that_was_cut_is_named(
+    length: int, read: str, reopened: Caller, tmp_path: pathlib.Path
+) -> None:
+    """A query by key that needs slots or entries that somebody has cut off is no "not found"; the others are found."""
+    cut = file_of(tmp_path, "index", 0)
+    os.truncate(cut, length)
+    fields = {"topic": "T", "key": "k0", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(1 << 60)}
+    answer = await reopened.ask(RequestCode.QUERY_MESSAGE, fields)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert answer.remark.startswith(f"{cut} cannot be used: read {read} ")
+    last = {**fields, "key": f"k{COUNT - 1}", "maxNum": "1"}
+    assert (await reopened.ask(RequestCode.QUERY_MESSAGE, last)).code == ResponseCode.SUCCESS
+    assert (await reopened.send("T", b"more", properties="KEYS\x01more\x02")).code == ResponseCode.SUCCESS
 
 
 async def test_log_file_that_is_removed_while_it_is_written_stops_the_sends(

@@ -1,5 +1,6 @@
 """Offsets through the administrator's client: progress, resets, copies."""
 
+import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator
 
@@ -21,14 +22,20 @@ from rocketlet.common.errors import ClientStateError, ResponseError, RouteNotFou
 
 FIRST = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
 BODIES = [b"0", b"1", b"2", b"3", b"4"]
+_numbers = itertools.count(1)
 
 
 class Shop:
-    """A topic of two queues with five messages each, and a group that has read some."""
+    """A topic of two queues with five messages each, and a group that has read some.
+
+    The group is its own: a pull that the consumer of another test left waiting at the official broker ends when the
+    topic is filled again, and makes its group again, which had been deleted.
+    """
 
     def __init__(self, admin: Admin, address: str) -> None:
         self.admin = admin
         self.address = address
+        self.group = f"cg-{next(_numbers)}"
         self.queues: tuple[MessageQueue, ...] = ()
         self.first_at = 0
         self.at_ms = 0  # when the third message of the first queue was stored
@@ -48,7 +55,7 @@ class Shop:
     async def read(self, count: int) -> list[bytes]:
         """Read and commit so many messages."""
         got: list[bytes] = []
-        consumer = PullConsumer("cg", self.address, settings=FIRST)
+        consumer = PullConsumer(self.group, self.address, settings=FIRST)
         consumer.subscribe("T")
         async with consumer:
             while len(got) < count:
@@ -58,7 +65,7 @@ class Shop:
 
     async def committed(self) -> list[int | None]:
         """Return what the group has committed in both queues."""
-        return [each.committed for each in (await self.admin.progress("cg", "T")).queues]
+        return [each.committed for each in (await self.admin.progress(self.group, "T")).queues]
 
 
 @pytest.fixture
@@ -82,11 +89,11 @@ async def official_shop(official_broker: OfficialBroker) -> AsyncGenerator[Shop]
 
 async def test_progress_counts_what_is_left(shop: Shop) -> None:
     """Before a group has come by, all is left; what it has committed counts queue by queue."""
-    before = await shop.admin.progress("cg", "T")
+    before = await shop.admin.progress(shop.group, "T")
     assert [each.committed for each in before.queues] == [None, None]
     assert before.lag == 10
     await shop.read(7)
-    after = await shop.admin.progress("cg", "T")
+    after = await shop.admin.progress(shop.group, "T")
     assert after.lag == 3
     assert [(each.first_offset, each.end_offset) for each in after.queues] == [(0, 5), (0, 5)]
     assert await shop.admin.offsets("T") == dict.fromkeys(shop.queues, (0, 5))
@@ -102,14 +109,14 @@ async def test_group_begins_again(shop: Shop) -> None:
     """At the beginning, at the end, at an instant: the new offset is returned and stored."""
     await shop.read(8)
     for found, expected in (
-        (await shop.admin.reset_to_begin("cg", "T"), 0),
-        (await shop.admin.reset_to_end("cg", "T"), 5),
-        (await shop.admin.reset_to_time("cg", "T", shop.at_ms), shop.first_at),
+        (await shop.admin.reset_to_begin(shop.group, "T"), 0),
+        (await shop.admin.reset_to_end(shop.group, "T"), 5),
+        (await shop.admin.reset_to_time(shop.group, "T", shop.at_ms), shop.first_at),
     ):
         assert found[shop.queues[0]] == expected
     assert (await shop.committed())[0] == shop.first_at
     with pytest.raises(ValueError, match="-5"):
-        await shop.admin.reset_to_time("cg", "T", -5)
+        await shop.admin.reset_to_time(shop.group, "T", -5)
 
 
 async def test_messages_come_again_after_a_reset(shop: Shop) -> None:
@@ -118,49 +125,48 @@ async def test_messages_come_again_after_a_reset(shop: Shop) -> None:
 
 
 async def _again(shop: Shop) -> list[bytes]:
-    await shop.admin.reset_to_begin("cg", "T")
+    await shop.admin.reset_to_begin(shop.group, "T")
     return await shop.read(10)
 
 
 async def test_offsets_are_set_and_copied(shop: Shop) -> None:
     """Any offset of any queue, and one group's offsets for another."""
     first, second = shop.queues
-    with pytest.raises(ResponseError, match="cg not exist"):
-        await shop.admin.reset("cg", {first: 4})
-    for group in ("cg", "other"):
-        await shop.admin.create_group(group)
-    await shop.admin.reset("cg", {first: 4, second: 1})
+    group, other = shop.group, f"{shop.group}-other"
+    with pytest.raises(ResponseError, match=f"{group} not exist"):
+        await shop.admin.reset(group, {first: 4})
+    for each in (group, other):
+        await shop.admin.create_group(each)
+    await shop.admin.reset(group, {first: 4, second: 1})
     assert await shop.committed() == [4, 1]
-    assert await shop.admin.copy_offsets("cg", "other", "T") == {first: 4, second: 1}
-    assert (await shop.admin.progress("other", "T")).lag == 5
+    assert await shop.admin.copy_offsets(group, other, "T") == {first: 4, second: 1}
+    assert (await shop.admin.progress(other, "T")).lag == 5
 
 
 async def test_offsets_are_not_set_under_a_consumer(shop: Shop) -> None:
     """Its own offsets would be stored over them; nothing changes."""
-    consumer = PullConsumer("cg", shop.address)
+    consumer = PullConsumer(shop.group, shop.address)
     consumer.subscribe("T")
     async with consumer:
-        with pytest.raises(ClientStateError, match="group cg has 1 members online"):
-            await shop.admin.reset("cg", dict.fromkeys(shop.queues, 1))
+        with pytest.raises(ClientStateError, match=f"group {shop.group} has 1 members online"):
+            await shop.admin.reset(shop.group, dict.fromkeys(shop.queues, 1))
     with pytest.raises(ValueError, match="offset is -1"):
-        await shop.admin.reset("cg", {shop.queues[0]: -1})
+        await shop.admin.reset(shop.group, {shop.queues[0]: -1})
     with pytest.raises(RouteNotFoundError):
-        await shop.admin.progress("cg", "missing")
+        await shop.admin.progress(shop.group, "missing")
 
 
 async def test_official_broker_moves_a_group_that_consumes(official_shop: Shop) -> None:
-    """The consumer gets everything again without being asked.
-
-    The group is its own: a pull that another consumer left waiting would take the reset away, into a closed connection.
-    """
-    consumer = PullConsumer("moved", official_shop.address, settings=FIRST)
+    """The consumer gets everything again without being asked."""
+    group = official_shop.group
+    consumer = PullConsumer(group, official_shop.address, settings=FIRST)
     consumer.subscribe("T")
     async with consumer, Producer("pg", official_shop.address) as producer:
         got: Counter[bytes] = Counter()
         while got.total() < 10:
             got.update([message.body for message in await consumer.poll()])
         await consumer.commit()
-        assert await official_shop.admin.reset_to_begin("moved", "T") == dict.fromkeys(official_shop.queues, 0)
+        assert await official_shop.admin.reset_to_begin(group, "T") == dict.fromkeys(official_shop.queues, 0)
         for queue in official_shop.queues:
             await producer.send(Message("T", b"new"), queue=queue)  # ends the wait of the pull that is under way
         while got[b"new"] < 2 or min(got[body] for body in BODIES) < 4:
@@ -171,10 +177,10 @@ async def test_official_broker_moves_a_group_that_consumes(official_shop: Shop) 
 async def test_official_broker_tells_where_members_are(official_shop: Shop) -> None:
     """The address of each connection, the language and the version."""
     async with Session(official_shop.address) as session:
-        consumer = PullConsumer("cg", session=session)
+        consumer = PullConsumer(official_shop.group, session=session)
         consumer.subscribe("T")
         async with consumer:
-            [member] = await official_shop.admin.members("cg")
+            [member] = await official_shop.admin.members(official_shop.group)
             assert {member.address} == session.local_addresses
     assert (member.client_id, member.language) == (consumer.client_id, "PYTHON")
 
@@ -183,8 +189,8 @@ async def test_official_broker_deletes_topics_and_groups(official_shop: Shop) ->
     """What is gone has no route and no settings."""
     admin = official_shop.admin
     await official_shop.read(1)
-    await admin.delete_group("cg", with_offsets=True)
-    assert "cg" not in await admin.groups()
+    await admin.delete_group(official_shop.group, with_offsets=True)
+    assert official_shop.group not in await admin.groups()
     assert await official_shop.committed() == [None, None]
     await admin.delete_topic("T")
     assert "T" not in await admin.topics()

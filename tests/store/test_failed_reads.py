@@ -56,7 +56,7 @@ def test_batch_queue_on_a_full_disk_is_not_read_either(directory: StoreDirectory
     assert (store.refusal, store.max_offset("B", 0), put_batch(store)) == (None, 4, 4)
 
 
-@pytest.mark.parametrize("fault", ["EIO", "ENOMEM", "EMFILE"])
+@pytest.mark.parametrize("fault", ["EIO", "ENOMEM", "EMFILE", "short read"])
 def test_index_that_cannot_be_read_refuses_no_record(directory: StoreDirectory, fault: str) -> None:
     """After a start the index is gone on with once its slots can be read; until then its entries wait."""
     with directory.open() as store:
@@ -69,8 +69,10 @@ def test_index_that_cannot_be_read_refuses_no_record(directory: StoreDirectory, 
     disk.fault = fault
     store.tick()
     assert disk.failed_reads > 0
-    with pytest.raises(OSError, match=r"\[Errno"):
+    (path,) = (directory.root / "index").iterdir()
+    with pytest.raises(OSError, match=r"\[Errno") as caught:
         store.query("T", "after", 32, 0, 1 << 60)
+    assert caught.value.filename == str(path)
     assert store.refusal is None
     disk.fault = ""
     store.tick()
