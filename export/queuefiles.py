@@ -24,6 +24,7 @@ from ..store.block import Longs, Structs
 from ..store.config import BATCH_UNIT_BYTES, ENTRY_BYTES
 from ..store.consumequeue import PRE_BLANK_SIZE
 from ..store.files import OS_FILES
+from ..store.maps import check_map
 from ..store.segments import segment_path
 
 _NAME_DIGITS: Final = 20
@@ -121,6 +122,7 @@ class QueueView:
         if base not in self._maps:
             path = segment_path(self.files.directory, base)
             self._maps[base] = OS_FILES.map_written(path, os.stat(path).st_size)
+        check_map(self._maps[base])
         at, size = _ENTRY.unpack_from(self._maps[base], position - base)
         return at, size
 
