@@ -95,6 +95,11 @@ def map_written(descriptor: int, size: int, path: str) -> memoryview:
     return memoryview(zeros).toreadonly()
 
 
+def written_end(descriptor: int, size: int) -> int:
+    """Return where only a hole follows in a file that has so many bytes."""
+    return max((end for _, end in _written(descriptor, size)), default=0)
+
+
 def _lay_pieces(zeros: FileMap, descriptor: int, pieces: list[tuple[int, int]]) -> None:
     """Lay pieces of a file over zeros, which own the place and give all of it back; ``mmap`` has no fixed address."""
     import ctypes
