@@ -132,7 +132,7 @@ class StoreReader(DataSourceReader):
         if self._options.on_damage == PREFIX:
             plan = cut_at_damage(plan, replace(self._limits, checks_crc=self._options.verifies_crc is not False))
             for store, damage in plan.damages.items():
-                _log.warning("%s is read up to damage only: %s", store, damage)
+                _log.warning("store %s is damaged, reading only what comes before: %s", store, damage)
         return plan
 
     def _begin_report(self, plan: Plan, pushed: Pushed) -> ReportParts | None:

@@ -196,4 +196,4 @@ def register(spark: SparkSession) -> None:
     takes_limits = hasattr(DataSourceReader, "pushLimit") and switch_on(spark, LIMIT_KEY)
     spark.dataSource.register(LimitingDataSource if takes_limits else PushingDataSource)
     if not switch_on(spark, PUSH_KEY):
-        _log.warning("%s is false: Spark filters what the source could have left out of the reading", PUSH_KEY)
+        _log.warning("%s is false, each query reads all messages and Spark filters them afterwards", PUSH_KEY)

@@ -57,7 +57,12 @@ class StreamProgress:
             self._is_failing = False
         except RocketletError as error:
             if not self._is_failing:
-                _log.warning("progress of group %s is not stored until brokers take it: %s", self._group, error)
+                _log.warning(
+                    "group %s: committing %d offsets failed, retrying with each batch: %s",
+                    self._group,
+                    len(changed),
+                    error,
+                )
             self._is_failing = True
 
     async def _store(self, offsets: Mapping[MessageQueue, int], addresses: Addresses) -> None:
@@ -92,7 +97,7 @@ class StreamProgress:
             raise ResponseError(code, remark)
         async with Admin(self._access.nameserver, settings=self._access.client_settings) as admin:
             await admin.create_topic(retry_topic(self._group), _RETRY, brokers=[broker])
-        _log.info("made group %s on %s, for the progress of the stream", self._group, broker)
+        _log.info("group %s: created on broker %s to commit the offsets of a stream", self._group, broker)
 
     def _command(self, queue: MessageQueue, offset: int) -> Command:
         header = CommitOffsetHeader(

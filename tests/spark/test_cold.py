@@ -119,7 +119,7 @@ def test_lost_end_of_a_closed_store(tmp_path: pathlib.Path, caplog: pytest.LogCa
     rows = read(open_reader(path=place, onDamage="skip", reportPath=report))
     assert any("Rare queue 1: queue offsets" in fault for fault in load_report(report).faults())
     assert read(open_reader(path=place, onDamage="prefix")) == rows
-    assert "is read up to damage only" in caplog.text
+    assert "is damaged, reading only what comes before" in caplog.text
 
 
 def test_partition_whose_log_is_cut_while_it_is_read_names_the_file(
