@@ -42,14 +42,14 @@ class DuplicateWatch:
         count = members.count(self._client_id)
         if count < 2:
             if self._told.pop(topic, None) is not None:
-                log.info("group %s: the client id %s is there once again", self._group, self._client_id)
+                log.info("group %s: client id %s is unique again", self._group, self._client_id)
             return
         addresses = await self._find_addresses(topic)
         if self._told.get(topic) != addresses:
             self._told[topic] = addresses
             log.error(
-                "group %s: %d members have the client id %s, so they take the same queues of %s and leave others to "
-                "nobody; give each an instance name of its own%s",
+                "group %s: %d members have the client id %s and consume the same queues of %s, others are not "
+                "consumed; give each member its own instance name%s",
                 self._group,
                 count,
                 self._client_id,

@@ -140,7 +140,7 @@ class LocalOffsets(GroupOffsets):
         try:
             await _in_thread(lambda: self._file.write(offsets))
         except (OSError, ConfigError) as error:
-            log.warning("group %s: saving the offsets of a broadcast failed: %s", self._group, error)
+            log.warning("group %s: saving %d offsets to a file failed: %s", self._group, len(offsets), error)
         else:
             self._stored = stored | offsets
 

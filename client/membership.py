@@ -111,7 +111,9 @@ class GroupMember(Generic[SinkT]):
             try:
                 await self.brokers.check_filter(self.group, subscription)
             except (RemotingError, RouteNotFoundError) as error:
-                log.warning("the condition of topic %s is not checked: %s", subscription.topic, error)
+                log.warning(
+                    "group %s: filter of topic %s not checked by a broker: %s", self.group, subscription.topic, error
+                )
 
     async def end(self) -> None:
         """Store the offsets and leave the group."""
@@ -126,7 +128,7 @@ class GroupMember(Generic[SinkT]):
             try:
                 await self._session.route(topic)
             except RocketletError as error:
-                log.info("group %s waits for the topic %s: %s", self.group, topic, error)
+                log.info("group %s: topic %s not found, retrying: %s", self.group, topic, error)
         await self._session.heartbeat()
         await repeat(self.rebalance.step, self._session.clock)
 

@@ -88,7 +88,7 @@ class QueueLocks:
                 await self._session.call_oneway(self._session.master_of(broker_name), command, LOCK_TIMEOUT_MS)
             except RocketletError as error:
                 log.warning(
-                    "group %s: unlocking %d queues of broker %s failed, they stay locked until that expires: %s",
+                    "group %s: unlocking %d queues of broker %s failed, they stay locked until the lock expires: %s",
                     self._group,
                     len(queues_there),
                     broker_name,

@@ -137,7 +137,9 @@ class Rebalance:
                 self._tell_unknown(topic, error)
                 is_complete = False
             except (RocketletError, ValueError) as error:
-                log.warning("group %s keeps its queues of %s: %s", self._member.group, topic, error)
+                log.warning(
+                    "group %s: rebalancing topic %s failed, keeping its queues: %s", self._member.group, topic, error
+                )
                 is_complete = False
             else:
                 self._unknown_topics.discard(topic)
@@ -147,7 +149,7 @@ class Rebalance:
     def _tell_unknown(self, topic: str, error: RouteNotFoundError) -> None:
         """Warn once of a topic that does not exist: a wrong name looks like a topic without messages."""
         level = logging.INFO if topic in self._unknown_topics else logging.WARNING
-        text = "group %s consumes nothing of topic %s until it is created, and goes on looking for it: %s"
+        text = "group %s: topic %s not found, consuming nothing of it until it is created: %s"
         log.log(level, text, self._member.group, topic, error)
         self._unknown_topics.add(topic)
 
@@ -158,7 +160,8 @@ class Rebalance:
         queues = sorted(await self._source.queues_of(topic))
         members = sorted(await self._source.members_of(self._member.group, topic))
         if not queues or not members:
-            log.warning("group %s: %s has %d queues, %d members", self._member.group, topic, len(queues), len(members))
+            text = "group %s: rebalancing topic %s put off, it has %d queues and %d members"
+            log.warning(text, self._member.group, topic, len(queues), len(members))
             return False
         await self._duplicates.look(topic, members)
         share = self._member.strategy.allocate(self._member.group, self._member.client_id, queues, members)

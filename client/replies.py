@@ -99,7 +99,7 @@ class AwaitedReplies:
         properties = parse_properties(header.properties or "")
         awaited = self._awaited.pop(properties.get(CORRELATION_ID, ""), None)
         if awaited is None or awaited.done():
-            log.warning("nobody waits for the reply %s any more", properties.get(CORRELATION_ID))
+            log.warning("dropping reply %s: no request waits for it, or it timed out", properties.get(CORRELATION_ID))
             return Command.response(ResponseCode.SUCCESS)
         properties[ARRIVE_TIME] = str(self._clock.now_ms())
         try:
@@ -140,7 +140,7 @@ def _inflate(body: bytes, sys_flag: int) -> bytes:
     try:
         return inflate(body, sys_flag)
     except DecodeError as error:
-        log.warning("a reply is handed over as it came: %s", error)
+        log.warning("decompressing a reply failed, delivering its body as received: %s", error)
         return body
 
 

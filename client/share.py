@@ -110,7 +110,7 @@ class Share(Generic[SinkT]):
             try:
                 starts[queue] = await self._take(queue, may_take=queue in held)
             except RocketletError as error:
-                log.warning("cannot begin to consume %s yet: %s", queue, error)
+                log.warning("starting to consume %s failed, retrying at the next rebalance: %s", queue, error)
                 failures.append(error)
         if change.given_up or starts:
             self._common.subscriptions.renew(topic)

@@ -194,7 +194,7 @@ class TraceSender:
         """Let a record wait to be sent."""
         if len(self._waiting) >= MAX_WAITING:
             if self._dropped == 0:
-                log.warning("%r: records come faster than they can be sent", self)
+                log.warning("%r: trace queue is full, dropping records above %d", self, MAX_WAITING)
             self._dropped += 1
             return
         self._waiting.append(record)
@@ -247,7 +247,7 @@ async def _tracing(settings: MessageTrace, owner: HookOwner) -> AsyncGenerator[T
 
 def _note_failure(outcome: asyncio.Future[SendResult]) -> None:
     if not outcome.cancelled() and outcome.exception() is not None:
-        log.warning("a message of the trace is lost: %s", outcome.exception())
+        log.warning("sending trace records failed, dropping them: %s", outcome.exception())
 
 
 def _kind_of(message: SentMessage) -> TracedKind:

@@ -50,7 +50,7 @@ class TransactionChecks:
         try:
             self._waiting.put_nowait(question)
         except asyncio.QueueFull:
-            log.warning("message %s is not checked now, %r", question.message.message_id, self)
+            log.warning("transaction check of message %s dropped, queue is full: %r", question.message.message_id, self)
 
     def stop(self) -> None:
         """Begin no more answers."""

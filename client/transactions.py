@@ -124,7 +124,9 @@ class TransactionProducer(Producer):
             async with self._session.clock.timeout(self._plan.close_timeout_ms):
                 await self._ongoing.wait_idle()
         except TimeoutError:
-            log.warning("%r ends while its listener still runs; brokers will ask another of the group", self)
+            log.warning(
+                "%r closes while its listener still runs, brokers will check with another producer of the group", self
+            )
         try:
             await super()._stop()
         finally:
@@ -154,7 +156,9 @@ class TransactionProducer(Producer):
             if sent.status is SendStatus.SEND_OK:
                 outcome = await outcome_of(self._calls.call(self._listener.execute, half, arg), half.message_id)
             else:
-                log.warning("message %s is rolled back, it was stored with %s", sent.message_id, sent.status.value)
+                log.warning(
+                    "message %s: rolling back the transaction, send status %s", sent.message_id, sent.status.value
+                )
                 outcome = Outcome(TransactionState.ROLLBACK)
             await self._end(half, sent, outcome)
         return TransactionResult.of(sent, outcome)
@@ -182,7 +186,9 @@ class TransactionProducer(Producer):
             self._tell_hooks(half, header, outcome, address)
             await self._session.call_oneway(address, _end_command(header, outcome), self.settings.send_timeout_ms)
         except (RocketletError, OSError) as error:
-            log.warning("the broker is not told the outcome of %s and will ask: %s", sent.message_id, error)
+            log.warning(
+                "message %s: ending the transaction failed, the broker will check it later: %s", sent.message_id, error
+            )
 
     # checks
 
@@ -247,13 +253,13 @@ class TransactionProducer(Producer):
                     await self._find_brokers(topic)
                 await self._session.heartbeat()
         except TimeoutError:
-            log.warning("%r could not tell all brokers in time that it is here; they are told later", self)
+            log.warning("%r: first heartbeat timed out after %d ms, brokers get it later", self, INTRODUCTION_MS)
 
     async def _find_brokers(self, topic: str) -> None:
         try:
             await self._session.route(topic, INTRODUCTION_MS)
         except RocketletError as error:
-            log.info("the brokers of %s are not told yet that producer %s is here: %s", topic, self.group, error)
+            log.info("producer group %s: no heartbeat yet to the brokers of topic %s: %s", self.group, topic, error)
 
 
 def _end_command(header: EndTransactionHeader, outcome: Outcome) -> Command:

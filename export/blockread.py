@@ -14,6 +14,7 @@ import pyarrow as pa
 from ..common.sysflag import INNER_BATCH
 from ..store.block import Block, Longs
 from ..store.blockscan import ScanLimits
+from ..store.maps import check_map
 from .blockcount import BlockCount
 from .columns import Inflated, Rows, inflate_in_pieces
 from .innerbatch import AnyRows, Batches, count_messages, find_batches, unwrap
@@ -60,6 +61,7 @@ class BlockReader:
         if len(wanted):
             chosen = block if len(wanted) == len(block) else block.select(wanted)
             for piece, inflated in self._pieces(chosen):
+                check_map(block.segment.view)
                 self._count_unreadable(piece, inflated, batches)
                 records, wanted = wanted[: len(piece)], wanted[len(piece) :]
                 rows = unwrap(Rows(piece, inflated, (codes[records], topics), self.options.delays_ms), batches)

@@ -26,6 +26,8 @@ from ..common.javajson import read_json_as
 from ..store.block import Structs
 from ..store.config import BATCH_UNIT_BYTES
 from ..store.consumequeue import PRE_BLANK_SIZE
+from ..store.files import OS_FILES
+from ..store.maps import map_whole
 from .places import Storage
 from .queuefiles import ENTRY_TYPES, UNIT_BYTES
 from .storequeues import list_names
@@ -165,16 +167,21 @@ def _last_entries(directory: str, unit_bytes: int, log_end: int) -> _LastEntries
 
 
 def _written(path: str, unit_bytes: int) -> Structs:
-    """Return the entries of a file, found by halving, without the zeros behind them."""
-    entries = np.memmap(path, ENTRY_TYPES[unit_bytes], "r", shape=(os.stat(path).st_size // unit_bytes,))
-    low, high = 0, len(entries)
-    while low < high:
-        middle = (low + high) // 2
-        if entries["size"][middle] > 0:
-            low = middle + 1
-        else:
-            high = middle
-    return entries[:low]
+    """Return the entries of a file, found by halving, without the zeros behind them, which are not read by a map."""
+    kind = ENTRY_TYPES[unit_bytes]
+    descriptor = OS_FILES.open(path)
+    try:
+        low, high = 0, os.fstat(descriptor).st_size // unit_bytes
+        while low < high:
+            middle = (low + high) // 2
+            entry = np.frombuffer(OS_FILES.pread(descriptor, unit_bytes, middle * unit_bytes), kind)
+            if entry["size"][0] > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return np.frombuffer(map_whole(descriptor, low * unit_bytes, path) if low else b"", kind)
+    finally:
+        OS_FILES.close(descriptor)
 
 
 def _behind(entries: Structs, log_end: int) -> int:

@@ -23,7 +23,8 @@ def cut_at_damage(plan: Plan, limits: ScanLimits) -> Plan:
         damage = _find_damage(split, limits)
         if damage is not None:
             found[split.store] = damage
-            split = replace(split, stop=damage.position, end=damage.position, ends_in_blank=False)
+            stop = max(split.start, damage.position)  # a file may be cut before its split
+            split = replace(split, stop=stop, end=stop, ends_in_blank=False)
         if len(split):
             splits.append(split)
     ends = {store: end for store, end in plan.ends.items() if store not in found}

@@ -24,6 +24,7 @@ from ..store.block import Longs, Structs
 from ..store.config import BATCH_UNIT_BYTES, ENTRY_BYTES
 from ..store.consumequeue import PRE_BLANK_SIZE
 from ..store.files import OS_FILES
+from ..store.maps import check_map, written_end
 from ..store.segments import segment_path
 
 _NAME_DIGITS: Final = 20
@@ -121,6 +122,7 @@ class QueueView:
         if base not in self._maps:
             path = segment_path(self.files.directory, base)
             self._maps[base] = OS_FILES.map_written(path, os.stat(path).st_size)
+        check_map(self._maps[base])
         at, size = _ENTRY.unpack_from(self._maps[base], position - base)
         return at, size
 
@@ -156,7 +158,7 @@ def _understand(place: QueueFiles, found: list[tuple[int, int]], log_end: int) -
         return None
     first = stop = first_base // unit_bytes
     for base, size in reversed(found):
-        entries = _read(segment_path(place.directory, base), unit_bytes, 0, size // unit_bytes)
+        entries = _read_written(segment_path(place.directory, base), unit_bytes, size)
         count = None if entries is None else _believed(entries, log_end)
         if count is None:
             return None
@@ -198,6 +200,18 @@ def _read(path: str, unit_bytes: int, position: int, count: int) -> Structs | No
         return np.fromfile(path, ENTRY_TYPES[unit_bytes], count, offset=position)
     except OSError:
         return None
+
+
+def _read_written(path: str, unit_bytes: int, size: int) -> Structs | None:
+    """Return the entries of a file without the hole behind them, which most of a queue of few messages is."""
+    try:
+        descriptor = OS_FILES.open(path)
+    except OSError:
+        return None
+    try:
+        return _read(path, unit_bytes, 0, -(-written_end(descriptor, size) // unit_bytes))
+    finally:
+        OS_FILES.close(descriptor)
 
 
 def numbers(entries: Structs, name: str) -> Longs:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ..common.errors import StoreDamagedError
 from ..common.walk import Verdict
+from ..store.maps import name_file
 from .blockread import BlockReader, ReadOptions
 from .plan import PlanOptions, plan_stores
 from .report import Report
@@ -37,9 +38,12 @@ class SplitReader:
         """Yield the wanted messages in log order.
 
         Raises:
-            StoreDamagedError: A bad record; the message names file, position and reason.
+            StoreDamagedError: A bad record, or a file that was cut; the message names file, place and reason.
             StoreError: The file cannot be read.
         """
+        return name_file(split.path, self._read(split))
+
+    def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
         started, position = time.perf_counter(), split.start
         scan = SplitScan(split, self.options.limits, self._note_skip if self.options.skips_damage else None)
         blocks = BlockReader(self.options, self.tally)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from ..common.errors import StoreError
 from ..store.block import Block, Longs, SegmentBytes
 from ..store.files import OS_FILES
+from ..store.maps import check_map, damaged_by_cut
 
 
 class Segment(SegmentBytes):
@@ -29,6 +30,7 @@ class Segment(SegmentBytes):
 
     def window(self, position: int, least: int = 0) -> SegmentBytes:
         """Return all bytes, for a map is not fetched in parts (``logfile.LogFile``)."""
+        check_map(self.view)
         return self
 
     def next_data(self, position: int) -> int | None:
@@ -47,9 +49,12 @@ def map_file(path: str, base_offset: int, size: int) -> Segment:
     """Map the first bytes of a file.
 
     Raises:
-        StoreError: It is gone, has become shorter, or cannot be read.
+        StoreDamagedError: It has become shorter.
+        StoreError: It is gone, or cannot be read.
     """
     try:
+        if (found := OS_FILES.size(path)) < size:
+            raise damaged_by_cut(path, found, size)
         return Segment(path, base_offset, size)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error

@@ -24,6 +24,7 @@ from ..common.record import Record
 from ..common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ..store.files import OS_FILES
 from ..store.indexfile import HEADER, INDEX_ENTRY
+from ..store.maps import check_map
 from .planned import PlannedLog
 from .storequeues import list_names
 
@@ -139,11 +140,13 @@ def _find_slots(files: list[tuple[int, int]], sizes: tuple[int, int] | None) -> 
 
 def _collect(file: _File, key_hash: int, found: set[int]) -> bool:
     """Add the log offsets of a hash; return whether all were followed."""
+    check_map(file.data)
     entries_at = HEADER.size + _SLOT.size * file.slots
     (number,) = _SLOT.unpack_from(file.data, HEADER.size + _SLOT.size * (key_hash % file.slots))
     before = file.used
     steps = 0
     while 0 < number < before:
+        check_map(file.data)
         entry_hash, log_offset, _, previous = INDEX_ENTRY.unpack_from(file.data, entries_at + INDEX_ENTRY.size * number)
         if entry_hash == key_hash:
             found.add(log_offset)

@@ -40,6 +40,8 @@ async def attempt(access: Access, clock: Clock, ask: Callable[[], Awaitable[Foun
         except (RemotingError, ResponseError) as error:
             if not left or not may_pass(error):
                 raise
-            _log.warning("trying again in %d ms: %s", access.retry_interval_ms, error)
+            _log.warning(
+                "request failed, retrying in %d ms, %d retries left: %s", access.retry_interval_ms, left, error
+            )
             await clock.sleep(access.retry_interval_ms)
     raise AssertionError("the last attempt returns or raises")

@@ -86,7 +86,7 @@ class Cluster:
             end = await self._offset(session, queues[queue], RequestCode.GET_MAX_OFFSET, _end_header(queue))
             return Extent(first, end)
 
-        return asyncio.run(self._with_session(lambda session: _ask_all(session, queues, ask)))
+        return asyncio.run(self._with_session(lambda session: ask_all(session, queues, ask)))
 
     def ends(self, queues: Addresses) -> dict[MessageQueue, int]:
         """Return where each queue ends now; raises as ``extents``."""
@@ -94,7 +94,7 @@ class Cluster:
         async def ask(session: Session, queue: MessageQueue) -> int:
             return await self._offset(session, queues[queue], RequestCode.GET_MAX_OFFSET, _end_header(queue))
 
-        return asyncio.run(self._with_session(lambda session: _ask_all(session, queues, ask)))
+        return asyncio.run(self._with_session(lambda session: ask_all(session, queues, ask)))
 
     def offsets_at(self, queues: Addresses, instants: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
         """Return for each queue of ``instants`` the offset of the first message stored then or later, or its end.
@@ -108,7 +108,7 @@ class Cluster:
             header = _time_header(queue, instants[queue])
             return await self._offset(session, queues[queue], RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
-        return asyncio.run(self._with_session(lambda session: _ask_all(session, instants, ask)))
+        return asyncio.run(self._with_session(lambda session: ask_all(session, instants, ask)))
 
     def brokers(self) -> dict[str, frozenset[str]]:
         """Return the addresses of all brokers by name.
@@ -190,7 +190,7 @@ def _addressed(topic: str, route: Route) -> dict[MessageQueue, str]:
     return found
 
 
-async def _ask_all(
+async def ask_all(
     session: Session, asked: Iterable[Asked], ask: Callable[[Session, Asked], Awaitable[Found]]
 ) -> dict[Asked, Found]:
     """Ask about each at the same time, some at once."""

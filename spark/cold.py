@@ -36,7 +36,6 @@ from .columns import check_types, fit
 from .filters import PushFilters, push_filters
 from .history import cut_at
 from .options import FAIL, PREFIX, SKIP, SourceOptions
-from .pushing import cut_rows
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +60,6 @@ class StoreReader(DataSourceReader):
     ) -> None:
         self._options = options
         self._log_ends = log_ends
-        self._limit: int | None = None
         self._selection = options.selection
         self._filters = list(filters)
         self._schema = schema
@@ -77,11 +75,6 @@ class StoreReader(DataSourceReader):
         self._selection, left, taken = push_filters(self._selection, filters)
         self._filters += taken
         return left
-
-    def pushLimit(self, limit: int) -> bool:  # noqa: N802 # Spark's name
-        """Read so many rows of each partition at most; Spark takes what it needs of them."""
-        self._limit = limit if self._options.pushes_filters else None
-        return self._options.pushes_filters
 
     def partitions(self) -> list[InputPartition]:
         """Return one partition per split.
@@ -117,7 +110,7 @@ class StoreReader(DataSourceReader):
         delays_ms = self._options.delays_ms
         options = ReadOptions(self._selection, pick_columns(self._schema.names), self._limits, skips, delays_ms)
         tally = StoreTally(part.split.store) if part.report is not None else None
-        for batch in cut_rows(SplitReader(options, tally).read(part.split), self._limit):
+        for batch in SplitReader(options, tally).read(part.split):
             if batch.num_rows:
                 yield fit(batch, self._schema)
         if part.report is not None and tally is not None:
@@ -139,7 +132,7 @@ class StoreReader(DataSourceReader):
         if self._options.on_damage == PREFIX:
             plan = cut_at_damage(plan, replace(self._limits, checks_crc=self._options.verifies_crc is not False))
             for store, damage in plan.damages.items():
-                _log.warning("%s is read up to damage only: %s", store, damage)
+                _log.warning("store %s is damaged, reading only what comes before: %s", store, damage)
         return plan
 
     def _begin_report(self, plan: Plan, pushed: Pushed) -> ReportParts | None:

@@ -149,8 +149,8 @@ class PushFilters:
     def __init__(self, method: Push) -> None:
         self._method = method
 
-    def __get__(self, reader: Any, owner: type | None = None) -> "BoundPush":
-        return BoundPush(self._method, reader)
+    def __get__(self, reader: Any, owner: type | None = None) -> Any:
+        return DataSourceReader.pushFilters if reader is None else BoundPush(self._method, reader)
 
 
 class BoundPush:

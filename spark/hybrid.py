@@ -41,7 +41,6 @@ from .liverange import Extent, LiveRange, RangePack, pack_ranges, plan_ranges
 from .livereport import LivePart, number_parts
 from .losses import Losses
 from .messagesizes import sample_bytes
-from .pushing import cut_rows
 from .seam import Seam, join_stores, match_stores
 from .snapshot import Snapshot
 
@@ -81,7 +80,6 @@ class HybridReader(DataSourceReader):
         log_ends = None if snapshot is None else snapshot.log_ends
         self.stores = StoreReader(options.stores, _own_columns(schema), (), log_ends)
         self._reading = LiveReading(options.live, schema)
-        self._limit: int | None = None
 
     @PushFilters
     def pushFilters(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] # Spark's; called like a method
@@ -95,12 +93,6 @@ class HybridReader(DataSourceReader):
         self._reading = replace(self._reading, options=replace(live, selection=selection))
         self.stores.pushFilters(filters)
         return left
-
-    def pushLimit(self, limit: int) -> bool:  # noqa: N802 # Spark's name
-        """Read so many rows of each partition at most; Spark takes what it needs of them."""
-        pushes = self._reading.options.pushes_filters
-        self._limit = limit if pushes else None
-        return pushes
 
     def partitions(self) -> list[InputPartition]:
         """Return a partition for each split and each range.
@@ -139,9 +131,6 @@ class HybridReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what the readers of stores and clusters do."""
-        yield from cut_rows(self._read(partition), self._limit)
-
-    def _read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         planned: HistoryPart | LivePart | LiveRange | RangePack | None = partition.value
         if isinstance(planned, HistoryPart):
             stores = self.stores.among(planned.topics)

@@ -31,7 +31,6 @@ from .liverange import Extent, LiveRange, RangePack, pack_ranges, ranges_of
 from .livereport import LivePart, number_parts
 from .messagesizes import sample_bytes
 from .pulling import RangePulls
-from .pushing import cut_rows
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,6 @@ class LiveReader(DataSourceReader):
         check_types(schema, pick_live_columns(schema.names))
         self._reading = LiveReading(options, schema)
         self._extents = extents
-        self._limit: int | None = None
 
     @PushFilters
     def pushFilters(  # noqa: N802 # pyright: ignore[reportIncompatibleMethodOverride] # Spark's; called like a method
@@ -73,12 +71,6 @@ class LiveReader(DataSourceReader):
         self._reading = replace(self._reading, options=replace(options, selection=selection))
         return left
 
-    def pushLimit(self, limit: int) -> bool:  # noqa: N802 # Spark's name
-        """Pull so many rows of each range at most; Spark takes what it needs of them."""
-        pushes = self._reading.options.pushes_filters
-        self._limit = limit if pushes else None
-        return pushes
-
     def partitions(self) -> list[InputPartition]:
         """Return one partition per range, or for small ones; raises what ``plan_live`` does."""
         options = self._reading.options
@@ -90,7 +82,7 @@ class LiveReader(DataSourceReader):
         """Yield the messages of a partition; raises what ``read_range`` does."""
         planned: LivePart | LiveRange | RangePack | None = partition.value
         if planned is not None:  # what Spark makes of a plan without partitions
-            yield from cut_rows(read_part(planned, self._reading), self._limit)
+            yield from read_part(planned, self._reading)
 
 
 def read_part(planned: LivePart | LiveRange | RangePack, reading: LiveReading) -> Iterator[pa.RecordBatch]:

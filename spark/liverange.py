@@ -10,7 +10,7 @@ Rules:
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -91,7 +91,7 @@ def pack_ranges(
     wanted = max(min_partitions or USUAL_TASKS, sum(sizes.values()) / _TASK_BYTES)
     if len(ranges) <= wanted:
         return list(ranges)
-    room = sum(sizes.values()) / wanted
+    room = _room(sizes.values(), wanted)
     packs: list[list[LiveRange]] = []
     held, records = 0.0, 0
     for each in sorted(ranges, key=lambda each: (each.broker, each.queue, each.start)):
@@ -103,6 +103,15 @@ def pack_ranges(
         held += sizes[each]
         records += len(each)
     return [pack[0] if len(pack) == 1 else RangePack(tuple(pack)) for pack in packs]
+
+
+def _room(sizes: Collection[float], wanted: float) -> float:
+    """Return what a task may hold so that there are as many as are wanted: large ranges, each alone, leave less."""
+    left, room = wanted, sum(sizes) / wanted
+    while (large := sum(size > room for size in sizes)) > wanted - left and wanted > large:
+        left = wanted - large
+        room = sum(size for size in sizes if size <= room) / left
+    return room
 
 
 def ranges_of(planned: LiveRange | RangePack) -> tuple[LiveRange, ...]:

@@ -17,7 +17,7 @@ from typing import Final
 from ..common.errors import RocketletError
 from ..remoting.loop import find_loop_factory
 from .liveoptions import LiveOptions
-from .liverange import USUAL_TASKS, LiveRange
+from .liverange import MESSAGE_BYTES, USUAL_TASKS, LiveRange
 from .losses import Losses
 from .pulling import RangePulls
 
@@ -42,7 +42,7 @@ def sample_bytes(ranges: Sequence[LiveRange], options: LiveOptions) -> dict[str,
         with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
             return runner.run(_ask(asked, replace(options, access=once, losses=Losses(fails=False))))
     except RocketletError as error:
-        _log.info("messages are taken for usual ones: %s", error)
+        _log.info("sampling message sizes failed, assuming %d bytes a message: %s", MESSAGE_BYTES, error)
         return {}
 
 

@@ -177,10 +177,18 @@ class _Puller:
             except (RemotingError, ResponseError) as error:
                 if not left or not may_pass(error):
                     raise self._final(chunk.range, position, error) from error
-                _log.warning("%s at offset %d is asked for again: %s", chunk.range, position, error)
+                _log.warning(
+                    "%s: pull at offset %d failed, retrying in %d ms, %d retries left: %s",
+                    chunk.range,
+                    position,
+                    access.retry_interval_ms,
+                    left,
+                    error,
+                )
             await self._line.clock.sleep(access.retry_interval_ms)
             if reason := await self._line.find_again(chunk.range):
-                _log.warning("%s is asked for where it was: %s", chunk.range, reason)
+                address = self._line.address_of(chunk.range)
+                _log.warning("%s: looking up its broker failed, retrying at %s: %s", chunk.range, address, reason)
         raise AssertionError("the last attempt returns or raises")
 
     async def _ask(self, chunk: Chunk, position: int) -> Answer:

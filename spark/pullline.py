@@ -115,7 +115,7 @@ class PullLine:
             answer = await self._ask(pulled, Command.request(_TOPIC_CODE, TopicHeader(topic=pulled.topic)))
             config = decode_answer(TopicConfig, answer.body) if answer.code == ResponseCode.SUCCESS else None
         except RocketletError as error:
-            _log.warning("whether %s holds batches is not known: %s", pulled.topic, error)
+            _log.warning("topic %s: fetching its type failed, filtering on the client: %s", pulled.topic, error)
             return False
         return config is not None and config.attributes.get("queue.type") != "BatchCQ"
 

@@ -108,7 +108,7 @@ class BatchSink(SinkWriter, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log what stays, since a cluster takes nothing back."""
-        _log.warning("failed, and what was sent stays: %s", _counts("write", self.options.run_id, messages))
+        _log.warning("write failed, its stored messages stay: %s", _counts("write", self.options.run_id, messages))
 
 
 class StreamSink(SinkWriter, DataSourceStreamArrowWriter):
@@ -120,7 +120,7 @@ class StreamSink(SinkWriter, DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 # as above
         """Log what stays; the batch is written again when the query is started again."""
-        _log.warning("failed, and what was sent stays: %s", _counts("batch", batchId, messages))
+        _log.warning("write failed, its stored messages stay: %s", _counts("batch", batchId, messages))
 
 
 def plan_batch(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> BatchSink:

@@ -44,7 +44,15 @@ from .liveoptions import parse_live
 from .modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options
 from .options import parse_options
 from .optionvalues import Given
-from .pushing import PUSH_OPTION, keeps_plans_apart, warn_of_whole_reading
+from .pushing import (
+    LIMIT_KEY,
+    PUSH_OPTION,
+    LimitedReader,
+    keeps_plans_apart,
+    parse_pushing,
+    switch_on,
+    warn_of_whole_reading,
+)
 from .snapshot import take_snapshot
 from .streamoptions import parse_stream
 from .workerpython import choose_python
@@ -57,6 +65,7 @@ class RocketMQDataSource(DataSource):
     """Reads RocketMQ stores and clusters; the module says how. Keeps what was there when it was loaded."""
 
     takes_filters = False
+    takes_limits = False
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         of_table = options_of_table(options)
@@ -94,6 +103,10 @@ class RocketMQDataSource(DataSource):
         given = self._given(schema)
         if self.takes_filters and PUSH_OPTION not in given:
             given = given.plus(PUSH_OPTION, "true")
+        reader = self._make_reader(given, schema)
+        return LimitedReader(reader) if self.takes_limits and parse_pushing(given) else reader
+
+    def _make_reader(self, given: Given, schema: StructType) -> DataSourceReader:
         mode, arrow_schema = find_mode(given), to_arrow_schema(without_options(schema), timezone="UTC")
         check_batch(given, mode)
         check_columns(given, arrow_schema)
@@ -163,19 +176,24 @@ class PushingDataSource(RocketMQDataSource):
     takes_filters = True
 
 
+class LimitingDataSource(PushingDataSource):
+    """And for a session that hands over limits, which refuses readers that take them where it does not."""
+
+    takes_limits = True
+
+
 def register(spark: SparkSession) -> None:
     """Make ``spark.read.format("rocketmq")`` known to a session, and have its workers run this Python.
 
-    Where Spark keeps the plans of scans apart (``pushing``), it is made to push filters down to sources. Who has set
-    ``spark.sql.python.filterPushdown.enabled`` to false keeps that, and is warned. Else nothing is changed.
+    Where Spark keeps the plans of scans apart (``pushing``), it is made to push filters down to sources, and limits
+    where it can. Who has set ``spark.sql.python.filterPushdown.enabled`` to false keeps that, and is warned; a false
+    ``spark.sql.python.limitPushdown.enabled`` is kept too. Else nothing is changed.
     """
     choose_python(spark)
     if not keeps_plans_apart(spark):
         spark.dataSource.register(RocketMQDataSource)
         return
-    spark.dataSource.register(PushingDataSource)
-    found = {spark.conf.get(PUSH_KEY, default) for default in ("true", "false")}
-    if len(found) > 1:  # not set: each default came back
-        spark.conf.set(PUSH_KEY, "true")
-    elif found == {"false"}:
-        _log.warning("%s is false: Spark filters what the source could have left out of the reading", PUSH_KEY)
+    takes_limits = hasattr(DataSourceReader, "pushLimit") and switch_on(spark, LIMIT_KEY)
+    spark.dataSource.register(LimitingDataSource if takes_limits else PushingDataSource)
+    if not switch_on(spark, PUSH_KEY):
+        _log.warning("%s is false, each query reads all messages and Spark filters them afterwards", PUSH_KEY)

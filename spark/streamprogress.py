@@ -25,7 +25,7 @@ from ..remoting.codes import RequestCode, ResponseCode
 from ..remoting.command import Command
 from ..remoting.headers_offset import CommitOffsetHeader
 from .access import Access
-from .cluster import Addresses
+from .cluster import Addresses, ask_all
 
 _RETRY: Final = TopicSettings(read_queues=1, write_queues=1)
 _log = logging.getLogger(__name__)
@@ -57,20 +57,33 @@ class StreamProgress:
             self._is_failing = False
         except RocketletError as error:
             if not self._is_failing:
-                _log.warning("progress of group %s is not stored until brokers take it: %s", self._group, error)
+                _log.warning(
+                    "group %s: committing %d offsets failed, retrying with each batch: %s",
+                    self._group,
+                    len(changed),
+                    error,
+                )
             self._is_failing = True
 
     async def _store(self, offsets: Mapping[MessageQueue, int], addresses: Addresses) -> None:
         async with Session(self._access.nameserver, settings=self._access.client_settings) as session:
-            for queue, offset in offsets.items():
-                command = self._command(queue, offset)
-                code, remark = await self._ask(session, addresses[queue], command)
-                if code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-                    await self._make_group(session, queue.broker_name, addresses[queue])
-                    code, remark = await self._ask(session, addresses[queue], command)
-                if code != ResponseCode.SUCCESS:
-                    raise ResponseError(code, remark)
-                self._stored[queue] = offset
+            for queue in {queue.broker_name: queue for queue in offsets}.values():  # alone: it may make the group
+                await self._store_one(session, queue, offsets[queue], addresses[queue])
+
+            async def store(session: Session, queue: MessageQueue) -> None:
+                await self._store_one(session, queue, offsets[queue], addresses[queue])
+
+            await ask_all(session, [queue for queue in offsets if self._stored.get(queue) != offsets[queue]], store)
+
+    async def _store_one(self, session: Session, queue: MessageQueue, offset: int, address: str) -> None:
+        command = self._command(queue, offset)
+        code, remark = await self._ask(session, address, command)
+        if code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            await self._make_group(session, queue.broker_name, address)
+            code, remark = await self._ask(session, address, command)
+        if code != ResponseCode.SUCCESS:
+            raise ResponseError(code, remark)
+        self._stored[queue] = offset
 
     async def _ask(self, session: Session, address: str, command: Command) -> tuple[int, str | None]:
         answer = await session.call(address, command, self._access.timeout_ms)
@@ -84,7 +97,7 @@ class StreamProgress:
             raise ResponseError(code, remark)
         async with Admin(self._access.nameserver, settings=self._access.client_settings) as admin:
             await admin.create_topic(retry_topic(self._group), _RETRY, brokers=[broker])
-        _log.info("made group %s on %s, for the progress of the stream", self._group, broker)
+        _log.info("group %s: created on broker %s to commit the offsets of a stream", self._group, broker)
 
     def _command(self, queue: MessageQueue, offset: int) -> Command:
         header = CommitOffsetHeader(

@@ -92,7 +92,7 @@ class Watch:
             try:
                 return self._ask(self._addresses)
             except (RemotingError, ResponseError) as error:
-                _log.info("each broker is asked by itself: %s", error)
+                _log.info("fetching offsets failed, asking each broker separately: %s", error)
         return self._ask_each_broker()
 
     def _ask(self, addresses: Addresses) -> dict[MessageQueue, Extent]:
@@ -149,7 +149,7 @@ class Watch:
             self._discovered_at = time.monotonic()
             if not self._is_lost:
                 _log.warning(
-                    "going on with the %d known queues until a name server answers: %s", len(self._addresses), error
+                    "no name server answers, going on with the %d known queues: %s", len(self._addresses), error
                 )
             self._is_lost = True
 
@@ -166,7 +166,7 @@ class Watch:
                 self._silent.discard(broker)
             except (RemotingError, ResponseError) as error:
                 if broker not in self._silent:
-                    _log.warning("broker %s is left out until it answers: %s", broker, error)
+                    _log.warning("broker %s does not answer, skipping its queues until it does: %s", broker, error)
                 self._silent.add(broker)
         return found
 

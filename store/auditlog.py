@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..common.checksum import PROPERTY_CRC_BYTES
+from ..common.errors import StoreDamagedError
 from ..common.properties import UNIQ_KEY, parse_properties
 from ..common.record import BLANK_BYTES, decode_record, has_sealed_crc
 from ..common.walk import Verdict, check_record
@@ -23,6 +24,7 @@ from .auditreport import AuditReport, Finding, Hit
 from .block import Block, SegmentBytes, has_body_crc
 from .blockscan import Scan, ScanLimits
 from .files import Files
+from .maps import name_file
 from .scan import find_record
 from .segments import SegmentFile
 
@@ -66,7 +68,7 @@ class LogAudit:
             if self._is_over:
                 self._check_behind(mapped, 0)
             else:
-                yield from self._segment_blocks(mapped, segments[number + 1 :])
+                yield from name_file(segment.path, self._blocks_until_cut(mapped, segments[number + 1 :]))
             self.advance(segment.size)
 
     def finding_at(self, log_offset: int) -> Finding | None:
@@ -81,6 +83,15 @@ class LogAudit:
             self._report.notes.append(f"{segment.path} was removed while the store was read")
             return None
         return SegmentBytes(segment.path, segment.base_offset, view)
+
+    def _blocks_until_cut(self, segment: SegmentBytes, later: Sequence[SegmentFile]) -> Iterator[Block]:
+        try:
+            yield from self._segment_blocks(segment, later)
+        except StoreDamagedError as cut:
+            self.end = segment.base_offset + cut.position
+            reason = cut.finding.removeprefix(f"{segment.path} ")
+            self._report.add(Finding("log", segment.path, reason, cut.position, self.end))
+            self._report.add_cut(self.end)
 
     def _segment_blocks(self, segment: SegmentBytes, later: Sequence[SegmentFile]) -> Iterator[Block]:
         position: int | None = 0

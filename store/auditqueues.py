@@ -28,6 +28,7 @@ from .segments import segment_path
 
 _ENTRY_TYPE: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
 _READ_ENTRIES: Final = 65_536
+_DATA_BYTES: Final = 64 << 10  # little, since a hole follows the few entries of most queues
 _MOST_KEPT: Final = 16
 _MOST_GAP: Final = 1 << 20
 _KIND: Final = "queue"
@@ -331,14 +332,13 @@ class QueueAudit:
     def _data_end(self, queue: AuditedQueue) -> int:
         """Return the slot behind the last byte that is not in a hole."""
         path = segment_path(queue.directory, queue.bases[-1])
-        position, chunk = 0, _READ_ENTRIES * ENTRY_BYTES
-        end = 0
+        position = end = 0
         while position < queue.file_bytes:
             data_at = self._reader.next_data(path, position)
             if data_at is None:
                 break
-            data = self._reader.read(path, chunk, data_at)
-            end = data_at + len(data.rstrip(b"\0")) if data.strip(b"\0") else end
+            data = self._reader.read(path, _DATA_BYTES, data_at)
+            end = data_at + len(kept) if (kept := data.rstrip(b"\0")) else end
             position = data_at + max(1, len(data))
         return (queue.bases[-1] + end + ENTRY_BYTES - 1) // ENTRY_BYTES
 

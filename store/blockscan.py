@@ -28,6 +28,7 @@ from .block import (
     has_body_crc,
     measure,
 )
+from .maps import check_map
 
 _SIZE: Final = struct.Struct(">i")
 _LEAST_SINGLES: Final = 64
@@ -65,8 +66,13 @@ class Scan:
         self.verdict: Verdict | None = None
 
     def __iter__(self) -> Iterator[Block]:
-        """Yield blocks of good records; a block is yielded before what follows it is judged."""
+        """Yield blocks of good records; a block is yielded before what follows it is judged.
+
+        Raises:
+            StoreDamagedError: The file is a map, and somebody has cut it.
+        """
         while self.verdict is None and self.position < self.stop:
+            check_map(self.segment.view)
             last = min(self.stop - 1, self.end - LEAST_RECORD_BYTES, self.position + self.limits.block_bytes)
             positions, end = _hop(self.segment, self.position, last, self.limits.block_records)
             block = self._checked(positions)

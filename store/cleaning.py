@@ -179,7 +179,7 @@ class Cleaner:
         yield Step(removal.run, self._settings.log_pause_ms)
         if removal.error is not None:
             self._failed_at_ms = self._now_ms()
-            _log.error("cannot delete %s, it is tried again later: %s", path, removal.error)
+            _log.error("cannot delete %s, retrying with the next cleaning: %s", path, removal.error)
         if removal.removed:
             _log.info("deleted %s, the log begins at %d", path, log.min_offset)
         else:
@@ -206,7 +206,7 @@ class Cleaner:
         removal = Removal(self._parts.files, paths)
         yield Step(removal.run, pause_ms)
         if removal.error is not None:
-            _log.warning("cannot delete %s, it is tried again after a start: %s", paths[0], removal.error)
+            _log.warning("cannot delete %s, retrying after the next start: %s", paths[0], removal.error)
 
     def expired_queues(self, keeps: Callable[[str], bool]) -> Iterator[Step]:
         """Yield steps that remove the queues without any record left, but those of topics to keep (``cleanExpired``).
@@ -265,13 +265,13 @@ class Cleaner:
         removal = Removal(self._parts.files, paths, [queue.directory, os.path.dirname(queue.directory)])
         yield Step(removal.run)
         if removal.removed < len(paths):
-            _log.error("cannot remove queue %s, it stays: %s", queue.directory, removal.error)
+            _log.error("cannot delete consume queue %s, keeping it: %s", queue.directory, removal.error)
             slots.take_back(paths[removal.removed :])
             queue.correct_min_offset(self._parts.log.min_offset)
             queues.stay(queue)
         else:
             queues.leaving.discard((queue.topic, queue.queue_id))
-            _log.info("removed queue %s", queue.directory)
+            _log.info("deleted consume queue %s, none of its records is left", queue.directory)
 
 
 def _slots(queue: AnyQueue) -> ConsumeQueue:

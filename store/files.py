@@ -168,11 +168,11 @@ class Files:
         """Return how long the file behind a map is now; reading behind that would end the process."""
         return cast("mmap.mmap", view.obj).size()
 
-    def _map(self, path: str, size: int, to_view: Callable[[int, int], memoryview]) -> memoryview:
+    def _map(self, path: str, size: int, to_view: Callable[[int, int, str], memoryview]) -> memoryview:
         descriptor = self.open(path)
         try:
             self.check_size(descriptor, size, path)
-            return to_view(descriptor, size)
+            return to_view(descriptor, size, path)
         finally:
             self.close(descriptor)
 
@@ -247,7 +247,7 @@ def zero_range(files: Files, descriptor: int, start: int, end: int) -> None:
 
 def cut_off(path: str, found: int, size: int) -> OSError:
     """Return the error that says that somebody has cut a file."""
-    return OSError(errno.EIO, f"it has {found} bytes and had {size}, somebody has cut it", path)
+    return OSError(errno.EIO, maps.say_cut(found, size), path)
 
 
 def _zero_chunk(files: Files, descriptor: int, chunk: bytes, position: int) -> None:

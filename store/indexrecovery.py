@@ -29,7 +29,7 @@ def prepare_index(index: Index, source: LogSource, start: int, sure_at_ms: int |
     if sure_at_ms is not None:
         index.restore(sure_at_ms)
     if not _ends_at_record(index, source):
-        _log.warning("the index names a record at log offset %d, where none is; it is corrected", index.end_log_offset)
+        _log.warning("index points to log offset %d, which holds no record, truncating it", index.end_log_offset)
         index.restore(-1, start)
     if not _ends_at_record(index, source) or _lacks_file(index, source):
         index.remove_from(0)
@@ -54,7 +54,7 @@ def _lacks_file(index: Index, source: LogSource) -> bool:
             if log_offset >= file.begin_log_offset:
                 break
             if log_offset > end and has_keys(describe(record)):
-                _log.warning("the index lacks what comes before %s, and is written anew", file.path)
+                _log.warning("index lacks records before %s, rebuilding it from the log", file.path)
                 return True
         end = file.end_log_offset
     return False

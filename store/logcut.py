@@ -56,8 +56,8 @@ def give_up(files: Files, segments: Sequence[SegmentFile], damage: StoreDamagedE
         position = max(0, end - segment.base_offset)
         if position < segment.size:
             lost = written_bytes(files, segment, position)
-            what = "is removed" if position == 0 else f"is cut at position {position}"
-            _log.warning("%s %s: %d written bytes are given up", segment.path, what, lost)
+            what = "removing" if position == 0 else f"truncating at position {position}"
+            _log.warning("%s: %s, %d written bytes are lost", segment.path, what, lost)
     return cut_log(files, segments, end)
 
 

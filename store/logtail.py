@@ -17,6 +17,7 @@ from typing import Final
 from ..common.record import MAGIC_V1, MAGIC_V2, decode_record
 from ..common.walk import BLANK_BYTES, check_record
 from .files import Files
+from .maps import check_map
 from .segments import SegmentFile
 
 _MAGICS: Final = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
@@ -64,6 +65,7 @@ def _candidates(files: Files, segment: SegmentFile, view: memoryview, start: int
             if data_at is None:
                 return
             position = max(position, data_at)
+            check_map(view)
             chunk = bytes(view[position : position + _CHUNK + 8])
             at = chunk.find(_MAGIC_START, 4)
             while at >= 0:

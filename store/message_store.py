@@ -421,7 +421,7 @@ class MessageStore(ReadableStore):
         try:
             index.build()
         except SlotsUnreadableError as error:
-            _log.warning("index entries wait until %s can be read: %s", index.files[-1].path, error)
+            _log.warning("index build paused until %s can be read: %s", index.files[-1].path, error)
         except OSError as error:
             self._refuse(translate_write_error(error))
 

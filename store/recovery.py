@@ -127,7 +127,7 @@ class Recovery:
     def _requeue(self, start: int) -> Requeue:
         requeue = Requeue(self._queues, start, self._config.delays_ms, is_whole_log=start == self._source.first)
         for queue in (*self._queues.broken, *self._queues.batches.broken):
-            _log.warning("queue files in %s cannot be used and are written anew", queue.directory)
+            _log.warning("consume queue %s is damaged, rebuilding it from the log", queue.directory)
         for queue in self._queues.broken:
             self._queues.clear(queue)
         for queue in self._queues.batches.broken:
@@ -143,7 +143,7 @@ class Recovery:
         if not broken and not broken_batches:
             return
         for queue in (*broken, *broken_batches):
-            _log.warning("queue %s does not hold what the log holds and is written anew", queue.directory)
+            _log.warning("consume queue %s lacks records of the log, rebuilding it from the log", queue.directory)
         for queue in broken:
             self._queues.clear(queue)
         for queue in broken_batches:
@@ -214,7 +214,7 @@ class Recovery:
             if find_valid(self._files, segment, self._view(segment), 0, validity) is not None:
                 raise missing_before(segment, self._source.segments[-1], self._config.root)
         if stop.is_torn or (self._is_clean and known_end > stop.log_offset):
-            _log.warning("the log ends at %s; queues know records up to %d", stop, known_end)
+            _log.warning("log truncated at %s; consume queues name records up to log offset %d", stop, known_end)
 
 
 def _last_entry(queue: ConsumeQueue) -> tuple[int, int, int] | None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ..common.record import MAGIC_V1, MAGIC_V2, decode_record, has_sealed_crc
 from ..common.walk import Verdict, check_record
+from .maps import check_map
 from .segments import SegmentFile
 
 _CHUNK = 1 << 20
@@ -110,6 +111,7 @@ def find_record(view: memoryview, base_offset: int, start: int) -> int | None:
     """Return the position of the first sound record at or behind ``start`` in a file, reading past what is none."""
     for magic in (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big")):
         for chunk_at in range(start, len(view), _CHUNK):
+            check_map(view)
             chunk = bytes(view[chunk_at : chunk_at + _CHUNK + 8])
             at = chunk.find(magic, 4)
             while at >= 0:

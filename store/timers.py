@@ -164,7 +164,7 @@ class Timers:
 
     def begin_anew(self, check: TimerCheck, reason: str) -> None:
         """Forget wheel and log, and put all messages of the timer topic again that are not done for certain."""
-        _log.warning("store %s makes its timer files anew from the timer topic: %s", self.store.config.root, reason)
+        _log.warning("store %s: rebuilding the timer files from the timer topic: %s", self.store.config.root, reason)
         with self._disk:
             self._generation += 1
             save_timer_check(self.files, self.check_path, check._replace(log_end=REBUILDING, master_queue_offset=0))
@@ -324,7 +324,7 @@ class Timers:
             removal = Removal(self.files, paths)
             removal.run()
         if removal.error is not None:
-            _log.warning("cannot delete %s, it is tried again after a start: %s", paths[0], removal.error)
+            _log.warning("cannot delete %s, retrying after the next start: %s", paths[0], removal.error)
 
     def put_back(self, save: TimerSave) -> None:
         """Take back what could not be saved, for the next time."""

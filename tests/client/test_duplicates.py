@@ -58,7 +58,7 @@ async def test_duplicate_is_told_once_until_it_moves(caplog: pytest.LogCaptureFi
     await watch.look("T", ["x"])
     await watch.look("T", ["x", "x"])
     assert [message.split(";")[0][:30] for message in caplog.messages[2:]] == [
-        "group cg: the client id x is t",
+        "group cg: client id x is uniqu",
         "group cg: 2 members have the c",
     ]
 
@@ -69,7 +69,7 @@ async def test_duplicate_is_told_without_a_place(caplog: pytest.LogCaptureFixtur
     source = Source()
     source.addresses = None
     await DuplicateWatch("cg", "x", source).look("T", ["x", "x"])
-    assert caplog.messages[0].endswith("give each an instance name of its own")
+    assert caplog.messages[0].endswith("give each member its own instance name")
 
 
 class Member:

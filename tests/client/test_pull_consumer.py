@@ -80,7 +80,7 @@ async def test_unknown_topic_is_told(address: str, caplog: pytest.LogCaptureFixt
     async with consumer:
         assert await consumer.poll(timeout_ms=1) == []
     (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert told.startswith("group cg consumes nothing of topic no-such-topic until it is created, and goes on looking")
+    assert told.startswith("group cg: topic no-such-topic not found, consuming nothing of it until it is created")
 
 
 @pytest.mark.feature("B23")

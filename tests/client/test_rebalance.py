@@ -168,7 +168,7 @@ async def test_unknown_topic_is_told_once(bench: Bench, caplog: pytest.LogCaptur
         await bench.rebalance.run()
         warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert len(warnings) == told
-        assert all(" consumes nothing of topic T until it is created" in text for text in warnings)
+        assert all(": topic T not found, consuming nothing of it until it is created" in text for text in warnings)
 
 
 @pytest.mark.feature("B1")

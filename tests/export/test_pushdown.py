@@ -1,6 +1,7 @@
 import pathlib
 import shutil
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,9 +11,11 @@ from pushing import SPOILS, check, configure, fill, looked_at, plan, push, read
 from stores import TINY, StoreDirectory
 
 from rocketlet.common.errors import ConfigError
+from rocketlet.export import queuefiles
 from rocketlet.export.pushdown import CLOCK_MS, PushOptions, check_topics, push_down
 from rocketlet.export.selection import Selection
 from rocketlet.export.storequeues import MARGIN_MS
+from rocketlet.store.block import Structs
 
 INDEX_SIZES = TINY["index_slots"], TINY["index_entries"]
 ORDERS, RARE = frozenset({"Orders"}), frozenset({"Rare"})
@@ -269,3 +272,21 @@ def test_topic_that_is_configured_and_empty_is_known(filled: StoreDirectory, tmp
     configure(root, {"Orders": 3, "Empty": 4})
     check_topics(plan(root), ["Empty"])
     assert looked_at(read(push_down(plan(root), Selection(frozenset({"Empty"}))).splits, Selection())[1])
+
+
+def test_hole_behind_the_entries_of_a_queue_is_not_read(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of queues have room for 300,000 entries; thousands of queues that hold few must not cost all of it."""
+    directory = StoreDirectory(tmp_path / "store", segment_bytes=65_536, queue_file_bytes=6_000_000)
+    fill(directory)
+    counts: list[int] = []
+    read_file = queuefiles.np.fromfile
+
+    def count(path: str, kind: np.dtype[np.void], entries: int, offset: int = 0) -> Structs:
+        counts.append(entries)
+        return read_file(path, kind, entries, offset=offset)
+
+    monkeypatch.setattr(queuefiles.np, "fromfile", count)
+    check(directory.root, Selection(topics=frozenset({"Orders"})))
+    assert 0 < max(counts) < 1_000

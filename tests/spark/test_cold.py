@@ -1,6 +1,8 @@
 import json
+import os
 import pathlib
 import pickle
+from functools import partial
 
 import pytest
 from javastores import Row
@@ -14,6 +16,7 @@ from rocketlet.export.reportparts import load_report
 from rocketlet.spark.cold import StoreReader
 from rocketlet.spark.modes import check_batch, check_columns, find_mode, pick_schema, reading_options
 from rocketlet.spark.options import parse_options
+from rocketlet.store.blockscan import ScanLimits
 
 
 def open_reader(**options: str) -> StoreReader:
@@ -116,4 +119,20 @@ def test_lost_end_of_a_closed_store(tmp_path: pathlib.Path, caplog: pytest.LogCa
     rows = read(open_reader(path=place, onDamage="skip", reportPath=report))
     assert any("Rare queue 1: queue offsets" in fault for fault in load_report(report).faults())
     assert read(open_reader(path=place, onDamage="prefix")) == rows
-    assert "is read up to damage only" in caplog.text
+    assert "is damaged, reading only what comes before" in caplog.text
+
+
+def test_partition_whose_log_is_cut_while_it_is_read_names_the_file(
+    log: LogBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that has handed out a batch fails with file and both sizes, and its worker lives on."""
+    monkeypatch.setattr("rocketlet.spark.cold.ScanLimits", partial(ScanLimits, block_records=10))
+    for _ in range(20):
+        log.add()
+    reader = open_reader(path=str(log.save()))
+    (partition,) = reader.partitions()
+    batches = reader.read(partition)
+    assert next(batches).num_rows == 10
+    os.truncate(log.files()[0], 100)
+    with pytest.raises(StoreDamagedError, match=f"{log.files()[0]} cannot be read: it has 100 bytes and had"):
+        next(batches)

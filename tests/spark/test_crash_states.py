@@ -147,4 +147,4 @@ def test_table_of_a_damaged_store(
     with caplog.at_level(logging.WARNING):
         given = reading_options({"path": store, "onDamage": "prefix"})
         StoreReader(parse_options(given), SCHEMA).partitions()
-    assert caplog.messages == [f"{store} is read up to damage only: {exported.damage}"]
+    assert caplog.messages == [f"store {store} is damaged, reading only what comes before: {exported.damage}"]

@@ -72,6 +72,13 @@ def test_packs_hold_each_range_once(
     assert all(len(pack) <= (max_records or 15_000) for pack in packs)
 
 
+def test_large_queues_among_small_ones_do_not_make_tasks_fewer() -> None:
+    """They have tasks of their own, and the small ones as many as are left."""
+    ranges = [make_range(0, 1 if number % 100 else 50, number) for number in range(1_000)]
+    assert 64 <= len(pack_ranges(ranges)) <= 80
+    assert 100 <= len(pack_ranges(ranges, 100)) <= 130
+
+
 def test_many_small_queues_are_few_tasks() -> None:
     """Five thousand queues with ten messages each are some dozens of tasks, and more where messages are large."""
     ranges = [make_range(0, 10, number) for number in range(5_000)]

@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 from pushing import fill
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, EqualTo
+from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo
 from pyspark.sql.types import StructType
 from stores import StoreDirectory
 
 from rocketlet.export.reportparts import load_report
 from rocketlet.spark import register, source
 from rocketlet.spark.filters import PUSH_KEY
-from rocketlet.spark.pushing import keeps_plans_apart
-from rocketlet.spark.source import PushingDataSource, RocketMQDataSource
+from rocketlet.spark.pushing import LIMIT_KEY, keeps_plans_apart
+from rocketlet.spark.source import LimitingDataSource, PushingDataSource, RocketMQDataSource
 
 SOURCES = pathlib.Path(__file__).parents[2] / "src"
 WANTED = (
@@ -93,6 +93,33 @@ def test_registering_switches_pushing_on_where_plans_are_kept_apart(
     assert registered == [PushingDataSource, PushingDataSource]
 
 
+def test_registering_switches_limits_on_where_spark_has_them(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark 5 refuses a reader that takes limits while they are off, so who has switched them off gets another one."""
+    registered: list[type[DataSource]] = []
+
+    def is_apart(_: SparkSession) -> bool:
+        return True
+
+    def note(_: object, each: type[DataSource]) -> None:
+        registered.append(each)
+
+    monkeypatch.setattr(source, "keeps_plans_apart", is_apart)
+    monkeypatch.setattr(type(spark.dataSource), "register", note)
+    monkeypatch.setattr(DataSourceReader, "pushLimit", DataSourceReader.pushFilters, raising=False)
+    try:
+        register(spark)
+        assert spark.conf.get(LIMIT_KEY) == "true"
+        spark.conf.set(LIMIT_KEY, "false")
+        register(spark)
+        assert spark.conf.get(LIMIT_KEY) == "false"
+    finally:
+        spark.conf.unset(PUSH_KEY)
+        spark.conf.unset(LIMIT_KEY)
+    assert registered == [LimitingDataSource, PushingDataSource]
+
+
 def test_one_load_keeps_its_end(pushing: SparkSession, tmp_path: pathlib.Path) -> None:
     """However often Spark plans it, and with whatever filters, while a broker goes on writing."""
     directory = StoreDirectory(tmp_path / "store", segment_bytes=65_536)
@@ -129,17 +156,18 @@ def read_all(found: DataSource, schema: StructType) -> list[int]:
     return [at for part in reader.partitions() for batch in reader.read(part) for at in batch["logOffset"].to_pylist()]
 
 
-def test_source_that_takes_filters_takes_limits(tmp_path: pathlib.Path) -> None:
+def test_source_that_takes_limits_takes_filters(tmp_path: pathlib.Path) -> None:
     """Each partition ends after so many rows; where scans share a plan, neither is taken."""
     directory = StoreDirectory(tmp_path / "store")
     fill(directory)
-    for kind, count in ((PushingDataSource, 3), (RocketMQDataSource, 160)):
+    for kind, count in ((LimitingDataSource, 3), (RocketMQDataSource, 160)):
         found = kind({"path": str(directory.root), "includeSystemTopics": "true"})
         reader = cast("Any", found.reader(found.schema()))
         assert list(reader.pushFilters([EqualTo(("topic",), "Orders")])) == (
             [] if count == 3 else [EqualTo(("topic",), "Orders")]
         )
-        assert reader.pushLimit(3) == (count == 3)
+        assert hasattr(reader, "pushLimit") == (count == 3)
+        assert count != 3 or reader.pushLimit(3)
         parts = reader.partitions()
         assert all(sum(batch.num_rows for batch in reader.read(part)) <= count for part in parts)
 

@@ -48,5 +48,5 @@ def test_counts_of_all_tasks_are_logged(caplog: pytest.LogCaptureFixture) -> Non
         stream.abort([Written(3, 0), None], 8)
     assert caplog.messages == [
         "batch 7: 7 messages stored by 2 tasks, 1 requests repeated",
-        "failed, and what was sent stays: batch 8: 3 messages stored by 1 tasks, 0 requests repeated",
+        "write failed, its stored messages stay: batch 8: 3 messages stored by 1 tasks, 0 requests repeated",
     ]

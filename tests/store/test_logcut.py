@@ -34,9 +34,9 @@ def test_repair_cuts_at_the_damage_and_says_what_is_lost(
     assert store.log_max_offset == start
     before = read_all(store)
     assert 0 < sum(map(len, before.values())) < 12
-    assert f"{directory.segment(0)} is cut at position {start}: {written[0] - start} written bytes" in caplog.text
+    assert f"{directory.segment(0)}: truncating at position {start}, {written[0] - start} written bytes" in caplog.text
     for number in (1, 2, 3):
-        assert f"{directory.segment(number)} is removed: {written[number]} written bytes" in caplog.text
+        assert f"{directory.segment(number)}: removing, {written[number]} written bytes" in caplog.text
         assert not directory.segment(number).exists()
     directory.close_all()
     store = directory.open()

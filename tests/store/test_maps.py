@@ -36,7 +36,7 @@ def test_map_of_what_is_written_is_the_file(pieces: list[tuple[int, int]], size:
         os.ftruncate(file.fileno(), 14 * PAGE)
         for at, length in pieces:
             os.pwrite(file.fileno(), os.urandom(length), at)
-        view = maps.map_written(file.fileno(), size)
+        view = maps.map_written(file.fileno(), size, file.name)
         assert view.readonly
         assert bytes(view) == os.pread(file.fileno(), size, 0)
 
@@ -48,7 +48,7 @@ def test_file_with_very_many_holes_is_mapped_in_one_piece(monkeypatch: pytest.Mo
         os.ftruncate(file.fileno(), 20 * PAGE)
         for number in range(2, 12, 2):
             os.pwrite(file.fileno(), b"written", number * PAGE + 5)
-        assert bytes(maps.map_written(file.fileno(), 20 * PAGE)) == os.pread(file.fileno(), 20 * PAGE, 0)
+        assert bytes(maps.map_written(file.fileno(), 20 * PAGE, file.name)) == os.pread(file.fileno(), 20 * PAGE, 0)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

@@ -149,7 +149,7 @@ def test_queue_and_index_files_that_cannot_be_deleted_go_after_a_start(
     with aged.open(disk) as store:
         store.clean_now()
         assert log_files(aged) == [6, 7]
-        assert "consumequeue/T/0/00000000000000000000, it is tried again after a start" in caplog.text
+        assert "consumequeue/T/0/00000000000000000000, retrying after the next start" in caplog.text
         assert "/index/" in caplog.text
         left = read_all(store)
         disk.unlinks_left = None

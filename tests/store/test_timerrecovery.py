@@ -160,7 +160,7 @@ def test_other_wheel_is_made_anew(changed: dict[str, int], world: TimerWorld, ca
     with caplog.at_level(logging.WARNING):
         world.start()
         world.work()
-    assert "makes its timer files anew" in caplog.text
+    assert "rebuilding the timer files from the timer topic" in caplog.text
     world.pass_ms(300_000)
     assert world.bodies() == [b"0", b"1", b"2", b"3", b"4"]
     world.stop()
