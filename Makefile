@@ -52,7 +52,8 @@ $(READY): constraints.txt pyproject.toml
 	@.ci/tools venv
 	@echo 'setting up $(VENV) (once; later runs find it ready)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	@$(BIN)/python -m compileall -q src $(PARTS) # else every start compiles where PYTHONDONTWRITEBYTECODE is set
+	@$(BIN)/python -m compileall -q __init__.py __main__.py $(PARTS) # else every start compiles where PYTHONDONTWRITEBYTECODE is set
+	@[ "$(notdir $(CURDIR))" = rocketlet ] || { mkdir -p $(VENV)/checkout && ln -sfn ../.. $(VENV)/checkout/rocketlet; } # for pyright
 	@touch $@
 
 # The pyright of the Python registry is a shell around a JavaScript program that npm brings on first use.

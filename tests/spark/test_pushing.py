@@ -21,7 +21,7 @@ from rocketlet.spark.filters import PUSH_KEY
 from rocketlet.spark.pushing import LIMIT_KEY, keeps_plans_apart
 from rocketlet.spark.source import LimitingDataSource, PushingDataSource, RocketMQDataSource
 
-SOURCES = pathlib.Path(__file__).parents[2] / "src"
+SOURCES = pathlib.Path(__file__).parents[2] / "spark" / "toplevel"
 WANTED = (
     "topic = 'Orders' and queueId in (0, 1) and queueOffset >= 3 and storeTimestamp > timestamp'2020-01-01' "
     "and tags = 'Aa' and size(keys) = 2"

@@ -1,1 +1,0 @@
-../../src/rocketlet/__init__.py
