@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator
 
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codes import RequestCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.frames import encode_command
+from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import encode_command
 
 _FIRST_OPAQUE = 100_000_000
 _OPAQUE_TEXT = str(_FIRST_OPAQUE).encode()

@@ -24,15 +24,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from interop.servers import RocketletServer
 
-from rocketlet.broker.delay import Delays
+from rocketlet.broker.delay.delay import Delays
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
-from rocketlet.remoting.client import ConnectionPool
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.codes import RequestCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.connection import Connection
-from rocketlet.store.config import StoreConfig
+from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.transport.client import ConnectionPool
+from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 _HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

@@ -13,7 +13,7 @@ import uvloop
 from clientframes import batch_body, batches, pulls, sends
 from window import Run, drive
 
-from rocketlet.remoting.frames import FrameParser
+from rocketlet.remoting.codec.frames import FrameParser
 
 _BODY = bytes(128)
 _QUEUES = 4

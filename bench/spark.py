@@ -25,9 +25,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 from samplelog import write_log
 
-from rocketlet.export.plan import PlanOptions, plan_stores
-from rocketlet.export.read import Reading, ReadOptions
-from rocketlet.export.schema import SCHEMA, pick_columns
+from rocketlet.export.columns.schema import SCHEMA, pick_columns
+from rocketlet.export.plan.plan import PlanOptions, plan_stores
+from rocketlet.export.write.read import Reading, ReadOptions
 from rocketlet.spark import register
 
 METADATA: Final = (

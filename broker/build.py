@@ -10,50 +10,50 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.ids import UniqueIds, decode_host
 from ..common.names import retry_topic
-from ..remoting.addresses import format_address
-from ..remoting.bodies_client import ConsumerData
-from ..remoting.connection import Connection
-from ..remoting.tasks import TaskScope
+from ..remoting.bodies.client import ConsumerData
+from ..remoting.transport.addresses import format_address
+from ..remoting.transport.connection import Connection
+from ..remoting.transport.tasks import TaskScope
 from ..store.message_store import MessageStore
-from .admin import AdminHandlers
-from .announcing import Announce
-from .checkback import CheckBack
-from .checkrules import CheckRules
-from .cleaning import CleaningHandlers, CleaningJob
-from .clients import ClientHandlers
-from .config import BrokerConfig
-from .deadletters import UNIT_SUBSCRIPTION
-from .endtransaction import Committing, EndTransactionHandler
-from .filtergate import FilterGate
-from .filtertable import FilterTable
-from .groupcommit import GroupCommit
-from .groups import GroupTable
+from .admin.admin import AdminHandlers
+from .admin.cleaning import CleaningHandlers, CleaningJob
+from .admin.runtimeinfo import RuntimeInfo
+from .delay.parking import Parking
+from .group.clients import ClientHandlers
+from .group.filtergate import FilterGate
+from .group.filtertable import FilterTable
+from .group.groups import GroupTable
+from .group.locks import QueueLocks
+from .group.membernews import MemberNews
+from .group.members import Members
+from .group.offsets import OffsetTable
+from .group.ordering import LockHandlers
+from .group.progress import ProgressHandlers
+from .group.requesters import Requesters
 from .handlers import BrokerParts
-from .hold import PullWaiters
-from .locks import QueueLocks
-from .membernews import MemberNews
-from .members import Members
-from .offsets import OffsetTable
-from .ordering import LockHandlers
-from .parking import Parking
-from .progress import ProgressHandlers
-from .pull import Puller
-from .pullgate import PullGate
-from .queries import QueryHandlers
-from .recall import RecallHandler
-from .replies import Owing, ReplyHandler, ReplyKeeper
-from .requesters import Requesters
-from .resumecheck import ResumeCheckHandler
-from .runtimeinfo import RuntimeInfo
-from .send import Paying, Sender, Shaping
-from .sendanswers import SendAnswers
-from .sendback import SendBackGate, SendBackHandler
-from .sendgate import OwnBroker, SendGate
-from .stamp import PropertyStamp
-from .topics import TopicTable, boot_topics
-from .transactionchecks import GiveUp, TransactionChecks
-from .transactionjob import CheckJob, CheckTiming, CursorSaveJob, keep_given_up
-from .transactions import Transactions
+from .pull.hold import PullWaiters
+from .pull.pull import Puller
+from .pull.pullgate import PullGate
+from .pull.queries import QueryHandlers
+from .send.deadletters import UNIT_SUBSCRIPTION
+from .send.groupcommit import GroupCommit
+from .send.recall import RecallHandler
+from .send.replies import Owing, ReplyHandler, ReplyKeeper
+from .send.send import Paying, Sender, Shaping
+from .send.sendanswers import SendAnswers
+from .send.sendback import SendBackGate, SendBackHandler
+from .send.sendgate import OwnBroker, SendGate
+from .send.stamp import PropertyStamp
+from .settings.config import BrokerConfig
+from .topic.announcing import Announce
+from .topic.topics import TopicTable, boot_topics
+from .transaction.checkback import CheckBack
+from .transaction.checkrules import CheckRules
+from .transaction.endtransaction import Committing, EndTransactionHandler
+from .transaction.resumecheck import ResumeCheckHandler
+from .transaction.transactionchecks import GiveUp, TransactionChecks
+from .transaction.transactionjob import CheckJob, CheckTiming, CursorSaveJob, keep_given_up
+from .transaction.transactions import Transactions
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,23 +5,23 @@ A code that is missing here is answered 3, " request type <n> not supported".
 
 from typing import NamedTuple
 
-from ..remoting.codes import RequestCode as Code
-from ..remoting.service import Handler
-from .admin import AdminHandlers
-from .cleaning import CleaningHandlers
-from .clients import ClientHandlers
-from .endtransaction import EndTransactionHandler
-from .filtergate import FilterGate
-from .ordering import LockHandlers
-from .progress import ProgressHandlers
-from .pull import Puller
-from .queries import QueryHandlers
-from .recall import RecallHandler
-from .replies import ReplyHandler
-from .resumecheck import ResumeCheckHandler
-from .runtimeinfo import RuntimeInfo
-from .send import Sender
-from .sendback import SendBackHandler
+from ..remoting.codec.codes import RequestCode as Code
+from ..remoting.transport.service import Handler
+from .admin.admin import AdminHandlers
+from .admin.cleaning import CleaningHandlers
+from .admin.runtimeinfo import RuntimeInfo
+from .group.clients import ClientHandlers
+from .group.filtergate import FilterGate
+from .group.ordering import LockHandlers
+from .group.progress import ProgressHandlers
+from .pull.pull import Puller
+from .pull.queries import QueryHandlers
+from .send.recall import RecallHandler
+from .send.replies import ReplyHandler
+from .send.send import Sender
+from .send.sendback import SendBackHandler
+from .transaction.endtransaction import EndTransactionHandler
+from .transaction.resumecheck import ResumeCheckHandler
 
 
 class BrokerParts(NamedTuple):

@@ -12,11 +12,11 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any, Protocol
 
+from ..store.files.rounds import Done
 from ..store.message_store import MessageStore
-from ..store.rounds import Done
-from .clients import ClientHandlers
-from .configtable import ConfigFolder, ConfigTable
-from .filtertable import FilterTable
+from .group.clients import ClientHandlers
+from .group.filtertable import FilterTable
+from .topic.configtable import ConfigFolder, ConfigTable
 
 _LONGEST_PERIOD_MS = 1_000  # of the checkpoint
 RETRY_MS = 1_000  # after a table that could not be saved

@@ -21,57 +21,57 @@ from ..common.clock import Clock
 from ..common.errors import ConfigError, StoreError
 from ..common.ids import encode_host
 from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..remoting.addresses import Advertised, check_advertised, format_address, reachable_host, resolve_host
-from ..remoting.client import ConnectionPool
-from ..remoting.codes import RequestCode
-from ..remoting.command import Command
-from ..remoting.connection import Connection
-from ..remoting.replies import SendReplies
-from ..remoting.server import RemotingServer
-from ..remoting.service import Service, server_limits
-from ..remoting.tasks import TaskScope, repeat
-from ..store.files import OS_FILES, Files
+from ..remoting.codec.codes import RequestCode
+from ..remoting.codec.command import Command
+from ..remoting.headers.replies import SendReplies
+from ..remoting.transport.addresses import Advertised, check_advertised, format_address, reachable_host, resolve_host
+from ..remoting.transport.client import ConnectionPool
+from ..remoting.transport.connection import Connection
+from ..remoting.transport.server import RemotingServer
+from ..remoting.transport.service import Service, server_limits
+from ..remoting.transport.tasks import TaskScope, repeat
+from ..store.files.files import OS_FILES, Files
 from ..store.message_store import MessageStore
-from ..store.timers import Timers
-from .arrivals import ArrivalNotices, by_topic
-from .bloom import BloomShape
+from ..store.timer.timers import Timers
+from .admin.cleaning import FIRST_ROUND_MS, CleaningJob
+from .admin.runtimeinfo import RuntimeInfo, schedule_lines
+from .admin.statistics import Statistics
+from .admin.timerinfo import tell_timers
 from .build import Foundation, build_checks, build_parts
-from .cleaning import FIRST_ROUND_MS, CleaningJob
-from .clients import ClientHandlers
-from .config import BrokerConfig
-from .configtable import ConfigFolder
-from .delay import Delays
-from .delayjob import DelayedDelivery, start_delivery
-from .delayprogress import DelayProgress, DelaySaveJob
-from .endtransaction import END_CODES
-from .fastfailure import FastFailure, fast_failure
-from .filtertable import FilterTable
-from .groupcommit import GroupCommit
-from .groups import GroupTable
+from .delay.delay import Delays
+from .delay.delayjob import DelayedDelivery, start_delivery
+from .delay.delayprogress import DelayProgress, DelaySaveJob
+from .delay.parking import Parking
+from .delay.timerdelivery import TimerDelivery
+from .delay.timerjob import start_timers
+from .delay.timerrequest import TimerRequests
+from .group.bloom import BloomShape
+from .group.clients import ClientHandlers
+from .group.filtertable import FilterTable
+from .group.groups import GroupTable
+from .group.members import Members, Presence
+from .group.offsets import OffsetTable
 from .handlers import BrokerParts, broker_handlers
-from .hold import PullWaiters
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
-from .members import Members, Presence
-from .nameservers import NameServerLink
-from .offsets import OffsetTable
-from .parking import Parking
-from .recall import RECALL_CODES
-from .registration import Registration
-from .replies import REPLY_CODES
-from .resumecheck import RESUME_CODES
-from .runtimeinfo import RuntimeInfo, schedule_lines
-from .send import SEND_CODES
-from .sendanswers import SendAnswers
-from .sendback import SEND_BACK_CODES
-from .statistics import Statistics
-from .timerdelivery import TimerDelivery
-from .timerinfo import tell_timers
-from .timerjob import start_timers
-from .timerrequest import TimerRequests
-from .topics import TopicTable
-from .transactionchecks import GiveUp
-from .transactionjob import start_checks
-from .transactions import Transactions
+from .pull.arrivals import ArrivalNotices, by_topic
+from .pull.hold import PullWaiters
+from .send.fastfailure import FastFailure, fast_failure
+from .send.groupcommit import GroupCommit
+from .send.recall import RECALL_CODES
+from .send.replies import REPLY_CODES
+from .send.send import SEND_CODES
+from .send.sendanswers import SendAnswers
+from .send.sendback import SEND_BACK_CODES
+from .settings.config import BrokerConfig
+from .topic.configtable import ConfigFolder
+from .topic.nameservers import NameServerLink
+from .topic.registration import Registration
+from .topic.topics import TopicTable
+from .transaction.endtransaction import END_CODES
+from .transaction.resumecheck import RESUME_CODES
+from .transaction.transactionchecks import GiveUp
+from .transaction.transactionjob import start_checks
+from .transaction.transactions import Transactions
 
 T = TypeVar("T")
 

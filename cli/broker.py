@@ -12,8 +12,8 @@ from ..common.clock import Clock
 from . import settings
 
 if TYPE_CHECKING:
-    from ..broker.config import BrokerConfig
     from ..broker.server import Broker
+    from ..broker.settings.config import BrokerConfig
 
 
 class BrokerFlags(TypedDict):
@@ -105,7 +105,7 @@ def load_broker_config(flags: BrokerFlags, given: dict[str, str], *, sharers: in
     Raises:
         ConfigError: a key or value that cannot be used.
     """
-    from ..broker.config import BrokerConfig
+    from ..broker.settings.config import BrokerConfig
 
     advertised_port = flags["advertise"].port if flags["advertise"] else 0
     config = BrokerConfig.from_java(given)

@@ -10,7 +10,7 @@ from .progress import show_progress
 from .reading import PREFIX, ReadingFlags, make_read_options, needs_extra, plan_reading, reading_options, tell
 
 if TYPE_CHECKING:
-    from ..export.report import Report
+    from ..export.report.report import Report
 
 
 class DumpFlags(ReadingFlags):
@@ -37,9 +37,9 @@ def dump(ctx: click.Context, **flags: Unpack[DumpFlags]) -> None:
 
 
 def _run(flags: DumpFlags) -> "Report":
-    from ..export.dumpfile import COLUMNS
-    from ..export.parallel import export_file
-    from ..export.pieces import ExportJob
+    from ..export.write.dumpfile import COLUMNS
+    from ..export.write.parallel import export_file
+    from ..export.write.pieces import ExportJob
 
     if os.path.exists(flags["to"]) and not flags["overwrites"]:
         raise ConfigError(f"{flags['to']} exists; --overwrite replaces it")

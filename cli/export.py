@@ -13,7 +13,7 @@ from .verify import verify
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..export.report import Report
+    from ..export.report.report import Report
 
 _FORMATS: Final = ("parquet", "arrow", "jsonl")
 
@@ -78,10 +78,10 @@ def export(ctx: click.Context, **flags: Unpack[ExportFlags]) -> None:
 
 
 def _run(flags: ExportFlags) -> "Report":
-    from ..export.parallel import export_directory, export_file
-    from ..export.pieces import ExportJob
-    from ..export.plan import SPLIT_BYTES
-    from ..store.config import DEFAULT_DELAY_LEVELS, parse_delay_levels
+    from ..export.plan.plan import SPLIT_BYTES
+    from ..export.write.parallel import export_directory, export_file
+    from ..export.write.pieces import ExportJob
+    from ..store.files.config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
     target, kind, old = _target(flags)
     delays_ms = parse_delay_levels(flags["delay_levels"] or DEFAULT_DELAY_LEVELS)
@@ -101,8 +101,8 @@ def _run(flags: ExportFlags) -> "Report":
 
 def _target(flags: ExportFlags) -> tuple[str, str, list[str]]:
     """Return where to write, the format, and the files of an earlier export to the same directory."""
-    from ..export.parallel import find_parts
-    from ..export.write import format_of
+    from ..export.write.parallel import find_parts
+    from ..export.write.write import format_of
 
     target = flags["to"]
     if not _is_directory(target):
@@ -121,7 +121,7 @@ def _is_directory(target: str) -> bool:
 
 
 def _schema(flags: ExportFlags) -> "pa.Schema":
-    from ..export.schema import FULL_SCHEMA, SCHEMA, pick_columns
+    from ..export.columns.schema import FULL_SCHEMA, SCHEMA, pick_columns
 
     if flags["columns"] is None:
         return FULL_SCHEMA if flags["includes_system"] else SCHEMA

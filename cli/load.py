@@ -29,11 +29,11 @@ from .progress import show_progress
 from .reading import needs_extra
 
 if TYPE_CHECKING:
-    from ..client.outflow import Chunk, Outflow
-    from ..client.parcels import Letter
-    from ..client.producer import Producer
-    from ..client.settings import ProducerSettings
-    from ..export.dumpfile import DumpBlock, DumpedMessage, DumpReader
+    from ..client.producer.outflow import Chunk, Outflow
+    from ..client.producer.parcels import Letter
+    from ..client.producer.producer import Producer
+    from ..client.session.settings import ProducerSettings
+    from ..export.write.dumpfile import DumpBlock, DumpedMessage, DumpReader
 
 GROUP: Final = "rocketlet-load"
 ORIGIN: Final = {
@@ -129,7 +129,7 @@ def load(ctx: click.Context, **flags: Unpack[LoadFlags]) -> None:
     was refused, or that the dump is damaged or the cluster failed; then it is told from where to go on.
     """
     with needs_extra("load"):
-        from ..export.dumpfile import DumpReader
+        from ..export.write.dumpfile import DumpReader
     with DumpReader(os.fspath(flags["path"])) as reader:
         is_whole = _check(reader) if flags["checks_only"] else _load(reader, flags)
     if not is_whole:
@@ -169,10 +169,10 @@ def _load(reader: "DumpReader", flags: LoadFlags) -> bool:
 
 
 async def _send(loading: "Loading", settings: "ProducerSettings", flags: LoadFlags, state: "State") -> None:
-    from ..client.outflow import Outflow, OutflowLimits
-    from ..client.pace import Pace
-    from ..client.producer import Producer
-    from ..remoting.clock import LoopClock
+    from ..client.producer.outflow import Outflow, OutflowLimits
+    from ..client.producer.pace import Pace
+    from ..client.producer.producer import Producer
+    from ..remoting.transport.clock import LoopClock
 
     clock = LoopClock()
     pace = None if flags["rate"] is None else Pace(flags["rate"], clock)
@@ -194,9 +194,9 @@ async def _check_nameserver(producer: "Producer") -> None:
 
 
 def _producer_settings(flags: LoadFlags) -> "ProducerSettings":
-    from ..client.credentials import Credentials
-    from ..client.settings import ProducerSettings
-    from ..client.tls import Tls
+    from ..client.session.credentials import Credentials
+    from ..client.session.settings import ProducerSettings
+    from ..client.session.tls import Tls
 
     access_key, secret_key = flags["access_key"], flags["secret_key"]
     if (access_key is None) != (secret_key is None):
@@ -280,7 +280,7 @@ class Loading:
 
 def letter_of(message: "DumpedMessage", number: int, renamed: Mapping[str, str]) -> "Letter | None":
     """Return a message of a dump as one to send, None for one without a body."""
-    from ..client.parcels import Letter
+    from ..client.producer.parcels import Letter
 
     if message.body is None:
         return None

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..common.clock import Clock
-from ..remoting.clock import LoopClock
-from ..remoting.loop import find_loop_factory
+from ..remoting.transport.clock import LoopClock
+from ..remoting.transport.loop import find_loop_factory
 
 if TYPE_CHECKING:
     from ..broker.server import Broker
@@ -86,7 +86,7 @@ def _spare_garbage_collector() -> None:
 
 async def describe_advertised(servers: Iterable["NameServer | Broker"], clock: Clock) -> list[str]:
     """Say what must be forwarded so that clients reach started servers where they are told."""
-    from ..remoting.addresses import describe_forwarding
+    from ..remoting.transport.addresses import describe_forwarding
 
     advertised = [told for server in servers if (told := server.advertised) is not None]
     note = await describe_forwarding(advertised, clock) if advertised else None

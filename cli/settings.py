@@ -137,7 +137,7 @@ def gather_settings(flags: Mapping[str, object], pairs: Mapping[str, str], confi
 
 def set_host(given: dict[str, str], advertised_host: str) -> list[str]:
     """Choose where to listen when only the address is given that clients shall use; return what to say of it."""
-    from ..remoting.addresses import ANY_HOSTS, host_to_listen_at
+    from ..remoting.transport.addresses import ANY_HOSTS, host_to_listen_at
 
     if "bindAddress" in given:
         return []

@@ -12,8 +12,8 @@ from . import settings
 from .progress import show_progress
 
 if TYPE_CHECKING:
-    from ..store.audit import StoreAudit
-    from ..store.auditreport import AuditReport
+    from ..store.audit.audit import StoreAudit
+    from ..store.audit.auditreport import AuditReport
 
 _DIRECTORY: Final = click.argument("directory", metavar="DIR", type=click.Path())
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -86,8 +86,8 @@ def repair(ctx: click.Context, **flags: Unpack[RepairFlags]) -> None:
     if flags["dry_run"]:
         _say_plan(audit)
         return
-    from ..store.files import OS_FILES
-    from ..store.lock import StoreLock
+    from ..store.files.files import OS_FILES
+    from ..store.files.lock import StoreLock
 
     lock = StoreLock(OS_FILES, audit.found_config.root)
     lock.acquire()
@@ -100,8 +100,8 @@ def repair(ctx: click.Context, **flags: Unpack[RepairFlags]) -> None:
 
 
 def _start(directory: str, config_file: str | None, pairs: dict[str, str]) -> "StoreAudit":
-    from ..store.audit import StoreAudit
-    from ..store.config import StoreConfig
+    from ..store.audit.audit import StoreAudit
+    from ..store.files.config import StoreConfig
 
     given = settings.gather_settings({settings.STORE_KEY: directory}, pairs, config_file)
     return StoreAudit(StoreConfig.from_java(given), frozenset(given))
@@ -114,7 +114,7 @@ def _audit(audit: "StoreAudit", doing: str, done: str) -> "AuditReport":
 
 def _say_plan(audit: "StoreAudit") -> bool:
     """Print what is to be done; tell whether there is anything."""
-    from ..store.repair import plan_repair
+    from ..store.audit.repair import plan_repair
 
     _audit(audit, "checking", "checked")
     plan = plan_repair(audit)
@@ -123,7 +123,7 @@ def _say_plan(audit: "StoreAudit") -> bool:
 
 
 def _repair(audit: "StoreAudit", flags: RepairFlags) -> bool:
-    from ..store.repair import apply_repair, plan_repair, save_cut
+    from ..store.audit.repair import apply_repair, plan_repair, save_cut
 
     if not _say_plan(audit):
         return False
@@ -138,8 +138,8 @@ def _repair(audit: "StoreAudit", flags: RepairFlags) -> bool:
 
 
 def _reopen_and_check(audit: "StoreAudit") -> bool:
-    from ..store.audit import StoreAudit
-    from ..store.repair import reopen
+    from ..store.audit.audit import StoreAudit
+    from ..store.audit.repair import reopen
 
     config = audit.found_config
     reopen(config, lambda: time.time_ns() // 1_000_000)

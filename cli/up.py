@@ -20,8 +20,8 @@ from .broker import BrokerFlags, describe_store_place, enter_broker, gather_brok
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 
 if TYPE_CHECKING:
-    from ..broker.config import BrokerConfig
     from ..broker.server import Broker
+    from ..broker.settings.config import BrokerConfig
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
 
@@ -128,7 +128,7 @@ def _check_layout(store: str, count: int) -> None:
 
 
 def _make_member(flags: UpFlags, given: dict[str, str], number: int) -> Member:
-    from ..broker.config import DEFAULT_PORT as BROKER_PORT
+    from ..broker.settings.config import DEFAULT_PORT as BROKER_PORT
 
     name, advertised = BROKER_NAMES[number], flags["advertise"]
     port = given.get("listenPort", str(BROKER_PORT)).strip()
@@ -150,7 +150,7 @@ def _port_of(first: int, number: int) -> int:
 
 def _broker_settings(given: dict[str, str]) -> dict[str, str]:
     """Leave out the keys that only the name server has; the broker would warn that they have no effect."""
-    from ..broker.config import BrokerConfig
+    from ..broker.settings.config import BrokerConfig
     from ..common.settings import setting_keys
     from ..namesrv.config import NameServerConfig
 

@@ -7,7 +7,7 @@ import click
 from .reading import needs_extra
 
 if TYPE_CHECKING:
-    from ..export.verify import Found
+    from ..export.write.verify import Found
 
 
 class VerifyFlags(TypedDict):
@@ -35,10 +35,10 @@ def verify(ctx: click.Context, **flags: Unpack[VerifyFlags]) -> None:
     difference; there is one line for each.
     """
     with needs_extra("verify"):
-        from ..export.outputs import find_outputs
-        from ..export.places import Storage
-        from ..export.reportparts import load_report
-        from ..export.verify import compare, read_outputs
+        from ..export.plan.places import Storage
+        from ..export.report.reportparts import load_report
+        from ..export.write.outputs import find_outputs
+        from ..export.write.verify import compare, read_outputs
     storage = Storage(flags["storage"] or "{}")
     report = load_report(flags["report"], storage)
     found = read_outputs(find_outputs(flags["paths"], storage), checks_bodies=not flags["skips_crc"])

@@ -31,8 +31,8 @@ from ..common.errors import (
 )
 from ..common.message import Message, MessageQueue, ReceivedMessage
 from ..common.metaq import MetaqConsisHashStrategy, MetaqDefaultLoadBalanceStrategy
-from .admin import Admin
-from .admin_values import (
+from .admin.admin import Admin
+from .admin.admin_values import (
     BrokerNode,
     GroupConnection,
     GroupProgress,
@@ -40,9 +40,19 @@ from .admin_values import (
     QueueProgress,
     TopicSettings,
 )
-from .credentials import Credentials
-from .handover import HandoverCallback
-from .hooks import (
+from .consumer.listening import Listener
+from .consumer.process_queue import FlowLimits
+from .consumer.pull_consumer import PullConsumer
+from .consumer.push_consumer import PushConsumer
+from .consumer.single_pull import PullResult, PullStatus
+from .group.handover import HandoverCallback
+from .group.subscriptions import Sql
+from .producer.outcomes import TransactionResult, TransactionState
+from .producer.producer import Producer
+from .producer.selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
+from .producer.transactions import TransactionFunctions, TransactionListener, TransactionProducer
+from .session.credentials import Credentials
+from .session.hooks import (
     ConsumeContext,
     ConsumeEnd,
     ConsumeHook,
@@ -60,29 +70,20 @@ from .hooks import (
     SendHook,
     SentMessage,
 )
-from .listening import Listener
-from .outcomes import TransactionResult, TransactionState
-from .outgoing import split_batch
-from .process_queue import FlowLimits
-from .producer import Producer
-from .pull_consumer import PullConsumer
-from .push_consumer import PushConsumer
-from .replies import reply_to
-from .results import ConsumeFrom, ConsumeResult, Retry, SendResult, SendStatus
-from .selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
-from .session import Session
-from .settings import (
+from .session.outgoing import split_batch
+from .session.replies import reply_to
+from .session.results import ConsumeFrom, ConsumeResult, Retry, SendResult, SendStatus
+from .session.session import Session
+from .session.settings import (
     ClientSettings,
     ProducerSettings,
     PullConsumerSettings,
     PushConsumerSettings,
     TransactionProducerSettings,
 )
-from .single_pull import PullResult, PullStatus
-from .statistics import LastMinute, Statistics, Tally, TopicStatistics
-from .subscriptions import Sql
-from .tls import Tls
-from .trace_records import (
+from .session.tls import Tls
+from .tracing.statistics import LastMinute, Statistics, Tally, TopicStatistics
+from .tracing.trace_records import (
     EndTransactionRecord,
     PubRecord,
     RecallRecord,
@@ -92,8 +93,7 @@ from .trace_records import (
     TraceRecord,
     parse_records,
 )
-from .tracing import MessageTrace
-from .transactions import TransactionFunctions, TransactionListener, TransactionProducer
+from .tracing.tracing import MessageTrace
 
 __all__ = [
     "Admin",

@@ -34,8 +34,8 @@ from rocketlet.client import (
     PushConsumerSettings,
     ReceivedMessage,
 )
-from rocketlet.export.read import count_stores
-from rocketlet.export.selection import Selection
+from rocketlet.export.plan.selection import Selection
+from rocketlet.export.write.read import count_stores
 
 TOPIC = "demo-orders"
 GROUP = "demo-billing"

@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 
 from ..common.checksum import crc31
 from ..common.errors import DecodeError
-from ..remoting.bodies import decode_body, decode_body_if_any, encode_body
-from ..remoting.bodies_register import DataVersion, KVTable, TopicConfig, TopicConfigTable, decode_registration
-from ..remoting.codes import ResponseCode
-from ..remoting.command import Command, decode_header
-from ..remoting.connection import Connection
-from ..remoting.headers_namesrv import (
+from ..remoting.bodies.body import decode_body, decode_body_if_any, encode_body
+from ..remoting.bodies.register import DataVersion, KVTable, TopicConfig, TopicConfigTable, decode_registration
+from ..remoting.codec.codes import ResponseCode
+from ..remoting.codec.command import Command, decode_header
+from ..remoting.headers.namesrv import (
     BrokerHeader,
     BrokerHeartbeatHeader,
     DataVersionReply,
@@ -17,7 +16,8 @@ from ..remoting.headers_namesrv import (
     RegisterBrokerReply,
     UnregisterBrokerHeader,
 )
-from ..remoting.headers_namesrv_admin import AddWriteReply, BrokerNameHeader, WipeWriteReply
+from ..remoting.headers.namesrv_admin import AddWriteReply, BrokerNameHeader, WipeWriteReply
+from ..remoting.transport.connection import Connection
 from .livesettings import LiveSettings
 from .routes import Identity, QueueShape, Registration, RouteTable
 

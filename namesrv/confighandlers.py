@@ -2,9 +2,9 @@
 
 from ..common.errors import ConfigError, DecodeError
 from ..common.javaproperties import format_java_properties, parse_java_properties
-from ..remoting.codes import ResponseCode
-from ..remoting.command import Command
-from ..remoting.connection import Connection
+from ..remoting.codec.codes import ResponseCode
+from ..remoting.codec.command import Command
+from ..remoting.transport.connection import Connection
 from .livesettings import LiveSettings
 
 MAX_LINES = 10_000

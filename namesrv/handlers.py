@@ -6,8 +6,8 @@ addresses that they name, are in ``routehandlers``.
 
 from collections.abc import Callable, Mapping
 
-from ..remoting.codes import RequestCode
-from ..remoting.service import Handler
+from ..remoting.codec.codes import RequestCode
+from ..remoting.transport.service import Handler
 from .brokerhandlers import BrokerHandlers
 from .confighandlers import ConfigHandlers
 from .livesettings import LiveSettings

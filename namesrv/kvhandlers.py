@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Final
 
 from ..common.errors import HeaderError
-from ..remoting.bodies import encode_body
-from ..remoting.bodies_register import KVTable
-from ..remoting.codes import RequestCode, ResponseCode
-from ..remoting.command import Command, decode_header
-from ..remoting.connection import Connection
-from ..remoting.headers_namesrv_admin import KvHeader, KvReply, NamespaceHeader, PutKvHeader
-from ..remoting.later import Later
-from ..remoting.service import Handler
+from ..remoting.bodies.body import encode_body
+from ..remoting.bodies.register import KVTable
+from ..remoting.codec.codes import RequestCode, ResponseCode
+from ..remoting.codec.command import Command, decode_header
+from ..remoting.codec.later import Later
+from ..remoting.headers.namesrv_admin import KvHeader, KvReply, NamespaceHeader, PutKvHeader
+from ..remoting.transport.connection import Connection
+from ..remoting.transport.service import Handler
 from .kv import KvTable
 
 MAX_ENTRY_CHARACTERS: Final = 1 << 20

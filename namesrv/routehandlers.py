@@ -9,9 +9,8 @@ broker's port. So a client on another host, or outside a container, never reads 
 
 from collections.abc import Callable, Mapping
 
-from ..remoting.addresses import format_address
-from ..remoting.bodies import encode_body, encode_body_for
-from ..remoting.bodies_route import (
+from ..remoting.bodies.body import encode_body, encode_body_for
+from ..remoting.bodies.route import (
     BrokerData,
     BrokerMemberGroup,
     BrokerMemberGroupBody,
@@ -20,10 +19,11 @@ from ..remoting.bodies_route import (
     TopicList,
     TopicRouteData,
 )
-from ..remoting.codes import ResponseCode
-from ..remoting.command import Command, decode_header
-from ..remoting.connection import Connection
-from ..remoting.headers_namesrv import BrokerGroupHeader, RouteHeader
+from ..remoting.codec.codes import ResponseCode
+from ..remoting.codec.command import Command, decode_header
+from ..remoting.headers.namesrv import BrokerGroupHeader, RouteHeader
+from ..remoting.transport.addresses import format_address
+from ..remoting.transport.connection import Connection
 from .livesettings import LiveSettings
 from .routes import BrokerGroup, QueueShape, Route, RouteTable
 from .views import MEMBER_GROUP_PREFIX, with_acting_masters, within_zone

@@ -19,8 +19,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ..common.names import PERM_READ, PERM_WRITE
-from ..remoting.bodies_register import DataVersion
-from ..remoting.bodies_route import MASTER_ID
+from ..remoting.bodies.register import DataVersion
+from ..remoting.bodies.route import MASTER_ID
 
 
 class QueueShape(NamedTuple):

@@ -17,8 +17,11 @@ import msgspec
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
-from ..common.javajson import read_table_as
-from ..remoting.addresses import (
+from ..common.json.javajson import read_table_as
+from ..remoting.codec.codes import ResponseCode
+from ..remoting.codec.command import Command
+from ..remoting.codec.later import Later
+from ..remoting.transport.addresses import (
     ANY_HOSTS,
     Advertised,
     check_advertised,
@@ -26,14 +29,11 @@ from ..remoting.addresses import (
     is_ip_address,
     reachable_host,
 )
-from ..remoting.codes import ResponseCode
-from ..remoting.command import Command
-from ..remoting.connection import Connection
-from ..remoting.later import Later
-from ..remoting.server import RemotingServer
-from ..remoting.service import Service, server_limits
-from ..remoting.tasks import TaskScope, repeat
-from ..store.configfile import load_config, save_config_text
+from ..remoting.transport.connection import Connection
+from ..remoting.transport.server import RemotingServer
+from ..remoting.transport.service import Service, server_limits
+from ..remoting.transport.tasks import TaskScope, repeat
+from ..store.files.configfile import load_config, save_config_text
 from .config import NameServerConfig
 from .handlers import name_server_handlers
 from .kv import ORDER_NAMESPACE, KvFile, KvTable

@@ -6,13 +6,13 @@ A topic that is deleted here comes back with the next registration that names it
 from collections.abc import Callable
 
 from ..common.errors import DecodeError
-from ..remoting.bodies import decode_body_if_any, encode_body
-from ..remoting.bodies_route import QueueData, TopicList, TopicRouteData
-from ..remoting.codes import ResponseCode
-from ..remoting.command import Command, decode_header
-from ..remoting.connection import Connection
-from ..remoting.headers_namesrv import DeleteTopicHeader, RegisterTopicHeader
-from ..remoting.headers_namesrv_admin import ClusterHeader
+from ..remoting.bodies.body import decode_body_if_any, encode_body
+from ..remoting.bodies.route import QueueData, TopicList, TopicRouteData
+from ..remoting.codec.codes import ResponseCode
+from ..remoting.codec.command import Command, decode_header
+from ..remoting.headers.namesrv import DeleteTopicHeader, RegisterTopicHeader
+from ..remoting.headers.namesrv_admin import ClusterHeader
+from ..remoting.transport.connection import Connection
 from .livesettings import LiveSettings
 from .routes import QueueShape, RouteTable
 

@@ -4,7 +4,7 @@ Pure: a view is a new route, the table stays as it is.
 """
 
 from ..common.names import PERM_WRITE
-from ..remoting.bodies_route import MASTER_ID
+from ..remoting.bodies.route import MASTER_ID
 from .routes import BrokerGroup, Route
 
 MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"  # the topics by which a group's members find each other

@@ -35,16 +35,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..export.plan import check_stores
-from .access import NAMESERVER
-from .catalogtable import keep_options, kept_options, options_of_table, without_options
-from .filters import PUSH_KEY
-from .hybridoptions import parse_hybrid
-from .liveoptions import parse_live
-from .modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options
-from .options import parse_options
-from .optionvalues import Given
-from .pushing import (
+from ..export.plan.plan import check_stores
+from .cluster.liveoptions import parse_live
+from .hybrid.hybridoptions import parse_hybrid
+from .hybrid.modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options
+from .hybrid.snapshot import take_snapshot
+from .options.access import NAMESERVER
+from .options.catalogtable import keep_options, kept_options, options_of_table, without_options
+from .options.filters import PUSH_KEY
+from .options.options import parse_options
+from .options.optionvalues import Given
+from .options.pushing import (
     LIMIT_KEY,
     PUSH_OPTION,
     LimitedReader,
@@ -53,9 +54,8 @@ from .pushing import (
     switch_on,
     warn_of_whole_reading,
 )
-from .snapshot import take_snapshot
-from .streamoptions import parse_stream
-from .workerpython import choose_python
+from .options.workerpython import choose_python
+from .stream.streamoptions import parse_stream
 
 _SOURCES: Final = frozenset(("path", "paths", NAMESERVER))
 _log = logging.getLogger(__name__)
@@ -111,14 +111,14 @@ class RocketMQDataSource(DataSource):
         check_batch(given, mode)
         check_columns(given, arrow_schema)
         if mode is Mode.CLUSTER:
-            from .live import LiveReader
+            from .live.live import LiveReader
 
             return LiveReader(parse_live(given), arrow_schema, self._snapshot and self._snapshot.extents)
         if mode is Mode.HYBRID:
-            from .hybrid import HybridReader
+            from .hybrid.hybrid import HybridReader
 
             return HybridReader(parse_hybrid(given), arrow_schema, self._snapshot)
-        from .cold import StoreReader
+        from .hybrid.cold import StoreReader
 
         return StoreReader(parse_options(given), arrow_schema, (), self._snapshot and self._snapshot.log_ends)
 
@@ -133,10 +133,10 @@ class RocketMQDataSource(DataSource):
         check_stream(mode)
         check_columns(given, arrow_schema)
         if mode is Mode.HYBRID:
-            from .hybridstream import read_as_stream
+            from .hybrid.hybridstream import read_as_stream
 
             return read_as_stream(given, arrow_schema)
-        from .stream import LiveStreamReader
+        from .stream.stream import LiveStreamReader
 
         return LiveStreamReader(parse_stream(given), arrow_schema)
 
@@ -151,7 +151,7 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, column or mode, or a cluster that cannot be reached.
         """
-        from .sink import plan_batch
+        from .sink.sink import plan_batch
 
         return plan_batch(self.options, schema, overwrites=overwrite)
 
@@ -165,7 +165,7 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, column or mode.
         """
-        from .sink import plan_stream
+        from .sink.sink import plan_stream
 
         return plan_stream(self.options, schema, overwrites=overwrite)
 

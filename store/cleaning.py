@@ -27,14 +27,14 @@ from functools import partial
 from itertools import islice
 
 from ..common.errors import DiskFullError, StoreNotWritableError
-from .batchqueue import BatchQueue
-from .config import StoreConfig
-from .consumequeue import ConsumeQueue
-from .diskspace import DiskReport, DiskUse, DiskVerdict, judge_use, measure_capacity, measure_use
-from .flush import FileWork
+from .consumequeue.batchqueue import BatchQueue
+from .consumequeue.consumequeue import ConsumeQueue
+from .consumequeue.queuehead import HeadCut, HeadView, find_cut, view_head
+from .files.config import StoreConfig
+from .files.diskspace import DiskReport, DiskUse, DiskVerdict, judge_use, measure_capacity, measure_use
+from .files.removal import Removal, Step
 from .opening import Parts
-from .queuehead import HeadCut, HeadView, find_cut, view_head
-from .removal import Removal, Step
+from .recovery.flush import FileWork
 
 _ASKED_ROUNDS = 20
 _QUEUES_PER_STEP = 64

@@ -14,9 +14,9 @@ Rules (store.md §6.1, §6.2):
   record gets any more: while the clock stands at the last record's time, it is the millisecond before.
 """
 
-from .config import StoreConfig
-from .flush import FileWork, Flushed, LogWork
+from .files.config import StoreConfig
 from .opening import Parts
+from .recovery.flush import FileWork, Flushed, LogWork
 
 _PAGE_BYTES = 4_096
 _CHECKPOINT_INTERVAL_MS = 1_000

@@ -25,20 +25,20 @@ from ..common.errors import (
 from ..common.record import BLANK_BYTES, NewRecord
 from ..common.sysflag import INNER_BATCH
 from .cleaning import Cleaner
-from .config import StoreConfig
-from .dispatched import Appended, Companion, leave_topic, place_run
-from .dispatcher import WITHOUT_ENTRY, Arrivals, translate_write_error
-from .files import OS_FILES, Files
-from .flush import LogWork
+from .commitlog.recordencoder import RecordEncoder
+from .consumequeue.dispatched import Appended, Companion, leave_topic, place_run
+from .consumequeue.innerbatch import number_inner_batch
+from .files.config import StoreConfig
+from .files.files import OS_FILES, Files
+from .files.rounds import Done
+from .files.storetime import StoreTime
 from .flushplan import FlushPlan
-from .index import Index
-from .indexfile import SlotsUnreadableError
-from .innerbatch import number_inner_batch
+from .index.index import Index
+from .index.indexfile import SlotsUnreadableError
 from .opening import Parts, abort_path, open_parts
 from .readable import ReadableStore
-from .recordencoder import RecordEncoder
-from .rounds import Done
-from .storetime import StoreTime
+from .recovery.dispatcher import WITHOUT_ENTRY, Arrivals, translate_write_error
+from .recovery.flush import LogWork
 
 _log = logging.getLogger(__name__)
 

@@ -10,27 +10,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ..common.errors import ConfigError, RocketletError, StoreDamagedError
-from .batchqueues import BatchQueues, batch_space, check_kinds, load_batch_topics
-from .checkpoint import Checkpoint, load_checkpoint
-from .commitlog import CommitLog
-from .config import SEGMENT_KEY, StoreConfig
-from .consumequeue import QueueSpace
-from .descriptors import Descriptors
-from .dispatcher import Dispatcher
-from .extqueue import ExtQueues
-from .files import Files, descriptor_limit, make_lasting_directory, write_label
-from .flush import Flushed, Flusher
-from .foreign import refuse_foreign
-from .index import Index
-from .indexfile import IndexSpace
-from .lock import StoreLock
-from .logpaths import LogPaths, check_directories
-from .queues import Queues
-from .recovery import Recovered, Recovery
-from .segments import Layout, SegmentFile, complete_cut_off, empty_last_file, list_segments, remove_unused
-from .settle import mark_unsettled, save_if_changed, settle_log, settle_queues, settled_checkpoint
-from .timercheck import timer_check_path
-from .timerlog import find_timer_log, timer_log_directory
+from .commitlog.commitlog import CommitLog
+from .commitlog.logpaths import LogPaths, check_directories
+from .consumequeue.batchqueues import BatchQueues, batch_space, check_kinds, load_batch_topics
+from .consumequeue.consumequeue import QueueSpace
+from .consumequeue.extqueue import ExtQueues
+from .consumequeue.queues import Queues
+from .files.checkpoint import Checkpoint, load_checkpoint
+from .files.config import SEGMENT_KEY, StoreConfig
+from .files.descriptors import Descriptors
+from .files.files import Files, descriptor_limit, make_lasting_directory, write_label
+from .files.foreign import refuse_foreign
+from .files.lock import StoreLock
+from .files.segments import Layout, SegmentFile, complete_cut_off, empty_last_file, list_segments, remove_unused
+from .index.index import Index
+from .index.indexfile import IndexSpace
+from .recovery.dispatcher import Dispatcher
+from .recovery.flush import Flushed, Flusher
+from .recovery.recovery import Recovered, Recovery
+from .recovery.settle import mark_unsettled, save_if_changed, settle_log, settle_queues, settled_checkpoint
+from .timer.timercheck import timer_check_path
+from .timer.timerlog import find_timer_log, timer_log_directory
 
 _MOST_DESCRIPTORS = 4_096
 _MOST_MAPS = 512

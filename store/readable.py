@@ -6,16 +6,16 @@ It changes nothing on disk but index entries that wait to be built, since a look
 from collections.abc import Iterator
 from itertools import chain
 
-from .batchqueue import NO_MIN_OFFSET, BatchQueue
-from .coldrecords import ColdRecords
-from .config import StoreConfig
-from .consumequeue import ENTRY, Entry
-from .files import Files
-from .index import Index
+from .consumequeue.batchqueue import NO_MIN_OFFSET, BatchQueue
+from .consumequeue.coldrecords import ColdRecords
+from .consumequeue.consumequeue import ENTRY, Entry
+from .consumequeue.reading import AcceptsCode, AcceptsRecord, Reader, ReadLimits, ReadResult, ReadStatus
+from .consumequeue.timesearch import Boundary, batch_offset_by_time, offset_by_time
+from .files.config import StoreConfig
+from .files.files import Files
+from .index.index import Index
+from .index.query import KeyKind, KeyRange, QueryResult, query
 from .opening import Parts
-from .query import KeyKind, KeyRange, QueryResult, query
-from .reading import AcceptsCode, AcceptsRecord, Reader, ReadLimits, ReadResult, ReadStatus
-from .timesearch import Boundary, batch_offset_by_time, offset_by_time
 
 
 class ReadableStore:

@@ -14,23 +14,23 @@ from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Final, Self, TypeVar
 
-from ..broker.config import BrokerConfig
-from ..broker.members import Presence
+from ..broker.group.members import Presence
 from ..broker.server import Broker
+from ..broker.settings.config import BrokerConfig
 from ..common.clock import Clock
 from ..common.message import ReceivedMessage
 from ..common.record import decode_message, iter_records
 from ..namesrv.config import NameServerConfig
 from ..namesrv.server import NameServer
-from ..remoting.client import ConnectionPool
-from ..remoting.clock import LoopClock
-from ..remoting.codes import RequestCode, ResponseCode
-from ..remoting.command import Command
-from ..remoting.connection import Connection
-from ..remoting.headers_client import CreateTopicHeader
-from ..remoting.loop import find_loop_factory
-from ..store.files import OS_FILES, Files
-from ..store.reading import ReadLimits
+from ..remoting.codec.codes import RequestCode, ResponseCode
+from ..remoting.codec.command import Command
+from ..remoting.headers.client import CreateTopicHeader
+from ..remoting.transport.client import ConnectionPool
+from ..remoting.transport.clock import LoopClock
+from ..remoting.transport.connection import Connection
+from ..remoting.transport.loop import find_loop_factory
+from ..store.consumequeue.reading import ReadLimits
+from ..store.files.files import OS_FILES, Files
 
 T = TypeVar("T")
 

@@ -139,7 +139,7 @@ def test_checker_inside_the_package(folder: str, source: str, fault: str | None)
 @pytest.mark.parametrize(
     ("source", "count"),
     [
-        ("from rocketlet.store.files import Files", 0),
+        ("from rocketlet.store.files.files import Files", 0),
         ("import store.files", 1),
         ("from cli import main", 1),
         ("from .support import thing", 1),

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.testing.manual_clock import ManualClock

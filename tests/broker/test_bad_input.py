@@ -7,9 +7,9 @@ import pytest
 from raw_calls import Caller
 
 from rocketlet.broker.server import Broker
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.frames import encode_command
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import encode_command
 
 NEEDS_FIELDS = [
     RequestCode.SEND_MESSAGE,

@@ -6,10 +6,10 @@ import pathlib
 import pytest
 from raw_calls import Caller, open_caller, send_header
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.testing.manual_clock import ManualClock
 
 TOPIC = {

@@ -9,19 +9,19 @@ from halfcalls import send_half
 from raw_calls import Caller, lock_body, open_caller, until
 from stores import StoreDirectory, new_record
 
-from rocketlet.broker.config import BrokerConfig
-from rocketlet.broker.delay import Delays
-from rocketlet.broker.delayjob import DelayedDelivery
-from rocketlet.broker.delayprogress import DelayFile, DelayProgress
+from rocketlet.broker.delay.delay import Delays
+from rocketlet.broker.delay.delayjob import DelayedDelivery
+from rocketlet.broker.delay.delayprogress import DelayFile, DelayProgress
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.record import decode_record
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.bodies import decode_body
-from rocketlet.remoting.bodies_client import LockedQueues
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.client import LockedQueues
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
 

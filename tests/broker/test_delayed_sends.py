@@ -11,12 +11,12 @@ from raw_calls import Caller, open_caller, until
 from slow_disk import SlowDisk
 from stores import read_queue
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.ids import parse_offset_id
 from rocketlet.common.record import Record, decode_record, iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.testing.manual_clock import ManualClock
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"

@@ -7,8 +7,8 @@ import re
 import pytest
 from raw_calls import open_caller
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.testing.manual_clock import ManualClock
 
 SIZES = {

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.hold import PullWaiters, QueueKey, Waiter
+from rocketlet.broker.pull.hold import PullWaiters, QueueKey, Waiter
 from rocketlet.broker.server import Broker
 from rocketlet.common.hashing import java_hash
 from rocketlet.common.record import iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.store.consumequeue import ConsumeQueue, QueueSpace
-from rocketlet.store.descriptors import Descriptors
-from rocketlet.store.dispatched import Appended
-from rocketlet.store.files import OS_FILES
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.store.consumequeue.consumequeue import ConsumeQueue, QueueSpace
+from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.files.descriptors import Descriptors
+from rocketlet.store.files.files import OS_FILES
 from rocketlet.testing.manual_clock import ManualClock
 
 QUEUES = 2000

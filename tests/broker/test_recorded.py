@@ -9,12 +9,12 @@ import pathlib
 import pytest
 from raw_calls import Caller, open_caller, recorded_calls
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.record import iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.headers_pull import PULL_SUSPEND
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.headers.pull import PULL_SUSPEND
 from rocketlet.testing.manual_clock import ManualClock
 
 TOPICS = {"Topic540": 2, "Topic540Push": 2, "Topic540Order": 2, "Topic540Pull": 1}

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 from raw_calls import Caller, open_caller, pull_header
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
 from rocketlet.testing.manual_clock import ManualClock
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

@@ -7,13 +7,13 @@ import threading
 import pytest
 from raw_calls import open_caller, until
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.errors import ConfigError, StoreInUseError
 from rocketlet.common.record import decode_record
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.store.configfile import save_config_text
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.store.files.configfile import save_config_text
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
@@ -74,7 +74,7 @@ async def test_no_send_is_answered_before_its_new_topic_is_on_disk(
         assert may_save.wait(30)
         save_config_text(path, text)
 
-    monkeypatch.setattr("rocketlet.broker.configtable.save_config_text", save)
+    monkeypatch.setattr("rocketlet.broker.topic.configtable.save_config_text", save)
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         async with asyncio.TaskGroup() as tasks:
             sends = [tasks.create_task(caller.send("Fresh", b"%d" % number)) for number in range(2)]

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller, recorded_calls, send_header, until
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.ids import parse_offset_id
 from rocketlet.common.recallhandle import RecallHandle, format_recall_handle, parse_recall_handle
 from rocketlet.common.record import Record, decode_record, iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
 from rocketlet.testing.manual_clock import ManualClock
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"

@@ -7,12 +7,12 @@ import pytest
 from stores import StoreDirectory, new_record
 from timers import HOUR_MS, SECOND_MS, timer_directory
 
-from rocketlet.broker.timerdelivery import TimerDelivery
-from rocketlet.broker.timerrequest import TimerRequests
+from rocketlet.broker.delay.timerdelivery import TimerDelivery
+from rocketlet.broker.delay.timerrequest import TimerRequests
 from rocketlet.common.record import iter_records
-from rocketlet.store.dispatched import Appended
-from rocketlet.store.reading import ReadLimits
-from rocketlet.store.timers import Timers
+from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.timer.timers import Timers
 from rocketlet.testing.manual_clock import ManualClock
 
 STEPS_MS = (-HOUR_MS, -SECOND_MS, SECOND_MS, HOUR_MS)

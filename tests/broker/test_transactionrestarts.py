@@ -27,11 +27,11 @@ from halfcalls import (
 from raw_calls import open_caller, until
 from slow_disk import SlowDisk
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.names import HALF_TOPIC
 from rocketlet.common.record import decode_record
-from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.testing.manual_clock import ManualClock
 
 

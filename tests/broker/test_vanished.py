@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.record import decode_record, iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.testing.manual_clock import ManualClock
 
 COUNT = 400

@@ -8,12 +8,12 @@ import pytest
 from faulty_reads import FAULTS, FaultyReads
 from raw_calls import Caller, open_caller, until
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.record import iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.testing.manual_clock import ManualClock
 
 HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND

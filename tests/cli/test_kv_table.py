@@ -8,10 +8,10 @@ import sys
 import pytest
 from command_line import Running, Start
 
-from rocketlet.remoting.client import ConnectionPool
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.transport.client import ConnectionPool
+from rocketlet.remoting.transport.clock import LoopClock
 
 ORDER = {"namespace": "ORDER_TOPIC_CONFIG", "key": "Ordered", "value": "broker-a:4"}
 

@@ -75,5 +75,5 @@ def test_bad_arguments_exit_2(arguments: list[str], named: str, capsys: pytest.C
 
 def test_command_line_imports_no_server():
     """The help imports neither the event loop nor a server, and nothing heavy."""
-    heavy = {"asyncio", "uvloop", "numpy", "pyarrow", "rich", "rocketlet.broker.server", "rocketlet.store.files"}
+    heavy = {"asyncio", "uvloop", "numpy", "pyarrow", "rich", "rocketlet.broker.server", "rocketlet.store.files.files"}
     assert not heavy & modules_after("up", "--help")

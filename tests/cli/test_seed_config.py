@@ -5,12 +5,12 @@ import pathlib
 import pytest
 from command_line import Refuse, Start
 
-from rocketlet.remoting.bodies import decode_body
-from rocketlet.remoting.bodies_route import TopicRouteData
-from rocketlet.remoting.client import ConnectionPool
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.codes import RequestCode
-from rocketlet.remoting.command import Command
+from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.route import TopicRouteData
+from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.transport.client import ConnectionPool
+from rocketlet.remoting.transport.clock import LoopClock
 
 FILE = """\
 namesrvAddr={namesrv}

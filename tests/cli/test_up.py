@@ -17,14 +17,14 @@ from command_line import Refuse, Start
 
 from rocketlet.client import ConsumeFrom, Message, Producer, PullConsumer, PullConsumerSettings
 from rocketlet.common.record import NewRecord
-from rocketlet.remoting.addresses import is_loopback, reachable_host
-from rocketlet.remoting.bodies import decode_body
-from rocketlet.remoting.bodies_route import TopicRouteData
-from rocketlet.remoting.client import ConnectionPool
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
-from rocketlet.store.config import StoreConfig
+from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.route import TopicRouteData
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.transport.addresses import is_loopback, reachable_host
+from rocketlet.remoting.transport.client import ConnectionPool
+from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")

@@ -5,12 +5,12 @@ from inbox import Inbox
 from scripted_cluster import ScriptedCluster, silent
 
 from rocketlet.client import Message, Producer, ProducerSettings, PushConsumer
-from rocketlet.client.session import GHOST_MS
+from rocketlet.client.session.session import GHOST_MS
 from rocketlet.common.errors import RequestTimeoutError
-from rocketlet.remoting.bodies import encode_body
-from rocketlet.remoting.bodies_client import ConsumerList
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
+from rocketlet.remoting.bodies.body import encode_body
+from rocketlet.remoting.bodies.client import ConsumerList
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
 from rocketlet.testing import ManualClock
 
 BEAT = RequestCode.HEART_BEAT

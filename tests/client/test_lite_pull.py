@@ -4,9 +4,9 @@ import pytest
 from scripted_cluster import ScriptedCluster, refused, silent
 
 from rocketlet.client import MessageQueue, PullConsumer
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import decode_header
-from rocketlet.remoting.headers_pull import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND, PullHeader
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import decode_header
+from rocketlet.remoting.headers.pull import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND, PullHeader
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 

@@ -8,9 +8,9 @@ from push_bench import BACK, BEAT, COMMIT, PULL, Bench, Failing, Feed, pulled, r
 from scripted_cluster import ScriptedCluster, offset_of, refused, silent
 
 from rocketlet.client import ConsumeResult, FlowLimits, PushConsumer, ReceivedMessage
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command, decode_header
-from rocketlet.remoting.headers_retry import SendBackHeader
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.headers.retry import SendBackHeader
 from rocketlet.testing import ManualClock
 
 

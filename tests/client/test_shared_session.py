@@ -5,9 +5,9 @@ from scripted_cluster import ScriptedCluster
 
 from rocketlet.client import Message, Producer, PullConsumer, Session
 from rocketlet.common.errors import ConfigError
-from rocketlet.remoting.bodies import decode_body
-from rocketlet.remoting.bodies_client import HeartbeatData
-from rocketlet.remoting.codes import RequestCode
+from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.client import HeartbeatData
+from rocketlet.remoting.codec.codes import RequestCode
 
 pytestmark = pytest.mark.asyncio
 

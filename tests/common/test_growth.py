@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 
 from rocketlet.common import names
 from rocketlet.common.errors import RocketletError
-from rocketlet.common.javajson import read_json
 from rocketlet.common.javaproperties import parse_java_properties
+from rocketlet.common.json.javajson import read_json
 from rocketlet.common.message import split_keys
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.recallhandle import parse_recall_handle
 from rocketlet.common.record import decode_batch
-from rocketlet.common.sql92 import compile_sql
-from rocketlet.common.sql92tokens import END, Words
-from rocketlet.common.sql92values import read_double, read_int32
+from rocketlet.common.sql.sql92 import compile_sql
+from rocketlet.common.sql.tokens import END, Words
+from rocketlet.common.sql.values import read_double, read_int32
 from rocketlet.common.subscription import parse_tag_expression
-from rocketlet.remoting.binary_header import decode_binary_header
-from rocketlet.remoting.json_header import decode_json_header
+from rocketlet.remoting.codec.binary_header import decode_binary_header
+from rocketlet.remoting.codec.json_header import decode_json_header
 
 Read = Callable[[str], object]
 LONGEST = 1_000_000

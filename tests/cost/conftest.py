@@ -8,8 +8,8 @@ from memory_connection import MemoryTransport, connect_in_memory
 from served import Served, observe, serve_broker, serve_nameserver
 
 import rocketlet.broker.server as broker_server
-from rocketlet.broker.config import BrokerConfig
-from rocketlet.remoting.connection import Connection
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.remoting.transport.connection import Connection
 from rocketlet.testing.manual_clock import ManualClock
 
 

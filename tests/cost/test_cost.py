@@ -14,7 +14,7 @@ import pytest
 from clientframes import batch_body, batches, pulls, sends
 from memory_connection import MemoryTransport
 
-from rocketlet.remoting.connection import Connection
+from rocketlet.remoting.transport.connection import Connection
 
 QUEUES = 4
 BODY = bytes(128)

@@ -11,11 +11,11 @@ from memory_connection import connect_in_memory
 from raw_calls import heartbeat_body
 from served import Served
 
-from rocketlet.broker.filters import MAX_CACHED_TERMS
-from rocketlet.remoting.codes import RequestCode as Code
-from rocketlet.remoting.command import ROCKETMQ, Command
-from rocketlet.remoting.frames import FrameParser, encode_command
-from rocketlet.remoting.service import Service
+from rocketlet.broker.group.filters import MAX_CACHED_TERMS
+from rocketlet.remoting.codec.codes import RequestCode as Code
+from rocketlet.remoting.codec.command import ROCKETMQ, Command
+from rocketlet.remoting.codec.frames import FrameParser, encode_command
+from rocketlet.remoting.transport.service import Service
 from rocketlet.testing.manual_clock import ManualClock
 
 PULLS = 20

@@ -17,10 +17,10 @@ from growth import GROWTH, count_calls, measure
 from served import Served
 
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codes import RequestCode as Code
-from rocketlet.remoting.codes import ResponseCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.frames import encode_command
+from rocketlet.remoting.codec.codes import RequestCode as Code
+from rocketlet.remoting.codec.codes import ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import encode_command
 
 MOST_CALLS = 2_500_000
 """Of one request, about half a second of the loop."""

@@ -12,22 +12,22 @@ from pushing import fill
 from stores import StoreDirectory
 
 from rocketlet.common.errors import StoreDamagedError
-from rocketlet.export.plan import plan_stores
-from rocketlet.export.planned import PlannedLog
-from rocketlet.export.queuefiles import QueueView, open_queue
-from rocketlet.export.read import Reading, ReadOptions
-from rocketlet.export.storeindex import StoreIndex
-from rocketlet.store.auditlog import LogAudit
-from rocketlet.store.auditreport import AuditReport
-from rocketlet.store.blockscan import ScanLimits
-from rocketlet.store.files import OS_FILES
-from rocketlet.store.segments import SegmentFile
+from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.plan.planned import PlannedLog
+from rocketlet.export.plan.queuefiles import QueueView, open_queue
+from rocketlet.export.pushdown.storeindex import StoreIndex
+from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.store.audit.auditlog import LogAudit
+from rocketlet.store.audit.auditreport import AuditReport
+from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.files.segments import SegmentFile
 
 FILE_BYTES = 65_536
 _EXPORT_AND_CUT = """
 import os, sys
-import rocketlet.export.blockread as blockread
-import rocketlet.export.columns as columns
+import rocketlet.export.write.blockread as blockread
+import rocketlet.export.columns.columns as columns
 from rocketlet.cli.main import main
 
 place, log, *arguments = sys.argv[1:]
@@ -130,7 +130,7 @@ def test_audit_of_a_log_that_is_cut_reports_it(tmp_path: pathlib.Path, monkeypat
     """``rocketlet store check`` finds the file and goes on with the next one, instead of a signal."""
     directory = StoreDirectory(tmp_path / "store", segment_bytes=FILE_BYTES)
     directory.fill(400)
-    monkeypatch.setattr("rocketlet.store.auditlog._LIMITS", ScanLimits(checks_crc=False, block_records=100))
+    monkeypatch.setattr("rocketlet.store.audit.auditlog._LIMITS", ScanLimits(checks_crc=False, block_records=100))
     report = AuditReport(str(directory.root))
     segments = [
         SegmentFile(str(path), int(path.name), FILE_BYTES) for path in sorted(directory.segment().parent.iterdir())

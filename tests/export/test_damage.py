@@ -7,12 +7,12 @@ import pytest
 from javastores import Row
 from logbuilder import FIRST_MS, LogBuilder
 
-from rocketlet.export.plan import plan_prefixes
-from rocketlet.export.read import Reading
-from rocketlet.export.report import StoreTally
-from rocketlet.export.tail import LogStop
-from rocketlet.store.checkpoint import Checkpoint, save_checkpoint
-from rocketlet.store.files import OS_FILES
+from rocketlet.export.plan.plan import plan_prefixes
+from rocketlet.export.plan.tail import LogStop
+from rocketlet.export.report.report import StoreTally
+from rocketlet.export.write.read import Reading
+from rocketlet.store.files.checkpoint import Checkpoint, save_checkpoint
+from rocketlet.store.files.files import OS_FILES
 
 
 def read_prefix(root: pathlib.Path) -> tuple[list[Row], StoreTally]:

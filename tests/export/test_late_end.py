@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from logbuilder import LogBuilder
 
-from rocketlet.export import tail
-from rocketlet.export.chain import Chain
-from rocketlet.export.plan import plan_prefixes
-from rocketlet.store.block import Block
+from rocketlet.export.plan import tail
+from rocketlet.export.plan.chain import Chain
+from rocketlet.export.plan.plan import plan_prefixes
+from rocketlet.store.commitlog.block import Block
 
 SEGMENT_BYTES = 1 << 17
 

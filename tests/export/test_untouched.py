@@ -9,12 +9,12 @@ from logbuilder import LogBuilder
 PROGRAM = """
 import ctypes, dataclasses, mmap, sys
 import numpy as np
-from rocketlet.export.plan import plan_stores
-from rocketlet.export.read import ReadOptions, SplitReader
-from rocketlet.export.schema import SCHEMA, pick_columns
-from rocketlet.export.selection import Selection
-from rocketlet.export.split import Split, SplitScan
-from rocketlet.store.blockscan import ScanLimits
+from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.write.read import ReadOptions, SplitReader
+from rocketlet.export.columns.schema import SCHEMA, pick_columns
+from rocketlet.export.plan.selection import Selection
+from rocketlet.export.plan.split import Split, SplitScan
+from rocketlet.store.commitlog.blockscan import ScanLimits
 
 class Guarded(Split):
     def open(self):

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from blockbuster import BlockingError
 
-from rocketlet.store.files import OS_FILES
+from rocketlet.store.files.files import OS_FILES
 
 
 async def test_blocking_call_on_a_loop_fails(tmp_path: pathlib.Path):

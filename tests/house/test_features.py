@@ -60,7 +60,7 @@ def test_page_is_read_back():
 
 def test_name_leaves_parameters_out():
     """Parameters of a test are one test on the page."""
-    assert test_name("tests/broker/test_send.py::test_send[a::b]") == "broker/test_send.py::test_send"
+    assert test_name("tests/broker/send/test_send.py::test_send[a::b]") == "broker/send/test_send.py::test_send"
 
 
 @pytest.fixture(scope="module")

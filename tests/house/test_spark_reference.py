@@ -5,12 +5,16 @@ import re
 
 import pytest
 
-from rocketlet.export.pulled import BROKER_COLUMN
-from rocketlet.export.schema import FULL_SCHEMA
-from rocketlet.export.systemcolumns import state_of
-from rocketlet.spark import access, hybridoptions, liveoptions, sinkoptions, streamoptions
-from rocketlet.spark import options as storeoptions
-from rocketlet.spark.sinkrows import COLUMNS as SINK_COLUMNS
+from rocketlet.export.columns.schema import FULL_SCHEMA
+from rocketlet.export.columns.systemcolumns import state_of
+from rocketlet.export.write.pulled import BROKER_COLUMN
+from rocketlet.spark.cluster import liveoptions
+from rocketlet.spark.hybrid import hybridoptions
+from rocketlet.spark.options import access
+from rocketlet.spark.options import options as storeoptions
+from rocketlet.spark.sink import sinkoptions
+from rocketlet.spark.sink.sinkrows import COLUMNS as SINK_COLUMNS
+from rocketlet.spark.stream import streamoptions
 
 Table = list[list[str]]
 TYPES = {

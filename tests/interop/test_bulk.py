@@ -12,11 +12,11 @@ from interop.driver import Driver
 from interop.servers import JavaServer, Server
 
 from rocketlet.cli.main import main
-from rocketlet.export.dumpfile import DumpedMessage, DumpWriter
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.spark.sink import send_rows
-from rocketlet.spark.sinkoptions import parse_sink_options
-from rocketlet.spark.sinkrows import Letters, SinkColumns, SinkRow
+from rocketlet.export.write.dumpfile import DumpedMessage, DumpWriter
+from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.spark.sink.sink import send_rows
+from rocketlet.spark.sink.sinkoptions import parse_sink_options
+from rocketlet.spark.sink.sinkrows import Letters, SinkColumns, SinkRow
 
 FIRST = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET"}
 TEXTS = pa.map_(pa.string(), pa.string())

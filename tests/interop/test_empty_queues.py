@@ -13,8 +13,8 @@ from interop.servers import Server
 from raw_calls import Caller, open_caller, send_header
 
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
 
 StartServer = Callable[..., Server]
 SMALL_FILES = {

@@ -16,8 +16,8 @@ from interop.undecided import CHECK_SETTINGS, Undecided
 from javastores import STORES, unpack_store
 from killing.exchange import ADDED_BY_CLIENT, MESSAGES_PER_TURN, Exchange, Kind, alternate
 
-from rocketlet.store.checkpoint import load_checkpoint
-from rocketlet.store.files import OS_FILES
+from rocketlet.store.files.checkpoint import load_checkpoint
+from rocketlet.store.files.files import OS_FILES
 
 StartServer = Callable[..., Server]
 ENDS = {"ours": "stop kill kill stop kill kill", "java": "kill kill kill stop stop kill"}

@@ -14,9 +14,9 @@ from interop.servers import Server
 
 from rocketlet.client import ConsumeFrom, PullConsumerSettings
 from rocketlet.client import PullConsumer as OwnConsumer
-from rocketlet.store.config import StoreConfig
+from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.reading import ReadLimits
 
 StartServer = Callable[..., Server]
 TOPIC = "together"

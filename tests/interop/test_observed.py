@@ -34,11 +34,11 @@ from rocketlet.client import (
     TransactionState,
     parse_records,
 )
-from rocketlet.client.tls import ssl_context_of
-from rocketlet.client.trace_records import encode_record
+from rocketlet.client.session.tls import ssl_context_of
+from rocketlet.client.tracing.trace_records import encode_record
 from rocketlet.common.errors import ResponseError
 from rocketlet.common.names import TRACE_TOPIC
-from rocketlet.remoting.codes import ResponseCode
+from rocketlet.remoting.codec.codes import ResponseCode
 
 StartServer = Callable[..., Server]
 PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"

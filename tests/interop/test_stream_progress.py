@@ -12,10 +12,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from stream_run import StreamRun
 from threaded_cluster import send_texts
 
-from rocketlet.export.pulled import pick_live_columns
-from rocketlet.spark.modes import reading_options
-from rocketlet.spark.stream import LiveStreamReader
-from rocketlet.spark.streamoptions import parse_stream
+from rocketlet.export.write.pulled import pick_live_columns
+from rocketlet.spark.hybrid.modes import reading_options
+from rocketlet.spark.stream.stream import LiveStreamReader
+from rocketlet.spark.stream.streamoptions import parse_stream
 
 COLUMNS = pick_live_columns(["queueId", "queueOffset", "body", "brokerName"])
 

@@ -6,8 +6,8 @@ import pytest
 from raw_calls import Caller
 
 from rocketlet.common.javaproperties import parse_java_properties
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
 
 Start = Callable[..., Awaitable[Caller]]
 

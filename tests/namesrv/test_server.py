@@ -14,7 +14,7 @@ from rocketlet.common.checksum import crc31
 from rocketlet.common.errors import ConfigError
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.testing.manual_clock import ManualClock
 
 NO_ROUTE = "No topic route info in name server for the topic: "

@@ -15,9 +15,9 @@ import pytest
 import uvloop
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.frames import FrameParser
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.transport.clock import LoopClock
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

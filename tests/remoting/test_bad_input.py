@@ -10,12 +10,12 @@ import pytest
 from hostile import BAD_FRAMES
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.command import Command, decode_header
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.frames import PREFIX, encode_command
-from rocketlet.remoting.headers_pull import PullHeader
-from rocketlet.remoting.server import RemotingServer
-from rocketlet.remoting.service import Limits, Reply, Service
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.frames import PREFIX, encode_command
+from rocketlet.remoting.headers.pull import PullHeader
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.service import Limits, Reply, Service
 from rocketlet.testing import ManualClock
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")

@@ -14,11 +14,11 @@ import pytest
 from hostile import Ground, frame, reset, serving_broker, serving_names
 from raw_calls import heartbeat_body, open_caller, until
 
-from rocketlet.remoting import admission
-from rocketlet.remoting.bodies import decode_body
-from rocketlet.remoting.bodies_client import ConsumerList
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
+from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.client import ConsumerList
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.transport import admission
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

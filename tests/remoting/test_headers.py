@@ -8,19 +8,17 @@ import msgspec
 import pytest
 
 from rocketlet.common.errors import HeaderError
-from rocketlet.remoting import (
-    headers_client,
-    headers_namesrv,
-    headers_namesrv_admin,
-    headers_offset,
-    headers_pull,
-    headers_retry,
-    headers_send,
-)
-from rocketlet.remoting.codes import RequestCode
-from rocketlet.remoting.command import Command, decode_header
-from rocketlet.remoting.fields import encode_fields
-from rocketlet.remoting.frames import FrameParser
+from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.fields import encode_fields
+from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.headers import client as headers_client
+from rocketlet.remoting.headers import namesrv as headers_namesrv
+from rocketlet.remoting.headers import namesrv_admin as headers_namesrv_admin
+from rocketlet.remoting.headers import offset as headers_offset
+from rocketlet.remoting.headers import pull as headers_pull
+from rocketlet.remoting.headers import retry as headers_retry
+from rocketlet.remoting.headers import send as headers_send
 
 ReadFrames = Callable[[str], list[dict[str, Any]]]
 Header = type[msgspec.Struct]

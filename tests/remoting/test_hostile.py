@@ -10,10 +10,10 @@ import pytest
 from hostile import BAD_FRAMES, Ground, frame, is_ended, numbered, send_while_taken, serving_broker, serving_names
 from raw_calls import heartbeat_body, open_caller, pull_header, until
 
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.remoting.service import Limits
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.remoting.transport.service import Limits
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

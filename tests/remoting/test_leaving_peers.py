@@ -8,11 +8,11 @@ import pytest
 from hostile import Ground, frame, is_ended, numbered, reset, send_while_taken, serving
 from raw_calls import until
 
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.frames import PREFIX
-from rocketlet.remoting.later import Later
-from rocketlet.remoting.service import Limits, Reply, Service
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import PREFIX
+from rocketlet.remoting.codec.later import Later
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.service import Limits, Reply, Service
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

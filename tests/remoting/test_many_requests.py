@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.client import ConnectionPool
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.server import RemotingServer
-from rocketlet.remoting.service import Reply, Service
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.transport.client import ConnectionPool
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.service import Reply, Service
 
 WAIT_MS = 20_000
 pytestmark = pytest.mark.usefixtures("no_leftovers")

@@ -10,14 +10,14 @@ from memory_connection import connect_in_memory
 
 from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
-from rocketlet.remoting.calls import Calls
-from rocketlet.remoting.client import ConnectionPool
-from rocketlet.remoting.command import ONEWAY, Command
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.frames import FrameParser, encode_command
-from rocketlet.remoting.later import Later
-from rocketlet.remoting.server import RemotingServer
-from rocketlet.remoting.service import Limits, Reply, Service
+from rocketlet.remoting.codec.command import ONEWAY, Command
+from rocketlet.remoting.codec.frames import FrameParser, encode_command
+from rocketlet.remoting.codec.later import Later
+from rocketlet.remoting.transport.calls import Calls
+from rocketlet.remoting.transport.client import ConnectionPool
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.service import Limits, Reply, Service
 from rocketlet.testing import ManualClock
 
 WAIT_MS = 60_000  # longer than any test takes: nothing here waits it out

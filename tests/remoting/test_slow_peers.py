@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.frames import encode_command
-from rocketlet.remoting.later import Later
-from rocketlet.remoting.server import RemotingServer
-from rocketlet.remoting.service import Limits, Reply, Service
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import encode_command
+from rocketlet.remoting.codec.later import Later
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.service import Limits, Reply, Service
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

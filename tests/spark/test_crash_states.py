@@ -13,14 +13,14 @@ from javastores import Row, comparable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from rocketlet.export.plan import plan_prefixes
-from rocketlet.export.read import Reading, ReadOptions
-from rocketlet.export.report import StoreTally
-from rocketlet.export.schema import SCHEMA
-from rocketlet.export.selection import Selection
-from rocketlet.spark.cold import StoreReader
-from rocketlet.spark.modes import reading_options
-from rocketlet.spark.options import parse_options
+from rocketlet.export.columns.schema import SCHEMA
+from rocketlet.export.plan.plan import plan_prefixes
+from rocketlet.export.plan.selection import Selection
+from rocketlet.export.report.report import StoreTally
+from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.spark.hybrid.cold import StoreReader
+from rocketlet.spark.hybrid.modes import reading_options
+from rocketlet.spark.options.options import parse_options
 
 SEGMENT_BYTES: int = SIZES["segment_bytes"]
 SEEDS = {"one directory": "cedar", "several directories": "ash"}

@@ -9,10 +9,10 @@ from live_clusters import Clients, numbered, options_of, read
 from threaded_cluster import ThreadedCluster
 
 from rocketlet.common.errors import DataLossError, RemotingError, ResponseError
-from rocketlet.export.pulled import LIVE_SCHEMA
-from rocketlet.spark.cluster import Cluster
-from rocketlet.spark.live import LiveReading, read_range
-from rocketlet.spark.liveplan import plan_live
+from rocketlet.export.write.pulled import LIVE_SCHEMA
+from rocketlet.spark.cluster.cluster import Cluster
+from rocketlet.spark.cluster.liveplan import plan_live
+from rocketlet.spark.live.live import LiveReading, read_range
 
 
 @pytest.fixture

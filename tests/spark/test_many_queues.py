@@ -11,14 +11,14 @@ from live_clusters import Clients
 from stream_run import StreamRun
 
 from rocketlet.client import Admin, Message, Producer
-from rocketlet.export.plan import plan_stores
-from rocketlet.export.pulled import LIVE_SCHEMA
-from rocketlet.export.read import Reading
-from rocketlet.spark.liverange import USUAL_TASKS
-from rocketlet.spark.modes import reading_options
+from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.write.pulled import LIVE_SCHEMA
+from rocketlet.export.write.read import Reading
+from rocketlet.spark.cluster.liverange import USUAL_TASKS
+from rocketlet.spark.hybrid.modes import reading_options
 from rocketlet.spark.source import RocketMQDataSource
-from rocketlet.spark.stream import LiveStreamReader
-from rocketlet.spark.streamoptions import parse_stream
+from rocketlet.spark.stream.stream import LiveStreamReader
+from rocketlet.spark.stream.streamoptions import parse_stream
 
 QUEUES, TOPICS = 200, 5
 LARGE, MANY = 100, 50

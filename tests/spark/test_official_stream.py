@@ -13,12 +13,12 @@ from real_broker import SMALL_FILES
 from stream_run import StreamRun
 from threaded_cluster import send_texts
 
-from rocketlet.export.pulled import pick_live_columns
-from rocketlet.spark.hybrid import HybridReader
-from rocketlet.spark.hybridoptions import parse_hybrid
-from rocketlet.spark.modes import reading_options
-from rocketlet.spark.stream import LiveStreamReader
-from rocketlet.spark.streamoptions import parse_stream
+from rocketlet.export.write.pulled import pick_live_columns
+from rocketlet.spark.hybrid.hybrid import HybridReader
+from rocketlet.spark.hybrid.hybridoptions import parse_hybrid
+from rocketlet.spark.hybrid.modes import reading_options
+from rocketlet.spark.stream.stream import LiveStreamReader
+from rocketlet.spark.stream.streamoptions import parse_stream
 
 COLUMNS = pick_live_columns(["queueId", "queueOffset", "body", "brokerName"])
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 from interop.servers import RocketletServer
 
-from rocketlet.export.plan import plan_stores
-from rocketlet.export.read import SplitReader
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.spark.sink import send_rows
-from rocketlet.spark.sinkoptions import parse_sink_options
-from rocketlet.spark.sinkrows import Letters, SinkColumns
+from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.write.read import SplitReader
+from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.spark.sink.sink import send_rows
+from rocketlet.spark.sink.sinkoptions import parse_sink_options
+from rocketlet.spark.sink.sinkrows import Letters, SinkColumns
 
 SMALL = {"mappedFileSizeCommitLog": "16777216", "mappedFileSizeConsumeQueue": "600000"}
 

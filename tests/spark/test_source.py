@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from rocketlet.export.plan import plan_stores
-from rocketlet.export.schema import FULL_SCHEMA, SCHEMA
+from rocketlet.export.columns.schema import FULL_SCHEMA, SCHEMA
+from rocketlet.export.plan.plan import plan_stores
 
 
 class Load(Protocol):

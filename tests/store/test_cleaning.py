@@ -11,8 +11,8 @@ from retention import HOUR_MS, MeasuredFiles, age, clean_until, cleaned_director
 from stores import StoreDirectory, new_record, read_all, read_queue, sample
 
 from rocketlet.common.record import Record
+from rocketlet.store.consumequeue.reading import ReadLimits, ReadStatus
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.reading import ReadLimits, ReadStatus
 
 
 def bodies_by_offset(store: MessageStore) -> dict[tuple[str, int], dict[int, bytes]]:

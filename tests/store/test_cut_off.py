@@ -6,8 +6,8 @@ import pytest
 from stores import StoreDirectory, read_all, sample
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError
-from rocketlet.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rocketlet.store.files import OS_FILES, Files, make_lasting_directory
+from rocketlet.store.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from rocketlet.store.files.files import OS_FILES, Files, make_lasting_directory
 
 FILE_BYTES = 4096
 

@@ -6,8 +6,8 @@ import pytest
 from stores import LimitedFiles, StoreDirectory, new_record, read_all, sample
 
 from rocketlet.common.errors import StoreError, StoreFullError
-from rocketlet.store.checkpoint import load_checkpoint
-from rocketlet.store.files import OS_FILES
+from rocketlet.store.files.checkpoint import load_checkpoint
+from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 
 Copy = Callable[..., StoreDirectory]

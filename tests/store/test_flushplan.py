@@ -8,8 +8,8 @@ from collections.abc import Callable
 from stores import StoreDirectory, new_record, sample
 from syncs import LOG, NAMES, QUEUE, RecordedSyncs, checkpoint, write
 
-from rocketlet.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from rocketlet.store.files import OS_FILES
+from rocketlet.store.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 
 Copy = Callable[..., StoreDirectory]

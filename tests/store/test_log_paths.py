@@ -10,10 +10,10 @@ from retention import MeasuredFiles, cleaned_directory
 from stores import LimitedFiles, StoreDirectory, read_all, sample
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreFullError
-from rocketlet.export.places import Storage, split_places
-from rocketlet.export.plan import plan_stores
-from rocketlet.store.audit import StoreAudit
-from rocketlet.store.config import StoreConfig
+from rocketlet.export.plan.places import Storage, split_places
+from rocketlet.export.plan.plan import plan_stores
+from rocketlet.store.audit.audit import StoreAudit
+from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 FILE_BYTES = 4096

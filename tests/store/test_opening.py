@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.store.config import StoreConfig
+from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 

@@ -10,12 +10,12 @@ from small_disk import SmallDisk, run_on_small_disk
 from stores import StoreDirectory, new_record, read_all, sample
 
 from rocketlet.common.errors import DiskFullError, StoreFullError
-from rocketlet.export.blockread import ReadOptions
-from rocketlet.export.plan import plan_stores
-from rocketlet.export.read import Reading
-from rocketlet.store.audit import StoreAudit
-from rocketlet.store.diskspace import measure_use
-from rocketlet.store.files import OS_FILES
+from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.write.blockread import ReadOptions
+from rocketlet.export.write.read import Reading
+from rocketlet.store.audit.audit import StoreAudit
+from rocketlet.store.files.diskspace import measure_use
+from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 
 DISK_BYTES = 4 << 20

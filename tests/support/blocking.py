@@ -23,13 +23,13 @@ FOLDERS = ("broker", "cli", "client", "common", "export", "namesrv", "remoting",
 def blocking_calls() -> Iterator[BlockBuster]:
     """Watch the loops of the test's process."""
     with blockbuster_ctx([f"rocketlet.{folder}" for folder in FOLDERS]) as watched:
-        watched.functions["socket.socket.connect"].can_block_in("remoting/addresses.py", "reachable_host")
+        watched.functions["socket.socket.connect"].can_block_in("remoting/transport/addresses.py", "reachable_host")
         watched.functions["os.path.abspath"].deactivate()
         watched.functions["threading.Lock.acquire"].can_block_in("concurrent/futures/thread.py", "shutdown")
         watched.functions["threading.Lock.acquire"].can_block_in("testing/broker_thread.py", "_call")
         for call in ("os.stat", "os.mkdir"):
-            watched.functions[call].can_block_in("store/files.py", {"make_directories", "make_tree"})
+            watched.functions[call].can_block_in("store/files/files.py", {"make_directories", "make_tree"})
         for call in ("os.stat", "io.BufferedReader.read", "io.TextIOWrapper.read"):
             watched.functions[call].can_block_in("namesrv/server.py", "_load_table")
-            watched.functions[call].can_block_in("broker/configtable.py", "load")
+            watched.functions[call].can_block_in("broker/topic/configtable.py", "load")
         yield watched

@@ -46,7 +46,7 @@ def load_features() -> list[Feature]:
 def test_name(nodeid: str) -> str:
     """Return how the page names a test: its file below ``tests`` and its function, without parameters.
 
-    >>> test_name("tests/broker/test_send.py::test_send_answers[V2]")
+    >>> test_name("tests/broker/send/test_send.py::test_send_answers[V2]")
     'broker/test_send.py::test_send_answers'
     """
     return nodeid.partition("[")[0].removeprefix("tests/")

@@ -10,9 +10,9 @@ from raw_calls import Caller, open_caller
 from rocketlet.broker.server import Broker
 from rocketlet.common.ids import parse_offset_id
 from rocketlet.common.record import Record, decode_record, iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command, decode_header
-from rocketlet.remoting.headers_transaction import CheckTransactionHeader, EndTransactionHeader
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.headers.transaction import CheckTransactionHeader, EndTransactionHeader
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

@@ -14,15 +14,15 @@ from raw_calls import TIMEOUT_MS, until
 
 import rocketlet.broker.server as broker_module
 import rocketlet.namesrv.server as nameserver_module
-from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.command import ROCKETMQ, Command
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.frames import PREFIX, encode_command
-from rocketlet.remoting.server import RemotingServer
-from rocketlet.remoting.service import Limits, Service
+from rocketlet.remoting.codec.command import ROCKETMQ, Command
+from rocketlet.remoting.codec.frames import PREFIX, encode_command
+from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.service import Limits, Service
 from rocketlet.testing import ManualClock
 
 SETTINGS = {

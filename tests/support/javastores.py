@@ -9,8 +9,8 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from rocketlet.export.read import ReadOptions
-from rocketlet.export.report import Report
+from rocketlet.export.report.report import Report
+from rocketlet.export.write.read import ReadOptions
 
 STORES = ("plain", "killed", "delay-retry", "batchcrc")
 Row = dict[str, Any]

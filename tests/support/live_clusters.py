@@ -15,11 +15,11 @@ from rocketlet.client import (
     ProducerSettings,
     TopicSettings,
 )
-from rocketlet.export.pulled import LIVE_SCHEMA
-from rocketlet.spark.live import LiveReading, read_range
-from rocketlet.spark.liveoptions import NAMES, LiveOptions, parse_live
-from rocketlet.spark.liveplan import plan_live
-from rocketlet.spark.optionvalues import Given
+from rocketlet.export.write.pulled import LIVE_SCHEMA
+from rocketlet.spark.cluster.liveoptions import NAMES, LiveOptions, parse_live
+from rocketlet.spark.cluster.liveplan import plan_live
+from rocketlet.spark.live.live import LiveReading, read_range
+from rocketlet.spark.options.optionvalues import Given
 
 Rows = list[dict[str, Any]]
 

@@ -3,10 +3,10 @@
 import asyncio
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.complaints import Complaints
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.held import HeldBytes
-from rocketlet.remoting.service import Limits, Service
+from rocketlet.remoting.transport.complaints import Complaints
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.held import HeldBytes
+from rocketlet.remoting.transport.service import Limits, Service
 
 
 class _Home:

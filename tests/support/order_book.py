@@ -17,9 +17,9 @@ from rocketlet.client import (
 from rocketlet.common.ids import encode_host
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, encode_record
-from rocketlet.remoting.codes import RequestCode
-from rocketlet.remoting.command import Command, decode_header
-from rocketlet.remoting.headers_transaction import CheckTransactionHeader, EndTransactionHeader
+from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.headers.transaction import CheckTransactionHeader, EndTransactionHeader
 from rocketlet.testing import ManualClock
 
 HOST = encode_host("127.0.0.1", 10911)

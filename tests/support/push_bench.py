@@ -7,12 +7,12 @@ from scripted_cluster import ScriptedCluster, ScriptedServer
 
 from rocketlet.client import ConsumeFrom, ConsumeResult, PushConsumer, PushConsumerSettings, ReceivedMessage
 from rocketlet.common.record import NewRecord, encode_record
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command, decode_header
-from rocketlet.remoting.headers_offset import CommitOffsetHeader
-from rocketlet.remoting.headers_pull import PullHeader, PullReply
-from rocketlet.remoting.later import Later
-from rocketlet.remoting.service import Reply
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.later import Later
+from rocketlet.remoting.headers.offset import CommitOffsetHeader
+from rocketlet.remoting.headers.pull import PullHeader, PullReply
+from rocketlet.remoting.transport.service import Reply
 from rocketlet.testing import ManualClock
 
 PULL = RequestCode.PULL_MESSAGE

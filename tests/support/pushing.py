@@ -10,12 +10,12 @@ from typing import Any
 from javastores import Row
 from stores import StoreDirectory, new_record
 
-from rocketlet.export.plan import PlanOptions, plan_stores
-from rocketlet.export.pushdown import Pushed, PushOptions, push_down
-from rocketlet.export.read import Reading, ReadOptions
-from rocketlet.export.report import Report
-from rocketlet.export.selection import Selection
-from rocketlet.export.split import Split
+from rocketlet.export.plan.plan import PlanOptions, plan_stores
+from rocketlet.export.plan.selection import Selection
+from rocketlet.export.plan.split import Split
+from rocketlet.export.pushdown.pushdown import Pushed, PushOptions, push_down
+from rocketlet.export.report.report import Report
+from rocketlet.export.write.read import Reading, ReadOptions
 
 TOPICS = {"Orders": 3, "Rare": 2, "%RETRY%group": 1}
 MESSAGES = 160

@@ -12,15 +12,15 @@ import msgspec
 
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import parse_tag_expression
-from rocketlet.remoting.client import ConnectionPool
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.codes import RequestCode
-from rocketlet.remoting.command import Command
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.frames import FrameParser
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PullHeader
-from rocketlet.remoting.headers_send import LetterSendHeader
-from rocketlet.remoting.service import Service
+from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PullHeader
+from rocketlet.remoting.headers.send import LetterSendHeader
+from rocketlet.remoting.transport.client import ConnectionPool
+from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.service import Service
 
 TIMEOUT_MS = 20_000  # real time: a server that never answers must not stop the run
 _clock = LoopClock()

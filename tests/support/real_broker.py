@@ -4,11 +4,11 @@ import contextlib
 import pathlib
 from collections.abc import AsyncGenerator, Mapping
 
-from rocketlet.broker.config import BrokerConfig
 from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.clock import LoopClock
+from rocketlet.remoting.transport.clock import LoopClock
 
 SMALL_FILES = {
     "mappedFileSizeCommitLog": "4194304",

@@ -11,19 +11,19 @@ from types import TracebackType
 from typing import Self
 
 from rocketlet.common.names import PERM_READ, PERM_WRITE
-from rocketlet.remoting.bodies import decode_body, encode_body
-from rocketlet.remoting.bodies_client import ConsumerList, HeartbeatData
-from rocketlet.remoting.bodies_route import BrokerData, QueueData, TopicRouteData
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import Command, decode_header
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.headers_namesrv import RouteHeader
-from rocketlet.remoting.headers_offset import OffsetReply
-from rocketlet.remoting.headers_send import SendReply, decode_send_header
-from rocketlet.remoting.later import Later
-from rocketlet.remoting.server import RemotingServer
-from rocketlet.remoting.service import Reply, Service
+from rocketlet.remoting.bodies.body import decode_body, encode_body
+from rocketlet.remoting.bodies.client import ConsumerList, HeartbeatData
+from rocketlet.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.later import Later
+from rocketlet.remoting.headers.namesrv import RouteHeader
+from rocketlet.remoting.headers.offset import OffsetReply
+from rocketlet.remoting.headers.send import SendReply, decode_send_header
+from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.service import Reply, Service
 
 Answer = Callable[[Command], Reply]
 

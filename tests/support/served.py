@@ -12,12 +12,12 @@ from raw_calls import open_caller
 
 import rocketlet.broker.server as broker_server
 import rocketlet.namesrv.server as namesrv_server
-from rocketlet.broker.config import BrokerConfig
+from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
-from rocketlet.remoting.connection import Connection
-from rocketlet.remoting.server import RemotingServer
-from rocketlet.remoting.service import Handler, Limits, Service
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.service import Handler, Limits, Service
 from rocketlet.testing.manual_clock import ManualClock
 
 

@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Sequence
 
-from rocketlet.store.files import Files
+from rocketlet.store.files.files import Files
 
 
 class SlowDisk(Files):

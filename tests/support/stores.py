@@ -15,10 +15,10 @@ from typing import Any
 from rocketlet.common.clock import Clock
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, Record, iter_records
-from rocketlet.store.config import StoreConfig
-from rocketlet.store.files import OS_FILES, Files
+from rocketlet.store.consumequeue.reading import ReadLimits, ReadStatus
+from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.files.files import OS_FILES, Files
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.reading import ReadLimits, ReadStatus
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 TINY: dict[str, Any] = {"segment_bytes": 4096, "queue_file_bytes": 200, "index_slots": 50, "index_entries": 40}

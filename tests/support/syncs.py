@@ -9,8 +9,8 @@ from collections.abc import Callable
 from stores import LimitedFiles, StoreDirectory, new_record
 
 from rocketlet.common.errors import StoreNotWritableError
-from rocketlet.store.checkpoint import Checkpoint, load_checkpoint
-from rocketlet.store.files import OS_FILES
+from rocketlet.store.files.checkpoint import Checkpoint, load_checkpoint
+from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 
 Copy = Callable[..., StoreDirectory]

@@ -4,15 +4,15 @@ from typing import Any
 
 from stores import StoreDirectory, new_record
 
-from rocketlet.broker.timerdelivery import TimerDelivery
-from rocketlet.broker.timerrequest import TimerRequests
+from rocketlet.broker.delay.timerdelivery import TimerDelivery
+from rocketlet.broker.delay.timerrequest import TimerRequests
 from rocketlet.common.record import Record, iter_records
-from rocketlet.store.dispatched import Appended
-from rocketlet.store.files import Files
+from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.files.files import Files
+from rocketlet.store.files.timerconfig import TimerConfig
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.reading import ReadLimits
-from rocketlet.store.timerconfig import TimerConfig
-from rocketlet.store.timers import Timers
+from rocketlet.store.timer.timers import Timers
 
 SECOND_MS = 1_000
 HOUR_MS = 3_600 * SECOND_MS

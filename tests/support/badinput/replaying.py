@@ -8,7 +8,7 @@ from badinput.case import Case, load_cases
 from badinput.comparing import Deviation, find_differences
 from raw_calls import Caller
 
-from rocketlet.remoting.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 
 
 async def handled_codes(caller: Caller) -> set[int]:

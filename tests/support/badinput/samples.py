@@ -7,8 +7,8 @@ from badinput.variations import Sample, encode_body, vary
 from raw_calls import Caller, heartbeat_body, send_header
 
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codes import RequestCode as Code
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION
+from rocketlet.remoting.codec.codes import RequestCode as Code
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION
 
 SETTINGS_OF_BROKER = {"recallMessageEnable": "true"}
 TOPIC, SENT_TOPIC, GROUP, PRODUCERS, CLIENT = "BadInput", "BadInputSent", "GID-bad", "PID-bad", "client-bad"

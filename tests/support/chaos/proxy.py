@@ -12,8 +12,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import NamedTuple, Self
 
-from rocketlet.remoting.frames import FrameParser, encode_command
-from rocketlet.remoting.tasks import TaskScope
+from rocketlet.remoting.codec.frames import FrameParser, encode_command
+from rocketlet.remoting.transport.tasks import TaskScope
 
 READ_BYTES = 1 << 16
 

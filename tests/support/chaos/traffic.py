@@ -23,8 +23,8 @@ from rocketlet.client import (
     SendStatus,
 )
 from rocketlet.common.errors import RocketletError
-from rocketlet.remoting.clock import LoopClock
-from rocketlet.remoting.tasks import TaskScope
+from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.tasks import TaskScope
 
 TOPIC = "Chaos"
 WORKERS = 8

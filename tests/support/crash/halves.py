@@ -10,16 +10,16 @@ from crash.ledger import HalfEnded, HalfOpened, Ledger
 from crash.world import OFFSETS_FILE, World
 from stores import read_queue
 
-from rocketlet.broker.checkrules import CheckRules
-from rocketlet.broker.halfmessages import committed, given_up, half_of
-from rocketlet.broker.offsets import OffsetFile, OffsetTable
-from rocketlet.broker.transactionchecks import TransactionChecks
-from rocketlet.broker.transactions import TRANSACTION_GROUP, Transactions
-from rocketlet.common.javajson import read_json_as
+from rocketlet.broker.group.offsets import OffsetFile, OffsetTable
+from rocketlet.broker.transaction.checkrules import CheckRules
+from rocketlet.broker.transaction.halfmessages import committed, given_up, half_of
+from rocketlet.broker.transaction.transactionchecks import TransactionChecks
+from rocketlet.broker.transaction.transactions import TRANSACTION_GROUP, Transactions
+from rocketlet.common.json.javajson import read_json_as
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
 from rocketlet.common.properties import UNIQ_KEY
 from rocketlet.common.record import Record, decode_record
-from rocketlet.store.configfile import load_config_text
+from rocketlet.store.files.configfile import load_config_text
 from rocketlet.store.message_store import MessageStore
 
 LATER_MS = 60_000

@@ -19,7 +19,7 @@ from crash.trace import (
     Write,
 )
 
-from rocketlet.store.files import Files
+from rocketlet.store.files.files import Files
 
 
 class Recorder(Files):

@@ -17,9 +17,9 @@ from crash.ledger import Consumed, Retired, TopicRemoved
 from crash.timed import send_timed, work_timers
 from crash.world import DELAYS_FILE, INNER_BATCH_TOPIC, OFFSETS_FILE, World
 
-from rocketlet.broker.delayprogress import DelayFile, DelayProgress
+from rocketlet.broker.delay.delayprogress import DelayFile, DelayProgress
 from rocketlet.common.errors import MessageIllegalError
-from rocketlet.common.javajson import read_json_as
+from rocketlet.common.json.javajson import read_json_as
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.common.subscription import SQL92_TYPE, Subscription
 from rocketlet.common.sysflag import (
@@ -29,7 +29,7 @@ from rocketlet.common.sysflag import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
-from rocketlet.store.configfile import load_config_text
+from rocketlet.store.files.configfile import load_config_text
 
 _V6 = bytes(range(16)) + b"\0\0\0\x07"
 

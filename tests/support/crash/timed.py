@@ -8,13 +8,13 @@ from crash.ledger import Ledger, Sent
 from crash.world import World
 from stores import read_queue
 
-from rocketlet.broker.timerdelivery import TimerDelivery
-from rocketlet.broker.timerrequest import TimerRequests
+from rocketlet.broker.delay.timerdelivery import TimerDelivery
+from rocketlet.broker.delay.timerrequest import TimerRequests
 from rocketlet.common.names import TIMER_TOPIC
 from rocketlet.common.properties import TIMER_DEL_UNIQKEY, UNIQ_KEY
 from rocketlet.common.record import decode_record
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.timers import Timers
+from rocketlet.store.timer.timers import Timers
 
 TOPIC = "Timed"
 

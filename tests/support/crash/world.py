@@ -19,18 +19,18 @@ from crash.ledger import Acknowledged, Delivered, Refused, Saved, Saving, Sent
 from crash.recorder import Recorder
 from stores import HOST, TINY
 
-from rocketlet.broker.delayjob import DelayedDelivery
-from rocketlet.broker.delayprogress import DelayProgress
+from rocketlet.broker.delay.delayjob import DelayedDelivery
+from rocketlet.broker.delay.delayprogress import DelayProgress
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.common.sysflag import (
     TRANSACTION_ROLLBACK,
 )
-from rocketlet.store.config import BATCH_UNIT_BYTES, StoreConfig
-from rocketlet.store.configfile import save_config_text
-from rocketlet.store.dispatched import Appended
+from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.files.config import BATCH_UNIT_BYTES, StoreConfig
+from rocketlet.store.files.configfile import save_config_text
+from rocketlet.store.files.timerconfig import TimerConfig
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.timerconfig import TimerConfig
 
 STORE = "store"
 TOPICS_FILE = "config/topics.json"

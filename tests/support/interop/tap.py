@@ -13,9 +13,9 @@ from typing import NamedTuple, Self
 
 from interop.servers import Server
 
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import RESPONSE, Command
-from rocketlet.remoting.frames import FrameParser, encode_command
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import RESPONSE, Command
+from rocketlet.remoting.codec.frames import FrameParser, encode_command
 
 WAIT_S = 60.0
 

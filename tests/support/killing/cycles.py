@@ -22,9 +22,9 @@ from killing.ledger import Ledger, Place
 from killing.senders import JavaLoad, JavaStorm, Load, MixedLoad, OurLoad
 from killing.victim import Victim
 
-from rocketlet.export.plan import plan_stores
-from rocketlet.export.read import Reading, ReadOptions
-from rocketlet.export.schema import pick_columns
+from rocketlet.export.columns.schema import pick_columns
+from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.write.read import Reading, ReadOptions
 
 CYCLES_PER_ROUND = 20
 MOST_ANSWERS = 600

@@ -19,8 +19,8 @@ from raw_calls import Caller, open_caller
 
 from rocketlet.common.errors import RemotingError
 from rocketlet.common.record import iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.headers_pull import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 
 SETTINGS = {
     "timerPrecisionMs": "100",

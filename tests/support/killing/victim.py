@@ -19,9 +19,9 @@ from raw_calls import Caller, open_caller
 
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.record import decode_message, iter_records
-from rocketlet.remoting.codes import RequestCode, ResponseCode
-from rocketlet.remoting.command import decode_header
-from rocketlet.remoting.headers_pull import PullReply
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import decode_header
+from rocketlet.remoting.headers.pull import PullReply
 
 _FAULTS_AT = 7  # of the words behind the name in /proc/PID/stat
 _READ_CALLS_AT, _WRITE_CALLS_AT = 5, 7  # of the words of /proc/PID/io

@@ -1,0 +1,1 @@
+"""What administrators ask: topics, groups, cleaning, statistics."""

@@ -1,0 +1,117 @@
+"""Topics and groups for administrators and starting clients (``AdminBrokerProcessor``; spec remoting.md §4.9).
+
+17   UPDATE_AND_CREATE_TOPIC         21   GET_ALL_TOPIC_CONFIG                351  GET_TOPIC_CONFIG
+200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG    352  GET_SUBSCRIPTIONGROUP_CONFIG
+"""
+
+from collections.abc import Callable
+
+from ...common.errors import ConfigError, HeaderError
+from ...common.names import broker_group_remark, broker_topic_remark, is_system_topic
+from ...remoting.bodies.body import decode_body_if_any, encode_body
+from ...remoting.bodies.group import SubscriptionGroupConfig
+from ...remoting.bodies.register import TopicConfig
+from ...remoting.codec.codes import ResponseCode
+from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.later import Later
+from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
+from ...remoting.transport.connection import Connection
+from ..group.groups import GroupTable
+from ..topic.announcing import Announce
+from ..topic.attributes import MESSAGE_TYPE, change_attributes, is_batch_topic
+from ..topic.topics import TopicTable
+
+_MIXED = "MIXED"
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")  # a Java broker could not load another one from topics.json
+
+
+class AdminHandlers:
+    """Reads and changes the tables of topics and groups, but not the topics that the broker made for itself."""
+
+    def __init__(
+        self,
+        topics: TopicTable,
+        groups: GroupTable,
+        announce: Announce,
+        set_batch_topic: Callable[[str], None],
+        own_topics: frozenset[str] = frozenset(),
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._announce = announce
+        self._set_batch_topic = set_batch_topic
+        self._own_topics = own_topics
+
+    def put_topic(self, command: Command, _connection: Connection) -> Command | Later:
+        """Create or change a topic; answered when the name servers know it."""
+        header = decode_header(CreateTopicHeader, command)
+        if header.topic_filter_type not in _FILTER_TYPES:
+            raise HeaderError(f"topicFilterType = [{header.topic_filter_type}] value invalid")
+        remark = broker_topic_remark(header.topic)
+        if remark is None and (header.topic in self._own_topics or is_system_topic(header.topic)):
+            remark = f"The topic[{header.topic}] is conflict with system topic."
+        if remark is None and min(header.read_queue_nums, header.write_queue_nums) < 0:
+            remark = f"queue numbers are {header.read_queue_nums} and {header.write_queue_nums}, the least is 0"
+        if remark is not None:
+            return Command.response(ResponseCode.INVALID_PARAMETER, remark)
+        known = self._topics.get(header.topic)
+        try:
+            attributes = change_attributes(known.attributes if known else None, header.attributes or "")
+            if is_batch_topic(attributes):
+                self._set_batch_topic(header.topic)
+        except (ValueError, ConfigError) as error:
+            return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        if attributes.get(MESSAGE_TYPE) == _MIXED:
+            return Command.response(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+        self._topics.put(_topic(header, attributes))
+        later = Later(command)
+        self._announce([header.topic], later, Command.response(ResponseCode.SUCCESS))
+        return later
+
+    def get_topic(self, command: Command, _connection: Connection) -> Command:
+        """Tell the settings of one topic."""
+        name = decode_header(TopicHeader, command).topic
+        topic = self._topics.get(name)
+        if topic is None:
+            return Command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}")
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(topic))
+
+    def list_topics(self, _command: Command, _connection: Connection) -> Command:
+        """Tell the settings of all topics."""
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._topics.content()))
+
+    def put_group(self, command: Command, _connection: Connection) -> Command:
+        """Create or change a consumer group; nothing happens when there is none in the request."""
+        group = decode_body_if_any(SubscriptionGroupConfig, command.body)
+        if group is None:
+            return Command.response(ResponseCode.SUCCESS)
+        remark = broker_group_remark(group.group_name)
+        if remark is not None:
+            return Command.response(ResponseCode.INVALID_PARAMETER, remark)
+        self._groups.put(group)
+        return Command.response(ResponseCode.SUCCESS)
+
+    def get_group(self, command: Command, _connection: Connection) -> Command:
+        """Tell the settings of one group, which is created if it may be."""
+        name = decode_header(GroupHeader, command).group
+        group = self._groups.find(name)
+        if group is None:
+            return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(group))
+
+    def list_groups(self, _command: Command, _connection: Connection) -> Command:
+        """Tell the settings of all groups."""
+        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._groups.content()))
+
+
+def _topic(header: CreateTopicHeader, attributes: dict[str, str]) -> TopicConfig:
+    return TopicConfig(
+        attributes=attributes,
+        order=header.order,
+        perm=header.perm,
+        read_queue_nums=header.read_queue_nums,
+        topic_filter_type=header.topic_filter_type,
+        topic_name=header.topic,
+        topic_sys_flag=header.topic_sys_flag or 0,
+        write_queue_nums=header.write_queue_nums,
+    )

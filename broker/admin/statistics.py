@@ -1,0 +1,176 @@
+"""What a broker has stored and handed out since its start (``StoreStatsService``, ``BrokerStats``; behaviour.md D.4).
+
+Rules
+
+    1. A record counts as put when it has become readable, whoever had it stored: a delayed message counts twice, where
+       it waits and where it belongs. A batch counts its messages.
+    2. A read counts as found or missed: a pull that waits misses first, and is counted again when it is woken.
+    3. Rates come from totals that are sampled each second; 600 seconds are kept.
+    4. How long puts took is told for the last full minute, from a record's store time until it is readable: under
+       SYNC_FLUSH with the wait for the disk. The longest ones are those since the start.
+    5. Totals "of this morning" are those of the last local midnight, and leave out system topics.
+
+The hot path adds to numbers: a call for each commit and each read, none for a message.
+"""
+
+import time
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Concatenate, NamedTuple, ParamSpec
+
+from ...common.clock import Clock
+from ...common.names import TIMER_TOPIC, is_system_topic
+from ...common.sysflag import INNER_BATCH
+from ...store.consumequeue.batchqueue import count_of
+from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.reading import ReadResult
+
+P = ParamSpec("P")
+
+MOST_SAMPLES = 601
+_MINUTE_MS = 60_000
+_STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
+_BOUNDS = tuple(accumulate(step for step, count in _STEPS for _ in range(count)))
+"""Upper ends of the classes that percentiles are taken from, up to 10 s (``PUT_MESSAGE_ENTIRE_TIME_BUCKETS``)."""
+
+
+class Sample(NamedTuple):
+    """Totals at an instant."""
+
+    at_ms: int
+    puts: int = 0
+    found: int = 0
+    missed: int = 0
+    handed_out: int = 0
+    timers_in: int = 0
+    timers_out: int = 0
+
+
+class DayTotals(NamedTuple):
+    """Messages of user topics that were put and handed out until a midnight, or until now."""
+
+    puts: int = 0
+    gets: int = 0
+
+
+class Statistics:
+    """Counts what goes in and out."""
+
+    period_ms = 1_000
+
+    def __init__(self, clock: Clock) -> None:
+        self._now_ms = clock.now_ms
+        self._monotonic_ms = clock.monotonic_ms
+        self.started_at_ms = clock.now_ms()
+        self.put_bytes = 0
+        self.failed_puts = 0
+        self.longest_read_ms = 0
+        self.yesterday_morning = self.this_morning = DayTotals()
+        self.last_minute: Mapping[int, int] = {}
+        """How many messages took how many milliseconds to be put."""
+        self.count_timers_out: Callable[[], int] = int
+        """Tells how many timer messages have come out of their wheel; the part that takes them out replaces it."""
+        self._puts: defaultdict[str, int] = defaultdict(int)  # by topic
+        self._handed_out: defaultdict[str, int] = defaultdict(int)
+        self._found = self._missed = 0
+        self._put_times: defaultdict[int, int] = defaultdict(int)
+        self._longest_put_ms = 0  # before the minute under way
+        self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+        self._minute_ends_at_ms = self.started_at_ms + _MINUTE_MS
+        self._day_ends_at_ms = next_midnight_ms(self.started_at_ms)
+
+    def __repr__(self) -> str:
+        return f"<Statistics {self.totals()}>"
+
+    @property
+    def longest_put_ms(self) -> int:
+        """The longest time that a put has taken."""
+        return max(max(self._put_times, default=0), self._longest_put_ms)
+
+    def arrived(self, records: Sequence[Appended]) -> None:
+        """Count records that have become readable together."""
+        puts, size, count = self._puts, 0, 0
+        for record in records:
+            held = count_of(record.sys_flag, record.properties) if record.sys_flag & INNER_BATCH else 1
+            puts[record.topic] += held
+            count += held
+            size += record.size
+        self.put_bytes += size
+        self._put_times[self._now_ms() - records[0].stored_at_ms] += count
+
+    def counting(self, read: Callable[Concatenate[str, P], ReadResult]) -> Callable[Concatenate[str, P], ReadResult]:
+        """Return a call that reads, from a topic, and counts what it finds."""
+
+        def counted(topic: str, *arguments: P.args, **named: P.kwargs) -> ReadResult:
+            began_at_ms = self._monotonic_ms()
+            result = read(topic, *arguments, **named)
+            if result.message_count:
+                self._found += 1
+                self._handed_out[topic] += result.message_count
+            else:
+                self._missed += 1
+            took_ms = self._monotonic_ms() - began_at_ms
+            if took_ms > self.longest_read_ms:
+                self.longest_read_ms = took_ms
+            return result
+
+        return counted
+
+    def totals(self) -> Sample:
+        """Return the totals of all topics up to now."""
+        return Sample(
+            self._now_ms(),
+            sum(self._puts.values()),
+            self._found,
+            self._missed,
+            sum(self._handed_out.values()),
+            self._puts.get(TIMER_TOPIC, 0),
+            self.count_timers_out(),
+        )
+
+    def day_totals(self) -> DayTotals:
+        """Return the totals of user topics up to now."""
+        return DayTotals(_of_users(self._puts), _of_users(self._handed_out))
+
+    def span(self, seconds: int) -> tuple[Sample, Sample] | None:
+        """Return the sample of so many seconds ago and the latest, None while there are too few."""
+        if len(self._samples) <= seconds:
+            return None
+        return self._samples[-(seconds + 1)], self._samples[-1]
+
+    def percentile(self, share: float) -> float:
+        """Return the milliseconds that so many puts of the last minute took at most, as Java estimates it."""
+        counts = [0] * (len(_BOUNDS) + 1)
+        for took_ms, count in self.last_minute.items():
+            counts[bisect_left(_BOUNDS, took_ms)] += count
+        wanted, passed, lower = int(sum(counts) * share), 0, 0
+        for upper, count in zip(_BOUNDS, counts, strict=False):
+            if wanted <= passed + count:
+                return lower + ((upper - lower) * (wanted - passed) / count if count else 0)
+            passed, lower = passed + count, upper
+        return float(lower)
+
+    async def run(self) -> int:
+        """Take a sample; return the pause."""
+        sample = self.totals()
+        self._samples.append(sample)
+        if sample.at_ms >= self._minute_ends_at_ms:
+            self._minute_ends_at_ms = sample.at_ms + _MINUTE_MS
+            self._longest_put_ms = self.longest_put_ms
+            self.last_minute, self._put_times = self._put_times, defaultdict(int)
+        if sample.at_ms >= self._day_ends_at_ms:
+            self._day_ends_at_ms = next_midnight_ms(sample.at_ms)
+            self.yesterday_morning, self.this_morning = self.this_morning, self.day_totals()
+        return self.period_ms
+
+
+def next_midnight_ms(now_ms: int) -> int:
+    """Return when the local day of an instant ends."""
+    local = time.localtime(now_ms / 1000)
+    return int(time.mktime((local.tm_year, local.tm_mon, local.tm_mday + 1, 0, 0, 0, 0, 0, -1))) * 1000
+
+
+def _of_users(counts: Mapping[str, int]) -> int:
+    return sum(count for topic, count in counts.items() if not is_system_topic(topic))

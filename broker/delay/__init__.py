@@ -1,0 +1,1 @@
+"""Messages that wait: delay levels and timers, and their delivery."""

@@ -1,0 +1,1 @@
+"""Consumer groups: members, offsets, locks, filters, and what their clients ask."""

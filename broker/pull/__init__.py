@@ -1,0 +1,1 @@
+"""Handing out messages: checks, reading, long polling, queries."""

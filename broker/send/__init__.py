@@ -1,0 +1,1 @@
+"""Taking messages: checks, properties, storing, and when their senders are answered."""

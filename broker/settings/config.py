@@ -1,0 +1,173 @@
+"""The broker's settings, by Java's keys.
+
+Rules (DESIGN "settings")
+    1. A key that rocketlet uses is checked: a value that does not parse or is out of range stops the start. (Java
+       ignores such a value silently.)
+    2. A key whose neglect would lose data, split a role or open access stops the start unless its value asks for
+       nothing (``keyrules.py``).
+    3. Another key that Java knows is accepted and warned about by name; a key that nobody knows is warned about with
+       the nearest known one.
+
+The store's keys stand in ``store/files/config.py``; both are read from one mapping.
+"""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from ...common.errors import ConfigError
+from ...common.settings import Setting, describe_settings, parse_settings, setting, setting_keys
+from ...remoting.transport.addresses import is_address
+from ...store.files.config import StoreConfig
+from .keyrules import refuse_dangerous, warn_unused
+from .storekeys import describe_store
+
+DEFAULT_PORT = 10911
+_LEAST_PERIOD_MS, _MOST_PERIOD_MS = 10_000, 60_000
+
+
+def _host_name() -> str:
+    return socket.gethostname() or "DEFAULT_BROKER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What a broker is started with; fields in the order of ``--print-config``."""
+
+    cluster_name: str = setting("brokerClusterName", "DefaultCluster", "cluster that the broker belongs to")
+    broker_name: str = setting("brokerName", _host_name, "name of the broker group; the host name unless given")
+    broker_id: int = setting("brokerId", 0, "0: a master; slaves are not built", most=0)
+    host: str = setting("bindAddress", "127.0.0.1", "address to listen at; 0.0.0.0 for all")
+    port: int = setting("listenPort", DEFAULT_PORT, "port to listen at; 0 takes a free one", most=65_535)
+    advertised_host: str = setting(
+        "brokerIP1", "", "address that clients shall use; unless given, the one each client reached the server by"
+    )
+    nameservers: str = setting("namesrvAddr", "", "name servers to register at: host:port;host:port")
+    ha_port: int = setting("haListenPort", 0, "port that slaves are told; 0 means listenPort + 1", most=65_535)
+    permission: int = setting("brokerPermission", 6, "4 read + 2 write: taken from each topic's permission", most=7)
+    region_id: str = setting("regionId", "DefaultRegion", "written into each message as MSG_REGION")
+    is_trace_on: bool = setting("traceOn", True, "written into each message as TRACE_ON")
+
+    auto_create_topics: bool = setting("autoCreateTopicEnable", True, "a send may create its topic")
+    default_topic_queues: int = setting("defaultTopicQueueNums", 8, "queues of the template TBW102", least=1)
+    auto_create_groups: bool = setting("autoCreateSubscriptionGroup", True, "a consumer may create its group")
+    is_cluster_topic_enabled: bool = setting("clusterTopicEnable", True, "a topic named like the cluster is usable")
+    is_broker_topic_enabled: bool = setting("brokerTopicEnable", True, "a topic named like the broker is usable")
+    is_trace_topic_enabled: bool = setting("traceTopicEnable", False, "create the topic for message traces")
+    trace_topic_name: str = setting("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "name of the topic for message traces")
+    revive_queues: int = setting("reviveQueueNum", 8, "queues of the revive topic", least=1)
+    is_timer_wheel_enabled: bool = setting("timerWheelEnable", True, "take and deliver timer messages")
+    is_recall_enabled: bool = setting("recallMessageEnable", False, "let producers recall timer messages")
+    recalls_when_not_writable: bool = setting(
+        "allowRecallWhenBrokerNotWriteable", True, "also while brokerPermission forbids to write"
+    )
+
+    is_long_polling_enabled: bool = setting("longPollingEnable", True, "hold a pull that finds nothing")
+    short_polling_ms: int = setting("shortPollingTimeMills", 1000, "how long to hold without long polling")
+    takes_property_filters: bool = setting("enablePropertyFilter", False, "let consumers filter by SQL92 expressions")
+    filters_retries: bool = setting("filterSupportRetry", False, "filter retried messages by properties, too")
+    filter_keep_ms: int = setting(
+        "filterDataCleanTimeSpan", 86_400_000, "how long the filter of a group without members is kept"
+    )
+    filter_consumers: int = setting(
+        "expectConsumerNumUseFilter",
+        32,
+        "consumers with filters that a Java broker reckons with",
+        least=1,
+        most=1 << 20,
+    )
+    filter_error_percent: int = setting(
+        "maxErrorRateOfBloomFilter", 20, "error rate that a Java broker lets their bits have", least=1, most=99
+    )
+    reads_slaves: bool = setting("slaveReadEnable", False, "send consumers that are far behind to a slave")
+    is_lite_pull_enabled: bool = setting("litePullMessageEnable", True, "answer lite pulls")
+    default_query_count: int = setting("defaultQueryMaxNum", 32, "messages of a query by unique key", least=1)
+
+    flush_offsets_ms: int = setting("flushConsumerOffsetInterval", 5000, "how often offsets are saved", least=1)
+    offset_version_step: int = setting(
+        "consumerOffsetUpdateVersionStep", 500, "commits after which the offsets count as changed", least=1
+    )
+    flush_delays_ms: int = setting(
+        "flushDelayOffsetInterval", 10_000, "how often the progress of delayed messages is saved", least=1
+    )
+    delay_version_step: int = setting(
+        "delayOffsetUpdateVersionStep", 200, "deliveries after which that progress has a new version", least=1
+    )
+    refuses_transactions: bool = setting("rejectTransactionMessage", False, "refuse messages of transactions")
+    check_period_ms: int = setting(
+        "transactionCheckInterval", 30_000, "how often open transactions are checked", least=1
+    )
+    transaction_timeout_ms: int = setting("transactionTimeOut", 6_000, "age at which producers are asked about one")
+    most_checks: int = setting("transactionCheckMax", 15, "how often they are asked before it is given up")
+    most_op_bytes: int = setting(
+        "transactionOpMsgMaxSize", 4096, "about the longest body of a record of settled transactions", least=1
+    )
+    stores_replies: bool = setting("storeReplyMessageEnable", True, "store replies to requests in their topic as well")
+    channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "silence after which a client is dropped")
+    notifies_members: bool = setting("notifyConsumerIdsChangedEnable", True, "tell a group when its members change")
+    register_period_ms: int = setting("registerNameServerPeriod", 30_000, "how often to register; 10 s to 60 s count")
+    splits_registration: bool = setting(
+        "enableSplitRegistration", False, "register topics in parts, also those that fit one"
+    )
+    split_topics: int = setting("splitRegistrationSize", 800, "topics of such a part", least=2)
+    announces_single_topics: bool = setting(
+        "enableSingleTopicRegister",
+        True,
+        "tell name servers of a new topic alone; false: by a registration, for which some forget other topics",
+    )
+    register_timeout_ms: int = setting("registerBrokerTimeoutMills", 24_000, "time limit of a registration", least=1)
+    max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
+    high_water_bytes: int = setting(
+        "writeBufferHighWaterMark", 0, "unsent bytes above which a client is not read from; 0: 262144", least=0
+    )
+    low_water_bytes: int = setting("writeBufferLowWaterMark", 0, "where that ends again; 0: 65536", least=0)
+
+    fails_fast: bool = setting("brokerFastFailureEnable", True, "answer busy to sends that a stalled disk delays")
+    send_wait_ms: int = setting("waitTimeMillsInSendQueue", 200, "how long such a send waits")
+    most_waiting_sends: int = setting("sendThreadPoolQueueCapacity", 10_000, "how many of them may wait", least=1)
+    disk_stall_ms: int = setting(
+        "osPageCacheBusyTimeOutMills", 1000, "how long no flush has ended when the disk counts as stalled", least=1
+    )
+
+    # not read by key: the store reads its own, the port is part of the option --advertise, repairs is --repair
+    store: StoreConfig = field(default_factory=lambda: StoreConfig("~/store"))
+    advertised_port: int = 0
+    repairs: bool = False
+
+    def __post_init__(self) -> None:
+        for key, name in (("brokerClusterName", self.cluster_name), ("brokerName", self.broker_name)):
+            if not name or "/" in name or not name.isprintable():
+                raise ConfigError(f"{key} is {name!r}, it must be printable and hold no slash", key=key)
+        if not self.host:
+            raise ConfigError("bindAddress is empty; 0.0.0.0 means every address of this machine", key="bindAddress")
+        for address in self.nameserver_list:
+            if not is_address(address):
+                raise ConfigError(f"namesrvAddr names {address!r}, which is no host:port", key="namesrvAddr")
+
+    @property
+    def nameserver_list(self) -> tuple[str, ...]:
+        """The addresses in ``nameservers``."""
+        return tuple(address for part in self.nameservers.split(";") if (address := part.strip()))
+
+    @property
+    def register_every_ms(self) -> int:
+        """The period of registration, within Java's bounds."""
+        return min(max(self.register_period_ms, _LEAST_PERIOD_MS), _MOST_PERIOD_MS)
+
+    @classmethod
+    def from_java(cls, settings: Mapping[str, str]) -> Self:
+        """Read settings with Java's keys.
+
+        Raises:
+            ConfigError: a value that cannot be used, or a key that must not be neglected; ``key`` names it.
+        """
+        refuse_dangerous(settings)
+        store = StoreConfig.from_java(settings)
+        config = cls(store=store, **parse_settings(cls, settings))
+        warn_unused(settings, used=setting_keys(cls) | {row.key for row in describe_store(store)})
+        return config
+
+    def describe(self) -> list[Setting]:
+        """Return every key that rocketlet uses, with its value, default and meaning."""
+        return describe_settings(self) + describe_store(self.store)

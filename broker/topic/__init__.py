@@ -1,0 +1,1 @@
+"""Topics of this broker: their table, and how name servers learn of them."""

@@ -1,0 +1,96 @@
+"""The JSON files of ``config/``: tables that live in memory and are written when they have changed.
+
+A table counts its changes and hands out its content as a struct; it knows no file. ``ConfigFolder`` loads tables at
+the start and writes those that changed, one at a time and by a thread, since a write waits for the disk. The formats
+are Java's (spec store.md §9).
+"""
+
+import asyncio
+import os
+from concurrent.futures import Executor
+from functools import partial
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from ...common.json.javajson import read_table_as
+from ...remoting.bodies.register import DataVersion
+from ...store.files.configfile import load_config, save_config_text
+from ...store.files.files import OS_FILES, Files
+
+ContentT = TypeVar("ContentT", bound=msgspec.Struct)
+
+
+class ConfigTable(Protocol[ContentT]):
+    """What ``ConfigFolder`` keeps on disk."""
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        ...
+
+    @property
+    def content_type(self) -> type[ContentT]:
+        """The shape of its file."""
+        ...
+
+    @property
+    def change_count(self) -> int:
+        """A number that is another one after each change."""
+        ...
+
+    def content(self) -> ContentT:
+        """Return what its file shall hold."""
+        ...
+
+    def load(self, content: ContentT) -> None:
+        """Take over what its file held."""
+        ...
+
+
+class ConfigFolder:
+    """The folder ``config`` of a store."""
+
+    def __init__(self, folder: str, writer: Executor, files: Files = OS_FILES) -> None:
+        self._folder = folder
+        self._files = files
+        self._writer = writer
+        self._saved_counts: dict[str, int] = {}
+        self._turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<ConfigFolder {self._folder}>"
+
+    def load(self, table: ConfigTable[ContentT]) -> None:
+        """Fill a table from its file, or from the backup of a file that cannot be used; without both nothing changes.
+
+        Raises:
+            ConfigError: neither can be used.
+        """
+        parse = partial(read_table_as, kind=table.content_type)
+        content = load_config(self._path(table), parse, self._files, sets_aside=True)
+        if content is not None:
+            table.load(content)
+        self._saved_counts[table.file_name] = table.change_count
+
+    async def save(self, table: ConfigTable[ContentT]) -> None:
+        """Write a table if it has changed since it was loaded or written last.
+
+        Raises:
+            OSError: the disk did not take it; the next call tries again.
+        """
+        async with self._turn:
+            count = table.change_count
+            if self._saved_counts.get(table.file_name) != count:
+                text = msgspec.json.format(msgspec.json.encode(table.content()), indent=1).decode()
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._writer, save_config_text, self._path(table), text, self._files)
+                self._saved_counts[table.file_name] = count
+
+    def _path(self, table: ConfigTable[ContentT]) -> str:
+        return os.path.join(self._folder, table.file_name)
+
+
+def next_version(version: DataVersion, now_ms: int) -> DataVersion:
+    """Return the version of a table after one more change."""
+    return msgspec.structs.replace(version, counter=version.counter + 1, timestamp=now_ms)

@@ -1,0 +1,269 @@
+"""Keeps all name servers informed of this broker (spec behaviour.md A.9).
+
+Rules
+    1. Each name server is told everything at the start, every 30 s, and again after a failure with growing pauses;
+       and at once when it has closed the connection, which is how it ends a registration that it holds for over.
+       They are independent of each other.
+    2. New and changed topics are saved, and told to all name servers at once. Whoever waits for that is answered after
+       a second at the latest, whatever the disk, its thread and the name servers do; what is not done then goes on.
+       Who comes for the same topic meanwhile waits for the rest of that second, and later not at all. What the disk
+       has refused counts as not saved, and is tried again every second.
+    3. A few topics are told one by one (217): a registration of them alone takes back the others where
+       ``deleteTopicWithBrokerRegistration`` is set. A name server that does not know the broker, or is to hear of many,
+       is told everything; one of RocketMQ 4, which does not know that request, by a registration of them alone.
+    4. The version that goes with a topic is that of its change, so that no other registration hides it.
+    5. All topics go in one registration, for the same reason, and compressed when they are many: so a frame holds
+       100,000. Beyond that, or with ``enableSplitRegistration`` (``splitRegistrationSize`` topics each), they go in
+       parts, one after the other, each with a version of its own.
+    6. A topic that came or changed while all were being told is told again by itself: it is not among them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from ...common.clock import Clock
+from ...common.errors import RemotingError, RocketletError
+from ...remoting.bodies.register import MAX_PLAIN_TOPICS, EncodedRegistration, TopicConfig, encode_registration
+from ...remoting.codec.command import Command
+from ...remoting.codec.later import Encoded, Later
+from ...remoting.transport.tasks import TaskScope, repeat, wait_at_most
+from ..jobs import RETRY_MS
+from ..settings.config import BrokerConfig
+from .nameservers import NameServerLink, RegisterOutcome
+from .topics import READ_WRITE, TopicTable
+
+ANNOUNCE_LIMIT_MS = 1000
+_NAMED = 5
+_MOST_SINGLE = 32
+_LEAST_PAUSE_MS = 1000  # between registrations at a name server that closes each connection
+_log = logging.getLogger(__name__)
+
+
+Save = Callable[[], Coroutine[Any, Any, bool]]
+
+
+class Registration:
+    """One broker's registrations; ``save`` brings changed topics to disk, and tells whether it could."""
+
+    def __init__(self, config: BrokerConfig, topics: TopicTable, save: Save, tasks: TaskScope, clock: Clock) -> None:
+        self._config = config
+        self._topics = topics
+        self._save = save
+        self._tasks = tasks
+        self._clock = clock
+        self._links: list[NameServerLink] = []
+        self._has_told_parts = False
+        self._announced: dict[str, _Announced] = {}  # topics that are not on disk yet
+        self._is_saving_again = False
+        self.is_stopped = False
+
+    def __repr__(self) -> str:
+        return f"<Registration at {[link.address for link in self._links]}>"
+
+    async def start(self, links: Sequence[NameServerLink]) -> None:
+        """Begin to register; return when each name server was told or failed once, or after a second."""
+        self._links = list(links)
+        firsts: list[asyncio.Task[bool]] = []
+        for link in links:
+            first = asyncio.Event()
+            work = _Round(self, link, first, self._clock)
+            self._tasks.start(repeat(work, self._clock), f"register at {link.address}")
+            firsts.append(self._tasks.start(first.wait(), f"first registration at {link.address}"))
+        await self._wait_in_limit(firsts)
+
+    async def stop(self) -> None:
+        """Take the broker out of all routes."""
+        links, self._links, self.is_stopped = self._links, [], True
+        async with asyncio.TaskGroup() as group:
+            for link in links:
+                group.create_task(link.unregister())
+
+    def announce(self, names: Sequence[str], later: Later, reply: Command | Encoded) -> None:
+        """Save and register these topics, then pay the answer; at once when the broker stops, which saves all."""
+        if self.is_stopped:
+            later.answer(reply)
+            return
+        self._begin([name for name in names if not self._is_announced(name)])
+        under_way = {one.telling for name in names if not (one := self._announced[name]).telling.done()}
+        if under_way:
+            self._tasks.start(_pay_behind(under_way, later, reply), "pay for topics")
+        else:
+            later.answer(reply)
+
+    async def tell_all(self, link: NameServerLink) -> int:
+        """Register everything at one name server; return the pause until the next time.
+
+        Raises:
+            RemotingError: the name server did not answer, or refused.
+        """
+        told = list(self._topics)
+        outcome = await self._register(link, told)
+        if not outcome.is_accepted:
+            raise RemotingError(f"name server {link.address} refused the registration: {outcome.remark}")
+        await self._tell_changed(link, told)
+        if outcome.ordered is not None:
+            self._topics.set_ordered(outcome.ordered)
+        return self._config.register_every_ms
+
+    async def _tell_changed(self, link: NameServerLink, told: Sequence[TopicConfig]) -> None:
+        """Tell of topics that have come or changed since a registration was made."""
+        if self._config.announces_single_topics:
+            known = {topic.topic_name: topic for topic in told}
+            late = [topic for topic in self._topics if known.get(topic.topic_name) is not topic]
+            for topic in self._permitted(late):
+                await link.register_topic(topic)
+
+    def _is_announced(self, name: str) -> bool:
+        """Tell whether a topic, as it is now, is being made known."""
+        announced = self._announced.get(name)
+        return announced is not None and announced.topic is self._topics.get(name)
+
+    def _begin(self, names: Sequence[str]) -> None:
+        if names:
+            telling = self._tasks.start(self._make_known(names), "announce topics")
+            self._announced |= {name: _Announced(self._topics.get(name), telling) for name in names}
+
+    async def _make_known(self, names: Sequence[str]) -> None:
+        known = {name: self._topics.get(name) for name in names}
+        saving = self._tasks.start(self._save(), "save topics")
+        telling = [
+            self._tasks.start(self._tell(link, names), f"register topics at {link.address}") for link in self._links
+        ]
+        await self._wait_in_limit([saving, *telling])
+        saving.add_done_callback(partial(self._end_save, known))
+
+    def _end_save(self, known: Mapping[str, TopicConfig | None], saving: asyncio.Task[bool]) -> None:
+        if saving.cancelled():
+            return
+        if saving.result():
+            self._forget(known)
+        elif not (self._is_saving_again or self.is_stopped):
+            self._is_saving_again = True
+            self._tasks.start(self._save_again(), "save topics again")
+
+    async def _save_again(self) -> None:
+        """Save until the disk has taken every topic that is being made known."""
+        while self._announced:
+            await self._clock.sleep(RETRY_MS)
+            known = {name: one.topic for name, one in self._announced.items()}
+            if await self._save():
+                self._forget(known)
+        self._is_saving_again = False
+
+    def _forget(self, known: Mapping[str, TopicConfig | None]) -> None:
+        """Let nobody wait for topics any more that are on disk, unless they have changed since."""
+        for name, topic in known.items():
+            if self._is_announced(name) and self._topics.get(name) is topic:
+                self._topics.unsaved.discard(name)
+                del self._announced[name]
+
+    async def _tell(self, link: NameServerLink, names: Sequence[str]) -> None:
+        try:
+            if self._config.announces_single_topics:
+                if not link.is_registered or len(names) > _MOST_SINGLE:
+                    await self.tell_all(link)
+                    return
+                if all([await link.register_topic(topic) for topic in self._permitted(self._existing(names))]):
+                    return
+            if not (await self._register(link, self._existing(names))).is_accepted:
+                await self.tell_all(link)
+        except RocketletError as error:
+            text = "registering topics %s at name server %s failed, trying again with the next registration: %s"
+            _log.warning(text, _few(names), link.address, error)
+
+    async def _wait_in_limit(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
+        if tasks:
+            try:
+                async with self._clock.timeout(ANNOUNCE_LIMIT_MS):
+                    await asyncio.wait(tasks)
+            except TimeoutError:
+                late = ", ".join(task.get_name() for task in tasks if not task.done())
+                _log.warning("not done after %d ms, going on in the background: %s", ANNOUNCE_LIMIT_MS, late)
+
+    async def _register(self, link: NameServerLink, topics: Sequence[TopicConfig]) -> RegisterOutcome:
+        """Register topics, in parts if one registration does not hold them; return the last outcome, or the refusal."""
+        most = self._config.split_topics if self._config.splits_registration else max(1, len(topics))
+        parts = [topics[start : start + most] for start in range(0, len(topics), most)] or [topics]
+        is_whole = len(parts) == 1
+        while True:
+            part = parts.pop(0)
+            encoded = await self._encode(part, is_whole=is_whole)
+            if encoded is None:
+                parts[:0] = self._halve(part)
+                is_whole = False
+                continue
+            outcome = await link.register(encoded)
+            if not (outcome.is_accepted and parts):
+                return outcome
+
+    async def _encode(self, topics: Sequence[TopicConfig], *, is_whole: bool) -> EncodedRegistration | None:
+        version = self._topics.version if is_whole else self._topics.renew_version()
+        if len(topics) <= MAX_PLAIN_TOPICS:
+            return encode_registration(self._permitted(topics), version)
+        return await asyncio.to_thread(lambda: encode_registration(self._permitted(topics), version))
+
+    def _halve(self, topics: Sequence[TopicConfig]) -> tuple[Sequence[TopicConfig], Sequence[TopicConfig]]:
+        if len(topics) == 1:
+            raise RemotingError(f"topic {topics[0].topic_name} is too large for a registration")
+        half = len(topics) // 2
+        if not self._has_told_parts:
+            self._has_told_parts = True
+            text = "%d topics are more than one registration holds: registering them in parts of %d or less"
+            _log.warning(text, len(topics), len(topics) - half)
+        return topics[:half], topics[half:]
+
+    def _existing(self, names: Sequence[str]) -> Sequence[TopicConfig]:
+        return [topic for name in names if (topic := self._topics.get(name)) is not None]
+
+    def _permitted(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
+        permission = self._config.permission
+        if permission & READ_WRITE == READ_WRITE:
+            return topics
+        return [replace(topic, perm=topic.perm & permission) for topic in topics]
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+class _Announced(NamedTuple):
+    """A topic that is being made known, and who tells it."""
+
+    topic: TopicConfig | None
+    telling: asyncio.Task[None]
+
+
+async def _pay_behind(under_way: Collection[asyncio.Task[None]], later: Later, reply: Command | Encoded) -> None:
+    await asyncio.wait(under_way)
+    later.answer(reply)
+
+
+class _Round:
+    """The timed job of one name server; the first round tells when it is over."""
+
+    def __init__(self, registration: Registration, link: NameServerLink, first: asyncio.Event, clock: Clock) -> None:
+        self._registration = registration
+        self._link = link
+        self._first = first
+        self._clock = clock
+        self.__qualname__ = f"registration at {link.address}"
+
+    async def __call__(self) -> int | None:
+        if self._registration.is_stopped:
+            return None
+        try:
+            pause_ms = await self._registration.tell_all(self._link)
+        finally:
+            self._first.set()
+        told_at_ms = self._clock.monotonic_ms()
+        await wait_at_most(self._link.lost, pause_ms, self._clock)
+        if not self._link.lost.is_set() or self._registration.is_stopped:
+            return 0
+        _log.info("name server %s has closed the connection: registering again", self._link.address)
+        return max(0, told_at_ms + _LEAST_PAUSE_MS - self._clock.monotonic_ms())

@@ -1,0 +1,194 @@
+"""The broker's topics: those of a fresh broker, those that were created, and how a send creates one.
+
+``config/topics.json`` holds them as Java does (``TopicConfigManager``; spec store.md §9.2); the file is laid over the
+topics of a fresh broker (behaviour.md B.2). A topic is a value: a change puts a new one in its place, moves the data
+version, and is announced to the name servers by whoever made it (``registration.py``).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from ...common.names import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    BROKER_MEMBER_TOPIC_PREFIX,
+    HALF_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    OP_HALF_TOPIC,
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    REVIVE_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    TIMER_TOPIC,
+    is_system_topic,
+    reply_topic,
+)
+from ...remoting.bodies.register import DataVersion, TopicConfig, TopicConfigTable
+from ...store.consumequeue.batchqueues import BATCH_TYPE, QUEUE_TYPE
+from ..settings.config import BrokerConfig
+from .configtable import next_version
+
+READ_WRITE = PERM_READ | PERM_WRITE
+_BENCHMARK_QUEUES = 1024
+_CLUSTER_QUEUES = 16
+_SCHEDULE_QUEUES = 18
+_log = logging.getLogger(__name__)
+
+
+class TopicTable:
+    """All topics by name."""
+
+    file_name = "topics.json"
+    content_type = TopicConfigTable
+
+    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
+        self.change_count = 0
+        self.version = DataVersion(timestamp=now_ms())
+        self._now_ms = now_ms
+        self._can_auto_create = config.auto_create_topics
+        self._topics = {topic.topic_name: topic for topic in boot_topics(config)}
+        self.saved_at_ms = 0
+        """When the content of the file that was loaded had last changed."""
+        self.unsaved: set[str] = set()
+        """Topics that may not be on disk yet; whoever saves them takes them out."""
+        self.get = self._topics.get
+        """Return a topic by its name, None when there is none; the send path looks topics up here."""
+
+    def __repr__(self) -> str:
+        return f"<TopicTable of {len(self._topics)} topics, change {self.version.counter}>"
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(self._topics.values())
+
+    def put(self, topic: TopicConfig) -> TopicConfig:
+        """Create or replace a topic."""
+        if topic.topic_name not in self._topics:
+            self.unsaved.add(topic.topic_name)
+        self._topics[topic.topic_name] = topic
+        self._changed()
+        return topic
+
+    def delete(self, name: str) -> bool:
+        """Remove a topic; tell whether there was one."""
+        if self._topics.pop(name, None) is None:
+            return False
+        self._changed()
+        # Later than every message that the topic got, so that no start takes it for one that was not saved.
+        self.version = replace(self.version, timestamp=self.version.timestamp + 1)
+        return True
+
+    def ensure(self, name: str, queues: int) -> tuple[TopicConfig, bool]:
+        """Return a topic, created with so many queues when it is missing, and whether it was."""
+        topic = self._topics.get(name)
+        return (topic, False) if topic else (self.put(make_topic(name, queues)), True)
+
+    def create_from(self, template_name: str, name: str, wished_queues: int) -> TopicConfig | None:
+        """Create a topic after a producer's template (behaviour.md B.3.3); None when that hands nothing down."""
+        template = self._topics.get(template_name)
+        if template is None:
+            return None
+        if template_name == AUTO_CREATE_TOPIC and not self._can_auto_create:
+            template = replace(template, perm=READ_WRITE)
+        if not template.perm & PERM_INHERIT:
+            return None
+        queues = max(0, min(wished_queues, template.write_queue_nums))
+        perm = template.perm & ~PERM_INHERIT
+        return self.put(
+            replace(
+                make_topic(name, queues, perm),
+                topic_filter_type=template.topic_filter_type,
+                topic_sys_flag=template.topic_sys_flag,
+            )
+        )
+
+    def adopt_batch_topics(self, queue_counts: Mapping[str, int]) -> None:
+        """List the topics that have batch queues on disk, but were not saved before their broker was killed."""
+        for name, queues in queue_counts.items():
+            if name not in self._topics:
+                self.put(replace(make_topic(name, max(1, queues)), attributes={QUEUE_TYPE: BATCH_TYPE}))
+
+    def restore(self, queue_counts: Mapping[str, int]) -> None:
+        """Make topics again which have messages from after the file was saved last: their broker was killed before.
+
+        How many queues they had beyond the last with messages, and their other settings, nobody knows any more.
+        """
+        for name, queues in queue_counts.items():
+            if not is_system_topic(name):
+                self.put(make_topic(name, queues))
+                _log.warning(
+                    "topic %s has messages, but was not saved before the broker ended: made again with %d queues, "
+                    "other settings are lost",
+                    name,
+                    queues,
+                )
+
+    def set_ordered(self, names: Iterable[str]) -> None:
+        """Mark the named topics as ordered and all others as not (the order list of a name server)."""
+        ordered = frozenset(names)
+        for topic in list(self._topics.values()):
+            if topic.order != (topic.topic_name in ordered):
+                self.put(replace(topic, order=topic.topic_name in ordered))
+
+    def content(self) -> TopicConfigTable:
+        """Return what ``topics.json`` shall hold, which is also what is registered."""
+        return TopicConfigTable(data_version=self.version, topic_config_table=self._topics)
+
+    def load(self, content: TopicConfigTable) -> None:
+        """Lay what ``topics.json`` held over the topics of a fresh broker."""
+        self._topics.update(content.topic_config_table)
+        self.version = content.data_version
+        self.saved_at_ms = content.data_version.timestamp
+
+    def renew_version(self) -> DataVersion:
+        """Return a version that no name server has seen: it passes over topics that come with one that it knows."""
+        self.version = next_version(self.version, self._now_ms())
+        return self.version
+
+    def _changed(self) -> None:
+        self.change_count += 1
+        self.renew_version()
+
+
+def boot_topics(config: BrokerConfig) -> Iterable[TopicConfig]:
+    """Yield the topics of a fresh broker (behaviour.md B.2)."""
+    if config.auto_create_topics:
+        queues = config.default_topic_queues
+        yield make_topic(AUTO_CREATE_TOPIC, queues, READ_WRITE | PERM_INHERIT)
+    yield make_topic(SELF_TEST_TOPIC, 1)
+    yield make_topic(BENCHMARK_TOPIC, _BENCHMARK_QUEUES)
+    cluster_perm = PERM_INHERIT | (READ_WRITE if config.is_cluster_topic_enabled else 0)
+    yield make_topic(config.cluster_name, _CLUSTER_QUEUES, cluster_perm)
+    broker_perm = PERM_INHERIT | (READ_WRITE if config.is_broker_topic_enabled else 0)
+    yield make_topic(config.broker_name, 1, broker_perm)
+    yield make_topic(OFFSET_MOVED_TOPIC, 1)
+    yield make_topic(SCHEDULE_TOPIC, _SCHEDULE_QUEUES)
+    if config.is_trace_topic_enabled:
+        yield make_topic(config.trace_topic_name, 1)
+    yield make_topic(reply_topic(config.cluster_name), 1)
+    yield make_topic(REVIVE_TOPIC_PREFIX + config.cluster_name, config.revive_queues)
+    yield make_topic(BROKER_MEMBER_TOPIC_PREFIX + config.broker_name, 1, PERM_INHERIT)
+    yield make_topic(HALF_TOPIC, 1)
+    yield make_topic(OP_HALF_TOPIC, 1)
+    if config.is_timer_wheel_enabled:
+        yield make_topic(TIMER_TOPIC, 1)
+
+
+def make_topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+    """Return a topic with as many queues to read as to write."""
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+
+def format_topic(topic: TopicConfig) -> str:
+    """Return Java's text of a topic (``TopicConfig.toString``), which stands in remarks."""
+    bits = (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
+    perm = "".join(letter if topic.perm & bit else "-" for letter, bit in bits)
+    attributes = ", ".join(f"{key}={value}" for key, value in topic.attributes.items())
+    return (
+        f"TopicConfig [topicName={topic.topic_name}, readQueueNums={topic.read_queue_nums}, "
+        f"writeQueueNums={topic.write_queue_nums}, perm={perm}, topicFilterType={topic.topic_filter_type}, "
+        f"topicSysFlag={topic.topic_sys_flag}, order={str(topic.order).lower()}, attributes={{{attributes}}}]"
+    )

@@ -1,0 +1,1 @@
+"""Half messages: their end, their checks, and what is settled."""

@@ -1,0 +1,123 @@
+"""The forms of a message of a transaction (``TransactionalMessageBridge``, ``EndTransactionProcessor``; store.md §11).
+
+    sent         TRAN_MSG=true, to its topic; PGROUP names the producers that can be asked
+    half         queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; REAL_TOPIC, REAL_QID: where it belongs; __transactionId__: its
+                 unique key; the transaction bits of its flags are cleared, so it is an ordinary record of that topic
+    half again   a copy further on in the same queue: with TRANSACTION_CHECK_TIMES, as it is before its producers are
+                 asked; or with TRAN_PREPARED_QUEUE_OFFSET, its first offset, while they may not be asked
+    committed    its own topic and queue, flag 8, the log offset of the half message beside it; the same properties but
+                 REAL_TOPIC and REAL_QID, so that consumers still see TRAN_MSG, PGROUP and __transactionId__
+    given up     queue 0 of TRANS_CHECK_MAX_TIME_TOPIC, the same properties
+
+Delay levels and timers wait for the commit: a half message keeps their properties and is not parked by them. (Java
+parks it, and throws it away when it is due.) Copies keep the message's own flag and its attempts; Java clears them.
+
+Pure: no store, no clock.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ...common.errors import MessageIllegalError
+from ...common.names import HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
+from ...common.properties import (
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
+    TRANSACTION_PREPARED,
+    TRANSACTION_PREPARED_QUEUE_OFFSET,
+    UNIQ_KEY,
+    encode_properties,
+)
+from ...common.record import NewRecord, Record
+from ...common.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
+
+
+def is_transactional(properties: Mapping[str, str], *, is_delayed_retry: bool) -> bool:
+    """Tell whether a sent message opens a transaction; one that comes back to be consumed again does not."""
+    return properties.get(TRANSACTION_PREPARED, "").lower() == "true" and not is_delayed_retry
+
+
+def half_of(new: NewRecord) -> NewRecord:
+    """Return the half message of a sent one."""
+    properties = {
+        **new.properties,
+        TRANSACTION_ID: new.properties[UNIQ_KEY],
+        REAL_TOPIC: new.topic,
+        REAL_QUEUE_ID: str(new.queue_id),
+    }
+    return msgspec.structs.replace(
+        new,
+        topic=HALF_TOPIC,
+        queue_id=0,
+        sys_flag=new.sys_flag & ~TRANSACTION_MASK,
+        properties=properties,
+        property_text=encode_properties(properties),
+    )
+
+
+def committed(half: Record) -> NewRecord:
+    """Return the message that consumers get.
+
+    Raises:
+        MessageIllegalError: The record does not say where it belongs.
+    """
+    properties = half.properties
+    topic, queue_id = real_place(half)
+    del properties[REAL_TOPIC], properties[REAL_QUEUE_ID]
+    copy = _copy(half, topic, queue_id, properties)
+    copy.sys_flag = half.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+    copy.prepared_transaction_offset = half.log_offset
+    return copy
+
+
+def asked_again(half: Record, check_times: int) -> NewRecord:
+    """Return the copy whose producers are asked for the so-and-so-manieth time."""
+    return _copy(half, HALF_TOPIC, 0, {**half.properties, TRANSACTION_CHECK_TIMES: str(check_times)})
+
+
+def spared(half: Record) -> NewRecord:
+    """Return the copy of a half message whose producers may not be asked yet."""
+    properties = half.properties
+    properties.setdefault(TRANSACTION_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+    return _copy(half, HALF_TOPIC, 0, properties)
+
+
+def resumed(half: Record) -> NewRecord:
+    """Return the copy of a message that was given up, as if its producers had never been asked."""
+    return asked_again(half, 0)
+
+
+def given_up(half: Record) -> NewRecord:
+    """Return what is kept of a half message that nobody has decided about."""
+    return _copy(half, TRANSACTION_DISCARD_TOPIC, 0, half.properties)
+
+
+def real_place(half: Record) -> tuple[str, int]:
+    """Return topic and queue that a half message belongs to.
+
+    Raises:
+        MessageIllegalError: It does not say so.
+    """
+    properties = half.properties
+    topic, queue_id = properties.get(REAL_TOPIC), properties.get(REAL_QUEUE_ID, "")
+    if topic is None or not (queue_id.isascii() and queue_id.isdecimal()):
+        raise MessageIllegalError(f"it belongs to topic {topic}, queue {queue_id or None}")
+    return topic, int(queue_id)
+
+
+def _copy(half: Record, topic: str, queue_id: int, properties: dict[str, str]) -> NewRecord:
+    return NewRecord(
+        topic,
+        queue_id,
+        bytes(half.body),
+        encode_properties(properties),
+        properties,
+        half.flag,
+        half.sys_flag,
+        half.born_at_ms,
+        half.born_host,
+        half.reconsume_times,
+    )

@@ -1,0 +1,1 @@
+"""Administration over the wire, of Apache clusters too."""

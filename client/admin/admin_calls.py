@@ -1,0 +1,121 @@
+"""What all parts of ``Admin`` share: who is asked, and what an answer must be.
+
+    asked                    used for
+    every name server        what only they know: a topic's deletion, write permissions
+    one name server          routes, lists
+    masters of a cluster     topics and groups, which each broker keeps for itself
+    a queue's master         offsets and messages
+
+An answer with another code than the expected ones is a ``ResponseError``, no answer a ``RemotingError``. A broker that
+does not know a request at all answers 3, ``request type … not supported``.
+"""
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from ...common.errors import ResponseError, RouteNotFoundError
+from ...common.message import MessageQueue
+from ...remoting.bodies.body import decode_answer
+from ...remoting.bodies.route import MASTER_ID, ClusterInfo
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import Command
+from ..session.brokers import Brokers
+from ..session.life import Life
+from ..session.routes import Route, publish_queues, subscribe_queues
+from ..session.session import Session
+from .admin_values import BrokerNode
+
+ADMIN_TIMEOUT_MS = 5_000  # Java's timeoutMillis of DefaultMQAdminExt
+
+
+class AdminCalls:
+    """Calls to the servers of one session."""
+
+    def __init__(self, session: Session, life: Life) -> None:
+        self._session = session
+        self._life = life
+        self._brokers = Brokers(session)
+
+    async def brokers(self, cluster: str | None = None) -> tuple[BrokerNode, ...]:
+        """Return the brokers of all clusters, or of one, by cluster and name.
+
+        Raises:
+            ValueError: there is no such cluster.
+        """
+        info = decode_answer(ClusterInfo, (await self._ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        if cluster is not None and cluster not in info.cluster_addr_table:
+            raise ValueError(
+                f"there is no cluster {cluster}, but {', '.join(sorted(info.cluster_addr_table)) or 'none'}"
+            )
+        return tuple(
+            BrokerNode(each, name, dict(sorted(info.broker_addr_table[name].broker_addrs.items())))
+            for each, names in sorted(info.cluster_addr_table.items())
+            if cluster in (None, each)
+            for name in sorted(names)
+            if name in info.broker_addr_table
+        )
+
+    # name servers
+
+    async def _ask_nameserver(self, code: RequestCode, header: msgspec.Struct | None = None) -> Command:
+        self._life.check()
+        answer = await self._session.ask_nameserver(Command.request(code, header), ADMIN_TIMEOUT_MS)
+        return checked(answer)
+
+    async def _ask_nameservers(self, code: RequestCode, header: msgspec.Struct) -> list[Command]:
+        """Ask all of them."""
+        self._life.check()
+        answers = await self._session.ask_nameservers(lambda: Command.request(code, header), ADMIN_TIMEOUT_MS)
+        return [checked(answer) for answer in answers]
+
+    async def _route(self, topic: str) -> Route:
+        """Return the route of a topic as it is now."""
+        self._life.check()
+        await self._session.refresh(topic, ADMIN_TIMEOUT_MS)
+        return await self._session.route(topic, ADMIN_TIMEOUT_MS)
+
+    async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that can be read or written."""
+        route = await self._route(topic)
+        return tuple(sorted({*subscribe_queues(topic, route), *publish_queues(topic, route)}))
+
+    # brokers
+
+    async def _masters(self, cluster: str | None, names: Collection[str] | None = None) -> dict[str, str]:
+        """Return the addresses of masters by broker name: of a cluster, or of the brokers named.
+
+        Raises:
+            RouteNotFoundError: there is none.
+            ValueError: a broker is not there, or has no master.
+        """
+        nodes = await self.brokers(cluster)
+        masters = {node.name: node.addresses[MASTER_ID] for node in nodes if MASTER_ID in node.addresses}
+        if names is not None:
+            missing = sorted(set(names) - masters.keys())
+            if missing:
+                raise ValueError(f"there is no master of the broker {missing[0]}, but of {', '.join(sorted(masters))}")
+            masters = {name: masters[name] for name in sorted(names)}
+        if not masters:
+            raise RouteNotFoundError("no name server knows a master of any broker")
+        return masters
+
+    async def _masters_of_topic(self, topic: str) -> dict[str, str]:
+        route = await self._route(topic)
+        return {name: ids[MASTER_ID] for name, ids in route.brokers.items() if MASTER_ID in ids}
+
+    async def _ask_broker(self, address: str, command: Command, expected: Sequence[int] = ()) -> Command:
+        """Return an answer that is a success, or of another expected code."""
+        self._life.check()
+        return checked(await self._session.call(address, command, ADMIN_TIMEOUT_MS), expected)
+
+
+def checked(answer: Command, expected: Sequence[int] = ()) -> Command:
+    """Return an answer that is a success, or of another expected code.
+
+    Raises:
+        ResponseError: it is another.
+    """
+    if answer.code != ResponseCode.SUCCESS and answer.code not in expected:
+        raise ResponseError(answer.code, answer.remark)
+    return answer

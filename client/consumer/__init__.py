@@ -1,0 +1,1 @@
+"""Consumers over a group: push and pull, concurrently and in order."""

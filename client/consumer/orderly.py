@@ -1,0 +1,295 @@
+"""Orderly consumption: one call at a time for each queue, in the order of its offsets.
+
+Java's ``ConsumeMessageOrderlyService``.
+
+    the listener ends with ...      the messages are, when the consumer commits by itself (the default)
+    None, SUCCESS                   finished; the next ones follow
+    RETRY, Retry, any exception     put back, and the queue rests: 1 s, or as long as ``Retry.pause_ms`` says. Whoever
+                                    has failed ``max_retries`` times goes to the dead letters instead (never, if unset)
+    COMMIT, ROLLBACK                finished, as in Java, with a warning
+
+                                    ... and when it does not (``commits_itself=False``)
+    None, SUCCESS                   taken, not finished: after a restart they come again
+    COMMIT                          finished, with all that were taken before
+    ROLLBACK                        put back, with all that were taken before, and the queue rests
+    RETRY, Retry, any exception     put back alone, as above
+
+A queue runs only under its lock (``queue_locks.py``). One that is given up keeps its lock until its listener has ended,
+and what that listener finished counts; then the offset is stored and the lock given back. How often a message has
+failed is known here only: after a restart or a change of owner the count begins anew.
+"""
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from ...common.clock import TimerHandle
+from ...common.message import MessageQueue, ReceivedMessage, describe_messages
+from ...remoting.transport.tasks import TaskScope, repeat
+from ..group.queue_locks import LOCK_INTERVAL_MS, QueueLocks
+from ..session.results import ConsumeResult, Retry
+from .concurrently import Workplace
+from .listening import NO_HANDLER, Outcome, cut_batches, retry_of
+from .process_queue import FlowLimits
+from .push_queue import PushQueue, Submit
+
+log = logging.getLogger(__name__)
+
+LEAST_PAUSE_MS = 10
+LONGEST_PAUSE_MS = 30_000
+LOCK_AGAIN_MS = 100
+LOCK_REFUSED_PAUSE_MS = 3_000
+NO_LIMIT = sys.maxsize
+
+
+class OrderlyQueue(PushQueue):
+    """The sink of a queue that runs in order: pulled only under its lock, and with no limit to the span.
+
+    What a listener finishes after the queue was given up still moves the offset: the lock is kept so long.
+    """
+
+    def __init__(self, queue: MessageQueue, workplace: Workplace, locks: QueueLocks | None, submit: Submit) -> None:
+        limits = workplace.settings.limits._replace(max_span=NO_LIMIT)
+        super().__init__(queue, workplace.offsets, limits, submit, workplace.clock)
+        self._locks = locks
+
+    def limit(self, limits: FlowLimits) -> None:
+        """Set other limits, but none to the span."""
+        super().limit(limits._replace(max_span=NO_LIMIT))
+
+    def drop(self) -> None:
+        """Let nothing begin any more."""
+        self.is_dropped = True
+
+    async def wait_for_room(self) -> None:
+        """Return when more may be pulled and the queue is locked."""
+        await super().wait_for_room()
+        if self._locks is not None:
+            await self._locks.wait_held(self.queue)
+
+
+class OrderlyRun:
+    """What waits in one queue, and what was taken and is not finished."""
+
+    def __init__(self, source: PushQueue) -> None:
+        self.source = source
+        self.is_planned = False  # waits for its turn, is at work, or rests
+        self._waiting: deque[ReceivedMessage] = deque()
+        self._taken: list[ReceivedMessage] = []
+
+    def __repr__(self) -> str:
+        return f"<OrderlyRun {self.source.queue} {len(self._waiting)} waiting, {len(self._taken)} taken>"
+
+    @property
+    def taken(self) -> Sequence[ReceivedMessage]:
+        """The messages that a listener has had and that are not finished."""
+        return self._taken
+
+    def add(self, messages: Iterable[ReceivedMessage]) -> None:
+        """Let pulled messages wait."""
+        self._waiting.extend(messages)
+
+    def take(self, most: int) -> list[ReceivedMessage]:
+        """Take the next messages, which have one topic; an empty list when none waits."""
+        batches = cut_batches((self._waiting[index] for index in range(min(most, len(self._waiting)))), most)
+        batch = batches[0] if batches else []
+        for _ in batch:
+            self._waiting.popleft()
+        self._taken += batch
+        return batch
+
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Let taken messages wait again, before all others."""
+        offsets = {message.queue_offset for message in messages}
+        self._taken = [message for message in self._taken if message.queue_offset not in offsets]
+        self._waiting.extendleft(reversed(messages))
+
+    def finish(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Be done with taken messages; the offset moves."""
+        offsets = {message.queue_offset for message in messages}
+        self._taken = [message for message in self._taken if message.queue_offset not in offsets]
+        self.source.finish(messages)
+
+
+class OrderlyListening:
+    """Runs the messages of all queues, so many queues at a time; without locks for broadcasting."""
+
+    def __init__(self, workplace: Workplace, locks: QueueLocks | None) -> None:
+        self._workplace = workplace
+        self.locks = locks
+        self._runs: dict[PushQueue, OrderlyRun] = {}
+        self._ready: asyncio.Queue[OrderlyRun] = asyncio.Queue()
+        self._at_work: dict[MessageQueue, OrderlyRun] = {}
+        self._ended = asyncio.Event()
+        self._planned: set[TimerHandle] = set()
+        self._is_closing = False
+        self._scope: TaskScope | None = None
+
+    def __repr__(self) -> str:
+        return f"<OrderlyListening {len(self._at_work)} at work, {self._ready.qsize()} ready, {self.locks!r}>"
+
+    def start(self, scope: TaskScope) -> None:
+        """Start the workers and the renewal of the locks."""
+        self._scope = scope
+        settings, clock = self._workplace.settings, self._workplace.clock
+        for number in range(settings.concurrency):
+            scope.start(self._work(), name=f"listener-{number}")
+        if self.locks is not None:
+            locks = self.locks
+            renewal = repeat(lambda: locks.renew(self._locked_queues), clock, first_ms=LOCK_INTERVAL_MS)
+            scope.start(renewal, name="queue locks")
+
+    def make_queue(self, queue: MessageQueue) -> PushQueue:
+        """Return the sink of a queue that was taken."""
+        source = OrderlyQueue(queue, self._workplace, self.locks, self._submit)
+        for gone in [each for each in self._runs if each.is_dropped]:
+            del self._runs[gone]
+        self._runs[source] = OrderlyRun(source)
+        return source
+
+    async def drain(self) -> None:
+        """Begin nothing more, and return when nothing runs."""
+        self._is_closing = True
+        while self._at_work:
+            await self._wait_for_an_end()
+
+    def close(self) -> None:
+        """Plan nothing more; to be called when no listener runs."""
+        for planned in self._planned:
+            planned.cancel()
+
+    # ``QueueKeeper``
+
+    async def hold(self, queues: Sequence[MessageQueue]) -> Collection[MessageQueue]:
+        """Lock queues; return those that may be taken."""
+        free = [queue for queue in queues if queue not in self._at_work]
+        return free if self.locks is None or not free else await self.locks.lock(free)
+
+    async def wait_unused(self, queue: MessageQueue) -> None:
+        """Return when no listener has messages of a queue that was given up."""
+        while queue in self._at_work:
+            await self._wait_for_an_end()
+
+    async def release(self, queues: Iterable[MessageQueue]) -> None:
+        """Give the locks of queues back."""
+        if self.locks is not None:
+            await self.locks.unlock(queues)
+
+    # the work
+
+    def _locked_queues(self) -> list[MessageQueue]:
+        owned = {source.queue for source in self._runs if not source.is_dropped}
+        return sorted(owned.union(() if self.locks is None else self.locks.queues))
+
+    async def _wait_for_an_end(self) -> None:
+        self._ended.clear()
+        await self._ended.wait()
+
+    def _submit(self, source: PushQueue, messages: Sequence[ReceivedMessage]) -> None:
+        run = self._runs.get(source)
+        if run is not None:
+            run.add(messages)
+            if not run.is_planned:
+                run.is_planned = True
+                self._ready.put_nowait(run)
+
+    async def _work(self) -> None:
+        while True:
+            run = await self._ready.get()
+            if self._is_closing or run.source.is_dropped:
+                continue
+            if self.locks is not None and not self.locks.holds(run.source.queue):
+                self._later(LOCK_AGAIN_MS, run, must_lock=True)
+                continue
+            await self._run(run)
+            await asyncio.sleep(0)  # a listener that never waits must not keep the loop for itself
+
+    async def _run(self, run: OrderlyRun) -> None:
+        messages = run.take(self._workplace.settings.batch_messages)
+        if not messages:
+            run.is_planned = False
+            return
+        queue = run.source.queue
+        self._at_work[queue] = run
+        try:
+            handler = self._workplace.handlers.get(messages[0].topic, NO_HANDLER)
+            pause_ms = await self._settle(run, messages, await self._workplace.calls.attempt(handler, messages))
+        finally:
+            del self._at_work[queue]
+            self._ended.set()
+        if pause_ms is None:
+            self._ready.put_nowait(run)
+        else:
+            self._later(pause_ms, run)
+
+    def _later(self, delay_ms: int, run: OrderlyRun, *, must_lock: bool = False) -> None:
+        def go_on() -> None:
+            self._planned.discard(planned)
+            if must_lock and self._scope is not None:
+                self._scope.start(self._lock_again(run), name=f"lock {run.source.queue}")
+            else:
+                self._ready.put_nowait(run)
+
+        clock = self._workplace.clock
+        planned = clock.call_at(clock.monotonic_ms() + delay_ms, go_on)
+        self._planned.add(planned)
+
+    async def _lock_again(self, run: OrderlyRun) -> None:
+        queue = run.source.queue
+        if self.locks is not None and not self.locks.holds(queue) and queue not in await self.locks.lock([queue]):
+            self._later(LOCK_REFUSED_PAUSE_MS, run)
+        else:
+            self._ready.put_nowait(run)
+
+    # what becomes of messages
+
+    async def _settle(self, run: OrderlyRun, messages: list[ReceivedMessage], outcome: Outcome) -> int | None:
+        """Put away what a listener has had; return how long the queue rests, or None."""
+        commits_itself = self._workplace.settings.commits_itself
+        if outcome is None or outcome is ConsumeResult.SUCCESS:
+            if commits_itself:
+                run.finish(messages)
+            return None
+        if outcome is ConsumeResult.COMMIT or outcome is ConsumeResult.ROLLBACK:
+            if commits_itself:
+                log.warning(
+                    "the listener returned %s for %s, but this consumer commits by itself: taken as SUCCESS",
+                    outcome,
+                    describe_messages(messages),
+                )
+                run.finish(messages)
+                return None
+            return self._commit_or_roll_back(run, outcome)
+        return await self._put_back(run, messages, retry_of(outcome))
+
+    def _commit_or_roll_back(self, run: OrderlyRun, outcome: ConsumeResult) -> int | None:
+        if outcome is ConsumeResult.COMMIT:
+            run.finish(run.taken)
+            return None
+        run.put_back(run.taken)
+        return self._pause_of(Retry())
+
+    async def _put_back(self, run: OrderlyRun, messages: list[ReceivedMessage], failure: Retry) -> int | None:
+        succeeded, failed = messages[: failure.from_index], messages[failure.from_index :]
+        again = [message for each in failed if (message := await self._count_failure(each)) is not None]
+        left = {message.queue_offset for message in again}
+        run.put_back(again)
+        if self._workplace.settings.commits_itself:
+            run.finish(succeeded)
+            run.finish([message for message in failed if message.queue_offset not in left])
+        return self._pause_of(failure) if again else None
+
+    async def _count_failure(self, message: ReceivedMessage) -> ReceivedMessage | None:
+        """Return the message with one failure more, or None when it has gone to the dead letters."""
+        returns = self._workplace.returns
+        if returns is not None and message.reconsume_times >= returns.max_retries and await returns.resend(message):
+            return None
+        return msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1)
+
+    def _pause_of(self, failure: Retry) -> int:
+        pause_ms = self._workplace.settings.pause_ms if failure.pause_ms is None else failure.pause_ms
+        return min(max(pause_ms, LEAST_PAUSE_MS), LONGEST_PAUSE_MS)

@@ -1,0 +1,372 @@
+"""The pull consumer: the application asks for messages when it wants them (Java's ``DefaultLitePullConsumer``).
+
+    subscribe     the members of the group share the queues of the topic
+    assign        this member takes exactly these queues; the two exclude each other
+    poll          a list of messages of one queue, empty when none came in time
+    async for     one message after the other
+    pull_once     one question to one queue, without any of the above
+
+What was handed out counts as finished when more is asked for. Offsets of finished messages are stored every 5 s and at
+the end; ``commit`` stores those of all messages that were handed out, now. With ``commits_itself=False`` only
+``commit`` moves what is stored. Failed messages do not come again by themselves: seek, or do not commit.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from ...common.clock import Clock
+from ...common.errors import ClientStateError
+from ...common.message import MessageQueue, ReceivedMessage
+from ...common.subscription import ALL
+from ...remoting.bodies.client import ConsumeType
+from ..group.handover import HandoverCallback, handover
+from ..group.membership import GroupMember, MemberPlan
+from ..group.offsets import start_rule
+from ..group.rebalance import compare_share
+from ..group.subscriptions import Sql
+from ..session.borrowing import borrow_session
+from ..session.life import Life
+from ..session.observing import ConsumeObserver, observe_consumer
+from ..session.pulls import PullPlan
+from ..session.session import Session
+from ..session.settings import PullConsumerSettings, check_group
+from .pull_buffer import PullBuffer, Shelf
+from .pull_checks import check_offset, check_poll, checked_queues
+from .push_consumer import QueuesCallback
+from .queue_questions import QueueQuestions
+
+log = logging.getLogger(__name__)
+
+START_WAIT_MS = 3_000
+SUSPEND_MS = 20_000
+NO_LIMIT_MS = 1 << 62  # nobody knows how long the application works on what it polled
+
+
+class PullConsumer(QueueQuestions):
+    """Hands out the messages of its topics; use it with ``async with``, from one event loop.
+
+        consumer = PullConsumer("audit", nameserver="127.0.0.1:9876")
+        consumer.subscribe("orders")
+        async with consumer:
+            async for message in consumer:
+                ...
+
+    Without ``nameserver`` the environment variable NAMESRV_ADDR names it; with an open ``session`` it is shared.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        nameserver: str | None = None,
+        *,
+        settings: PullConsumerSettings | None = None,
+        session: Session | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.settings = settings or PullConsumerSettings()
+        session, self._entered = borrow_session(session, nameserver, self.settings, clock)
+        super().__init__(check_group(group), session, Life(f"pull consumer {group}"))
+        self._clock = self._session.clock
+        self._shelf = Shelf(self.settings.max_buffered_messages)
+        self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
+        self._stack = AsyncExitStack()
+        self._observer: ConsumeObserver | None = None
+        self._is_sharing = False
+        self._is_assigned = False
+
+    def __repr__(self) -> str:
+        return f"<PullConsumer {self.group} {self._life.stage.name.lower()}, {self._member.share!r}>"
+
+    @property
+    def client_id(self) -> str:
+        """The id that the members of the group are sorted by."""
+        return self._session.client_id
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this member owns now."""
+        return self._member.share.queues
+
+    def on_queues_changed(self, callback: QueuesCallback) -> None:
+        """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
+        self._member.share.on_change = callback
+
+    def on_queues_revoked(self, callback: HandoverCallback) -> None:
+        """Have ``callback(queues)`` called, and waited for, before queues are given up: the time to commit."""
+        self._member.share.on_revoked = handover(callback)
+
+    def on_queues_assigned(self, callback: HandoverCallback) -> None:
+        """Have ``callback(queues)`` called, and waited for, before new queues are read: the time to seek."""
+        self._member.share.on_assigned = handover(callback)
+
+    # what to consume
+
+    def subscribe(self, topic: str, expression: str | Sql = ALL) -> None:
+        """Share the queues of a topic with the group; ``TagA || TagB`` wants two tags, ``*`` all messages.
+
+        May be called before and inside the block, again to change the expression.
+
+        Raises:
+            ValueError: the topic cannot exist, or the expression holds no tag.
+            ClientStateError: queues were assigned.
+        """
+        if self._is_assigned:
+            raise ClientStateError(f"pull consumer {self.group} has assigned queues, it cannot subscribe as well")
+        self._member.subscriptions.put(topic, expression)
+        if self._life.is_open:
+            self._begin_sharing()
+            self._member.subscriptions_changed()
+
+    def unsubscribe(self, topic: str) -> None:
+        """End the subscription to a topic; its queues are given up soon."""
+        self._member.subscriptions.remove(topic)
+        if self._life.is_open:
+            self._member.subscriptions_changed()
+
+    async def assign(self, queues: Iterable[MessageQueue], expression: str | Sql = ALL) -> None:
+        """Take exactly these queues, without regard to other members; give up what was assigned before.
+
+        Raises:
+            TypeError: something else than queues was given.
+            ValueError: a topic cannot exist, or the expression holds no tag.
+            ClientStateError: topics were subscribed to, or the consumer is not open.
+            RouteNotFoundError, RemotingError, ResponseError: a queue cannot be read now.
+        """
+        self._life.check()
+        wanted = checked_queues(queues)
+        if self._is_sharing or (not self._is_assigned and self._member.subscriptions.topics):
+            raise ClientStateError(f"pull consumer {self.group} has subscribed, it cannot assign as well")
+        self._is_assigned = True
+        for topic in {queue.topic for queue in (*wanted, *self.queues)}:
+            self._member.subscriptions.put(topic, expression)
+            await self._session.route(topic)
+            owned = [queue for queue in self.queues if queue.topic == topic]
+            change = compare_share(owned, [queue for queue in wanted if queue.topic == topic])
+            for failure in await self._member.share.change(topic, change):
+                raise failure
+
+    # life
+
+    async def __aenter__(self) -> Self:
+        """Start; when brokers and name servers answer, the share of what was subscribed to is known.
+
+        Raises:
+            ClientStateError: it has been started before.
+        """
+        self._life.begin()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._entered)
+            await stack.enter_async_context(self._member.tasks)
+            if self.settings.hooks:
+                observing = observe_consumer(self._session, self.group, self.settings.hooks, NO_LIMIT_MS)
+                observers = await stack.enter_async_context(observing)
+                self._observer, self._member.brokers.observer = observers
+            stack.push_async_callback(self._stop)
+            self._member.start()
+            if self._member.subscriptions.topics:
+                self._begin_sharing()
+                await self._member.rebalance.wait_first_run(START_WAIT_MS)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop pulling, store the offsets of finished messages and leave the group."""
+        await self._stack.aclose()
+
+    async def _stop(self) -> None:
+        try:
+            if self.queues:
+                await self._member.share.on_revoked(self.queues)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        self._life.end()
+        self._shelf.close()
+        self._member.stop()
+        await self._member.end()
+
+    def _begin_sharing(self) -> None:
+        if not self._is_sharing:
+            self._is_sharing = True
+            self._member.start_sharing()
+
+    # messages
+
+    async def poll(self, timeout_ms: int | None = None, *, max_messages: int | None = None) -> list[ReceivedMessage]:
+        """Return messages of one queue, or an empty list when none came in time.
+
+        Raises:
+            ValueError: a number is out of its range.
+            ClientStateError: the consumer is not open, was closed meanwhile, or has nothing to consume.
+        """
+        self._life.check()
+        check_poll(timeout_ms, max_messages)
+        self._finish_handed_out()
+        messages = self._hand_out(max_messages)
+        if messages:
+            return messages
+        self._check_consuming()
+        try:
+            async with self._clock.timeout(self.settings.poll_timeout_ms if timeout_ms is None else timeout_ms):
+                await self._shelf.wait_available()
+        except TimeoutError:
+            return []
+        self._life.check()
+        return self._hand_out(max_messages)
+
+    def _hand_out(self, max_messages: int | None) -> list[ReceivedMessage]:
+        messages = self._shelf.take(max_messages)
+        if self._observer is not None and messages:
+            self._observer.hand_out(messages)
+        return messages
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Iterate over messages as they come; the iteration ends when the consumer is closed."""
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """Return the next message.
+
+        Raises:
+            ClientStateError: the consumer is not started yet, or has nothing to consume.
+        """
+        self._finish_handed_out()
+        while self._life.is_open:
+            messages = self._hand_out(1)
+            if messages:
+                return messages[0]
+            self._check_consuming()
+            await self._shelf.wait_available()
+        if not self._life.is_closed:
+            self._life.check()
+        raise StopAsyncIteration
+
+    # positions
+
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset of the next message of an owned queue.
+
+        Raises:
+            ValueError: the queue is not owned.
+        """
+        position = self._buffer_of(queue).position
+        return position if position is not None else self._member.offsets.table.get(queue) or 0
+
+    async def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Go on at another message of an owned queue; what was pulled of it and not handed out is thrown away.
+
+        Raises:
+            ValueError: the queue is not owned, or has no such message.
+            RemotingError, ResponseError: the broker did not say what the queue has.
+        """
+        self._life.check()
+        check_offset(queue_offset)
+        self._buffer_of(queue)
+        first, end = await self._member.brokers.first_offset(queue), await self._member.brokers.end_offset(queue)
+        if not first <= queue_offset <= end:
+            raise ValueError(f"offset {queue_offset} is outside {queue}, which has {first} to {end}")
+        self._buffer_of(queue).restart(queue_offset)
+        self._member.share.pull_from(queue, queue_offset)
+
+    async def seek_to_begin(self, queue: MessageQueue) -> None:
+        """Go on at the first message that an owned queue still has."""
+        await self.seek(queue, await self._member.brokers.first_offset(queue))
+
+    async def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on behind the last message of an owned queue."""
+        await self.seek(queue, await self._member.brokers.end_offset(queue))
+
+    async def seek_to_time(self, queue: MessageQueue, at_ms: int) -> None:
+        """Go on at the first message of an owned queue that was stored at an instant or later."""
+        await self.seek(queue, await self.offset_at(queue, at_ms))
+
+    async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Store the positions of all owned queues, or the offsets given, and wait until the brokers have them.
+
+        An offset is that of the next message to consume: that of the last finished one, plus 1.
+
+        Raises:
+            ValueError: a queue is not owned, or an offset is negative.
+            RemotingError, ResponseError, RouteNotFoundError: one was not stored.
+        """
+        self._life.check()
+        table = self._member.offsets.table
+        if offsets is None:
+            self._take_over_positions()
+            offsets = {queue: offset for queue in self.queues if (offset := table.get(queue)) is not None}
+        for queue, queue_offset in offsets.items():
+            self._buffer_of(queue)
+            check_offset(queue_offset)
+        for queue, queue_offset in offsets.items():
+            table.seek(queue, queue_offset)
+            await self._member.brokers.store_offset(self.group, queue, queue_offset)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Neither pull nor hand out owned queues until ``resume``."""
+        for queue in queues:
+            self._buffer_of(queue).is_paused = True
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with paused queues."""
+        for queue in queues:
+            buffer = self._buffer_of(queue)
+            buffer.is_paused = False
+            buffer.make_room()
+        self._shelf.look_again()
+
+    def _check_consuming(self) -> None:
+        if not self._is_assigned and not self._member.subscriptions.topics:
+            raise ClientStateError(f"pull consumer {self.group} has nothing to consume: subscribe or assign first")
+
+    def _buffer_of(self, queue: MessageQueue) -> PullBuffer:
+        buffer = self._member.share.sink_of(queue)
+        if buffer is None:
+            raise ValueError(f"{queue} is not owned by this member")
+        return buffer
+
+    def _finish_handed_out(self) -> None:
+        if self.settings.commits_itself:
+            self._take_over_positions()
+
+    def _take_over_positions(self) -> None:
+        for buffer in self._shelf.moved:
+            if buffer.position is not None and not buffer.is_dropped:
+                self._member.offsets.table.seek(buffer.queue, buffer.position)
+        self._shelf.moved.clear()
+
+    # the parts
+
+    def _plan(self) -> MemberPlan:
+        settings = self.settings
+        pull = PullPlan(
+            group=self.group,
+            max_messages=settings.pull_messages,
+            max_bytes=settings.pull_bytes,
+            suspend_ms=SUSPEND_MS,
+            posts_subscription=True,
+            is_lite=True,
+        )
+        return MemberPlan(
+            pull=pull,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            start=start_rule(settings.consume_from, settings.consume_from_at_ms, self._clock.now_ms()),
+            strategy=settings.strategy,
+            rebalance_interval_ms=settings.rebalance_interval_ms,
+            commit_interval_ms=settings.commit_interval_ms,
+        )
+
+    def _make_buffer(self, queue: MessageQueue) -> PullBuffer:
+        return PullBuffer(queue, self.settings.limits, self._shelf)
+
+    async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
+        """Go on at the offset that the broker named."""
+        buffer = self._member.share.sink_of(queue)
+        if buffer is not None:
+            buffer.restart(next_offset)
+        return buffer is not None

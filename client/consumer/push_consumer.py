@@ -1,0 +1,286 @@
+"""The push consumer: listeners get messages as they come, members of a group share the queues.
+
+    async with          routes, a heartbeat and the first share are done, or 3 s are over and they go on behind
+    inside              as ``concurrently.py`` says, or ``orderly.py`` for ``settings.is_orderly``
+    leaving the block   pulling stops, running listeners end (up to a limit), offsets are stored, the group is told
+
+Offsets are stored every 5 s, with each pull, when a queue is given up and at the end. A message may come twice: after a
+crash, and while queues change hands.
+
+With ``settings.is_broadcast`` every member has every queue, and its offsets are in a file of its own.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from ...common.clock import Clock
+from ...common.errors import ClientStateError
+from ...common.message import MessageQueue
+from ...common.names import retry_topic
+from ...common.subscription import ALL
+from ...remoting.bodies.client import ConsumeType
+from ...remoting.transport.service import Handler as RequestHandler
+from ..group.local_offsets import DEFAULT_INSTANCE, LocalOffsets, OffsetFile, offset_file_of
+from ..group.membership import GroupMember, MemberPlan
+from ..group.offsets import start_rule
+from ..group.queue_locks import QueueLocks
+from ..group.subscriptions import Sql
+from ..session.borrowing import borrow_session
+from ..session.life import Life
+from ..session.observing import observe_consumer
+from ..session.pulls import PullPlan
+from ..session.session import Session
+from ..session.settings import PushConsumerSettings, check_group
+from .answering import Answers, Described
+from .concurrently import ConcurrentListening, Workplace
+from .listening import Handler, Listener, ListenerCalls
+from .orderly import OrderlyListening
+from .push_queue import PushQueue
+from .returning import Returns
+
+log = logging.getLogger(__name__)
+
+START_WAIT_MS = 3_000
+SUSPEND_MS = 15_000
+DEFAULT_MAX_RETRIES = 16
+NO_LIMIT = (1 << 31) - 1
+
+QueuesCallback = Callable[[tuple[MessageQueue, ...]], object]
+
+
+class PushConsumer:
+    """Calls listeners with the messages of its topics; use it with ``async with``, from one event loop.
+
+        consumer = PushConsumer("billing", nameserver="127.0.0.1:9876")
+        consumer.subscribe("orders", "paid || shipped", on_orders)
+        async with consumer:
+            await stopped.wait()
+
+    Without ``nameserver`` the environment variable NAMESRV_ADDR names it; with an open ``session`` it is shared.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        nameserver: str | None = None,
+        *,
+        settings: PushConsumerSettings | None = None,
+        session: Session | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.group = check_group(group)
+        self.settings = settings or PushConsumerSettings()
+        self._life = Life(f"push consumer {group}")
+        self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
+        self._clock = self._session.clock
+        self._member = GroupMember(self._session, self._plan(), self._make_queue, self._refuse)
+        if not self.settings.is_broadcast:
+            self._member.subscriptions.put(retry_topic(group), ALL)
+        self._member.share.on_change = self._tell_queues
+        self._handlers: dict[str, Handler] = {}
+        self._calls = ListenerCalls(self.group, self.settings.concurrency)
+        self._listening = self._make_listening()
+        self._member.answers = self._make_answers()
+        self._stack = AsyncExitStack()
+        self._told: tuple[MessageQueue, ...] = ()
+        self._on_queues_changed: QueuesCallback | None = None
+
+    def __repr__(self) -> str:
+        return f"<PushConsumer {self.group} {self._life.stage.name.lower()}, {self._member.share!r}>"
+
+    @property
+    def client_id(self) -> str:
+        """The id that the members of the group are sorted by."""
+        return self._session.client_id
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The queues that this member owns now; those of the group's own retry topic are not shown."""
+        own_topic = retry_topic(self.group)
+        return tuple(queue for queue in self._member.share.queues if queue.topic != own_topic)
+
+    def on_queues_changed(self, callback: QueuesCallback) -> None:
+        """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
+        self._on_queues_changed = callback
+
+    def subscribe(self, topic: str, expression: str | Sql, listener: Listener) -> None:
+        """Let a listener have messages of a topic: those whose tag is in ``TagA || TagB``, all with ``*``, or ``Sql``.
+
+        It gets a list of messages (``settings.batch_messages`` at most) and says what became of them; see
+        ``listening.py``. May be called before and inside the block, again to change the expression or the listener.
+
+        Raises:
+            ValueError: the topic cannot exist, or the expression holds no tag.
+            TypeError: the listener cannot be called, or the expression is no text.
+            ClientStateError: the consumer is closed.
+        """
+        if self._life.is_closed:
+            raise ClientStateError(f"push consumer {self.group} is closed")
+        handler = Handler.of(listener)
+        self._member.subscriptions.put(topic, expression)
+        self._handlers[topic] = handler
+        if self._life.is_open:
+            self._member.subscriptions_changed()
+
+    def unsubscribe(self, topic: str) -> None:
+        """End the subscription to a topic; its queues are given up soon."""
+        self._member.subscriptions.remove(topic)
+        self._handlers.pop(topic, None)
+        if self._life.is_open:
+            self._member.subscriptions_changed()
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nothing is pulled until ``resume`` is called."""
+        return self._member.share.is_suspended
+
+    def suspend(self) -> None:
+        """Pull nothing until ``resume``; messages that are here already still run, and the queues stay owned.
+
+        Raises:
+            ClientStateError: the consumer is not open.
+        """
+        self._life.check()
+        self._member.share.suspend()
+
+    def resume(self) -> None:
+        """Pull on.
+
+        Raises:
+            ClientStateError: the consumer is not open.
+        """
+        self._life.check()
+        self._member.share.resume()
+        self._member.rebalance.wake()
+
+    async def __aenter__(self) -> Self:
+        """Start; when brokers and name servers answer, the share is known and its offsets are fixed.
+
+        Raises:
+            ClientStateError: it has been started before.
+            ConfigError: its group is in the session already, or the offsets of a broadcast cannot be read.
+            ResponseError: a broker cannot filter as subscribed.
+        """
+        self._life.begin()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._life.end)
+            stack.callback(self._calls.close)
+            stack.callback(self._listening.close)
+            await stack.enter_async_context(self._entered)
+            await stack.enter_async_context(self._member.tasks)
+            if self.settings.hooks:
+                await self._observe(stack)
+            if isinstance(self._member.offsets, LocalOffsets):
+                await self._member.offsets.load()
+            self._member.start()
+            stack.push_async_callback(self._stop)
+            self._listening.start(self._member.tasks)
+            self._member.start_sharing()
+            await self._member.rebalance.wait_first_run(START_WAIT_MS)
+            await self._member.check_filters()
+            self._stack = stack.pop_all()
+        return self
+
+    async def _observe(self, stack: AsyncExitStack) -> None:
+        timeout_ms = self.settings.consume_timeout_ms
+        observing = observe_consumer(self._session, self.group, self.settings.hooks, timeout_ms)
+        observers = await stack.enter_async_context(observing)
+        self._member.brokers.observer = observers.pulls
+        if observers.calls is not None:
+            self._calls.observe(observers.calls)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop pulling, let running listeners end, store the offsets and leave the group."""
+        await self._stack.aclose()
+
+    async def _stop(self) -> None:
+        self._life.end()
+        self._member.stop()
+        try:
+            async with self._clock.timeout(self.settings.close_timeout_ms):
+                await self._listening.drain()
+        except TimeoutError:
+            log.warning("%r closes while listeners still run, their messages will be consumed again", self)
+        await self._member.end()
+
+    def _tell_queues(self, _queues: tuple[MessageQueue, ...]) -> None:
+        if self.settings.max_topic_messages is not None or self.settings.max_topic_bytes is not None:
+            self._divide_limits()
+        queues = self.queues
+        if queues != self._told and self._on_queues_changed is not None:
+            self._told = queues
+            self._on_queues_changed(queues)
+
+    # messages
+
+    def _plan(self) -> MemberPlan:
+        settings = self.settings
+        pull = PullPlan(
+            group=self.group,
+            max_messages=settings.pull_messages,
+            max_bytes=settings.pull_bytes,
+            suspend_ms=SUSPEND_MS,
+            posts_subscription=settings.posts_subscription,
+        )
+        return MemberPlan(
+            pull=pull,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            start=start_rule(settings.consume_from, settings.consume_from_at_ms, self._clock.now_ms()),
+            strategy=settings.strategy,
+            rebalance_interval_ms=settings.rebalance_interval_ms,
+            commit_interval_ms=settings.commit_interval_ms,
+            offset_file=self._offset_file() if settings.is_broadcast else None,
+        )
+
+    def _offset_file(self) -> OffsetFile:
+        client = self._session.settings
+        parts = (self._session.host, client.instance_name or DEFAULT_INSTANCE, client.unit_name)
+        return offset_file_of(self.settings.offset_directory, parts, self.group, self._session.namespace)
+
+    def _make_listening(self) -> ConcurrentListening | OrderlyListening:
+        settings, member = self.settings, self._member
+        returns = None
+        if not settings.is_broadcast:
+            default_retries = NO_LIMIT if settings.is_orderly else DEFAULT_MAX_RETRIES
+            max_retries = default_retries if settings.max_retries < 0 else settings.max_retries
+            returns = Returns(self.group, self._session, member.brokers, max_retries)
+        workplace = Workplace(settings, self._clock, self._handlers, self._calls, returns, member.offsets.table)
+        if not settings.is_orderly:
+            return ConcurrentListening(workplace)
+        listening = OrderlyListening(
+            workplace, None if settings.is_broadcast else QueueLocks(self.group, self._session)
+        )
+        if not settings.is_broadcast:
+            member.share.keeper = listening
+        return listening
+
+    def _make_answers(self) -> Mapping[int, RequestHandler]:
+        locks = self._listening.locks if isinstance(self._listening, OrderlyListening) else None
+        described = Described(self._session, self._member, self.settings, self._handlers, self._calls, locks)
+        return Answers(described).handlers
+
+    def _make_queue(self, queue: MessageQueue) -> PushQueue:
+        source = self._listening.make_queue(queue)
+        source.stores_with_pulls = not self.settings.is_broadcast
+        return source
+
+    async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
+        await self._member.share.retake(queue, next_offset)
+        self._member.rebalance.wake()
+        return False
+
+    def _divide_limits(self) -> None:
+        """Let the queues share what is allowed to all of them, as they are now."""
+        settings, sinks = self.settings, self._member.share.sinks
+        limits = settings.limits
+        if settings.max_topic_messages is not None:
+            limits = limits._replace(max_messages=max(1, settings.max_topic_messages // max(1, len(sinks))))
+        if settings.max_topic_bytes is not None:
+            limits = limits._replace(max_bytes=max(1, settings.max_topic_bytes // max(1, len(sinks))))
+        for sink in sinks:
+            sink.limit(limits)

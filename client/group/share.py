@@ -1,0 +1,207 @@
+"""The queues that a consumer owns, each with its pull loop.
+
+    take       find the offset to begin at; the pull loop starts after a heartbeat with a new subscription version
+    give up    end the pull loop, store the offset, forget the queue
+    suspend    no pulls are made until ``resume``; queues are taken and given up as before
+    retake     a broker refused the offset: store the one it named, whatever listeners still say of messages that were
+               pulled before, and let the next rebalance take the queue again
+
+The heartbeat comes first because a broker refuses pulls of a version that it does not know yet.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from ...common.errors import ClientError, RocketletError
+from ...common.message import MessageQueue
+from ...remoting.transport.tasks import repeat
+from .handover import Handover
+from .offsets import GroupOffsets
+from .pulling import Consumption, Puller, PullSink
+from .rebalance import ShareChange
+
+log = logging.getLogger(__name__)
+
+
+async def _nobody_waits(_queues: tuple[MessageQueue, ...]) -> None:
+    """Stand for a callback that is not set."""
+
+
+class OwnedSink(PullSink, Protocol):
+    """Where the messages of an owned queue go."""
+
+    def drop(self) -> None:
+        """Learn that the queue was given up."""
+        ...
+
+
+class QueueKeeper(Protocol):
+    """Who has to agree when queues are taken and given up: queues that run in order are locked."""
+
+    async def hold(self, queues: Sequence[MessageQueue], /) -> Collection[MessageQueue]:
+        """Return those of the queues that may be taken."""
+        ...
+
+    async def wait_unused(self, queue: MessageQueue, /) -> None:
+        """Return when nothing is done any more with a queue that was given up."""
+        ...
+
+    async def release(self, queues: Iterable[MessageQueue], /) -> None:
+        """Let others take queues; their offsets are stored."""
+        ...
+
+
+SinkT = TypeVar("SinkT", bound=OwnedSink)
+
+
+class Share(Generic[SinkT]):
+    """The owned queues of one consumer."""
+
+    def __init__(self, common: Consumption, offsets: GroupOffsets, make_sink: Callable[[MessageQueue], SinkT]) -> None:
+        self.on_change: Callable[[tuple[MessageQueue, ...]], object] | None = None
+        self.on_revoked: Handover = _nobody_waits
+        self.on_assigned: Handover = _nobody_waits
+        self.keeper: QueueKeeper | None = None
+        self.is_suspended = False
+        self._common = common
+        self._offsets = offsets
+        self._make_sink = make_sink
+        self._sinks: dict[MessageQueue, SinkT] = {}
+        self._pullers: dict[MessageQueue, Puller] = {}
+        self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._leaving: set[MessageQueue] = set()
+
+    def __repr__(self) -> str:
+        return f"<Share {len(self._sinks)} queues, {len(self._pulls)} pulled>"
+
+    @property
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """The owned queues in order."""
+        return tuple(sorted(self._sinks))
+
+    @property
+    def unstored(self) -> tuple[MessageQueue, ...]:
+        """The owned queues, and those that were given up and are still in use."""
+        return (*self.queues, *sorted(self._leaving.difference(self._sinks)))
+
+    @property
+    def sinks(self) -> Collection[SinkT]:
+        """Where the messages of the owned queues go."""
+        return self._sinks.values()
+
+    def sink_of(self, queue: MessageQueue) -> SinkT | None:
+        """Return where the messages of an owned queue go."""
+        return self._sinks.get(queue)
+
+    async def change(self, topic: str, change: ShareChange) -> list[RocketletError]:
+        """Give up and take queues of a topic; return why queues could not be taken."""
+        try:
+            if change.given_up:
+                await self.on_revoked(change.given_up)
+        finally:
+            for queue in change.given_up:
+                await self.give_up(queue)
+        starts: dict[MessageQueue, int] = {}
+        failures: list[RocketletError] = []
+        held = change.taken if self.keeper is None else await self._hold(change.taken, self.keeper)
+        for queue in change.taken:
+            try:
+                starts[queue] = await self._take(queue, may_take=queue in held)
+            except RocketletError as error:
+                log.warning("starting to consume %s failed, retrying at the next rebalance: %s", queue, error)
+                failures.append(error)
+        if change.given_up or starts:
+            self._common.subscriptions.renew(topic)
+            await self._common.session.heartbeat()
+        try:
+            if starts:
+                await self.on_assigned(tuple(starts))
+        finally:
+            for queue, start in starts.items():
+                if queue not in self._pulls:  # else it was told to begin elsewhere
+                    self.pull_from(queue, start)
+        if self.on_change is not None and (change.given_up or starts):
+            self.on_change(self.queues)
+        return failures
+
+    async def _hold(self, queues: Iterable[MessageQueue], keeper: QueueKeeper) -> Collection[MessageQueue]:
+        return await keeper.hold([queue for queue in queues if queue not in self._leaving])
+
+    async def _take(self, queue: MessageQueue, *, may_take: bool) -> int:
+        if not may_take:
+            raise ClientError("it is still in use, here or by another member")
+        start = await self._offsets.find_start(queue)
+        self._offsets.table.forget(queue)
+        self._offsets.table.seek(queue, start)
+        self._sinks[queue] = self._make_sink(queue)
+        return start
+
+    def pull_from(self, queue: MessageQueue, start: int) -> None:
+        """Start the pull loop of an owned queue, or start it again at another offset."""
+        self.stop_pulling([queue])
+        self._pullers[queue] = Puller(queue, start, self._common, self._sinks[queue])
+        if not self.is_suspended:
+            self._start(queue)
+
+    def _start(self, queue: MessageQueue) -> None:
+        common = self._common
+        step = self._pullers[queue].step
+        self._pulls[queue] = common.tasks.start(repeat(step, common.session.clock), name=f"pull {queue}")
+
+    def stop_pulling(self, queues: Iterable[MessageQueue]) -> None:
+        """End pull loops; what was pulled stays."""
+        for queue in queues:
+            self._pullers.pop(queue, None)
+            self._cancel(queue)
+
+    def _cancel(self, queue: MessageQueue) -> None:
+        task = self._pulls.pop(queue, None)
+        if task is not None:
+            task.cancel()
+
+    def suspend(self) -> None:
+        """Pull nothing until ``resume``; an answer that is on its way is thrown away."""
+        self.is_suspended = True
+        for queue in self._pullers:
+            self._cancel(queue)
+
+    def resume(self) -> None:
+        """Pull on from where ``suspend`` stopped."""
+        self.is_suspended = False
+        for queue in self._pullers.keys() - self._pulls.keys():
+            self._start(queue)
+
+    async def give_up(self, queue: MessageQueue) -> None:
+        """Let go of a queue and store its offset."""
+        self.stop_pulling([queue])
+        sink = self._sinks.pop(queue, None)
+        if sink is None:
+            return
+        sink.drop()
+        if self.keeper is None:
+            await self._leave(queue)
+        else:
+            self._leaving.add(queue)
+            self._common.tasks.start(self._leave_when_unused(queue, self.keeper), name=f"leave {queue}")
+
+    async def _leave_when_unused(self, queue: MessageQueue, keeper: QueueKeeper) -> None:
+        await keeper.wait_unused(queue)
+        await self._leave(queue)
+        await keeper.release([queue])
+        self._leaving.discard(queue)
+
+    async def _leave(self, queue: MessageQueue) -> None:
+        await self._offsets.persist([queue])
+        self._offsets.table.forget(queue)
+
+    async def retake(self, queue: MessageQueue, start: int) -> None:
+        """Let go of a queue whose offset was refused, and store the one to begin at; called by its pull loop."""
+        self._pullers.pop(queue, None)
+        self._pulls.pop(queue, None)
+        sink = self._sinks.pop(queue, None)
+        if sink is not None:
+            sink.drop()
+            self._offsets.table.freeze(queue, start)
+            await self._offsets.persist_now([queue])  # the next rebalance reads it back

@@ -1,0 +1,1 @@
+"""Sending: queues, attempts, batches, transactions, requests."""

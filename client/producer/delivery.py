@@ -1,0 +1,256 @@
+"""How a prepared message gets to a broker: which queue, how often, how long.
+
+    call              queue                                  attempts
+    deliver           the next of the round, or as chosen    ``retries`` more on other brokers; one when it was chosen
+    deliver_nowait    the same                               ``retries_nowait`` more where no answer came, same queue
+    deliver_oneway    the same                               one, without an answer
+
+All attempts share one time limit; ``attempt_timeout_ms`` limits each of those that may be followed by another.
+
+What follows a failed attempt is in ``attempts.py``, the order of the queues in ``selection.py`` and ``latency.py``.
+"""
+
+from collections.abc import Sequence
+
+from ...common.errors import ClientError, RemotingError, RequestTimeoutError, ResponseError, RouteNotFoundError
+from ...common.message import MessageQueue
+from ...remoting.codec.codes import ResponseCode
+from ...remoting.codec.command import Command
+from ...remoting.headers.send_fields import SendFields
+from ...remoting.headers.send_frames import SendFrames
+from ...remoting.transport.calls import Answer
+from ...remoting.transport.connection import Connection
+from ..session.observing import Attempt, SendObserver, sees_sends
+from ..session.outgoing import Outgoing
+from ..session.results import SendResult, SendStatus, read_send_answer
+from ..session.routes import TemplateTopic, publish_queues
+from ..session.session import Session
+from ..session.settings import ProducerSettings
+from .attempts import Attempts
+from .latency import SlowBrokers, WaryRound
+from .selection import Choice, QueueRound
+
+NO_LIMIT_MS = 1 << 62
+
+_SEND_OK = SendStatus.SEND_OK  # to look up a member of an enum takes as long as four calls
+_GO_AWAY = ResponseCode.GO_AWAY
+
+
+class Delivery:
+    """The rounds and attempts of one producer."""
+
+    def __init__(self, group: str, session: Session, settings: ProducerSettings) -> None:
+        self.template = TemplateTopic(settings.template_topic, settings.new_topic_queues)
+        self._session = session
+        self._now_ms = session.clock.now_ms
+        self._monotonic_ms = session.clock.monotonic_ms
+        self._settings = settings
+        self._send_timeout_ms = settings.send_timeout_ms
+        unit_mode = session.settings.is_unit_mode
+        self._fields = SendFields(group, self.template.name, self.template.max_queues, unit_mode=unit_mode)
+        self._frames = SendFrames(self._fields)
+        self._rounds: dict[str, QueueRound] = {}
+        self._attempt_limit_ms = settings.attempt_timeout_ms or NO_LIMIT_MS
+        self._slow_brokers = SlowBrokers(session.clock.monotonic_ms) if settings.avoids_slow_brokers else None
+        self._attempt: Attempt = self._attempt_once if self._slow_brokers is None else self._attempt_watched
+        self._is_plain = self._slow_brokers is None and not sees_sends(settings.hooks)
+        self.observer: SendObserver | None = None
+        if sees_sends(settings.hooks):
+            self.observer = SendObserver(session, group, self._attempt)
+            self._attempt = self.observer.attempt
+
+    def __repr__(self) -> str:
+        return f"<Delivery to {sorted(self._rounds)}>"
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """The topics that were sent to."""
+        return tuple(self._rounds)
+
+    def route_changed(self, topic: str) -> None:
+        """Go on with the new publish list; an empty one is looked up again by the next send."""
+        route, queue_round = self._session.routes.get(topic), self._rounds.get(topic)
+        if route is None or queue_round is None:
+            return
+        queues = publish_queues(topic, route)
+        if queues:
+            queue_round.queues = queues
+        else:
+            del self._rounds[topic]
+
+    async def deliver(self, outgoing: Outgoing, choice: Choice | None, timeout_ms: int | None) -> SendResult:
+        """Send to the next queue of the round, after a failure to one of another broker; or once to the chosen queue.
+
+        Raises:
+            ResponseError, RouteNotFoundError, RemotingError: no broker stored it, as far as is known.
+        """
+        now_ms = self._monotonic_ms()
+        deadline_ms = now_ms + (self._send_timeout_ms if timeout_ms is None else _checked_ms(timeout_ms))
+        queue_round = self._rounds.get(outgoing.topic)
+        if queue_round is None or choice is not None:
+            return await self._deliver_with_care(outgoing, choice, deadline_ms)
+        queue = queue_round.next_queue()
+        left_ms = deadline_ms - now_ms
+        if left_ms > self._attempt_limit_ms:
+            left_ms = self._attempt_limit_ms
+        connection = self._session.open_connection_to(queue.broker_name) if self._is_plain else None
+        outcome: SendResult | RemotingError | ClientError
+        try:
+            if connection is None:
+                outcome = await self._attempt(outgoing, queue, left_ms)
+            else:  # what ``_attempt_once`` does, without a coroutine of its own
+                answer = await self._ask(connection, outgoing, queue, left_ms)
+                if answer.code == _GO_AWAY:
+                    connection.close()
+                outcome = read_send_answer(answer, outgoing.message_id, queue)
+            if outcome.status is _SEND_OK:
+                return outcome
+        except RequestTimeoutError as error:
+            outcome = error
+            if connection is not None:
+                self._session.heartbeat_soon()
+        except (RemotingError, RouteNotFoundError, ResponseError) as error:
+            outcome = error
+        attempts = self._begin_attempts()
+        if attempts.is_last(queue, outcome):
+            return attempts.outcome()
+        return await self._send_around(outgoing, queue_round, deadline_ms, attempts)
+
+    async def _deliver_with_care(self, outgoing: Outgoing, choice: Choice | None, deadline_ms: int) -> SendResult:
+        queue_round = await self.round_of(outgoing.topic, deadline_ms)
+        if choice is None:
+            return await self._send_around(outgoing, queue_round, deadline_ms, self._begin_attempts())
+        return await self._attempt(outgoing, choice(queue_round.queues), self.left_ms(deadline_ms))
+
+    async def deliver_nowait(self, outgoing: Outgoing, choice: Choice | None, timeout_ms: int | None) -> SendResult:
+        """Send to one queue, again while no answer comes and there is time.
+
+        Raises:
+            ResponseError, RouteNotFoundError, RemotingError: the broker did not store it, as far as is known.
+        """
+        deadline_ms = self.deadline_ms(timeout_ms)
+        queue_round = self._rounds.get(outgoing.topic) or await self.round_of(outgoing.topic, deadline_ms)
+        queue = queue_round.next_queue() if choice is None else choice(queue_round.queues)
+        attempts, limit_ms = Attempts(retries_bad_status=False), self._attempt_limit_ms
+        for _ in range(1 + self._settings.retries_nowait):
+            left_ms = deadline_ms - self._monotonic_ms()
+            if left_ms > limit_ms:
+                left_ms = limit_ms
+            elif left_ms <= 0:
+                break
+            try:
+                return await self._attempt(outgoing, queue, left_ms)
+            except RemotingError as error:
+                attempts.is_last(queue, error)
+        return attempts.outcome()
+
+    async def deliver_oneway(self, outgoing: Outgoing, choice: Choice | None) -> None:
+        """Send once and do not ask what became of it.
+
+        Raises:
+            RouteNotFoundError, RemotingError: there is nowhere to send to.
+        """
+        deadline_ms = self.deadline_ms(None)
+        queue_round = await self.round_of(outgoing.topic, deadline_ms)
+        queue = queue_round.next_queue() if choice is None else choice(queue_round.queues)
+
+        async def send(changed: Outgoing) -> None:
+            address = self._session.master_of(queue.broker_name)
+            await self._session.call_oneway(address, self._command(changed, queue), self.left_ms(deadline_ms))
+
+        await (send(outgoing) if self.observer is None else self.observer.send_oneway(outgoing, queue, send))
+
+    async def round_of(self, topic: str, deadline_ms: int) -> QueueRound:
+        """Return the round of a topic, asking for its route when it is not known.
+
+        Raises:
+            RouteNotFoundError, RemotingError: there is none.
+        """
+        queue_round = self._rounds.get(topic)
+        if queue_round is not None:
+            return queue_round
+        route = await self._session.route(topic, self.left_ms(deadline_ms), self.template)
+        queues = publish_queues(topic, route)
+        if not queues:
+            await self._session.refresh(topic, self.left_ms(deadline_ms))
+            queues = publish_queues(topic, self._session.routes.get(topic) or route)
+        if not queues:
+            raise RouteNotFoundError(f"no broker takes messages of the topic {topic} now")
+        slow = self._slow_brokers
+        return self._rounds.setdefault(topic, QueueRound(queues) if slow is None else WaryRound(queues, slow))
+
+    def deadline_ms(self, timeout_ms: int | None) -> int:
+        """Return when a call with this time limit, or that of the settings, has to end.
+
+        Raises:
+            TypeError, ValueError: it is no time limit.
+        """
+        return self._monotonic_ms() + (self._send_timeout_ms if timeout_ms is None else _checked_ms(timeout_ms))
+
+    def left_ms(self, deadline_ms: int) -> int:
+        """Return what is left of a call's time, at least 1 ms."""
+        return max(1, deadline_ms - self._monotonic_ms())
+
+    def _begin_attempts(self) -> Attempts:
+        return Attempts(retries_bad_status=self._settings.tries_another_broker_when_not_stored_ok)
+
+    async def _send_around(
+        self, outgoing: Outgoing, queue_round: QueueRound, deadline_ms: int, attempts: Attempts
+    ) -> SendResult:
+        limit_ms = self._attempt_limit_ms
+        outcome: SendResult | RemotingError | ClientError
+        for _ in range(1 + self._settings.retries - len(attempts)):
+            left_ms = deadline_ms - self._monotonic_ms()
+            if left_ms > limit_ms:
+                left_ms = limit_ms
+            elif left_ms <= 0:
+                break
+            queue = queue_round.next_queue(attempts.failed_broker)
+            try:
+                outcome = await self._attempt(outgoing, queue, left_ms)
+            except (RemotingError, RouteNotFoundError, ResponseError) as error:
+                outcome = error
+            if attempts.is_last(queue, outcome):
+                break
+        return attempts.outcome()
+
+    async def _attempt_watched(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        assert self._slow_brokers is not None, "chosen when there is something to note it in"
+        attempt = self._attempt_once(outgoing, queue, timeout_ms)
+        return await self._slow_brokers.watch(queue.broker_name, attempt)
+
+    async def _attempt_once(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        connection = self._session.open_connection_to(queue.broker_name)
+        if connection is None:
+            return await self._attempt_by_call(outgoing, queue, timeout_ms)
+        try:
+            answer = await self._ask(connection, outgoing, queue, timeout_ms)
+        except RequestTimeoutError:
+            self._session.heartbeat_soon()
+            raise
+        if answer.code == _GO_AWAY:
+            connection.close()  # the broker lets its connections end; the next call makes a new one
+        return read_send_answer(answer, outgoing.message_id, queue)
+
+    def _ask(self, connection: Connection, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> Answer:
+        opaque = connection.next_opaque()
+        frame = self._frames.encode(outgoing, queue, self._now_ms(), opaque)
+        return connection.ask_frame(frame, opaque, outgoing.code, timeout_ms)
+
+    async def _attempt_by_call(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+        address = self._session.master_of(queue.broker_name)
+        answer = await self._session.call(address, self._command(outgoing, queue), timeout_ms)
+        return read_send_answer(answer, outgoing.message_id, queue)
+
+    def _command(self, outgoing: Outgoing, queue: MessageQueue) -> Command:
+        fields = self._fields.encode(outgoing, queue, self._now_ms())
+        return Command.request(outgoing.code, fields, outgoing.body)
+
+
+def _checked_ms(timeout_ms: int) -> int:
+    """Return a caller's time limit (raises ``TypeError`` or ``ValueError`` if it is none)."""
+    if not isinstance(timeout_ms, int):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"timeout_ms is {type(timeout_ms).__name__}, it must be a whole number")
+    if timeout_ms <= 0:
+        raise ValueError(f"timeout_ms is {timeout_ms}, it must be above 0")
+    return timeout_ms

@@ -1,0 +1,308 @@
+"""The producer: messages in, places in the brokers' logs out.
+
+    call            waits for            failed attempts
+    send            the broker's answer  up to ``retries`` more, on another broker each time, within one time limit
+    send to a queue the broker's answer  none: the queue was chosen
+    send_nowait     nothing              without an answer: up to ``retries_nowait`` more to the same queue
+    send_oneway     the socket           none, and nobody hears of a failure
+    send_batch      the broker's answer  as ``send``, the batch as a whole
+    request         a consumer's reply   as ``send``
+
+What follows a failed attempt is in ``attempts.py``. All attempts carry one unique key, so a message that was stored
+twice can be recognised.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from ...common.clock import Clock
+from ...common.ids import UniqueIds
+from ...common.message import Message, MessageQueue, ReceivedMessage
+from ...remoting.bodies.client import ConsumerData
+from ...remoting.transport.service import Handler
+from ...remoting.transport.tasks import TaskScope
+from ..session.borrowing import borrow_session
+from ..session.life import Life
+from ..session.outgoing import Outgoing, check_message, prepare_batch, prepare_message
+from ..session.results import SendResult
+from ..session.session import Session
+from ..session.settings import ProducerSettings, check_group, choose_settings
+from .accumulator import Accumulator
+from .delivery import Delivery
+from .futures import settle
+from .recall import broker_of_handle, read_recall_answer, recall_command
+from .requests import Requests
+from .selection import Choice, Selector, choose_queue
+
+
+class Producer:
+    """Sends messages; use it with ``async with``, from one event loop.
+
+        async with Producer("orders", nameserver="127.0.0.1:9876") as producer:
+            result = await producer.send(Message("orders", b"42", tags="paid"))
+
+    Without ``nameserver`` the environment variable NAMESRV_ADDR names it; with an open ``session`` it is shared.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        nameserver: str | None = None,
+        *,
+        settings: ProducerSettings | None = None,
+        session: Session | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.group = check_group(group)
+        self.settings = choose_settings(settings, ProducerSettings)
+        self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
+        self._delivery = Delivery(group, self._session, self.settings)
+        self._deliver = self._delivery.deliver
+        self._ids = UniqueIds(_packed_address(self._session.host), os.getpid(), self._session.clock.now_ms)
+        self._unfinished: set[asyncio.Task[None]] = set()
+        self._requests = Requests(self._session, self.fetch_queues)
+        self._tasks = TaskScope()
+        self._stack = AsyncExitStack()
+        self._life = Life(f"producer {group}")
+        self._accumulator: Accumulator | None = None
+        if self.settings.auto_batch:
+            clock = self._session.clock
+            self._accumulator = Accumulator(self.settings, clock, self._ids.next_id, self._deliver, self._start)
+
+    def __repr__(self) -> str:
+        return f"<Producer {self.group} {self._life.stage.name.lower()}, {len(self._delivery.topics)} topics>"
+
+    async def __aenter__(self) -> Self:
+        """Start; connections are made with the first send."""
+        self._life.begin()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._life.end)
+            await stack.enter_async_context(self._entered)
+            await stack.enter_async_context(self._tasks)
+            if self._delivery.observer is not None:
+                await stack.enter_async_context(self._delivery.observer.attached(self.settings.hooks))
+            self._session.join(self)
+            stack.push_async_callback(self._stop)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for the sends that are under way, which end within their time limits, and close."""
+        self._life.check_loop()
+        await self._stack.aclose()
+
+    async def _stop(self) -> None:
+        self._life.end()
+        self._requests.close()
+        if self._accumulator is not None:
+            self._accumulator.send_all()
+        try:
+            if self._unfinished:
+                await asyncio.wait(self._unfinished)
+        finally:
+            await self._session.leave(self)
+
+    # sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send a message: to the next queue of the round, to ``queue``, or to the one that ``selector`` returns.
+
+        Raises:
+            TypeError, ValueError: the message cannot be sent by anyone.
+            ResponseError: a broker refused it.
+            RouteNotFoundError: no broker takes its topic.
+            RemotingError: no broker answered in time.
+            ClientStateError: the producer is not open.
+        """
+        self._life.check()
+        if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
+            return await self._accumulate(self._accumulator, message, choose_queue(message, queue, selector, arg))
+        outgoing = prepare_message(message, self._ids.next_id(), self.settings)
+        choice = choose_queue(message, queue, selector, arg) if queue is not None or selector is not None else None
+        return await self._deliver(outgoing, choice, timeout_ms)
+
+    def send_nowait(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout_ms: int | None = None,
+    ) -> asyncio.Future[SendResult]:
+        """Begin to send a message and return the future that will have what ``send`` returns or raises.
+
+        Another attempt follows only where no answer came, and goes to the same queue (Java's rules of asynchronous
+        sends), so that an error of the broker is known at once. Closing the producer waits for the future.
+
+        Raises:
+            TypeError, ValueError: the message cannot be sent by anyone.
+            ClientStateError: the producer is not open.
+        """
+        self._life.check()
+        choice = choose_queue(message, queue, selector, arg)
+        if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
+            if selector is None:
+                return self._accumulator.add(message, queue)
+            delivery = self._accumulate(self._accumulator, message, choice)
+        else:
+            delivery = self._delivery.deliver_nowait(self._prepare(message), choice, timeout_ms)
+        outcome: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        self._start(settle(outcome, delivery))
+        return outcome
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+    ) -> None:
+        """Send a message once and do not ask what became of it.
+
+        Raises:
+            TypeError, ValueError: the message cannot be sent by anyone.
+            RouteNotFoundError: no broker takes its topic.
+            RemotingError: no name server or no connection was there in time.
+            ClientStateError: the producer is not open.
+        """
+        self._life.check()
+        choice = choose_queue(message, queue, selector, arg)
+        await self._delivery.deliver_oneway(self._prepare(message), choice)
+
+    async def send_batch(
+        self, messages: Iterable[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Send messages of one topic as one request; all are stored or none. ``split_batch`` cuts larger lists.
+
+        Raises:
+            TypeError, ValueError: a message, or the batch as a whole, cannot be sent by anyone.
+            ResponseError, RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
+        """
+        self._life.check()
+        if not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+            one = "one Message; use send" if isinstance(messages, Message) else type(messages).__name__
+            raise TypeError(f"send_batch takes several messages, not {one}")
+        batch = list(messages)
+        outgoing = prepare_batch(batch, self._ids.next_ids(len(batch) + 1), self.settings)
+        return await self._deliver(outgoing, None if queue is None else lambda _: queue, timeout_ms)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: object = None,
+        timeout_ms: int | None = None,
+    ) -> ReceivedMessage:
+        """Send a message and return the reply of the consumer that got it (``reply_to``).
+
+        Raises:
+            ReplyTimeoutError: the message was sent, and nobody replied in time; it may still be consumed.
+            TypeError, ValueError, ResponseError, RouteNotFoundError, RemotingError: as ``send``.
+            ClientStateError: the producer is not open, or was closed before the reply came.
+        """
+        self._life.check()
+        check_message(message, self.settings.max_message_bytes)
+        choice = choose_queue(message, queue, selector, arg)
+
+        def send(marked: Message, left_ms: int) -> Awaitable[SendResult]:
+            return self._deliver(self._prepare(marked), choice, left_ms)
+
+        deadline_ms = self._delivery.deadline_ms(timeout_ms)
+        return await self._requests.ask(message, send, timeout_ms or self.settings.send_timeout_ms, deadline_ms)
+
+    async def recall(self, topic: str, handle: str, *, timeout_ms: int | None = None) -> str:
+        """Take a message with ``delay_ms`` or ``deliver_at_ms`` back before it is due; return its unique key.
+
+        ``handle`` is the ``recall_handle`` of the send's result. Brokers serve this only where ``recallMessageEnable``
+        is set.
+
+        Raises:
+            TypeError, ValueError: topic or handle is none.
+            ResponseError: the broker refused it, for example since the message is due too soon.
+            RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
+        """
+        self._life.check()
+        broker_name, deadline_ms = broker_of_handle(topic, handle), self._delivery.deadline_ms(timeout_ms)
+        await self._delivery.round_of(topic, deadline_ms)
+        address = self._session.master_of(broker_name)
+        command = recall_command(self.group, topic, handle)
+        return read_recall_answer(await self._session.call(address, command, self._delivery.left_ms(deadline_ms)))
+
+    async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues that messages of a topic go to.
+
+        Raises:
+            RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
+        """
+        self._life.check()
+        return tuple((await self._delivery.round_of(topic, self._delivery.deadline_ms(None))).queues)
+
+    # what the session asks (``Participant``)
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """What brokers may ask a producer."""
+        return {}
+
+    def topics(self) -> Sequence[str]:
+        """Return the topics that were sent to."""
+        return self._delivery.topics
+
+    def consumer_data(self) -> ConsumerData | None:
+        """Return None: heartbeats name a producer by its group alone."""
+        return None
+
+    def route_changed(self, topic: str) -> None:
+        """Go on with the new publish list."""
+        self._delivery.route_changed(topic)
+
+    def members_changed(self) -> None:
+        """Do nothing: producers share no queues."""
+
+    # parts of a send
+
+    def _prepare(self, message: Message) -> Outgoing:
+        return prepare_message(message, self._ids.next_id(), self.settings)
+
+    async def _accumulate(self, accumulator: Accumulator, message: Message, choice: Choice | None) -> SendResult:
+        queue = None
+        if choice is not None:
+            queue = choice((await self._delivery.round_of(message.topic, self._delivery.deadline_ms(None))).queues)
+        if not self._life.is_open:  # closing waits for what has begun, but no more for batches
+            return await self._deliver(self._prepare(message), choice, None)
+        return await accumulator.add(message, queue)
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        """Start a piece of work that closing waits for."""
+        task = self._tasks.start(work, name="send")
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+
+
+def _packed_address(host: str) -> bytes:
+    """Return the address in a unique id; for a host with a name any will do, since the rest of the id is enough."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            return socket.inet_pton(family, host)
+        except OSError:
+            pass
+    return socket.inet_aton("127.0.0.1")

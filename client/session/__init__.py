@@ -1,0 +1,1 @@
+"""One client among brokers: connections, routes, heartbeats, settings, hooks, results."""

@@ -1,0 +1,206 @@
+"""What consumers ask brokers, one method for each request.
+
+    method            request                            asked of
+    queues_of         GET_ROUTEINFO_BY_TOPIC (105)       a name server, when no route is known
+    members_of        GET_CONSUMER_LIST_BY_GROUP (38)    any broker of the topic, a master if possible
+    addresses_of      203                                the same
+    stored_offset     QUERY_CONSUMER_OFFSET (14)         the queue's master, else a slave
+    store_offset      UPDATE_CONSUMER_OFFSET (15)        the same
+    first, end, at    30, 31, 29                         the queue's master
+    pull              PULL_MESSAGE (11)                  the broker id that the last answer named; a pull consumer
+                      LITE_PULL_MESSAGE (361)            sends 361, and 11 to brokers older than 5.0
+    ask_broker        any                                the queue's master, else a slave
+    check_filter      CHECK_CLIENT_CONFIG (46)           any broker of the topic
+    send_back         CONSUMER_SEND_MSG_BACK (36)        the message's broker
+
+An answer with an unexpected code is a ``ResponseError``.
+"""
+
+import random
+
+from ...common.errors import ResponseError, RouteNotFoundError
+from ...common.message import MessageQueue, ReceivedMessage
+from ...common.subscription import Subscription
+from ...remoting.bodies.admin import ConsumerConnections
+from ...remoting.bodies.body import decode_answer, encode_body
+from ...remoting.bodies.client import CheckClientBody, CheckedSubscription, ConsumerList
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import Command, decode_header
+from ...remoting.headers.client import ConsumerGroupHeader
+from ...remoting.headers.offset import (
+    CommitOffsetHeader,
+    ConsumerOffsetHeader,
+    MaxOffsetHeader,
+    OffsetReply,
+    QueueHeader,
+    SearchOffsetHeader,
+)
+from ...remoting.headers.retry import SendBackHeader
+from .observing import PullObserver
+from .pulls import PullAnswer, PullPlan, PullPosition, pull_header, read_pull_answer
+from .routes import MASTER_ID, BrokerAddress, choose_address, subscribe_queues
+from .session import CALL_TIMEOUT_MS, Session
+
+OFFSET_TIMEOUT_MS = 5_000
+SEND_BACK_TIMEOUT_MS = 5_000
+
+
+class Brokers:
+    """The brokers as consumers see them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.observer: PullObserver | None = None
+        self._without_lite_pull: set[str] = set()
+
+    async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic that can be read."""
+        return subscribe_queues(topic, await self._session.route(topic))
+
+    async def members_of(self, group: str, topic: str) -> list[str]:
+        """Return the client ids of a group, one for each connection of its members.
+
+        After the loss of a connection each counts once: a broker that has not noticed lists us, and who else was cut
+        off, twice, and would leave queues to members that are gone.
+        """
+        command = Command.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupHeader(consumer_group=group))
+        route = await self._session.route(topic)
+        answer = await self._ask(self._choose(random.choice(tuple(route.brokers))).address, command)
+        members = list(decode_answer(ConsumerList, answer.body).consumer_id_list)
+        return [*dict.fromkeys(members)] if self._session.may_be_listed_twice else members
+
+    async def addresses_of(self, group: str, topic: str, client_id: str) -> list[str]:
+        """Return from where the members with an id are connected to a broker of a topic; our own says so."""
+        command = Command.request(RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupHeader(consumer_group=group))
+        route = await self._session.route(topic)
+        answer = await self._ask(self._choose(random.choice(tuple(route.brokers))).address, command)
+        found = decode_answer(ConsumerConnections, answer.body).connection_set
+        own = self._session.local_addresses
+        addresses = [each.client_addr for each in found if each.client_id == client_id]
+        return [f"{address} (this one)" if address in own else address for address in addresses]
+
+    async def stored_offset(self, group: str, queue: MessageQueue) -> int | None:
+        """Return the offset that a broker has for a group, or None when it has none."""
+        header = ConsumerOffsetHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        command = Command.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+        answer = await self._session.call(self._choose(queue.broker_name).address, command, OFFSET_TIMEOUT_MS)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return decode_header(OffsetReply, _checked(answer)).queue_offset
+
+    async def store_offset(self, group: str, queue: MessageQueue, queue_offset: int) -> None:
+        """Store a group's offset and wait until the broker has it."""
+        await self._ask(self._choose(queue.broker_name).address, _commit_command(group, queue, queue_offset))
+
+    async def store_offset_oneway(self, group: str, queue: MessageQueue, queue_offset: int) -> None:
+        """Store a group's offset without an answer."""
+        await self._session.call_oneway(
+            self._choose(queue.broker_name).address, _commit_command(group, queue, queue_offset)
+        )
+
+    async def first_offset(self, queue: MessageQueue) -> int:
+        """Return the offset of the first message that a queue still has."""
+        return await self._ask_offset(
+            queue,
+            RequestCode.GET_MIN_OFFSET,
+            QueueHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name),
+        )
+
+    async def end_offset(self, queue: MessageQueue) -> int:
+        """Return the offset that the next message of a queue will get."""
+        return await self._ask_offset(
+            queue,
+            RequestCode.GET_MAX_OFFSET,
+            MaxOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name),
+        )
+
+    async def offset_at(self, queue: MessageQueue, at_ms: int) -> int:
+        """Return the offset of the first message that was stored at an instant or later."""
+        return await self._ask_offset(
+            queue,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+            SearchOffsetHeader(topic=queue.topic, queue_id=queue.queue_id, at_ms=at_ms, broker_name=queue.broker_name),
+        )
+
+    async def pull(self, plan: PullPlan, subscription: Subscription, position: PullPosition) -> PullAnswer:
+        """Ask for messages of one queue; the broker holds the question for a while when it has none."""
+        queue = position.queue
+        address = self._choose(queue.broker_name, position.broker_id)
+        header = pull_header(plan, subscription, position, may_commit=not address.is_slave)
+        started_at_ms = 0 if self.observer is None else self._session.clock.now_ms()
+        is_lite = plan.is_lite and address.address not in self._without_lite_pull
+        command = Command.request(RequestCode.LITE_PULL_MESSAGE if is_lite else RequestCode.PULL_MESSAGE, header)
+        answer = await self._session.call(address.address, command, plan.timeout_ms)
+        if is_lite and answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            self._without_lite_pull.add(address.address)
+            return await self.pull(plan, subscription, position)
+        pulled = read_pull_answer(answer, queue, subscription, from_offset=position.queue_offset)
+        if self._session.namespace is not None:
+            pulled = pulled._replace(messages=[self._session.namespace.strip_message(each) for each in pulled.messages])
+        if self.observer is not None:
+            pulled = pulled._replace(messages=self.observer.take(queue, pulled.messages, started_at_ms))
+        return pulled
+
+    async def check_filter(self, group: str, subscription: Subscription) -> None:
+        """Have a broker of the topic check a subscription."""
+        checked = CheckedSubscription(
+            topic=subscription.topic,
+            sub_string=subscription.expression,
+            expression_type=subscription.expression_type,
+            sub_version=subscription.version,
+        )
+        body = CheckClientBody(client_id=self._session.client_id, group=group, subscription_data=checked)
+        command = Command.request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(body))
+        route = await self._session.route(subscription.topic)
+        await self._ask(self._choose(random.choice(tuple(route.brokers))).address, command)
+
+    async def send_back(self, group: str, message: ReceivedMessage, max_retries: int, delay_level: int = 0) -> None:
+        """Hand a failed message back to its broker, which brings it again later, or never if the level is below 0."""
+        header = SendBackHeader(
+            log_offset=message.log_offset,
+            group=group,
+            delay_level=delay_level,
+            origin_message_id=message.message_id,
+            origin_topic=message.topic,
+            unit_mode=self._session.settings.is_unit_mode,
+            max_reconsume_times=max_retries,
+            broker_name=message.queue.broker_name,
+        )
+        command = Command.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        await self._ask(self._choose(message.queue.broker_name).address, command, SEND_BACK_TIMEOUT_MS)
+
+    async def ask_broker(self, broker_name: str, command: Command, timeout_ms: int) -> Command:
+        """Return a broker's answer, whatever its code."""
+        return await self._session.call(self._choose(broker_name).address, command, timeout_ms)
+
+    def _choose(self, broker_name: str, broker_id: int = MASTER_ID) -> BrokerAddress:
+        address = choose_address(self._session.routes.brokers_of(broker_name), broker_id)
+        if address is None:
+            raise RouteNotFoundError(f"no address of broker {broker_name} is known")
+        return address
+
+    async def _ask_offset(self, queue: MessageQueue, code: RequestCode, header: QueueHeader) -> int:
+        answer = await self._ask(self._session.master_of(queue.broker_name), Command.request(code, header))
+        return decode_header(OffsetReply, answer).queue_offset
+
+    async def _ask(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> Command:
+        return _checked(await self._session.call(address, command, timeout_ms))
+
+
+def _commit_command(group: str, queue: MessageQueue, queue_offset: int) -> Command:
+    header = CommitOffsetHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        commit_offset=queue_offset,
+        broker_name=queue.broker_name,
+    )
+    return Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+
+def _checked(answer: Command) -> Command:
+    if answer.code != ResponseCode.SUCCESS:
+        raise ResponseError(answer.code, answer.remark)
+    return answer

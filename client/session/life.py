@@ -1,0 +1,84 @@
+"""Whether a producer or consumer may be used: not yet, now, or no more; and only on the event loop it began on."""
+
+import enum
+from asyncio import AbstractEventLoop, get_running_loop
+
+from ...common.errors import ClientStateError
+
+
+class LifeStage(enum.Enum):
+    """The three stages, in order."""
+
+    NEW = "is not started yet: enter it with async with"
+    OPEN = "is open"
+    CLOSED = "is closed"
+
+
+_OPEN = LifeStage.OPEN  # to look up a member of an enum takes as long as four calls
+
+
+class Life:
+    """The stage of one object, and the errors of what comes too early or too late."""
+
+    __slots__ = ("_loop", "_owner", "stage")
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._loop: AbstractEventLoop | None = None
+        self.stage = LifeStage.NEW
+
+    def __repr__(self) -> str:
+        return f"<{self._owner} {self.stage.value}>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be used now."""
+        return self.stage is _OPEN
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was used and is no more."""
+        return self.stage is LifeStage.CLOSED
+
+    def begin(self) -> None:
+        """Enter the second stage.
+
+        Raises:
+            ClientStateError: it has been entered before; make another object.
+        """
+        if self.stage is not LifeStage.NEW:
+            raise ClientStateError(f"{self._owner} cannot be started again: it {self.stage.value}")
+        self.stage = LifeStage.OPEN
+        self._loop = get_running_loop()
+
+    def end(self) -> None:
+        """Enter the last stage."""
+        self.stage = LifeStage.CLOSED
+
+    def check(self) -> None:
+        """Refuse a use outside the second stage, or outside its event loop.
+
+        Raises:
+            ClientStateError: it is too early, too late, or not on the loop it began on.
+        """
+        if self.stage is not _OPEN:
+            raise ClientStateError(f"{self._owner} {self.stage.value}")
+        try:
+            if get_running_loop() is self._loop:
+                return
+        except RuntimeError:
+            pass
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Refuse a use outside its event loop.
+
+        Raises:
+            ClientStateError: it began on another loop.
+        """
+        try:
+            is_at_home = get_running_loop() is self._loop
+        except RuntimeError:
+            is_at_home = False
+        if not is_at_home:
+            raise ClientStateError(f"{self._owner} belongs to another event loop: use it where it was entered")

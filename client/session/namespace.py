@@ -1,0 +1,207 @@
+"""Names in a namespace: put on when a request leaves, taken off when something arrives (Java's ``NamespaceUtil``).
+
+    ours              on the wire           stays as it is
+    topic             ns%topic              system topics and groups, the topics of replies
+    group             ns%group              a name that has the namespace already
+    %RETRY%group      %RETRY%ns%group
+    %DLQ%group        %DLQ%ns%group
+
+Inside the client names do not have the namespace: what listeners, results and hooks show is what the application said.
+Only allocation strategies see it, since some hash names and all members of a group must agree.
+
+    request            what is changed
+    every              the fields ``topic``, ``originTopic``, ``group``, ``consumerGroup``, ``producerGroup``
+    310, 320, 325      the fields ``a`` and ``b``, and the properties PGROUP and RETRY_TOPIC
+    34, 41, 42, 46     the body; of 41 that of the answer as well
+
+Messages that arrive lose it by ``strip_message``, also in these two properties. Client ids, keys and other properties
+are not touched.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from ...common.allocation import AllocateMessageQueueStrategy
+from ...common.errors import ConfigError
+from ...common.message import MessageQueue, ReceivedMessage
+from ...common.names import (
+    DLQ_PREFIX,
+    REPLY_TOPIC_SUFFIX,
+    RETRY_PREFIX,
+    client_topic_remark,
+    is_system_group,
+    is_system_topic,
+)
+from ...common.properties import PRODUCER_GROUP, RETRY_TOPIC
+from ...remoting.bodies.body import decode_answer, encode_body
+from ...remoting.bodies.client import CheckClientBody, HeartbeatData, LockBatchBody, LockedQueues, SubscriptionData
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import Command
+
+SEPARATOR = "%"
+_FIELDS = ("topic", "originTopic", "group", "consumerGroup", "producerGroup")
+_LETTERS = ("a", "b")
+_PROPERTY_TEXT = "i"
+_LETTER_CODES = frozenset(
+    {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
+)
+_NAME_PROPERTIES = (PRODUCER_GROUP, RETRY_TOPIC)
+_NAMES_IN_PROPERTIES = re.compile(rf"(?:^|(?<=\x02))({'|'.join(_NAME_PROPERTIES)})\x01([^\x02]+)")
+
+
+class Namespace:
+    """One namespace; what is not in it already is put into it."""
+
+    def __init__(self, name: str) -> None:
+        if client_topic_remark(name) is not None or SEPARATOR in name:
+            raise ConfigError(f"{name!r} cannot be a namespace: letters, digits, -, _ and | alone", key="namespace")
+        self.name = name
+        self._head = name + SEPARATOR
+        self._outside: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Namespace {self.name}>"
+
+    def leave_out(self, name: str) -> None:
+        """Let a topic stay as it is."""
+        self._outside.add(name)
+
+    # names
+
+    def wrap(self, name: str) -> str:
+        """Return a topic or group as brokers know it."""
+        prefix, rest = _split_prefix(name)
+        if not name or rest.startswith(self._head) or name in self._outside or _is_outside(name):
+            return name
+        return prefix + self._head + rest
+
+    def strip(self, name: str) -> str:
+        """Return a topic or group as the application knows it."""
+        prefix, rest = _split_prefix(name)
+        return prefix + rest.removeprefix(self._head)
+
+    def wrap_queue(self, queue: MessageQueue) -> MessageQueue:
+        """Return a queue as brokers know it."""
+        return queue._replace(topic=self.wrap(queue.topic))
+
+    def strip_queue(self, queue: MessageQueue) -> MessageQueue:
+        """Return a queue as the application knows it."""
+        return queue._replace(topic=self.strip(queue.topic))
+
+    def strip_message(self, message: ReceivedMessage) -> ReceivedMessage:
+        """Return a message as the application knows it."""
+        properties = dict(message.properties)
+        for name in _NAME_PROPERTIES:
+            if name in properties:
+                properties[name] = self.strip(properties[name])
+        topic, queue = self.strip(message.topic), self.strip_queue(message.queue)
+        return msgspec.structs.replace(message, topic=topic, queue=queue, properties=properties)
+
+    # what travels
+
+    def wrap_request(self, request: Command) -> None:
+        """Put the names of a request into the namespace; doing it twice changes nothing."""
+        fields = request.ext
+        for field in _LETTERS if request.code in _LETTER_CODES else _FIELDS:
+            if field in fields:
+                fields[field] = self.wrap(fields[field])
+        if request.code in _LETTER_CODES and _PROPERTY_TEXT in fields:
+            fields[_PROPERTY_TEXT] = _NAMES_IN_PROPERTIES.sub(self._wrap_property, fields[_PROPERTY_TEXT])
+        change_body = _BODIES.get(request.code)
+        if change_body is not None and request.body:
+            request.body = change_body(self, request.body)
+
+    def strip_answer(self, request: Command, answer: Command) -> None:
+        """Take the names of an answer out of the namespace."""
+        if request.code == RequestCode.LOCK_BATCH_MQ and answer.code == ResponseCode.SUCCESS and answer.body:
+            locked = decode_answer(LockedQueues, answer.body)
+            answer.body = encode_body(LockedQueues(queues=[self.strip_queue(queue) for queue in locked.queues]))
+
+    def strip_request(self, request: Command) -> None:
+        """Take the names of a broker's request out of the namespace."""
+        fields = request.ext
+        for field in _FIELDS:
+            if field in fields:
+                fields[field] = self.strip(fields[field])
+
+    def _wrap_property(self, found: re.Match[str]) -> str:
+        return f"{found[1]}\x01{self.wrap(found[2])}"
+
+
+class NamespacedStrategy:
+    """A strategy that sees names as the other members of the group see them."""
+
+    def __init__(self, strategy: AllocateMessageQueueStrategy, namespace: Namespace) -> None:
+        self._strategy = strategy
+        self._namespace = namespace
+
+    def __repr__(self) -> str:
+        return f"<NamespacedStrategy {self.name} in {self._namespace.name}>"
+
+    @property
+    def name(self) -> str:
+        """Java's name of the strategy."""
+        return self._strategy.name
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the queues of one client."""
+        namespace = self._namespace
+        wrapped = [namespace.wrap_queue(queue) for queue in queues]
+        share = self._strategy.allocate(namespace.wrap(group), client_id, wrapped, client_ids)
+        return [namespace.strip_queue(queue) for queue in share]
+
+
+def _split_prefix(name: str) -> tuple[str, str]:
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name.removeprefix(prefix)
+    return "", name
+
+
+def _is_outside(name: str) -> bool:
+    return is_system_topic(name) or is_system_group(name) or name.endswith(REPLY_TOPIC_SUFFIX)
+
+
+def _wrap_subscription(namespace: Namespace, subscription: SubscriptionData) -> None:
+    subscription.topic = namespace.wrap(subscription.topic)
+
+
+def _wrap_heartbeat(namespace: Namespace, body: bytes) -> bytes:
+    heartbeat = decode_answer(HeartbeatData, body)
+    for producer in heartbeat.producer_data_set:
+        producer.group_name = namespace.wrap(producer.group_name)
+    for consumer in heartbeat.consumer_data_set:
+        consumer.group_name = namespace.wrap(consumer.group_name)
+        for subscription in consumer.subscription_data_set:
+            _wrap_subscription(namespace, subscription)
+    return encode_body(heartbeat)
+
+
+def _wrap_lock(namespace: Namespace, body: bytes) -> bytes:
+    lock = decode_answer(LockBatchBody, body)
+    lock.consumer_group = namespace.wrap(lock.consumer_group)
+    lock.mq_set = [namespace.wrap_queue(queue) for queue in lock.mq_set]
+    return encode_body(lock)
+
+
+def _wrap_check(namespace: Namespace, body: bytes) -> bytes:
+    check = decode_answer(CheckClientBody, body)
+    check.group = check.group and namespace.wrap(check.group)
+    if check.subscription_data is not None:
+        _wrap_subscription(namespace, check.subscription_data)
+    return encode_body(check)
+
+
+_BODIES: MappingProxyType[int, Callable[[Namespace, bytes], bytes]] = MappingProxyType(
+    {
+        RequestCode.HEART_BEAT: _wrap_heartbeat,
+        RequestCode.LOCK_BATCH_MQ: _wrap_lock,
+        RequestCode.UNLOCK_BATCH_MQ: _wrap_lock,
+        RequestCode.CHECK_CLIENT_CONFIG: _wrap_check,
+    }
+)

@@ -1,0 +1,159 @@
+"""Where the queues of a topic are, as values.
+
+    list          rule (Java's ``MQClientInstance.topicRouteData2Topic…``)
+    publish       with an order configuration: from it alone. Else brokers by name, those with write permission whose
+                  master (id 0) is known; queue ids 0 … write queues - 1 of each
+    subscribe     read permission; queue ids 0 … read queues - 1 of each; a master is not needed
+
+The wire's shape of a route is read by ``route_from``; nothing else here knows it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ...common.message import MessageQueue
+from ...common.names import PERM_READ, PERM_WRITE
+from ...remoting.bodies.route import MASTER_ID, TopicRouteData
+
+
+class QueueShare(NamedTuple):
+    """The queues of one topic on one broker."""
+
+    broker_name: str
+    permission: int
+    read_queues: int
+    write_queues: int
+
+
+class Route(NamedTuple):
+    """All brokers and queues of one topic, in an order that makes equal routes compare equal."""
+
+    shares: tuple[QueueShare, ...]
+    brokers: Mapping[str, Mapping[int, str]]  # broker name -> broker id -> address
+    order_configuration: str | None = None
+
+
+class TemplateTopic(NamedTuple):
+    """The topic whose route a new topic gets, and with how many queues at most."""
+
+    name: str
+    max_queues: int
+
+
+class BrokerAddress(NamedTuple):
+    """An address that a consumer pulls from."""
+
+    address: str
+    is_slave: bool
+
+
+def route_from(data: TopicRouteData) -> Route:
+    """Read a route answer of a name server."""
+    shares = (QueueShare(q.broker_name, q.perm, q.read_queue_nums, q.write_queue_nums) for q in data.queue_datas)
+    brokers = {broker.broker_name: dict(sorted(broker.broker_addrs.items())) for broker in data.broker_datas}
+    return Route(tuple(sorted(shares)), dict(sorted(brokers.items())), data.order_topic_conf or None)
+
+
+def cut_template(route: Route, max_queues: int) -> Route:
+    """Return the route that a topic gets when it is created after the template topic."""
+    shares = (
+        share._replace(read_queues=count, write_queues=count)
+        for share in route.shares
+        for count in [min(max_queues, share.read_queues)]
+    )
+    return route._replace(shares=tuple(shares))
+
+
+def publish_queues(topic: str, route: Route) -> tuple[MessageQueue, ...]:
+    """Return the queues that a producer may send to, in the order of the round."""
+    if route.order_configuration:
+        return tuple(_ordered_queues(topic, route.order_configuration))
+    return tuple(
+        MessageQueue(topic, share.broker_name, queue_id)
+        for share in route.shares
+        if share.permission & PERM_WRITE and MASTER_ID in route.brokers.get(share.broker_name, {})
+        for queue_id in range(share.write_queues)
+    )
+
+
+def subscribe_queues(topic: str, route: Route) -> tuple[MessageQueue, ...]:
+    """Return the queues that a consumer group shares."""
+    return tuple(
+        MessageQueue(topic, share.broker_name, queue_id)
+        for share in route.shares
+        if share.permission & PERM_READ
+        for queue_id in range(share.read_queues)
+    )
+
+
+def choose_address(brokers: Mapping[int, str], wanted_id: int) -> BrokerAddress | None:
+    """Choose where to pull: the wanted broker, for a wanted slave the next id, else any of the group."""
+    candidates = (wanted_id, wanted_id + 1) if wanted_id != MASTER_ID else (wanted_id,)
+    for broker_id in (*candidates, *brokers):
+        if broker_id in brokers:
+            return BrokerAddress(brokers[broker_id], broker_id != MASTER_ID)
+    return None
+
+
+def _ordered_queues(topic: str, configuration: str) -> Iterable[MessageQueue]:
+    """Read ``broker-a:4;broker-b:2``; a part that is not of that form adds nothing."""
+    for part in configuration.split(";"):
+        broker_name, _, count = part.partition(":")
+        if count.isdecimal():
+            yield from (MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(count)))
+
+
+class RouteTable:
+    """The routes that are in use, and the addresses of all brokers in them."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, Route] = {}
+        self._brokers: dict[str, Mapping[int, str]] = {}
+        self.masters: Mapping[str, str] = {}  # broker name -> address
+
+    def __repr__(self) -> str:
+        return f"<RouteTable {len(self._routes)} topics, {len(self._brokers)} brokers>"
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics with a route."""
+        return tuple(self._routes)
+
+    def get(self, topic: str) -> Route | None:
+        """Return the last known route."""
+        return self._routes.get(topic)
+
+    def put(self, topic: str, route: Route) -> bool:
+        """Keep a route; tell whether it differs from the last one."""
+        if self._routes.get(topic) == route:
+            return False
+        self._routes[topic] = route
+        self._collect_brokers()
+        return True
+
+    def discard(self, topic: str) -> None:
+        """Forget a topic that is no longer in use, and brokers that only it had."""
+        if self._routes.pop(topic, None) is not None:
+            self._collect_brokers()
+
+    def brokers_of(self, broker_name: str) -> Mapping[int, str]:
+        """Return the addresses of one broker group by broker id."""
+        return self._brokers.get(broker_name, {})
+
+    def master_of(self, broker_name: str) -> str | None:
+        """Return the address of a broker group's master."""
+        return self.masters.get(broker_name)
+
+    def addresses(self, *, with_slaves: bool) -> list[str]:
+        """Return the address of every known broker, masters only unless slaves are asked for."""
+        return [
+            address
+            for brokers in self._brokers.values()
+            for broker_id, address in brokers.items()
+            if with_slaves or broker_id == MASTER_ID
+        ]
+
+    def _collect_brokers(self) -> None:
+        """Rebuild the addresses: a broker that left every route gets no more heartbeats."""
+        self._brokers = {name: ids for route in self._routes.values() for name, ids in route.brokers.items()}
+        self.masters = {name: ids[MASTER_ID] for name, ids in self._brokers.items() if MASTER_ID in ids}

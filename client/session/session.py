@@ -1,0 +1,400 @@
+"""What producers and consumers share: connections, routes, heartbeats (Java's ``MQClientInstance``).
+
+    routes         every 30 s, for all topics in use; sooner when a broker cannot be reached
+    heartbeats     after 1 s, then every 30 s, to masters, and to slaves as well when there is a consumer; also as the
+                   first request on each new connection, and after a request that was not answered in time
+
+Client id: ``ip@pid#nanoseconds``, with ``@unit`` behind it where there is a unit name. The number keeps apart what runs
+in one process, and containers that are all process 1 of one address. Two members of a group with one id would take the
+same queues and leave the rest to nobody; who sets ``instance_name``, which replaces ``pid#nanoseconds``, takes care.
+
+Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance, PUSH_REPLY_MESSAGE_TO_CLIENT (326) brings a
+reply to this client id. For others the participants are asked in turn, and what none of them knows is answered with
+code 3.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+from ...common.clock import Clock
+from ...common.errors import (
+    ConfigError,
+    RemotingError,
+    RequestTimeoutError,
+    ResponseError,
+    RocketletError,
+    RouteNotFoundError,
+)
+from ...remoting.bodies.body import decode_answer, encode_body
+from ...remoting.bodies.route import TopicRouteData
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import Command, decode_header
+from ...remoting.headers.client import ConsumerGroupHeader
+from ...remoting.headers.namesrv import RouteHeader
+from ...remoting.transport.addresses import format_address, reachable_host
+from ...remoting.transport.client import ConnectionPool
+from ...remoting.transport.clock import LoopClock
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.service import Handler, Reply, Service
+from ...remoting.transport.tasks import TaskScope, repeat
+from .life import Life
+from .nameservers import NameServers, parse_addresses
+from .namespace import Namespace
+from .outages import Outages
+from .participant import Participant, answer_of, farewell_of, heartbeat_of, key_of
+from .replies import AwaitedReplies
+from .routes import Route, RouteTable, TemplateTopic, cut_template, route_from
+from .settings import ClientSettings, check_own_settings, choose_nameserver, client_id_of
+from .tls import ssl_context_of
+from .wakeup import Wakeup
+from .wire import wire_of
+
+log = logging.getLogger(__name__)
+
+ROUTE_INTERVAL_MS = 30_000
+FIRST_HEARTBEAT_MS = 1_000
+CALL_TIMEOUT_MS = 3_000
+LEAST_PAUSE_MS = 1_000
+GHOST_MS = 120_000  # channelExpiredTimeout of brokers
+
+
+class Session:
+    """One client id: its connections, routes and heartbeats; ``async with`` starts and ends it.
+
+    Producers and consumers make one each, unless they are given one to share:
+
+        async with Session("127.0.0.1:9876") as session, Producer("orders", session=session) as producer:
+            ...
+    """
+
+    def __init__(
+        self, nameserver: str | None = None, clock: Clock | None = None, settings: ClientSettings | None = None
+    ) -> None:
+        self.settings = settings or ClientSettings()
+        check_own_settings(self.settings)
+        self.clock = clock or LoopClock()
+        self.host = self.settings.client_host or reachable_host("")
+        self.client_id = client_id_of(self.host, self.settings)
+        self.namespace = Namespace(self.settings.namespace) if self.settings.namespace else None
+        self.routes = RouteTable()
+        self.tasks = TaskScope()
+        self._life = Life("session")
+        self.replies = AwaitedReplies(self.clock)
+        notices: dict[int, Handler] = {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice,
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies.serve,
+        }
+        self._wire = wire_of(self.settings, self.namespace)
+        self._pool = ConnectionPool(self.clock, Service(notices, self._serve), tls=ssl_context_of(self.settings.tls))
+        addresses = parse_addresses(choose_nameserver(nameserver))
+        self._nameservers = NameServers(addresses, self._pool, self.clock, self._wire)
+        self._connections: dict[str, Connection] = {}
+        self._participants: dict[str, Participant] = {}
+        self._route_locks: dict[str, asyncio.Lock] = {}
+        self._connect_locks: dict[str, asyncio.Lock] = {}
+        self._route_wakeup = Wakeup(self.clock)
+        self._heartbeat_wakeup = Wakeup(self.clock)
+        self._outages = Outages()
+        self._stack = AsyncExitStack()
+        self._lost_at_ms = -GHOST_MS
+
+    def __repr__(self) -> str:
+        return f"<Session {self.client_id} {sorted(self._participants)} {self.routes!r}>"
+
+    async def __aenter__(self) -> Self:
+        """Start the jobs; connections are made when they are needed."""
+        self._life.begin()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._pool)
+            await stack.enter_async_context(self.tasks)
+            self.tasks.start(repeat(self._poll_routes, self.clock, first_ms=LEAST_PAUSE_MS), name="routes")
+            self.tasks.start(repeat(self._beat, self.clock, first_ms=FIRST_HEARTBEAT_MS), name="heartbeats")
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the jobs and close the connections."""
+        self._life.end()
+        await self._stack.__aexit__(None, None, None)
+
+    @property
+    def nameserver_addresses(self) -> tuple[str, ...]:
+        """The name servers that were given."""
+        return self._nameservers.addresses
+
+    @property
+    def local_addresses(self) -> frozenset[str]:
+        """Our ends of the connections to brokers, as ``host:port``."""
+        return frozenset(format_address(*each.local_address) for each in self._connections.values())
+
+    @property
+    def may_be_listed_twice(self) -> bool:
+        """Whether a broker may still list a connection that has ended here; it misses a silent one in two minutes."""
+        return self.clock.monotonic_ms() < self._lost_at_ms + GHOST_MS
+
+    def join(self, participant: Participant) -> None:
+        """Let a producer or consumer take part in heartbeats and notices.
+
+        Raises:
+            ConfigError: its group is here already in the same role.
+            ClientStateError: the session is not open.
+        """
+        self._life.check()
+        key = key_of(participant)
+        if key in self._participants:
+            raise ConfigError(f"the {key} has been created before in this client", key="group")
+        self._participants[key] = participant
+        if self._connections:
+            self.heartbeat_soon()
+
+    async def leave(self, participant: Participant) -> None:
+        """Tell the brokers that a participant ends; who cannot be told finds out when the connection closes."""
+        self._participants.pop(key_of(participant), None)
+        command = Command.request(RequestCode.UNREGISTER_CLIENT, farewell_of(self.client_id, participant))
+        async with asyncio.TaskGroup() as group:
+            for address in self._connections:
+                group.create_task(self._tell(address, command))
+
+    # calls
+
+    async def call(self, address: str, command: Command, timeout_ms: int) -> Command:
+        """Send a request to a broker and return its answer whatever its code.
+
+        Raises:
+            RemotingError: no answer came in time.
+        """
+        connection = self._connections.get(address)
+        if connection is None:
+            deadline_ms = self.clock.monotonic_ms() + timeout_ms
+            connection = await self._connect(address, timeout_ms)
+            timeout_ms = max(1, deadline_ms - self.clock.monotonic_ms())
+        wire = self._wire
+        if wire is not None:
+            wire.send(address, command)
+        try:
+            answer = await connection.request(command, timeout_ms)
+        except RequestTimeoutError:
+            if command.code != RequestCode.HEART_BEAT:
+                self.heartbeat_soon()  # it is not answered either when the connection is half open
+            raise
+        if wire is not None:
+            wire.receive(address, command, answer)
+        if answer.code == ResponseCode.GO_AWAY:
+            self._pool.close(address)  # the broker lets its connections end; the next call makes a new one
+        return answer
+
+    def open_connection_to(self, broker_name: str) -> Connection | None:
+        """Return the open connection to a broker's master, if there is one and requests need nothing done to them."""
+        return None if self._wire is not None else self._connections.get(self.routes.masters.get(broker_name, ""))
+
+    async def call_oneway(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
+        """Send a request that is not answered.
+
+        Raises:
+            RemotingError: no connection could be made in time.
+        """
+        connection = self._connections.get(address) or await self._connect(address, timeout_ms)
+        if self._wire is not None:
+            self._wire.send(address, command)
+        connection.send_oneway(command)
+
+    def send_on(self, connection: Connection, command: Command) -> None:
+        """Send a request that is not answered on the connection on which a broker asked for it."""
+        if self._wire is not None:
+            self._wire.send(format_address(*connection.remote_address), command)
+        connection.send_oneway(command)
+
+    async def ask_nameserver(self, command: Command, timeout_ms: int) -> Command:
+        """Return the answer of a name server, whatever its code.
+
+        Raises:
+            RemotingError: none answered in time.
+        """
+        return await self._nameservers.request(command, timeout_ms)
+
+    async def ask_nameservers(self, make_command: Callable[[], Command], timeout_ms: int) -> list[Command]:
+        """Return the answers of all name servers.
+
+        Raises:
+            RemotingError: one did not answer; the others were asked all the same.
+        """
+        return await self._nameservers.request_all(make_command, timeout_ms)
+
+    def master_of(self, broker_name: str) -> str:
+        """Return the address of a broker's master.
+
+        Raises:
+            RouteNotFoundError: no route in use knows one.
+        """
+        address = self.routes.master_of(broker_name)
+        if address is None:
+            raise RouteNotFoundError(f"no address of a master of broker {broker_name} is known")
+        return address
+
+    async def _connect(self, address: str, timeout_ms: int) -> Connection:
+        try:
+            async with self.clock.timeout(timeout_ms), self._connect_locks.setdefault(address, asyncio.Lock()):
+                return self._connections.get(address) or await self._open_connection(address)
+        except TimeoutError:
+            self.refresh_soon()
+            raise RequestTimeoutError(f"no connection to {address} in {timeout_ms} ms") from None
+        except RemotingError:
+            self.refresh_soon()
+            raise
+
+    async def _open_connection(self, address: str) -> Connection:
+        connection = await self._pool.connect(address)
+        if self._participants:
+            command = self._heartbeat_command()
+            if self._wire is not None:
+                self._wire.send(address, command)
+            await self._hear(address, connection.request(command, CALL_TIMEOUT_MS))
+        if not connection.is_closed:
+            self._connections[address] = connection
+            connection.on_close(lambda ended: self._forget(address, ended))
+        return connection
+
+    def _forget(self, address: str, connection: Connection) -> None:
+        self._lost_at_ms = self.clock.monotonic_ms()
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+
+    # routes
+
+    async def route(
+        self, topic: str, timeout_ms: int = CALL_TIMEOUT_MS, template: TemplateTopic | None = None
+    ) -> Route:
+        """Return a topic's route, asking a name server when it is not known.
+
+        Raises:
+            RouteNotFoundError: the topic does not exist, and there is no template that it could be created after.
+            RemotingError: no name server answered in time.
+            ResponseError: the name server answered with another error.
+        """
+        route = self.routes.get(topic)
+        if route is not None:
+            return route
+        try:
+            async with self.clock.timeout(timeout_ms), self._route_locks.setdefault(topic, asyncio.Lock()):
+                return self.routes.get(topic) or await self._find_route(topic, timeout_ms, template)
+        except TimeoutError:
+            raise RequestTimeoutError(f"the route of {topic} was not found in {timeout_ms} ms") from None
+
+    async def _find_route(self, topic: str, timeout_ms: int, template: TemplateTopic | None) -> Route:
+        route = await self._fetch_route(topic, timeout_ms)
+        if route is None and template is not None:
+            created_after = await self._fetch_route(template.name, timeout_ms)
+            route = None if created_after is None else cut_template(created_after, template.max_queues)
+        if route is None:
+            creates = f", and none creates topics ({template.name} is not there either)" if template else ""
+            raise RouteNotFoundError(f"no broker has the topic {topic}{creates}")
+        self._keep_route(topic, route)
+        return route
+
+    async def refresh(self, topic: str, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
+        """Ask for a topic's route again; an unknown topic keeps the route it had.
+
+        Raises:
+            RemotingError: no name server answered in time.
+            ResponseError: the name server answered with an error other than an unknown topic.
+        """
+        route = await self._fetch_route(topic, timeout_ms)
+        if route is not None:
+            self._keep_route(topic, route)
+
+    def refresh_soon(self) -> None:
+        """Ask for all routes again before their time: a broker did not answer."""
+        self._route_wakeup.wake()
+
+    async def _fetch_route(self, topic: str, timeout_ms: int) -> Route | None:
+        command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic=topic))
+        answer = await self._nameservers.request(command, timeout_ms)
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise ResponseError(answer.code, answer.remark)
+        route = route_from(decode_answer(TopicRouteData, answer.body))
+        return route if route.brokers else None
+
+    def _keep_route(self, topic: str, route: Route) -> None:
+        was_known = self.routes.get(topic) is not None
+        if self.routes.put(topic, route) and was_known:
+            for participant in self._participants.values():
+                participant.route_changed(topic)
+
+    async def _poll_routes(self) -> int:
+        await self._route_wakeup.wait(ROUTE_INTERVAL_MS - LEAST_PAUSE_MS)
+        used = {topic for participant in self._participants.values() for topic in participant.topics()}
+        for topic in set(self.routes.topics) - used:
+            self.routes.discard(topic)
+        for topic in used:
+            try:
+                await self.refresh(topic)
+            except RocketletError as error:
+                log.warning("looking up the route of topic %s failed, keeping the last one: %s", topic, error)
+        return LEAST_PAUSE_MS
+
+    # heartbeats and notices
+
+    async def heartbeat(self) -> None:
+        """Tell every broker in use who is here; who does not answer is told again with the next heartbeat."""
+        with_slaves = any(each.consumer_data() is not None for each in self._participants.values())
+        known, command = set(self._connections), self._heartbeat_command()
+        async with asyncio.TaskGroup() as group:
+            for address in self.routes.addresses(with_slaves=with_slaves):
+                group.create_task(self._tell(address, command) if address in known else self._meet(address))
+
+    def heartbeat_soon(self) -> None:
+        """Send heartbeats before their time: a broker does not know us."""
+        self._heartbeat_wakeup.wake()
+
+    async def _beat(self) -> int:
+        await self.heartbeat()
+        await self._heartbeat_wakeup.wait(self.settings.heartbeat_interval_ms)
+        return 0
+
+    def _heartbeat_command(self) -> Command:
+        heartbeat = heartbeat_of(self.client_id, self._participants.values(), unit_mode=self.settings.is_unit_mode)
+        return Command.request(RequestCode.HEART_BEAT, body=encode_body(heartbeat))
+
+    async def _tell(self, address: str, command: Command) -> None:
+        await self._hear(address, self.call(address, command, CALL_TIMEOUT_MS))
+
+    async def _meet(self, address: str) -> None:
+        """Connect to a broker; the first request on a connection is a heartbeat."""
+        try:
+            await self._connect(address, CALL_TIMEOUT_MS)
+        except RemotingError as error:
+            self._outages.begin(address, error)
+
+    async def _hear(self, address: str, answering: Awaitable[Command]) -> None:
+        """Wait for an answer of which only a failure is of interest."""
+        connection = self._connections.get(address)
+        reads = connection and connection.reads
+        try:
+            answer = await answering
+        except RemotingError as error:
+            self._outages.begin(address, error)
+            if isinstance(error, RequestTimeoutError) and reads == (connection and connection.reads):
+                self._pool.close(address)  # it may be half open; the next call makes a new one
+            return
+        self._outages.heed(address, answer)
+
+    def _serve_notice(self, command: Command, _connection: Connection) -> None:
+        if self._wire is not None:
+            self._wire.receive_request(command)
+        group = decode_header(ConsumerGroupHeader, command).consumer_group
+        for participant in self._participants.values():
+            if participant.group == group:
+                participant.members_changed()
+
+    def _serve(self, command: Command, connection: Connection) -> Reply:
+        if self._wire is not None:
+            self._wire.receive_request(command)
+        return answer_of(self._participants.values(), command, connection)

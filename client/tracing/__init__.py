@@ -1,0 +1,1 @@
+"""Hooks that watch: message trace, spans, counts."""

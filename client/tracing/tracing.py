@@ -1,0 +1,256 @@
+"""The message trace: what became of each message, as messages of a topic that tools read (Java's ``enableTrace``).
+
+    hook        record                         of
+    send        Pub                            each attempt that was answered; a batch as one
+    consume     SubBefore, SubAfter            each message that a listener got
+    transaction EndTransaction                 each commit and rollback
+
+Records wait until there are ten, or for 5 s, and go out together, as a message whose keys are the ids and keys of those
+that it tells of: ``mqadmin queryMsgTraceById`` finds them so. They never hold anything up: when too many wait, new ones
+are dropped; when a send fails, it is logged. Messages whose broker says ``TRACE_ON=false`` are left out. Recalls are
+not recorded, as in Java unless a system property asks for it.
+"""
+
+import asyncio
+import itertools
+import logging
+import uuid
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from ...common.errors import ConfigError
+from ...common.message import Message
+from ...common.names import MAX_GROUP_CHARACTERS, TRACE_TOPIC
+from ...common.properties import (
+    DELAY,
+    KEYS,
+    MSG_REGION,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    TRACE_ON,
+    TRANSACTION_PREPARED,
+)
+from ...remoting.transport.tasks import TaskScope, repeat
+from ..producer.producer import Producer
+from ..session.hooks import ConsumeContext, EndTransactionContext, HookOwner, SendContext, SentMessage
+from ..session.results import SendResult, SendStatus
+from ..session.settings import ProducerSettings
+from ..session.wakeup import Wakeup
+from .trace_records import (
+    EndTransactionRecord,
+    PubRecord,
+    SubAfterRecord,
+    SubBeforeRecord,
+    TracedKind,
+    TraceRecord,
+    encode_record,
+    keys_of,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 2048
+MAX_MESSAGE_BYTES = 128_000
+SEND_TIMEOUT_MS = 5_000
+DEFAULT_REGION = "DefaultRegion"
+_DELAYS = frozenset({DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS})
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageTrace:
+    """Traces the messages of every producer and consumer whose ``settings.hooks`` it is in.
+
+    ProducerSettings(hooks=(MessageTrace(),))
+    """
+
+    topic: str = TRACE_TOPIC  # traceTopic; one of your own is not put into a namespace
+    batch_records: int = 10  # traceMsgBatchNum
+    flush_ms: int = 5_000
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not 1 <= self.batch_records <= 20:
+            raise ConfigError(f"batch_records is {self.batch_records}, allowed are 1 to 20", key="batch_records")
+        if self.flush_ms < 1:
+            raise ConfigError(f"flush_ms is {self.flush_ms}, it must be at least 1", key="flush_ms")
+
+    def attach(self, owner: HookOwner) -> "AbstractAsyncContextManager[TraceHook]":
+        """Return the hook of one producer or consumer, which sends what is left when it is left."""
+        return _tracing(self, owner)
+
+
+class TraceHook:
+    """Makes the records of one producer or consumer."""
+
+    def __init__(self, sender: "TraceSender") -> None:
+        self._sender = sender
+
+    def __repr__(self) -> str:
+        return f"<TraceHook {self._sender!r}>"
+
+    def before_send(self, context: SendContext) -> None:
+        """Do nothing: a record tells of the result."""
+
+    def after_send(self, context: SendContext) -> None:
+        """Record a send that was answered."""
+        result, first = context.result, context.messages[0]
+        if result is None or not result.is_traced or first.topic == self._sender.topic:
+            return
+        is_batch = len(context.messages) > 1
+        self._sender.add(
+            PubRecord(
+                time_ms=context.started_at_ms,
+                region=result.region_id or DEFAULT_REGION,
+                group=context.group,
+                topic=first.topic,
+                message_id=context.message_id,
+                tags=None if is_batch else first.tags,
+                keys=" ".join(filter(None, [each.keys for each in context.messages])) or None,
+                store_host=context.address,
+                body_bytes=sum(len(each.body) for each in context.messages),
+                took_ms=context.ended_at_ms - context.started_at_ms,
+                kind=_kind_of(first),
+                offset_message_id=result.offset_message_id,
+                has_succeeded=result.status is SendStatus.SEND_OK,
+            )
+        )
+
+    def before_consume(self, context: ConsumeContext) -> None:
+        """Record that a listener gets messages."""
+        request_id = uuid.uuid4().hex.upper()
+        context.notes[self] = request_id
+        for message in context.messages:
+            if message.properties.get(TRACE_ON) != "false":
+                self._sender.add(
+                    SubBeforeRecord(
+                        time_ms=context.started_at_ms,
+                        region=message.properties.get(MSG_REGION) or DEFAULT_REGION,
+                        group=context.group,
+                        request_id=request_id,
+                        message_id=message.message_id,
+                        retries=message.reconsume_times,
+                        keys=message.properties.get(KEYS),
+                    )
+                )
+
+    def after_consume(self, context: ConsumeContext) -> None:
+        """Record how the listener ended."""
+        took_ms = (context.ended_at_ms - context.started_at_ms) // len(context.messages)
+        for message in context.messages:
+            if message.properties.get(TRACE_ON) != "false":
+                self._sender.add(
+                    SubAfterRecord(
+                        request_id=str(context.notes[self]),
+                        message_id=message.message_id,
+                        took_ms=took_ms,
+                        has_succeeded=context.has_succeeded,
+                        keys=message.properties.get(KEYS),
+                        end=0 if context.end is None else context.end,
+                        time_ms=context.ended_at_ms,
+                        group=context.group,
+                    )
+                )
+
+    def end_transaction(self, context: EndTransactionContext) -> None:
+        """Record how a transaction ended."""
+        message = context.message
+        self._sender.add(
+            EndTransactionRecord(
+                time_ms=context.ended_at_ms,
+                region=message.properties.get(MSG_REGION) or DEFAULT_REGION,
+                group=context.group,
+                topic=message.topic,
+                message_id=context.message_id,
+                tags=message.tags,
+                keys=" ".join([message.keys] if isinstance(message.keys, str) else message.keys) or None,
+                store_host=context.address,
+                kind=TracedKind.TRANSACTION_END,
+                transaction_id=context.transaction_id,
+                state=context.state,
+                is_from_check=context.is_from_check,
+            )
+        )
+
+
+class TraceSender:
+    """Collects records and sends them."""
+
+    def __init__(self, settings: MessageTrace, producer: Producer, wakeup: Wakeup) -> None:
+        self.topic = settings.topic
+        self._settings = settings
+        self._producer = producer
+        self._wakeup = wakeup
+        self._waiting: deque[TraceRecord] = deque()
+        self._dropped = 0
+
+    def __repr__(self) -> str:
+        return f"<TraceSender to {self.topic}, {len(self._waiting)} waiting, {self._dropped} dropped>"
+
+    def add(self, record: TraceRecord) -> None:
+        """Let a record wait to be sent."""
+        if len(self._waiting) >= MAX_WAITING:
+            if self._dropped == 0:
+                log.warning("%r: trace queue is full, dropping records above %d", self, MAX_WAITING)
+            self._dropped += 1
+            return
+        self._waiting.append(record)
+        if len(self._waiting) >= self._settings.batch_records:
+            self._wakeup.wake()
+
+    async def step(self) -> int:
+        """Wait until there is enough to send, or for long enough, and send it: a job."""
+        await self._wakeup.wait(self._settings.flush_ms)
+        await self.flush()
+        return 0
+
+    async def flush(self) -> None:
+        """Send all records that wait now."""
+        outcomes = [self._producer.send_nowait(message) for message in self._take_messages()]
+        for outcome in outcomes:
+            outcome.add_done_callback(_note_failure)
+        if outcomes:
+            await asyncio.wait(outcomes)
+
+    def _take_messages(self) -> list[Message]:
+        messages: list[Message] = []
+        while self._waiting:
+            texts: list[bytes] = []
+            keys: dict[str, None] = {}
+            while self._waiting and len(texts) < self._settings.batch_records:
+                text = encode_record(self._waiting[0]).encode()
+                if texts and sum(map(len, texts)) + len(text) > MAX_MESSAGE_BYTES:
+                    break
+                texts.append(text)
+                keys |= dict.fromkeys(keys_of(self._waiting.popleft()))
+            messages.append(Message(self.topic, b"".join(texts), keys=tuple(keys)))
+        return messages
+
+
+@asynccontextmanager
+async def _tracing(settings: MessageTrace, owner: HookOwner) -> AsyncGenerator[TraceHook]:
+    session = owner.session
+    if session.namespace is not None:
+        session.namespace.leave_out(settings.topic)
+    name = f"_INNER_TRACE_PRODUCER-{owner.group}-{owner.role.value}-{next(_numbers)}"
+    own = ProducerSettings(send_timeout_ms=SEND_TIMEOUT_MS)
+    async with Producer(name[-MAX_GROUP_CHARACTERS:], settings=own, session=session) as producer:
+        sender = TraceSender(settings, producer, Wakeup(session.clock))
+        async with TaskScope() as tasks:
+            tasks.start(repeat(sender.step, session.clock), name="message trace")
+            yield TraceHook(sender)
+        await sender.flush()
+
+
+def _note_failure(outcome: asyncio.Future[SendResult]) -> None:
+    if not outcome.cancelled() and outcome.exception() is not None:
+        log.warning("sending trace records failed, dropping them: %s", outcome.exception())
+
+
+def _kind_of(message: SentMessage) -> TracedKind:
+    if message.properties.get(TRANSACTION_PREPARED) == "true":
+        return TracedKind.TRANSACTION_HALF
+    return TracedKind.NORMAL if _DELAYS.isdisjoint(message.properties) else TracedKind.DELAY

@@ -1,0 +1,1 @@
+"""What an export reads: stores, files, ranges, the end and its proof."""

@@ -1,0 +1,1 @@
+"""Filters answered from queues and index before the log is read."""

@@ -1,0 +1,306 @@
+"""Decides before a reading which parts of the logs need not be read for a selection.
+
+    times            splits that lie outside of a range of store times are dropped
+    keys of topics   index files name the records                     ``picks.KeyPicks``
+    topics           consume queues name the records, with tag hash   ``picks.QueuePicks``
+
+Rules:
+
+- What cannot be known for certain is read: with and without pushing down, the rows are the same.
+- Where a part of a split is known, the split is cut there. A part in which nothing is wanted is dropped, neighbours in
+  which little is wanted become one split.
+- Store times grow with the log, but for clocks that were set back: by as much as ``CLOCK_MS`` they may.
+- Only local stores have queues and index files that are looked at.
+"""
+
+import bisect
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
+from typing import Final, NamedTuple
+
+from ...common.errors import ConfigError
+from ...common.hashing import tags_code
+from ...common.names import is_system_topic
+from ...common.nearest import nearest
+from ..plan.planned import PlannedLog, read_record
+from ..plan.queuefiles import QueueView
+from ..plan.seek import find_first
+from ..plan.selection import Selection
+from ..plan.split import Split
+from ..plan.storequeues import StoreQueues
+from ..report.tally import QueueKey
+from .picks import KeyPicks, QueuePicks, QueueSlice
+from .storeindex import StoreIndex, Stretch
+
+CLOCK_MS: Final = 60_000
+_MOST_QUEUES: Final = 256
+_MANY_PICKS: Final = 50_000
+_MOST_NAMED: Final = 5
+_UNREADABLE: Final = "\ufffd"
+
+
+@dataclass
+class Narrowed:
+    """What was pushed down of one store: in words, and the queue offsets that are to be read if they are known."""
+
+    texts: list[str] = field(default_factory=list[str])
+    expected: list[tuple[QueueKey, int, int]] = field(default_factory=list[tuple[QueueKey, int, int]])
+
+
+class Pushed(NamedTuple):
+    """The splits that are left, and by store what was pushed down, for stores of which anything was."""
+
+    splits: list[Split]
+    stores: dict[str, Narrowed]
+
+
+@dataclass(frozen=True)
+class PushOptions:
+    """What may be used: without ``uses_queues`` only times; ``index_sizes`` are slots and entries of index files."""
+
+    uses_queues: bool = True
+    index_sizes: tuple[int, int] | None = None
+
+
+def push_down(splits: Iterable[Split], selection: Selection, options: PushOptions | None = None) -> Pushed:
+    """Return what must be read of some splits (raises ``StoreError``)."""
+    options = options or PushOptions()
+    pushed = Pushed([], {})
+    for store, group in groupby(splits, lambda split: split.store):
+        planner = _StorePushing(list(group), selection, options)
+        pushed.splits.extend(planner.push())
+        if planner.narrowed.texts:
+            pushed.stores[store] = planner.narrowed
+    return pushed
+
+
+def check_topics(splits: Iterable[Split], topics: Iterable[str]) -> None:
+    """Raise ``ConfigError`` for a topic that no store has, as far as stores tell which they have."""
+    roots = {split.queues: [split] for split in splits}
+    if None in roots or not roots:
+        return
+    stores = [StoreQueues(os.path.dirname(root), PlannedLog(group)) for root, group in roots.items() if root]
+    for topic in sorted(topics):
+        if not any(store.knows(topic) for store in stores):
+            known = {name for store in stores for name in store.known_topics()}
+            raise ConfigError(f"no store has a topic {topic}{nearest(topic, known)}", key="topics")
+
+
+class _StorePushing:
+    def __init__(self, splits: list[Split], selection: Selection, options: PushOptions) -> None:
+        self.narrowed = Narrowed()
+        self._splits = splits
+        self._selection = selection
+        self._options = options
+
+    def push(self) -> list[Split]:
+        """Return the splits that are left."""
+        splits = self._in_time()
+        topics = self._topics()
+        queues = splits[0].queues if splits else None
+        if topics is not None and not topics:
+            self.narrowed.texts.append("no topic is wanted")
+            return []
+        if topics is None or queues is None or not self._options.uses_queues:
+            return splits
+        before = replace(self.narrowed, texts=[*self.narrowed.texts])
+        try:
+            store = StoreQueues(os.path.dirname(queues), PlannedLog(splits))
+            return self._by_queues(self._by_keys(splits, store, topics), store, topics)
+        except OSError:  # a broker has just deleted a file
+            self.narrowed = before
+            return splits
+
+    def _topics(self) -> list[str] | None:
+        """Return the topics that are wanted, ``None`` if they are not named."""
+        selection = self._selection
+        named = selection.topics if selection.among is None else selection.among
+        if selection.among is None and not selection.topics:
+            return None
+        return sorted(topic for topic in named if selection.wants_topic(topic))
+
+    def _in_time(self) -> list[Split]:
+        from_ms, until_ms = self._selection.from_ms, self._selection.until_ms
+        splits = self._splits
+        first, stop = 0, len(splits)
+        if until_ms is not None:
+            stop = _bisect(splits, until_ms + CLOCK_MS)
+        if from_ms is not None:
+            first = max(0, _bisect(splits, from_ms - CLOCK_MS) - 1)
+        if stop - first < len(splits):
+            kept = splits[first:stop]
+            size, whole = sum(map(len, kept)), sum(map(len, splits))
+            self.narrowed.texts.append(f"{_describe_times(from_ms, until_ms)}: {size} of {whole} bytes of log")
+            return kept
+        return splits
+
+    def _by_keys(self, splits: list[Split], store: StoreQueues, topics: list[str]) -> list[Split]:
+        keys = self._selection.keys
+        if not keys or any(_UNREADABLE in word for word in (*keys, *topics)) or not _have_plain_queues(store, topics):
+            return splits
+        sure_at_ms = None if store.is_closed else store.checkpoint.index_at_ms
+        index = StoreIndex(store.home, store.log, sure_at_ms, self._options.index_sizes)
+        found = index.find(f"{topic}#{key}" for topic in topics for key in keys) if index.stretches else None
+        if found is None:
+            return splits
+        self.narrowed.texts.append(f"{_describe('key', keys)}: {len(found)} records by index files")
+        return list(_pick(splits, index.stretches, lambda split: _pick_keys(split, found)))
+
+    def _by_queues(self, splits: list[Split], store: StoreQueues, topics: list[str]) -> list[Split]:
+        views: list[QueueView] = []
+        for topic in topics:
+            of_topic = store.views_of(topic, self._selection.queue_ids)
+            if of_topic is None:
+                return splits
+            views += of_topic
+        if len(views) > _MOST_QUEUES or any(view.sure_from is None for view in views):
+            return splits
+        first = max((view.sure_from or 0 for view in views), default=0)
+        sure = Stretch(max(first, store.log.start), store.sure_until(views))
+        if sure.first >= sure.stop:
+            return splits
+        picking = _QueuePicking(views, self._selection)
+        picked = list(_pick(splits, [sure], picking.pick))
+        if not picking.is_used:
+            return splits
+        self.narrowed.texts.append(f"{_describe('topic', topics)}: {picking.count} records by {len(views)} queues")
+        if not (self._selection.keys or self._selection.tags or self._is_timed):
+            self.narrowed.expected += picking.expected(sure)
+        return picked
+
+    @property
+    def _is_timed(self) -> bool:
+        return self._selection.from_ms is not None or self._selection.until_ms is not None
+
+
+class _QueuePicking:
+    """Finds the entries of queues for one split after the other."""
+
+    def __init__(self, views: Sequence[QueueView], selection: Selection) -> None:
+        self.count = 0
+        self.is_used = False
+        self._views = views
+        self._selection = selection
+
+    def pick(self, split: Split) -> Split | None:
+        """Return the split with its picks, ``None`` when nothing of it is wanted."""
+        self.is_used = True
+        slices = [one for view in self._views if (one := self._slice(view, split)) is not None]
+        self.count += sum(one.stop - one.first for one in slices)
+        return replace(split, picks=QueuePicks(tuple(slices), self._tags_codes())) if slices else None
+
+    def expected(self, sure: Stretch) -> list[tuple[QueueKey, int, int]]:
+        """Return the queue offsets that the queues have in a part of the log."""
+        ranges: list[tuple[QueueKey, int, int]] = []
+        for view in self._views:
+            files = view.files
+            if not files.is_batch:
+                first, stop = self._limit(view.first_at(sure.first), view.first_at(sure.stop))
+                ranges.append(((files.topic, files.queue_id), first, stop))
+        return ranges
+
+    def _slice(self, view: QueueView, split: Split) -> QueueSlice | None:
+        first = view.first_at(split.base_offset + split.start)
+        stop = view.first_at(split.base_offset + split.stop, first)
+        if not view.files.is_batch:
+            first, stop = self._limit(first, stop)
+        return QueueSlice(view.files, first, stop) if first < stop else None
+
+    def _limit(self, first: int, stop: int) -> tuple[int, int]:
+        low, high = self._selection.from_offset, self._selection.until_offset
+        return first if low is None else max(first, low), stop if high is None else min(stop, high)
+
+    def _tags_codes(self) -> frozenset[int]:
+        """Return the hashes of the wanted tags, none where entries hold something else."""
+        tags = self._selection.tags
+        has_others = any(is_system_topic(view.files.topic) for view in self._views)
+        if has_others or any(_UNREADABLE in tag for tag in tags):
+            return frozenset()
+        return frozenset(map(tags_code, tags))
+
+
+def _pick(splits: Iterable[Split], known: Sequence[Stretch], pick: Callable[[Split], Split | None]) -> Iterator[Split]:
+    """Yield the splits, cut where known parts of the log begin and end, and these with their picks."""
+    last: Split | None = None
+    for part, is_known in _cut(splits, known):
+        picked = pick(part) if is_known else part
+        if picked is None:
+            continue
+        joined = _join(last, picked) if is_known else None
+        if joined is None and last is not None:
+            yield last
+        last = joined or picked
+    if last is not None:
+        yield last
+
+
+def _cut(splits: Iterable[Split], known: Sequence[Stretch]) -> Iterator[tuple[Split, bool]]:
+    for split in splits:
+        start, stop = split.base_offset + split.start, split.base_offset + split.stop
+        inside = sorted({at for one in known for at in one if start < at < stop})
+        for low, high in pairwise((start, *inside, stop)):
+            is_known = split.picks is None and any(one.first <= low and high <= one.stop for one in known)
+            yield replace(split, start=low - split.base_offset, stop=high - split.base_offset), is_known
+
+
+def _join(last: Split | None, split: Split) -> Split | None:
+    """Return two splits with picks as one, ``None`` where they should stay two."""
+    if last is None or last.path != split.path or last.picks is None or split.picks is None:
+        return None
+    one, other = last.picks, split.picks
+    if isinstance(one, QueuePicks) and isinstance(other, QueuePicks) and one.count + other.count <= _MANY_PICKS:
+        return replace(last, stop=split.stop, picks=one.joined(other))
+    if isinstance(one, KeyPicks) and isinstance(other, KeyPicks):
+        return replace(last, stop=split.stop, picks=KeyPicks(one.log_offsets + other.log_offsets))
+    return None
+
+
+def _pick_keys(split: Split, log_offsets: Sequence[int]) -> Split | None:
+    first = bisect.bisect_left(log_offsets, split.base_offset + split.start)
+    stop = bisect.bisect_left(log_offsets, split.base_offset + split.stop)
+    return replace(split, picks=KeyPicks(tuple(log_offsets[first:stop]))) if first < stop else None
+
+
+def _have_plain_queues(store: StoreQueues, topics: Iterable[str]) -> bool:
+    """Tell whether the index has the keys of all messages of some topics: not of those in inner batches."""
+    for topic in topics:
+        views = (store.view(topic, queue_id) for queue_id in store.queue_ids(topic))
+        view = next((view for view in views if view is not None), None)
+        if view is None or view.files.is_batch:
+            return False
+    return True
+
+
+def _bisect(splits: Sequence[Split], at_ms: int) -> int:
+    """Return how many of the first splits begin with a record that was stored before a time."""
+    low, high = 0, len(splits)
+    while low < high:
+        middle = (low + high) // 2
+        if _begins_before(splits[middle:high], at_ms):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _begins_before(splits: Sequence[Split], at_ms: int) -> bool:
+    """Tell whether the first record of some splits was stored before a time."""
+    for split in splits:
+        file = split.open()
+        record = read_record(file, find_first(file, split.start, split.end, split.queues))
+        if record is not None:
+            return record.stored_at_ms < at_ms
+    return False
+
+
+def _describe(name: str, words: Iterable[str]) -> str:
+    listed = sorted(words)
+    more = ", …" if len(listed) > _MOST_NAMED else ""
+    return f"{name} in ({', '.join(listed[:_MOST_NAMED])}{more})"
+
+
+def _describe_times(from_ms: int | None, until_ms: int | None) -> str:
+    from_text = "" if from_ms is None else f" from {from_ms}"
+    return f"store time{from_text}" + ("" if until_ms is None else f" until {until_ms}")

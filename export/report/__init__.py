@@ -1,0 +1,1 @@
+"""Counts, checks and their words."""

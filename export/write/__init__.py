@@ -1,0 +1,1 @@
+"""Batches into files, by several processes, and their verification."""

@@ -1,0 +1,65 @@
+"""Headers of client life, topics and groups (``spec/remoting.md`` §4.7, §4.9, §4.12).
+
+    34   HEART_BEAT                      -                         HeartbeatReply (may be left out)
+    35   UNREGISTER_CLIENT               UnregisterClientHeader    -
+    38   GET_CONSUMER_LIST_BY_GROUP      ConsumerGroupHeader       -
+    40   NOTIFY_CONSUMER_IDS_CHANGED     ConsumerGroupHeader       - (broker to client, one-way)
+    17   UPDATE_AND_CREATE_TOPIC         CreateTopicHeader         -
+    351  GET_TOPIC_CONFIG                TopicHeader               -
+    352  GET_SUBSCRIPTIONGROUP_CONFIG    GroupHeader               -
+
+41, 42 and 46 have no header of their own.
+"""
+
+import msgspec
+from msgspec import field
+
+from ..codec.fields import NULL, Int32
+
+
+class HeartbeatReply(msgspec.Struct, kw_only=True):
+    """Whether heartbeats without subscriptions are understood, and whether the next one shall be full."""
+
+    supports_version_2: bool | None = field(name="IS_SUPPORT_HEART_BEAT_V2", default=None)
+    subscription_changed: bool | None = field(name="IS_SUB_CHANGE", default=None)
+
+
+class UnregisterClientHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which client leaves which groups."""
+
+    client_id: str = field(name="clientID", default="")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class ConsumerGroupHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which consumer group."""
+
+    consumer_group: str
+
+
+class CreateTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """A topic as it shall be; ``attributes`` reads ``+name=value,-name``."""
+
+    topic: str
+    default_topic: str = ""
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_filter_type: str = NULL
+    topic_sys_flag: Int32 | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool | None = None
+
+
+class TopicHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which topic."""
+
+    topic: str
+
+
+class GroupHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which group."""
+
+    group: str

@@ -1,0 +1,108 @@
+"""Headers of what a name server answers (``spec/remoting.md`` §4.2).
+
+103  REGISTER_BROKER            RegisterBrokerHeader    RegisterBrokerReply
+104  UNREGISTER_BROKER          UnregisterBrokerHeader  -
+105  GET_ROUTEINFO_BY_TOPIC     RouteHeader             -
+216  DELETE_TOPIC_IN_NAMESRV    DeleteTopicHeader       -
+217  REGISTER_TOPIC_IN_NAMESRV  RegisterTopicHeader     -
+322  QUERY_DATA_VERSION         BrokerHeader            DataVersionReply
+901  GET_BROKER_MEMBER_GROUP    BrokerGroupHeader       -
+904  BROKER_HEARTBEAT           BrokerHeartbeatHeader   -
+
+Wire names are Java's, attributes ours.
+"""
+
+import msgspec
+
+from ..codec.fields import NULL, Int32, Int64
+
+
+class RegisterBrokerHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Who registers, and how to read the body."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: Int64
+    heartbeat_timeout_ms: Int64 | None = msgspec.field(name="heartbeatTimeoutMillis", default=None)
+    enable_acting_master: bool | None = None
+    compressed: bool = False
+    body_crc32: Int32 = 0
+    zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
+    follows_clients: bool | None = msgspec.field(name="rocketletFollowsClients", default=None)
+    """Ours only: a client on any host may reach the broker at the host under which it reached the name server."""
+
+
+class RegisterBrokerReply(msgspec.Struct, rename="camel"):
+    """What a slave is told about its master."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class UnregisterBrokerHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which broker ends; its id is that of its address."""
+
+    broker_name: str = NULL
+    broker_addr: str = NULL
+    cluster_name: str = NULL
+    broker_id: Int64 = 0
+
+
+class BrokerHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which broker asks about its data version."""
+
+    broker_name: str = NULL
+    broker_addr: str
+    cluster_name: str
+    broker_id: Int64 = 0
+
+
+class DataVersionReply(msgspec.Struct, rename="camel"):
+    """Whether the broker shall register anew."""
+
+    changed: bool
+
+
+class BrokerHeartbeatHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which broker is alive."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str = NULL
+    broker_id: Int64 | None = None
+    epoch: Int32 | None = None
+    max_offset: Int64 | None = None
+    confirm_offset: Int64 | None = None
+    heartbeat_timeout_ms: Int64 | None = msgspec.field(name="heartbeatTimeoutMills", default=None)  # Java's spelling
+    election_priority: Int32 | None = None
+
+
+class RouteHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which topic, and in which dialect."""
+
+    topic: str = NULL
+    accept_standard_json_only: bool | None = None
+    zone_mode: str | None = msgspec.field(name="__ZONE_MODE", default=None)
+    zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
+
+
+class BrokerGroupHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which group of a master and its slaves."""
+
+    cluster_name: str = NULL
+    broker_name: str = NULL
+
+
+class RegisterTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which topic; its queues are in the body."""
+
+    topic: str
+
+
+class DeleteTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which topic, and of which cluster if not of all."""
+
+    topic: str = NULL
+    cluster_name: str | None = None

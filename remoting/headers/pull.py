@@ -1,0 +1,81 @@
+"""Headers of pulling and of message queries (``spec/remoting.md`` §4.4, §4.5).
+
+11, 361  PULL_MESSAGE, LITE_PULL_MESSAGE   PullHeader           PullReply
+12       QUERY_MESSAGE                     QueryMessageHeader   QueryMessageReply
+33       VIEW_MESSAGE_BY_ID                ViewMessageHeader    -
+
+A push consumer does not set ``PULL_SUBSCRIPTION``: its expression is that of its last heartbeat.
+"""
+
+from typing import ClassVar
+
+import msgspec
+from msgspec import field
+
+from ..codec.fields import NULL, Int32, Int64
+
+PULL_COMMIT_OFFSET = 1
+PULL_SUSPEND = 2
+PULL_SUBSCRIPTION = 4
+PULL_CLASS_FILTER = 8
+PULL_LITE = 16
+
+
+class PullHeader(msgspec.Struct, rename="camel", kw_only=True, gc=False):
+    """What a consumer wants next; ``sys_flag`` holds the ``PULL_`` bits."""
+
+    is_strict: ClassVar[bool] = True
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    queue_offset: Int64
+    max_messages: Int32 = field(name="maxMsgNums")
+    sys_flag: Int32
+    commit_offset: Int64 = 0
+    suspend_ms: Int64 = field(name="suspendTimeoutMillis", default=0)
+    subscription: str | None = None
+    sub_version: Int64 = 0
+    expression_type: str | None = None
+    max_bytes: Int32 | None = field(name="maxMsgBytes", default=None)
+    request_source: Int32 | None = None
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class PullReply(msgspec.Struct, rename="camel", kw_only=True):
+    """Where to pull next; all four offsets are mandatory, also when nothing was found."""
+
+    suggest_which_broker_id: Int64 = 0
+    next_begin_offset: Int64
+    min_offset: Int64
+    max_offset: Int64
+    offset_delta: Int64 | None = None
+    topic_sys_flag: Int32 | None = None
+    group_sys_flag: Int32 | None = None
+    forbidden_type: Int32 | None = None
+
+
+class QueryMessageHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which messages, by key, unique key or tag."""
+
+    topic: str = NULL
+    key: str = NULL
+    max_messages: Int32 = field(name="maxNum")
+    begin_ms: Int64 = field(name="beginTimestamp")
+    end_ms: Int64 = field(name="endTimestamp")
+    is_unique_key: bool | None = field(name="_UNIQUE_KEY_QUERY", default=None)
+    index_type: str | None = None
+    last_key: str | None = None
+
+
+class QueryMessageReply(msgspec.Struct, rename="camel", kw_only=True):
+    """How far the index has come."""
+
+    index_updated_at_ms: Int64 = field(name="indexLastUpdateTimestamp")
+    index_updated_log_offset: Int64 = field(name="indexLastUpdatePhyoffset")
+
+
+class ViewMessageHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which stored record."""
+
+    log_offset: Int64 = field(name="offset")
+    topic: str | None = None

@@ -1,0 +1,69 @@
+"""The frames of send requests, the short way: what never changes is encoded once for each queue.
+
+The same frame as that of a ``Command`` with the table of ``SendFields``; a test compares the two. ``spec/remoting.md``
+§1.1, §1.2, §4.3.
+"""
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ...common.message import MessageQueue
+from ..codec.codes import VERSION, RequestCode
+from ..codec.frames import PREFIX
+from .send_fields import SendFields, SentMessage
+
+_quote = msgspec.json.Encoder().encode
+_CHANGING = ("f", "g", "h", "i")
+_PATTERN = (
+    b'{"code":%d,"extFields":%b,"f":"%%d","g":"%%d","h":"%%d","i":%%b},"flag":0,"language":"PYTHON","opaque":%%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
+
+
+class FramedMessage(SentMessage, Protocol):
+    """A message, or a batch, as it travels."""
+
+    @property
+    def body(self) -> bytes:
+        """The body of the frame."""
+        ...
+
+    @property
+    def code(self) -> RequestCode:
+        """The kind of send."""
+        ...
+
+
+class _NoMessage(NamedTuple):
+    is_batch: bool
+    sys_flag: int = 0
+    flag: int = 0
+    property_text: str = ""
+
+
+class SendFrames:
+    """Makes the frames of one producer."""
+
+    __slots__ = ("_fields", "_patterns")
+
+    def __init__(self, fields: SendFields) -> None:
+        self._fields = fields
+        self._patterns: dict[tuple[MessageQueue, RequestCode], bytes] = {}
+
+    def __repr__(self) -> str:
+        return f"<SendFrames {len(self._patterns)} patterns>"
+
+    def encode(self, message: FramedMessage, queue: MessageQueue, born_at_ms: int, opaque: int) -> bytes:
+        """Return the frame of a send to a queue."""
+        pattern = self._patterns.get((queue, message.code)) or self._make_pattern(message, queue)
+        header = pattern % (message.sys_flag, born_at_ms, message.flag, _quote(message.property_text), opaque)
+        size, body = len(header), message.body
+        return b"".join((PREFIX.pack(4 + size + len(body), size), header, body))
+
+    def _make_pattern(self, message: FramedMessage, queue: MessageQueue) -> bytes:
+        fields = self._fields.encode(_NoMessage(message.is_batch), queue, 0)
+        constant = _quote({name: value for name, value in fields.items() if name not in _CHANGING})
+        pattern = _PATTERN % (message.code, constant[:-1].replace(b"%", b"%%"), VERSION)
+        self._patterns[queue, message.code] = pattern
+        return pattern

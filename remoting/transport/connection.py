@@ -1,0 +1,415 @@
+"""A connection, the same class for both ends.
+
+Rule 1: Everything that a read brought is parsed and served in one go, and all its replies are written at once.
+Rule 2: No task, future or closure per request served; what a handler owes is a ``Later``.
+Rule 3: Every request is answered exactly once, one-way requests never.
+Rule 4: What a handler raises ends its request; what the connection's own steps raise ends the connection.
+Rule 5: A peer that does not read its replies is not read from; one that lets them pile up is cut off (``Limits``).
+Rule 6: A frame that cannot be read ends the connection, after the replies to what came before it.
+Rule 7: A peer that ends its direction has ended the connection, as in Java: what is answered goes out, debts do not.
+
+Upstream: ``NettyRemotingAbstract``, ``spec/remoting.md`` §1.4, §1.7, §1.8.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from ...common.clock import Clock
+from ...common.errors import ConnectionClosedError, FrameError, StoreError
+from ..codec.codes import ResponseCode
+from ..codec.command import ONEWAY, RESPONSE, Command
+from ..codec.failures import OVERLOAD, describe_request, failure_reply
+from ..codec.frames import FrameParser, encode_command
+from ..codec.later import Encoded, Later
+from ..codec.outgoing import buffers_of, encode_reply, keep, size_of
+from .addresses import Address, address_of
+from .calls import Answer, Calls
+from .held import COUNTED_BYTES
+from .home import ConnectionHome
+from .service import Limits, Service
+
+_JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
+_JOIN_FRAMES = 32  # at most, so that the other end begins with them while the next are made
+_log = logging.getLogger(__name__)
+
+
+def encode_oneway(command: Command) -> bytes:
+    """Return the frame of a request that is not answered."""
+    command.flag |= ONEWAY
+    return encode_command(command)
+
+
+class Connection(asyncio.Protocol):
+    """One connection, hashable by identity. With less than 30 attributes Python keeps their names once for all."""
+
+    def __init__(self, service: Service, clock: Clock, limits: Limits, home: ConnectionHome) -> None:
+        self.remote_address: Address = ("", 0)
+        self.local_address: Address = ("", 0)
+        self.is_closed = False
+        self.descriptor = -1
+        self._service = service
+        self._handlers = service.handlers
+        self._fallback = service.fallback
+        self._limits = limits
+        self._home = home
+        self._parser = FrameParser(limits.max_frame_bytes)
+        self._calls = Calls(clock, limits.max_calls)
+        self._transport: asyncio.Transport | None = None
+        self._owed: dict[Later, int] = {}  # with what each keeps of its request, in bytes
+        self._owed_bytes = 0
+        self._on_close: list[Callable[[Connection], object]] = []
+        self._out: list[Encoded] = []
+        self._out_bytes = 0
+        self._written_bytes: int = 0
+        self.reads = 0  # how often the peer has sent something
+        self._seen_reads = -1
+        self._taken_bytes: int = 0  # by the peer, when last looked
+        self._uncommitted: list[tuple[Command, int | Later]] = []
+        self._backlog: list[Command] = []
+        self._is_serving = False
+        self._is_joining = False  # frames of one turn of the loop
+        self._is_write_paused = False
+        self._is_counted = False  # among those that hold much
+        self._closes_after_turn = False
+        self._closes_after_backlog = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "paused" if self._is_write_paused else "open"
+        host, port = self.remote_address
+        return f"<Connection {state} to {host}:{port}, owes {len(self._owed)}, waits for {len(self._calls)}>"
+
+    # for the parts that use the connection
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a request that is not answered; on a closed connection nothing happens."""
+        command.opaque = self._calls.next_opaque()
+        self.push(encode_oneway(command))
+
+    def push(self, frame: bytes) -> None:
+        """Send what ``encode_oneway`` made, to others perhaps as well; on a closed connection nothing happens."""
+        self._push(frame)
+
+    def ask(self, command: Command, timeout_ms: int) -> Answer:
+        """Send a request and return what will hold its answer, or the errors of ``request``.
+
+        Raises:
+            ConnectionClosedError: the connection has ended.
+        """
+        command.opaque = self._calls.next_opaque()
+        return self.ask_frame(encode_command(command), command.opaque, command.code, timeout_ms)
+
+    def next_opaque(self) -> int:
+        """Return the number of the next request, for ``ask_frame``."""
+        return self._calls.next_opaque()
+
+    def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int) -> Answer:
+        """As ``ask``, with a request that is encoded already."""
+        if self.is_closed:
+            raise ConnectionClosedError(f"the connection to {self._peer} is closed")
+        answer = self._calls.start(opaque, timeout_ms, code)
+        self._push(frame)
+        return answer
+
+    async def request(self, command: Command, timeout_ms: int) -> Command:
+        """Send a request and wait for its answer.
+
+        Raises:
+            ConnectionClosedError: the connection has ended.
+            RequestTimeoutError: the answer did not come in time; if it still comes, it is ignored.
+        """
+        answer = self.ask(command, timeout_ms)
+        try:
+            return await answer
+        finally:
+            self._calls.forget(command.opaque)
+
+    def close(self) -> None:
+        """Close after what was written has been sent."""
+        self._closes_after_turn = True
+        if not self._is_serving and self._transport is not None:
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what was not sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def on_close(self, callback: Callable[["Connection"], object]) -> None:
+        """Have ``callback(connection)`` called once when the connection has ended, at once if it has."""
+        if self.is_closed:
+            callback(self)
+        else:
+            self._on_close.append(callback)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much waits to be sent, or for the peer to read."""
+        return self._out_bytes + self._untaken_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """How much is kept for the peer: unsent, of a frame not finished, of requests not answered."""
+        return self.unsent_bytes + self._parser.pending_bytes + self._owed_bytes
+
+    @property
+    def taken_bytes(self) -> int:
+        """How much the peer, or the system on the way to it, has taken so far."""
+        return self._written_bytes - self._untaken_bytes
+
+    @property
+    def _untaken_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def has_moved(self) -> bool:
+        """Tell whether the peer has sent or taken anything since the last time this was asked."""
+        before = self._seen_reads, self._taken_bytes
+        self._seen_reads, self._taken_bytes = self.reads, self.taken_bytes
+        return before != (self._seen_reads, self._taken_bytes)
+
+    def may_complain(self) -> bool:
+        """Count a mistake of the peer, and tell whether to log it."""
+        return self._home.complaints.may_log()
+
+    def cut_off(self, reason: str) -> None:
+        """Close at once, and say why."""
+        if self.may_complain():
+            _log.warning("closing the connection to %s: %s", self._peer, reason)
+        self.abort()
+
+    @property
+    def _peer(self) -> str:
+        return f"{self.remote_address[0]}:{self.remote_address[1]}"
+
+    # for the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the socket."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(self._limits.high_water_bytes, self._limits.low_water_bytes)
+        self.remote_address = address_of(transport.get_extra_info("peername"))
+        self.local_address = address_of(transport.get_extra_info("sockname"))
+        self._calls.peer = self._peer
+        own = transport.get_extra_info("socket")
+        self.descriptor = -1 if own is None else own.fileno()
+        self._home.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Serve what a read brought."""
+        self.reads += 1
+        self._guard(self._receive, data)
+
+    def pause_writing(self) -> None:
+        """Stop reading, unless it is ours to ask: the peer does not take its replies."""
+        self._is_write_paused = True
+        self._count()
+        if not self._limits.reads_on and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Serve what was left, then read on."""
+        self._is_write_paused = False
+        self._count()
+        asyncio.get_running_loop().call_soon(self._guard, self._serve_backlog)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who has to do with the connection that it has ended."""
+        self.is_closed = True
+        _log.debug("connection to %s ended: %s", self._peer, exc)
+        self._home.discard(self)
+        self._calls.fail_all(f"the connection to {self._peer} ended before the answer")
+        self._backlog, self._out = [], []
+        owed, self._owed = self._owed, {}
+        for later in owed:
+            self._guard(later.drop)
+        callbacks, self._on_close = self._on_close, []
+        for callback in callbacks:
+            self._guard(callback, self)
+
+    def settle_later(self, later: Later, reply: Command | Encoded) -> None:
+        """Send an answer that was owed; ``Later`` calls this. What fails ends this connection, not who pays."""
+        self._owed_bytes -= self._owed.pop(later, 0)
+        self._guard(self._settle, later, reply)
+
+    def _settle(self, later: Later, reply: Command | Encoded) -> None:
+        try:
+            self._push(encode_reply(later.command, reply))
+        except FrameError as error:  # too large to be sent: say so
+            refusal = failure_reply(later.command, error, self._peer, is_logged=self.may_complain())
+            self._push(encode_reply(later.command, refusal))
+
+    def begin_again(self, laters: Sequence[Later]) -> None:
+        """Serve requests that were put off, in this order and before what has come since."""
+        for later in laters:
+            self._owed_bytes -= self._owed.pop(later, 0)
+            later.write_off()
+        self._backlog[:0] = [later.command for later in laters]
+        self._guard(self._serve_backlog)
+
+    # one read
+
+    def _guard(self, step: Callable[..., object], *args: object) -> None:
+        try:
+            step(*args)
+        except Exception:  # the fault boundary of a connection
+            _log.exception("closing the connection to %s: a handler or callback failed", self._peer)
+            self.abort()
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            commands = self._parser.feed(data)
+        except FrameError as error:
+            self._refuse(error)
+            return
+        if self._backlog:
+            self._backlog += commands
+        elif commands:
+            self._serve(commands)
+        if self._parser.failure is not None:
+            self._refuse(self._parser.failure)
+        elif self._is_counted or self._parser.expected_bytes > COUNTED_BYTES or self._owed_bytes > COUNTED_BYTES:
+            self._count()
+
+    def _refuse(self, error: FrameError) -> None:
+        if self.may_complain():
+            _log.warning("closing the connection to %s: %s", self._peer, error)
+        self._closes_after_backlog = True
+        if not self._backlog:
+            self.close()
+
+    def _count(self) -> None:
+        """Have what is held counted while it is much."""
+        self._is_counted = self._is_write_paused or self.held_bytes > COUNTED_BYTES
+        if self._is_counted:
+            self._home.held.note(self)
+        else:
+            self._home.held.forget(self)
+
+    def _serve(self, commands: list[Command]) -> None:
+        self._is_serving = True
+        for index, command in enumerate(commands):
+            if command.flag & RESPONSE:
+                self._calls.settle(command)
+                continue
+            self._serve_one(command)
+            if self._out_bytes > self._limits.high_water_bytes:
+                self._end_turn()
+                if self._is_write_paused:
+                    self._backlog = commands[index + 1 :]
+                    break
+        self._end_turn()
+        self._is_serving = False
+        if self._closes_after_turn or (self._closes_after_backlog and not self._backlog):
+            self.close()
+
+    def _serve_backlog(self) -> None:
+        if self._is_write_paused or self._transport is None or self._transport.is_closing():
+            return
+        commands, self._backlog = self._backlog, []
+        if commands:
+            self._serve(commands)
+        if not self._is_write_paused and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _serve_one(self, command: Command) -> None:
+        try:
+            reply = self._handlers.get(command.code, self._fallback)(command, self)
+            if isinstance(reply, Later) and (reply := self._take_debt(reply)) is None:
+                return
+            if command.flag & ONEWAY:
+                return
+            encoded = reply if isinstance(reply, bytes) else encode_reply(command, reply)
+        except Exception as error:  # the fault boundary of a request
+            reply = failure_reply(command, error, self._peer, is_logged=self.may_complain())
+            if command.flag & ONEWAY:
+                return
+            encoded = encode_reply(command, reply)
+        if command.code in self._service.committing:
+            self._uncommitted.append((command, len(self._out)))
+        self._out.append(encoded)
+        self._out_bytes += len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
+
+    def _take_debt(self, later: Later) -> Command | Encoded | None:
+        """Remember an owed answer; return the one to send now, if there is one."""
+        if later.command.flag & ONEWAY:
+            later.write_off()
+            return None
+        if later.is_settled:  # by its handler: nobody waits for an answer
+            return None
+        if (early_reply := later.hand_over(self)) is not None:
+            return early_reply
+        if len(self._owed) >= self._limits.max_owed_answers:
+            later.drop()
+            return Command.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        size = self._owed[later] = keep(later.command) + later.extra_bytes
+        self._owed_bytes += size
+        if later.command.code in self._service.committing:
+            self._uncommitted.append((later.command, later))
+        return None
+
+    def _end_turn(self) -> None:
+        try:
+            self._service.end_of_read()
+        except StoreError as error:
+            self._take_back(error)
+        self._uncommitted.clear()
+        out, size = self._out, self._out_bytes
+        if out:
+            self._out, self._out_bytes = [], 0
+            self._write(out, size)
+
+    def _take_back(self, error: StoreError) -> None:
+        """Replace the replies to what was not stored after all, and log the first of them."""
+        if self._uncommitted and self.may_complain():
+            first = describe_request(self._uncommitted[0][0], self._peer)
+            others = f" and {count} more of the same read" if (count := len(self._uncommitted) - 1) else ""
+            _log.warning("rejecting %s%s, not stored: %s", first, others, error)
+        for command, place in self._uncommitted:
+            reply = self._service.on_commit_failed(command, error)
+            if isinstance(place, Later):
+                place.answer(reply)
+            else:
+                self._out[place] = encode_reply(command, reply)
+
+    def _push(self, encoded: Encoded) -> None:
+        """Send a frame, with the others of this read or of this turn of the loop."""
+        self._out.append(encoded)
+        self._out_bytes += len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
+        if self._is_serving:
+            return
+        if self._out_bytes > _JOIN_BYTES or len(self._out) >= _JOIN_FRAMES:
+            self._flush()
+        elif not self._is_joining:
+            self._is_joining = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Write what waits to be sent together; nothing while a read is being served, which ends with that."""
+        self._is_joining = False
+        out, size = self._out, self._out_bytes
+        if out and not self._is_serving:
+            self._out, self._out_bytes = [], 0
+            self._write(out, size)
+
+    def _write(self, frames: list[Encoded], size: int) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._written_bytes += size
+        if len(frames) == 1 and isinstance(frames[0], bytes):
+            transport.write(frames[0])
+        elif size <= _JOIN_BYTES:
+            transport.write(b"".join(buffers_of(frames)))
+        else:
+            transport.writelines(buffers_of(frames))
+        if self._is_write_paused:
+            self._check_unsent()
+
+    def _check_unsent(self) -> None:
+        unsent, limit = self.unsent_bytes, self._limits.max_unsent_bytes
+        if unsent > limit:
+            self.cut_off(f"{unsent} bytes are unread, limit is {limit}")
+        else:
+            self._count()

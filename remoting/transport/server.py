@@ -1,0 +1,94 @@
+"""A listening end: binds an address, serves every connection, leaves nothing behind.
+
+    async with RemotingServer("127.0.0.1", 0, service, clock) as server:
+        host, port = server.address
+
+Inside the block the port is bound and known. After it no connection, timer or socket is left.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+from types import TracebackType
+from typing import Self
+
+from ...common.clock import Clock
+from ...common.errors import AddressInUseError, ConfigError
+from .addresses import Address
+from .admission import first_kept_descriptor
+from .connection import Connection
+from .connections import Connections
+from .service import Limits, Service
+
+_BACKLOG = 1024
+_ACCEPTED_AT_ONCE = 32  # asyncio takes its backlog for this too, and when descriptors run out it reports each of them
+_MAX_PORT = 65_535
+
+
+class RemotingServer:
+    """Serves one address. Upstream: ``NettyRemotingServer``."""
+
+    def __init__(self, host: str, port: int, service: Service, clock: Clock, limits: Limits | None = None) -> None:
+        self._host = host
+        self._port = port
+        self._service = service
+        self._clock = clock
+        self._limits = limits or Limits()
+        self.connections = Connections(clock, self._limits)
+        self._server: asyncio.Server | None = None
+
+    def __repr__(self) -> str:
+        state = "serving" if self._server is not None else "closed"
+        return f"<RemotingServer {state} {self._host}:{self._port}, {len(self.connections)} connections>"
+
+    @property
+    def address(self) -> Address:
+        """The address that is bound, with the port that the system chose if 0 was asked for."""
+        return self._host, self._port
+
+    async def __aenter__(self) -> Self:
+        """Bind the address.
+
+        Raises:
+            ConfigError: it cannot be bound.
+        """
+        if not 0 <= self._port <= _MAX_PORT:
+            raise ConfigError(f"cannot listen on {self._host}:{self._port}: a port ends at {_MAX_PORT}")
+        self.connections = Connections(self._clock, self._limits, first_kept_descriptor)
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(self._connect, self._host, self._port, backlog=_ACCEPTED_AT_ONCE)
+        except (OSError, UnicodeError) as error:
+            raise _bind_failure(self._host, self._port, error) from error
+        for own in server.sockets:
+            _listen(own.fileno())
+        self._server = server
+        self._port = server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop listening and end every connection."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            await self.connections.close_all()
+            await server.wait_closed()
+
+    def _connect(self) -> Connection:
+        return Connection(self._service, self._clock, self._limits, self.connections)
+
+
+def _listen(descriptor: int) -> None:
+    """Let more connections wait to be accepted."""
+    with socket.socket(fileno=os.dup(descriptor)) as same:
+        same.listen(_BACKLOG)
+
+
+def _bind_failure(host: str, port: int, error: Exception) -> ConfigError:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return AddressInUseError(f"cannot listen on {host}:{port}: the address is in use", port=port)
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    return ConfigError(f"cannot listen on {host}:{port}: {reason}", key="bindAddress")

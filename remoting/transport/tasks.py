@@ -1,0 +1,85 @@
+"""The tasks of one server or client, and the only place where a timed job may fail.
+
+Rules
+    1. ``TaskScope`` is a TaskGroup that ends by cancelling what still runs, so that leaving it never waits for a job.
+    2. A job does one round and returns how long to wait for the next, or None to end.
+    3. An error in a round is logged, and the job goes on after a pause that doubles with each failure in a row: the
+       fault boundary "per timed job".
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ...common.clock import Clock
+from ...common.errors import RocketletError
+
+T = TypeVar("T")
+Job = Callable[[], Awaitable[int | None]]
+
+FIRST_PAUSE_MS = 1000
+LONGEST_PAUSE_MS = 60_000
+_log = logging.getLogger(__name__)
+
+
+class TaskScope:
+    """Tasks that end with the object that owns them."""
+
+    def __init__(self) -> None:
+        self._group = asyncio.TaskGroup()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __repr__(self) -> str:
+        return f"<TaskScope {len(self._tasks)} tasks>"
+
+    async def __aenter__(self) -> Self:
+        """Allow tasks to be started."""
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel the tasks and wait until they have ended."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self._group.__aexit__(None, None, None)
+
+    def start(self, work: Coroutine[object, object, T], name: str) -> asyncio.Task[T]:
+        """Start a task."""
+        task = self._group.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def repeat(job: Job, clock: Clock, *, first_ms: int = 0) -> None:
+    """Run a job until it ends or is cancelled, with the pauses that it asks for."""
+    delay_ms: int | None = first_ms
+    pause_ms = FIRST_PAUSE_MS
+    while delay_ms is not None:
+        if delay_ms > 0:
+            await clock.sleep(delay_ms)
+        try:
+            delay_ms = await job()
+            pause_ms = FIRST_PAUSE_MS
+        except Exception as error:  # the fault boundary of timed jobs: one bad round must not end the server
+            has_told = isinstance(error, RocketletError | OSError)
+            _log.warning(
+                "%s failed, retrying in %d ms: %s", _name_of(job), pause_ms, error, exc_info=None if has_told else error
+            )
+            delay_ms, pause_ms = pause_ms, min(2 * pause_ms, LONGEST_PAUSE_MS)
+
+
+async def wait_at_most(event: asyncio.Event, limit_ms: int, clock: Clock) -> None:
+    """Return when an event has happened, or after a while."""
+    with suppress(TimeoutError):
+        async with clock.timeout(limit_ms):
+            await event.wait()
+
+
+def _name_of(job: Job) -> str:
+    return getattr(job, "__qualname__", repr(job))

@@ -1,0 +1,1 @@
+"""History from store directories, then live, as one read."""

@@ -1,0 +1,1 @@
+"""Reading a live cluster in tasks."""

@@ -1,0 +1,204 @@
+"""Pulls ranges of queues from brokers, with many pulls under way, and gives the answers in order.
+
+    range     [ chunk )[ chunk )[ chunk )[ …     one pull each, all at once; an answer that ends early is followed by
+                                                 pulls for the rest of its chunk
+
+Rules:
+
+- How many messages a broker puts into an answer, it decides itself (32 or 256 KiB by default), so chunks are as long
+  as the last answers were (``strides``).
+- A pull that fails is tried again after a pause, at the address that a name server tells then. When that is of no use
+  either, the reading ends with one error that names queue, offset, broker and reason.
+- Offsets that a broker does not have any more are loss (``Losses``); the reading goes on with those that it has.
+- Each ``collect`` has connections of its own and ends with nothing under way: what comes between two of them may last.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from ...common.errors import RemotingError, ResponseError, RocketletError
+from ...common.message import MessageQueue
+from ...export.write.pulled import Pulled
+from ...remoting.codec.codes import ResponseCode
+from ...remoting.codec.command import decode_header
+from ...remoting.headers.pull import PullReply
+from ...remoting.transport.tasks import TaskScope
+from ..cluster.attempts import may_pass
+from ..cluster.liveoptions import LiveOptions
+from ..cluster.liverange import LiveRange
+from .pullline import Learned, PullLine
+from .strides import Strides
+
+_log = logging.getLogger(__name__)
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+_NEXT: Final = frozenset(
+    {ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED}
+)
+
+
+class Chunk(NamedTuple):
+    """Offsets that are pulled at once if the broker likes."""
+
+    range: LiveRange
+    first: int
+    end: int
+
+
+class Answers(NamedTuple):
+    """What a chunk brought, and how many offsets the first answer covered."""
+
+    pulled: list[Pulled]
+    covered: int
+
+
+class Answer(NamedTuple):
+    """What one pull brought, and where the next one begins."""
+
+    code: int
+    next_offset: int
+    body: bytes
+
+
+class RangePulls:
+    """Pulls ranges one after the other, some answers with each ``collect``."""
+
+    def __init__(self, ranges: Sequence[LiveRange], options: LiveOptions) -> None:
+        self._options = options
+        self._strides = Strides()
+        self._chunks = self._cut(ranges)
+        self._known: dict[MessageQueue, tuple[int, int]] = {}
+        self._learned = Learned()
+
+    async def collect(self) -> list[Pulled] | None:
+        """Return the next answers in the order of the ranges, ``None`` at the end.
+
+        Raises:
+            DataLossError: Messages are not there any more, and that matters.
+            RemotingError, ResponseError: A broker cannot be asked.
+            DecodeError: An answer cannot be read.
+        """
+        found: list[Pulled] = []
+        async with PullLine(self._options, self._learned) as line, TaskScope() as scope:
+            puller = _Puller(line, self._options, self._known)
+            waiting: deque[tuple[Chunk, asyncio.Task[Answers | RocketletError]]] = deque()
+            room = self._options.pulls_at_once
+            size = count = 0
+            while True:
+                for chunk in islice(self._chunks, room):
+                    await line.prepare(chunk.range)
+                    waiting.append((chunk, scope.start(puller.pull(chunk), name="pull")))
+                if not waiting:
+                    return found if count else None
+                chunk, task = waiting.popleft()
+                answers = await task
+                if isinstance(answers, RocketletError):
+                    raise answers
+                self._strides.learn(chunk.end - chunk.first, answers.covered)
+                found += answers.pulled
+                size += sum(len(each.body) for each in answers.pulled)
+                count += chunk.end - chunk.first
+                is_full = size >= self._options.batch_bytes or count >= self._options.batch_messages
+                room = 0 if is_full else self._options.pulls_at_once - len(waiting)
+
+    def _cut(self, ranges: Sequence[LiveRange]) -> Iterator[Chunk]:
+        for each in ranges:
+            position = each.start
+            while position < each.stop:
+                end = min(position + self._strides.next_length(), each.stop)
+                yield Chunk(each, position, end)
+                position = end
+
+
+class _Puller:
+    """Pulls chunks; ``known`` holds what was found out about first and end of queues."""
+
+    def __init__(self, line: PullLine, options: LiveOptions, known: dict[MessageQueue, tuple[int, int]]) -> None:
+        self._line = line
+        self._options = options
+        self._known = known
+
+    async def pull(self, chunk: Chunk) -> Answers | RocketletError:
+        """Return what a chunk brings, or why it brings nothing."""
+        try:
+            return await self._pull(chunk)
+        except RocketletError as error:
+            return error
+
+    async def _pull(self, chunk: Chunk) -> Answers:
+        pulled: list[Pulled] = []
+        covered, position, queue = 0, chunk.first, chunk.range.queue
+        while True:
+            first, end = self._known.get(queue, (position, chunk.end))
+            position, end = max(position, first), min(end, chunk.end)
+            if position >= end:
+                return Answers(pulled, covered or chunk.end - chunk.first)
+            answer = await self._ask_patiently(chunk, position)
+            covered = covered or answer.next_offset - chunk.first
+            if answer.code == _SUCCESS:
+                end = min(answer.next_offset, chunk.end)
+                pulled.append(Pulled(queue.topic, queue.queue_id, position, end, answer.body))
+            else:
+                self._take_note(chunk.range, position, answer.next_offset)
+            position = answer.next_offset
+
+    def _take_note(self, pulled: LiveRange, position: int, found: int) -> None:
+        """Learn from an answer without messages that they go on elsewhere, or not at all.
+
+        Raises:
+            DataLossError: Messages are lost, and that matters.
+        """
+        queue = pulled.queue
+        first, end = self._known.get(queue, (0, pulled.stop))
+        if found <= position:
+            if position < end:
+                self._options.losses.beyond(queue, pulled.stop, found)
+            self._known[queue] = (first, found)
+        elif not self._line.filters(pulled) and found > first:
+            self._options.losses.below(queue, position, found)
+            self._known[queue] = (found, end)
+
+    async def _ask_patiently(self, chunk: Chunk, position: int) -> Answer:
+        """Return an answer that brings messages, or says where to go on.
+
+        Raises:
+            RemotingError, ResponseError: None came after so many attempts as the options allow.
+        """
+        access = self._options.access
+        for left in range(access.retries, -1, -1):
+            try:
+                answer = await self._ask(chunk, position)
+                if answer.next_offset > position or answer.code == ResponseCode.PULL_OFFSET_MOVED or not left:
+                    return answer
+            except (RemotingError, ResponseError) as error:
+                if not left or not may_pass(error):
+                    raise self._final(chunk.range, position, error) from error
+                _log.warning(
+                    "%s: pull at offset %d failed, retrying in %d ms, %d retries left: %s",
+                    chunk.range,
+                    position,
+                    access.retry_interval_ms,
+                    left,
+                    error,
+                )
+            await self._line.clock.sleep(access.retry_interval_ms)
+            if reason := await self._line.find_again(chunk.range):
+                address = self._line.address_of(chunk.range)
+                _log.warning("%s: looking up its broker failed, retrying at %s: %s", chunk.range, address, reason)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _ask(self, chunk: Chunk, position: int) -> Answer:
+        answer = await self._line.pull(chunk.range, position, chunk.end - position)
+        if answer.code != _SUCCESS and answer.code not in _NEXT:
+            raise ResponseError(answer.code, answer.remark)
+        return Answer(answer.code, decode_header(PullReply, answer).next_begin_offset, answer.body)
+
+    def _final(self, pulled: LiveRange, position: int, error: RemotingError | ResponseError) -> RocketletError:
+        place = f"{pulled} at {self._line.address_of(pulled)} cannot be read at offset {position}"
+        if isinstance(error, ResponseError):
+            return ResponseError(error.code, f"{error.remark} ({place})")
+        return RemotingError(f"{place} after {self._options.access.retries + 1} attempts: {error}")

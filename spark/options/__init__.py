@@ -1,0 +1,1 @@
+"""The data source's options, columns and filters."""

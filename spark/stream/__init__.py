@@ -1,0 +1,1 @@
+"""Structured streams over a live cluster."""

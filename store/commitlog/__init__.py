@@ -1,0 +1,1 @@
+"""The log: records as bytes, written, scanned and cut. Knows no queue."""

@@ -1,0 +1,126 @@
+"""Config files such as ``config/topics.json``: written so that a crash leaves the old or the new text.
+
+Rules (``ConfigManager``; store.md §9.1):
+
+- Save: the new text is written and flushed as ``X.tmp``, then ``X`` becomes ``X.bak`` and ``X.tmp`` becomes ``X``. A
+  crash between the two renames leaves only ``X.bak``, which both brokers accept; a full disk changes neither.
+- Load: ``X``; when it is missing, empty or no valid text, ``X.bak``. Both missing means defaults. What is there and
+  cannot be used or read is not missing, an empty file neither: going on with defaults would lose what it held. (Java
+  goes on when both are empty.)
+- A damaged ``X`` is kept as ``X.damaged``; it never takes the place of a good ``X.bak``.
+"""
+
+import errno
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from ...common.errors import ConfigError, JsonError
+from .files import OS_FILES, Files, make_lasting_directory
+
+T = TypeVar("T")
+_WAY_ON: Final = "restore a copy, or remove it to begin without"
+_log = logging.getLogger(__name__)
+
+
+def load_config_text(path: str, files: Files = OS_FILES) -> str | None:
+    """Return the text of the file, or of its ``.bak`` when the file is missing or empty; ``None`` without both.
+
+    Raises:
+        ConfigError: One of them cannot be read.
+    """
+    for candidate in (path, f"{path}.bak"):
+        text = _read(path=candidate, files=files)
+        if text:
+            return text
+    return None
+
+
+def load_config(path: str, parse: Callable[[str], T], files: Files = OS_FILES, *, sets_aside: bool = False) -> T | None:
+    """Return the parsed file, or its ``.bak`` where it is missing or damaged; ``None`` without both.
+
+    ``parse`` raises ``JsonError`` or ``ValueError`` for what is no valid text. With ``sets_aside`` a damaged file for
+    which the ``.bak`` stands in is renamed, as ``save_config_text`` would else put it in the place of the ``.bak``.
+
+    Raises:
+        ConfigError: Neither can be used, or one of them cannot be read.
+    """
+    problem = ""
+    for candidate in (path, f"{path}.bak"):
+        text = _read(candidate, files)
+        if text is None:
+            continue
+        try:
+            content = parse(_refuse_blank(text))
+        except (JsonError, ValueError, RecursionError) as error:
+            if problem:
+                raise ConfigError(f"{problem}; {candidate} cannot be parsed: {error}; {_WAY_ON}") from error
+            problem = f"{candidate} cannot be parsed: {error}"
+            continue
+        if problem:
+            _pass_over(path, problem, files, sets_aside=sets_aside)
+        return content
+    if problem:
+        raise ConfigError(f"{problem}; there is no other copy beside it; {_WAY_ON}")
+    return None
+
+
+def _refuse_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError(f"it holds {len(text)} characters and no text")
+    return text
+
+
+def _pass_over(path: str, problem: str, files: Files, *, sets_aside: bool) -> None:
+    _log.warning("%s; going on with %s.bak", problem, path)
+    if not sets_aside:
+        return
+    try:
+        files.rename(path, f"{path}.damaged")
+    except OSError as error:
+        raise ConfigError(f"{path} is damaged and cannot be renamed: {error.strerror}") from error
+
+
+def save_config_text(path: str, text: str, files: Files = OS_FILES) -> None:
+    """Write the file, keeping the text before as ``.bak`` (raises ``OSError``)."""
+    directory = os.path.dirname(path) or os.curdir
+    make_lasting_directory(files, directory)
+    try:
+        _write(f"{path}.tmp", text.encode(), files)
+    except OSError:
+        with suppress(FileNotFoundError):  # it could not even be made
+            files.unlink(f"{path}.tmp")
+        raise
+    if files.exists(path) and files.size(path):
+        files.rename(path, f"{path}.bak")
+        files.sync_directory(directory)
+    files.rename(f"{path}.tmp", path)
+    files.sync_directory(directory)
+
+
+def _write(path: str, data: bytes, files: Files) -> None:
+    descriptor = files.create(path, 0)
+    try:
+        files.truncate(descriptor, 0)
+        if files.pwrite(descriptor, data, 0) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        files.sync(descriptor)
+    finally:
+        files.close(descriptor)
+
+
+def _read(path: str, files: Files) -> str | None:
+    try:
+        descriptor = files.open(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return files.pread(descriptor, files.size(path), 0).decode("utf-8", "replace")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    finally:
+        files.close(descriptor)

@@ -1,0 +1,1 @@
+"""The index file by key: slots, entries, queries."""

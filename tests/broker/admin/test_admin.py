@@ -1,0 +1,160 @@
+"""Topics and groups for administrators, by raw requests."""
+
+import json
+from typing import Any
+
+import pytest
+from raw_calls import Caller, open_caller
+
+from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.namesrv.server import NameServer
+from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
+from rocketlet.remoting.bodies.register import TopicConfig, TopicConfigTable
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.testing.manual_clock import ManualClock
+
+COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
+TOPIC = {
+    "topic": "Made",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "6",
+    "writeQueueNums": "5",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "true",
+    "attributes": "+message.type=NORMAL,+reserve.time=5",
+}
+
+
+async def put(caller: Caller, **changes: str) -> Command:
+    """Create or change the topic."""
+    return await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {**TOPIC, **changes})
+
+
+async def test_created_topic_is_known_everywhere(caller: Caller, nameserver: NameServer) -> None:
+    """When 17 is answered, 351 tells the topic and the name server has its route."""
+    assert (await put(caller)).code == ResponseCode.SUCCESS
+    topic = decode_body(TopicConfig, (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Made"})).body)
+    assert topic == TopicConfig(
+        topic_name="Made",
+        read_queue_nums=6,
+        write_queue_nums=5,
+        order=True,
+        attributes={"message.type": "NORMAL", "reserve.time": "5"},
+    )
+    async with open_caller(nameserver.address) as other:
+        route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Made"})
+    assert b'"readQueueNums":6,"topicSysFlag":0,"writeQueueNums":5' in route.body
+
+
+async def test_changed_topic_is_changed_everywhere(caller: Caller, nameserver: NameServer) -> None:
+    """A second 17 changes queues and attributes, in the route too."""
+    await put(caller)
+    await put(caller, readQueueNums="2", attributes="-reserve.time")
+    topic = decode_body(TopicConfig, (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Made"})).body)
+    assert (topic.read_queue_nums, topic.attributes) == (2, {"message.type": "NORMAL"})
+    async with open_caller(nameserver.address) as other:
+        route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Made"})
+    assert b'"readQueueNums":2' in route.body
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"topic": "bad topic"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "TBW102"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "rmq_sys_x"}, ResponseCode.INVALID_PARAMETER),
+        ({"readQueueNums": "-1"}, ResponseCode.INVALID_PARAMETER),
+        ({"topicFilterType": "NO_TAG"}, ResponseCode.SYSTEM_ERROR),
+        ({"topic": "cluster-a"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "broker-a"}, ResponseCode.INVALID_PARAMETER),
+        ({"attributes": "x=y"}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": "+message.type=MIXED"}, ResponseCode.INVALID_PARAMETER),
+        ({"perm": "all"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+async def test_topic_that_cannot_be(changes: dict[str, str], code: int, caller: Caller) -> None:
+    """Bad names, system topics, negative queue numbers, bad filter types and bad attributes are refused."""
+    assert (await put(caller, **changes)).code == code
+
+
+async def test_unknown_topic_is_answered_17(caller: Caller) -> None:
+    """351 of a topic that is not there."""
+    answer = await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Unknown"})
+    assert (answer.code, answer.remark) == (ResponseCode.TOPIC_NOT_EXIST, "No topic in this broker. topic: Unknown")
+
+
+async def test_lists_hold_everything(caller: Caller) -> None:
+    """21 and 201 tell all topics and groups."""
+    await put(caller)
+    topics = decode_body(TopicConfigTable, (await caller.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
+    assert {"Made", "TBW102", "broker-a", "cluster-a"} <= topics.topic_config_table.keys()
+    body = (await caller.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body
+    assert "TOOLS_CONSUMER" in decode_body(SubscriptionGroupTable, body).subscription_group_table
+
+
+async def test_unknown_group_is_created_by_looking_at_it(caller: Caller) -> None:
+    """352 creates a group with the defaults; a name that cannot be is answered 26."""
+    answer = await caller.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
+    assert decode_body(SubscriptionGroupConfig, answer.body) == SubscriptionGroupConfig(group_name="g")
+    answer = await caller.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "bad group"})
+    assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+async def test_group_with_a_bad_name_is_refused(caller: Caller) -> None:
+    """200 checks the name."""
+    answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, b'{"groupName":"bad group"}')
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+@pytest.mark.parametrize("place", ['"x":{}', '"groupRetryPolicy":{{"x":{}}}', '"groupRetryPolicy":{{"type":{}}}'])
+@pytest.mark.parametrize("depth", [90, 980, 5_000])
+async def test_nested_group_costs_no_offsets(
+    settings: dict[str, str], clock: ManualClock, caplog: pytest.LogCaptureFixture, place: str, depth: int
+) -> None:
+    """Whatever is accepted of a group can be saved: nothing of it is kept that has no place in Java's."""
+    config = BrokerConfig.from_java(settings)
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        await caller.send()
+        await caller.heartbeat("one", "g", {"T": "*"})
+        body = f'{{"groupName":"nested",{place.format("[" * depth + "]" * depth)}}}'.encode()
+        answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+        await caller.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**COMMIT, "commitOffset": "29"})
+    assert " failed" not in caplog.text
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        assert (await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, COMMIT)).ext["offset"] == "29"
+
+
+@pytest.mark.parametrize(
+    ("kept", "refused"),
+    [
+        (
+            {"attributes": {str(number): "" for number in range(256)}},
+            {"attributes": dict.fromkeys(map(str, range(257)), "")},
+        ),
+        ({"attributes": {"a": "x" * 4_096}}, {"attributes": {"a": "x" * 4_097}}),
+        ({"subscriptionDataSet": [{"topic": "T"}] * 256}, {"subscriptionDataSet": [{"topic": "T"}] * 257}),
+        (
+            {"groupRetryPolicy": {"customizedRetryPolicy": {"next": [1] * 256}}},
+            {"groupRetryPolicy": {"customizedRetryPolicy": {"next": [1] * 257}}},
+        ),
+    ],
+)
+async def test_group_is_bounded(caller: Caller, kept: dict[str, Any], refused: dict[str, Any]) -> None:
+    """Counts and lengths have limits, which the refusal names; up to them everything is kept."""
+    codes: list[int] = []
+    for name, fields in (("kept", kept), ("refused", refused)):
+        body = json.dumps({"groupName": name, **fields}).encode()
+        answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+        codes.append(answer.code)
+    assert codes == [ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR]
+    assert "length <= " in (answer.remark or "")
+    groups = json.loads((await caller.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)["subscriptionGroupTable"]
+    assert "refused" not in groups
+    (name,) = kept
+    assert len(json.dumps(groups["kept"][name])) >= len(json.dumps(kept[name])) - 100

@@ -1,0 +1,167 @@
+"""What is counted, and what is made of it."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from rocketlet.broker.admin.statistics import MOST_SAMPLES, DayTotals, Sample, Statistics, next_midnight_ms
+from rocketlet.common.sysflag import INNER_BATCH
+from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.reading import ReadResult, ReadStatus
+from rocketlet.testing.manual_clock import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return a clock at an instant on a day without a change of the clocks."""
+    return ManualClock(1_700_000_000_000)
+
+
+@pytest.fixture
+def statistics(clock: ManualClock) -> Statistics:
+    """Return figures that begin now."""
+    return Statistics(clock)
+
+
+@pytest.fixture
+def vienna(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Live in a time zone that changes its clocks."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def record(topic: str, stored_at_ms: int, size: int = 100, inner_batch: int | None = None) -> Appended:
+    """Return a record that has become readable."""
+    properties = {} if inner_batch is None else {"INNER_NUM": str(inner_batch)}
+    sys_flag = 0 if inner_batch is None else INNER_BATCH
+    return Appended(0, 0, size, topic, 0, sys_flag, stored_at_ms, properties, None)
+
+
+def read_result(count: int) -> ReadResult:
+    """Return what a read found."""
+    status = ReadStatus.FOUND if count else ReadStatus.OFFSET_OVERFLOW_ONE
+    return ReadResult(status, 0, 0, 0, [], count)
+
+
+async def sample(statistics: Statistics, clock: ManualClock, seconds: int) -> None:
+    """Let seconds go by."""
+    for _ in range(seconds):
+        clock.advance(1_000)
+        assert await statistics.run() == 1_000
+
+
+def test_puts_are_counted_by_messages_and_bytes(statistics: Statistics, clock: ManualClock) -> None:
+    """Each record counts, whatever its topic; an inner batch counts its messages."""
+    now_ms = clock.now_ms()
+    statistics.arrived([record("T", now_ms), record("SCHEDULE_TOPIC_XXXX", now_ms, 200)])
+    statistics.arrived([record("T", now_ms, 50, inner_batch=5)])
+    assert (statistics.totals().puts, statistics.put_bytes) == (7, 350)
+
+
+def test_user_topics_are_counted_for_themselves(statistics: Statistics, clock: ManualClock) -> None:
+    """System topics are left out of the totals of a day; retry topics are not system topics."""
+    topics = ("T", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102")
+    statistics.arrived([record(topic, clock.now_ms()) for topic in topics])
+    read = statistics.counting(read_result_of)
+    read("T", 3)
+    read("RMQ_SYS_TRACE_TOPIC", 4)
+    assert statistics.day_totals() == DayTotals(puts=2, gets=3)
+
+
+def read_result_of(_topic: str, count: int) -> ReadResult:
+    """Read so many messages."""
+    return read_result(count)
+
+
+def test_reads_are_found_or_missed(statistics: Statistics, clock: ManualClock) -> None:
+    """A read that finds counts once, and its messages; one that does not find counts as missed; the longest is kept."""
+
+    def slow(_topic: str, took_ms: int, count: int) -> ReadResult:
+        clock.advance(took_ms)
+        return read_result(count)
+
+    read = statistics.counting(slow)
+    assert [read("T", took_ms, count).message_count for took_ms, count in ((3, 32), (7, 0), (5, 1))] == [32, 0, 1]
+    totals = statistics.totals()
+    assert (totals.found, totals.missed, totals.handed_out, statistics.longest_read_ms) == (2, 1, 33, 7)
+
+
+async def test_span_needs_a_sample_more_than_seconds(statistics: Statistics, clock: ManualClock) -> None:
+    """A span of ten seconds is there with the eleventh sample, and then moves on."""
+    await sample(statistics, clock, 10)
+    assert statistics.span(10) is None
+    statistics.arrived([record("T", clock.now_ms())] * 20)
+    await sample(statistics, clock, 1)
+    first, last = statistics.span(10) or (Sample(0), Sample(0))
+    assert (first.puts, last.puts, last.at_ms - first.at_ms) == (0, 20, 10_000)
+    await sample(statistics, clock, 10)
+    first, last = statistics.span(10) or (Sample(0), Sample(0))
+    assert (first.puts, last.puts) == (20, 20)
+
+
+async def test_samples_of_ten_minutes_are_kept(statistics: Statistics, clock: ManualClock) -> None:
+    """A span of 600 seconds is there in the end, and no longer one ever is."""
+    await sample(statistics, clock, 2 * MOST_SAMPLES)
+    first, last = statistics.span(600) or (Sample(0), Sample(0))
+    assert last.at_ms - first.at_ms == 600_000
+    assert statistics.span(601) is None
+
+
+async def test_put_times_are_those_of_the_last_minute(statistics: Statistics, clock: ManualClock) -> None:
+    """They are told when their minute is over, for a minute; the longest is told at once and for good."""
+    statistics.arrived([record("T", clock.now_ms() - 7)] * 3)
+    statistics.arrived([record("T", clock.now_ms() + 5)])  # the clock was set back
+    assert (statistics.last_minute, statistics.longest_put_ms) == ({}, 7)
+    await sample(statistics, clock, 60)
+    assert (statistics.last_minute, statistics.longest_put_ms) == ({7: 3, -5: 1}, 7)
+    statistics.arrived([record("T", clock.now_ms() - 2)])
+    await sample(statistics, clock, 60)
+    assert (statistics.last_minute, statistics.longest_put_ms) == ({2: 1}, 7)
+
+
+@pytest.mark.parametrize(
+    ("times", "p50", "p99"),
+    [
+        ({}, 0.0, 0.0),
+        ({0: 100}, 0.5, 0.99),
+        ({1: 100}, 0.5, 0.99),
+        ({3: 100}, 2.5, 2.99),
+        ({1: 50, 30: 50}, 1.0, 29.96),
+        ({12_000: 10}, 10_000.0, 10_000.0),
+    ],
+)
+async def test_percentiles_are_interpolated_within_classes(
+    times: dict[int, int], p50: float, p99: float, statistics: Statistics
+) -> None:
+    """Java's classes are 1 ms wide up to 20 ms, 2 ms up to 50 ms, and end at 10 s."""
+    statistics.last_minute = times
+    assert (statistics.percentile(0.5), round(statistics.percentile(0.99), 2)) == (p50, p99)
+
+
+async def test_midnight_begins_a_day(statistics: Statistics, clock: ManualClock, vienna: None) -> None:
+    """The totals of a midnight are this morning's until the next one, and yesterday's then."""
+    statistics = Statistics(clock)
+    statistics.arrived([record("T", clock.now_ms())] * 2)
+    clock.advance_to(next_midnight_ms(clock.now_ms()) - 1_000)
+    await sample(statistics, clock, 1)
+    assert (statistics.this_morning, statistics.yesterday_morning) == (DayTotals(2, 0), DayTotals())
+    statistics.arrived([record("T", clock.now_ms())])
+    await sample(statistics, clock, 1)
+    assert statistics.this_morning == DayTotals(2, 0)
+    clock.advance(86_400_000)
+    await sample(statistics, clock, 1)
+    assert (statistics.this_morning, statistics.yesterday_morning) == (DayTotals(3, 0), DayTotals(2, 0))
+
+
+@pytest.mark.parametrize(
+    ("now", "hours"),
+    [("2024-03-30 22:00", 2), ("2024-03-31 00:00", 23), ("2024-10-27 00:00", 25), ("2024-12-31 12:00", 12)],
+)
+def test_days_are_local(now: str, hours: int, vienna: None) -> None:
+    """A day in which the clocks change has 23 or 25 hours; the year may end."""
+    now_ms = int(time.mktime(time.strptime(now, "%Y-%m-%d %H:%M"))) * 1000
+    assert next_midnight_ms(now_ms) - now_ms == hours * 3_600_000

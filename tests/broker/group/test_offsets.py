@@ -1,0 +1,89 @@
+"""Committed offsets and their file."""
+
+import msgspec
+import pytest
+
+from rocketlet.broker.group import offsets as offsets_module
+from rocketlet.broker.group.offsets import OffsetFile, OffsetTable
+from rocketlet.common.errors import JsonError
+from rocketlet.common.json.javajson import read_json_as
+from rocketlet.remoting.bodies.register import DataVersion
+
+
+def table() -> OffsetTable:
+    """Return an empty table whose clock stands at 7."""
+    return OffsetTable(lambda: 7)
+
+
+@pytest.mark.feature("C6")
+def test_smaller_offset_is_accepted() -> None:
+    """An offset may go back; another group, topic or queue has its own."""
+    offsets = table()
+    offsets.commit("g", "T", 0, 10)
+    offsets.commit("g", "T", 0, 3)
+    assert offsets.committed("g", "T", 0) == 3
+    assert offsets.committed("g", "T", 1) is None
+    assert offsets.committed("h", "T", 0) is None
+
+
+def test_offsets_read_back_what_they_wrote() -> None:
+    """The file's content fills another table the same way, and names each group's topics."""
+    offsets = table()
+    offsets.commit("g", "T", 0, 10)
+    offsets.commit("g", "%RETRY%g", 0, 2)
+    text = msgspec.json.encode(offsets.content())
+    stored = msgspec.json.decode(text)
+    assert stored["offsetTable"] == {"T@g": {"0": 10}, "%RETRY%g@g": {"0": 2}}
+    assert stored["groupTopicMap"] == {"g": ["T", "%RETRY%g"]}
+    other = table()
+    other.load(read_json_as(text, OffsetFile))
+    assert other.content() == offsets.content()
+
+
+def test_names_with_another_at_sign_are_skipped() -> None:
+    """Java takes keys of exactly two parts; the others are left out."""
+    offsets = table()
+    offsets.load(OffsetFile(offset_table={"T@g": {0: 1}, "T@g@h": {0: 1}, "T": {0: 1}}))
+    assert offsets.content().offset_table == {"T@g": {0: 1}}
+
+
+def test_java_file_is_read() -> None:
+    """Java writes queue ids as bare keys."""
+    offsets = table()
+    offsets.load(read_json_as('{"dataVersion":{"counter":3},"offsetTable":{"T@g":{0:10,1:20}}}', OffsetFile))
+    assert [offsets.committed("g", "T", queue_id) for queue_id in (0, 1)] == [10, 20]
+
+
+@pytest.mark.parametrize("text", ['{"offsetTable":[]}', '{"offsetTable":{"T@g":{"x":1}}}', '{"offsetTable":{"T@g":1}}'])
+def test_other_shape_is_refused(text: str) -> None:
+    """A file of another shape stops the start instead of losing offsets."""
+    with pytest.raises(JsonError):
+        read_json_as(text, OffsetFile)
+
+
+def test_version_moves_with_every_step() -> None:
+    """The data version grows once per 500 commits."""
+    offsets = table()
+    for number in range(1000):
+        offsets.commit("g", "T", 0, number)
+    assert offsets.content().data_version == DataVersion(counter=2, timestamp=7)
+
+
+def test_offset_behind_the_end_of_its_queue_is_pulled_back() -> None:
+    """A queue that lost its end ends at 7: offsets up to there stay, the one behind is set to it."""
+    offsets = table()
+    for group, queue_offset in (("before", 6), ("at", 7), ("behind", 9)):
+        offsets.commit(group, "T", 0, queue_offset)
+    offsets.pull_back(lambda topic, queue_id: 7 if (topic, queue_id) == ("T", 0) else 0)
+    assert [offsets.committed(group, "T", 0) for group in ("before", "at", "behind")] == [6, 7, 7]
+
+
+def test_queues_of_a_topic_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients name queues by any number: beyond the limit only those that are known are taken."""
+    monkeypatch.setattr(offsets_module, "MAX_QUEUES", 2)
+    table = OffsetTable(lambda: 7)
+    for queue_id in (5, -9):
+        assert table.takes("g", "T", queue_id)
+        table.commit("g", "T", queue_id, 1)
+    assert [table.takes("g", "T", queue_id) for queue_id in (5, -9, 0)] == [True, True, False]
+    assert table.takes("other", "T", 0)

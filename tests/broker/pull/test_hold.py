@@ -1,0 +1,144 @@
+"""Parked pulls on a clock that the test moves."""
+
+import pytest
+
+from rocketlet.broker.pull.hold import RECHECK_MS, PullWaiters, QueueKey, Waiter
+from rocketlet.store.consumequeue.consumequeue import ConsumeQueue, QueueSpace
+from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.files.descriptors import Descriptors
+from rocketlet.store.files.files import OS_FILES
+from rocketlet.testing.manual_clock import ManualClock
+
+KEY = QueueKey("T", 0)
+LIMIT_MS = 15_000
+
+
+def arrival(next_offset: int, tags_code: int) -> list[Appended]:
+    """Return the notice that the queue can be read up to an offset."""
+    queue = ConsumeQueue(QueueSpace(OS_FILES, "unused", 20_000, Descriptors(OS_FILES, 4)), *KEY)
+    return [Appended(0, next_offset - 1, 100, *KEY, 0, 0, {}, queue, tags_code)]
+
+
+class Hold:
+    """A waiter that counts how often it was woken."""
+
+    def __init__(self, waiters: PullWaiters, *, wanted: int = 5, code: int | None = None, key: QueueKey = KEY) -> None:
+        self.woken = 0
+        self.code = code
+        self.asked = 0
+        self.waiter = Waiter(key, wanted, None if code is None else self.accepts, self.wake)
+        waiters.add(self.waiter, LIMIT_MS)
+
+    def accepts(self, record: Appended) -> bool:
+        """Take one tags code only."""
+        self.asked += 1
+        return record.tags_code == self.code
+
+    def wake(self) -> None:
+        """Count."""
+        self.woken += 1
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return a clock that stands."""
+    return ManualClock()
+
+
+@pytest.fixture
+def waiters(clock: ManualClock) -> PullWaiters:
+    """Return an empty table."""
+    return PullWaiters(clock)
+
+
+@pytest.mark.feature("P6")
+def test_arrival_wakes_all_waiters_of_its_queue(waiters: PullWaiters) -> None:
+    """Whoever waits at the queue is woken at once, and nobody at another queue."""
+    here, too, there = Hold(waiters), Hold(waiters), Hold(waiters, key=QueueKey("T", 1))
+    waiters.arrived(arrival(6, 0))
+    assert (here.woken, too.woken, there.woken) == (1, 1, 0)
+    assert len(waiters) == 1
+
+
+def test_arrival_before_the_wanted_offset_wakes_nobody(waiters: PullWaiters) -> None:
+    """A message in front of the wanted offset is not waited for."""
+    hold = Hold(waiters)
+    waiters.arrived(arrival(5, 0))
+    assert hold.woken == 0
+
+
+@pytest.mark.feature("P7")
+def test_time_limit_wakes_once(waiters: PullWaiters, clock: ManualClock) -> None:
+    """A waiter is woken at its limit, and then neither by an arrival nor by the stop."""
+    hold = Hold(waiters)
+    clock.advance(LIMIT_MS - 1)
+    assert hold.woken == 0
+    clock.advance(1)
+    waiters.arrived(arrival(6, 0))
+    waiters.wake_all()
+    assert hold.woken == 1
+
+
+@pytest.mark.feature("P8")
+def test_unwanted_arrival_wakes_within_five_seconds(waiters: PullWaiters, clock: ManualClock) -> None:
+    """A message that the filter refuses wakes its waiter 5 s later; more of them do not put that off."""
+    hold = Hold(waiters, code=7)
+    waiters.arrived(arrival(6, 8))
+    clock.advance(RECHECK_MS - 1)
+    waiters.arrived(arrival(7, 8))
+    assert hold.woken == 0
+    clock.advance(1)
+    assert hold.woken == 1
+
+
+@pytest.mark.feature("P8")
+def test_wanted_arrival_after_unwanted_wakes_at_once(waiters: PullWaiters, clock: ManualClock) -> None:
+    """The filter decides for each message."""
+    hold = Hold(waiters, code=7)
+    waiters.arrived(arrival(6, 8))
+    waiters.arrived(arrival(7, 7))
+    assert hold.woken == 1
+    clock.advance(LIMIT_MS)
+    assert hold.woken == 1
+
+
+def test_late_unwanted_arrival_does_not_extend_the_limit(waiters: PullWaiters, clock: ManualClock) -> None:
+    """The time limit stays the limit."""
+    hold = Hold(waiters, code=7)
+    clock.advance(LIMIT_MS - 1)
+    waiters.arrived(arrival(6, 8))
+    clock.advance(1)
+    assert hold.woken == 1
+
+
+def test_waiter_whose_filter_fails_is_woken(waiters: PullWaiters, caplog: pytest.LogCaptureFixture) -> None:
+    """Its pull runs again, and fails by itself or not; the log names its queue and its peer."""
+    woken: list[bool] = []
+
+    def fail(_record: Appended) -> bool:
+        raise ValueError("no filter")
+
+    waiter = Waiter(QueueKey("T", 0), 0, fail, lambda: woken.append(True), ("10.0.0.9", 4711))
+    waiters.add(waiter, LIMIT_MS)
+    waiters.arrived(arrival(6, 0))
+    assert woken == [True]
+    assert "the long poll from 10.0.0.9:4711 failed at topic T, queueId 0, offset 5" in caplog.text
+
+
+def test_dropped_waiter_is_never_woken(waiters: PullWaiters, clock: ManualClock) -> None:
+    """A closed connection takes its waiters along, timers included."""
+    hold = Hold(waiters)
+    waiters.drop(hold.waiter)
+    waiters.drop(hold.waiter)
+    waiters.arrived(arrival(6, 0))
+    clock.advance(LIMIT_MS)
+    assert hold.woken == 0
+    assert clock.next_at_ms is None
+
+
+def test_stop_wakes_everybody(waiters: PullWaiters, clock: ManualClock) -> None:
+    """When the broker stops nobody is left waiting, and no timer either."""
+    holds = [Hold(waiters), Hold(waiters, key=QueueKey("T", 1))]
+    waiters.wake_all()
+    assert [hold.woken for hold in holds] == [1, 1]
+    assert (len(waiters), clock.next_at_ms) == (0, None)

@@ -1,0 +1,315 @@
+"""Sending, by raw requests to a broker with its name server."""
+
+import resource
+from typing import Any
+
+import pytest
+from raw_calls import Caller, open_caller, send_header
+
+from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.ids import parse_offset_id
+from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter_records
+from rocketlet.namesrv.server import NameServer
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.headers.send import SendHeader
+from rocketlet.testing.manual_clock import ManualClock
+
+SEND_FIELDS = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+LONG = {
+    "producerGroup": "p",
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "4",
+    "queueId": "1",
+    "sysFlag": "0",
+    "bornTimestamp": "5",
+    "flag": "3",
+    "properties": "TAGS\x01old\x02",
+}
+
+
+async def stored_properties(caller: Caller, queue_offset: int = 0) -> dict[str, str]:
+    """Return the properties of a stored message of queue 0."""
+    answer = await caller.pull(queue_offset=queue_offset)
+    return decode_record(answer.body).properties
+
+
+@pytest.mark.feature("S1", "S23")
+async def test_send_is_answered_with_its_place(caller: Caller) -> None:
+    """Sends to one queue get offsets 0, 1, 2, the queue, an id that names the record, region and trace."""
+    answers = [await caller.send(body=b"m%d" % number, queue_id=2) for number in range(3)]
+    assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 3
+    assert [answer.ext["queueOffset"] for answer in answers] == ["0", "1", "2"]
+    assert {answer.ext["queueId"] for answer in answers} == {"2"}
+    assert all(answer.ext.items() >= SEND_FIELDS.items() for answer in answers)
+
+
+async def test_message_id_names_record_and_broker(caller: Caller, broker: Broker) -> None:
+    """The id in the answer holds the broker's own address and the record's position: 33 finds the message by it."""
+    await caller.send(body=b"first")
+    answer = await caller.send(body=b"second")
+    host, log_offset = parse_offset_id(answer.ext["msgId"])
+    assert broker.address == f"127.0.0.1:{int.from_bytes(host[4:], 'big')}"
+    found = await caller.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(log_offset)})
+    record = decode_record(found.body)
+    assert (bytes(record.body), record.log_offset, record.store_host) == (b"second", log_offset, host)
+
+
+@pytest.mark.feature("S4")
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
+@pytest.mark.parametrize("header", [LONG, send_header("T", 1, "TAGS\x01old\x02", flag=3)], ids=["long", "letters"])
+async def test_both_codes_take_both_spellings(code: int, header: dict[str, str] | SendHeader, caller: Caller) -> None:
+    """Codes 10 and 310 store the same message from long names and from letters."""
+    answer = await caller.ask(code, header, b"body")
+    assert (answer.code, answer.ext["queueId"], answer.ext["queueOffset"]) == (0, "1", "0")
+    pulled = await caller.pull(queue_id=1)
+    record = decode_record(pulled.body)
+    assert (record.flag, record.properties["TAGS"], bytes(record.body)) == (3, "old", b"body")
+
+
+async def test_binary_request_gets_the_same_answer(caller: Caller) -> None:
+    """A send with ROCKETMQ headers is answered with the same fields."""
+    answer = await caller.ask(RequestCode.SEND_MESSAGE_V2, send_header("T"), b"body", serialize=1)
+    assert answer.serialize == 1
+    assert answer.ext.items() >= {"queueId": "0", "queueOffset": "0", **SEND_FIELDS}.items()
+
+
+@pytest.mark.feature("S3")
+async def test_oneway_send_is_stored_and_not_answered(caller: Caller) -> None:
+    """A one-way send arrives; the next answer on the connection is that of the next request."""
+    caller.ask_oneway(RequestCode.SEND_MESSAGE_V2, send_header("T"), b"one way")
+    assert "offset" in (await caller.ask(RequestCode.GET_MIN_OFFSET, {"topic": "T", "queueId": "0"})).ext
+    assert bytes(decode_record((await caller.pull()).body).body) == b"one way"
+
+
+async def test_oneway_send_that_fails_is_not_answered(caller: Caller) -> None:
+    """Not even an error is written for a one-way request."""
+    caller.ask_oneway(RequestCode.SEND_MESSAGE_V2, send_header("bad topic"), b"x")
+    caller.ask_oneway(RequestCode.SEND_MESSAGE_V2, {}, b"x")
+    answer = await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+    assert answer.code == ResponseCode.SUCCESS
+
+
+@pytest.mark.feature("S24")
+async def test_missing_unique_key_is_made(caller: Caller) -> None:
+    """A message without UNIQ_KEY gets one, which the answer tells as transactionId."""
+    answer = await caller.send()
+    properties = await stored_properties(caller)
+    assert len(properties["UNIQ_KEY"]) == 32
+    assert answer.ext["transactionId"] == properties["UNIQ_KEY"]
+
+
+async def test_broker_adds_its_properties_and_drops_pop_ck(caller: Caller) -> None:
+    """Region, trace and cluster are the broker's, whatever the sender wrote; POP_CK is dropped."""
+    await caller.send(properties="UNIQ_KEY\x01k\x02MSG_REGION\x01elsewhere\x02POP_CK\x01x\x02own\x01v")
+    assert await stored_properties(caller) == {
+        "UNIQ_KEY": "k",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "CLUSTER": "cluster-a",
+        "own": "v",
+    }
+
+
+@pytest.mark.feature("S5")
+async def test_auto_created_topic_is_in_the_route_when_answered(caller: Caller, nameserver: NameServer) -> None:
+    """A send creates min(4, 8) queues with permission 6, and its answer comes after the name server knows."""
+    assert (await caller.send("Fresh", queue_id=3)).code == ResponseCode.SUCCESS
+    async with open_caller(nameserver.address) as other:
+        route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "Fresh"})
+    assert b'"perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4' in route.body
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "queue_id"),
+    [("Long", bytes(5 << 20), 0), ("Queueless", b"body", 99)],
+)
+async def test_topic_of_a_refused_message_is_known_too(
+    topic: str, body: bytes, queue_id: int, caller: Caller, nameserver: NameServer
+) -> None:
+    """A message that created its topic and is refused then leaves a topic that has a route when it is answered."""
+    assert (await caller.send(topic, body, queue_id=queue_id)).code != ResponseCode.SUCCESS
+    async with open_caller(nameserver.address) as other:
+        route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+    assert route.code == ResponseCode.SUCCESS
+
+
+async def test_auto_created_topic_has_at_most_the_queues_of_its_template(caller: Caller) -> None:
+    """A producer that wishes 20 queues gets the template's 8."""
+    await caller.send("Wide", default_topic_queue_nums=20, queue_id=7)
+    answer = await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Wide"})
+    assert b'"readQueueNums":8' in answer.body
+
+
+@pytest.mark.feature("S7")
+async def test_auto_creation_off_refuses_unknown_topics(settings: dict[str, str], clock: ManualClock) -> None:
+    """Without auto-creation a send to an unknown topic is answered 17."""
+    settings["autoCreateTopicEnable"] = "false"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        answer = await caller.send("Unknown")
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+    assert answer.remark is not None
+    assert "topic[Unknown] not exist, apply first please!" in answer.remark
+    assert answer.ext == SEND_FIELDS
+
+
+@pytest.mark.feature("S11")
+async def test_queue_out_of_range(caller: Caller) -> None:
+    """A queue id that is too large is refused, a negative one lets the broker pick."""
+    await caller.send()
+    assert (await caller.send(queue_id=4)).code == ResponseCode.INVALID_PARAMETER
+    answer = await caller.send(queue_id=-100)
+    assert (answer.code, answer.ext["queueId"] in "0123") == (ResponseCode.SUCCESS, True)
+
+
+@pytest.mark.feature("S9")
+@pytest.mark.parametrize("topic", ["", " ", "bad topic!", "a.b", "中文", "x" * 128, "%RETRY%" + "x" * 250])
+async def test_illegal_topic_name(topic: str, caller: Caller) -> None:
+    """Blanks, other characters and too many of them are refused, and no topic is made."""
+    assert (await caller.send(topic)).code == ResponseCode.INVALID_PARAMETER
+
+
+@pytest.mark.feature("S10")
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "SELF_TEST_TOPIC"])
+async def test_topic_of_the_system_is_forbidden(topic: str, caller: Caller) -> None:
+    """Clients may not write to the broker's own topics."""
+    answer = await caller.send(topic)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert answer.remark == f"Sending message to topic[{topic}] is forbidden."
+
+
+@pytest.mark.feature("S25")
+async def test_broker_without_write_permission(settings: dict[str, str], clock: ManualClock) -> None:
+    """With brokerPermission=4 an ordered topic is refused, another is written all the same."""
+    settings["brokerPermission"] = "4"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        for order, code in (("true", ResponseCode.NO_PERMISSION), ("false", ResponseCode.SUCCESS)):
+            queues = {"readQueueNums": "1", "writeQueueNums": "1", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+            header = {"topic": "T", "defaultTopic": "", "order": order, **queues}
+            await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            assert (await caller.send()).code == code
+
+
+async def test_full_disk_is_answered_14_and_keeps_nothing(caller: Caller) -> None:
+    """What the disk refuses is answered after the write was tried; its place goes to the next message."""
+    await caller.send(body=b"before")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, limits[1]))
+    try:
+        answer = await caller.send(body=b"x" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (answer.code, answer.ext) == (ResponseCode.SERVICE_NOT_AVAILABLE, SEND_FIELDS)
+    assert (await caller.send(body=b"after")).ext["queueOffset"] == "1"
+    assert [bytes(record.body) for record in iter_records((await caller.pull()).body)] == [b"before", b"after"]
+
+
+async def test_message_without_body_is_refused(caller: Caller) -> None:
+    """A send without a body is illegal."""
+    assert (await caller.send(body=b"")).code == ResponseCode.MESSAGE_ILLEGAL
+
+
+@pytest.mark.feature("S12", "S13")
+@pytest.mark.parametrize(
+    ("body_bytes", "property_bytes", "code"),
+    [
+        (4_194_304, 0, ResponseCode.SUCCESS),
+        (4_194_305, 0, ResponseCode.MESSAGE_ILLEGAL),
+        (1, 31_000, ResponseCode.SUCCESS),
+        (1, 32_768, ResponseCode.MESSAGE_ILLEGAL),
+    ],
+)
+async def test_size_limits(body_bytes: int, property_bytes: int, code: int, caller: Caller) -> None:
+    """A body may have 4 MiB, the properties just under 32 KiB."""
+    answer = await caller.send(body=b"x" * body_bytes, properties=f"p\x01{'v' * property_bytes}\x02")
+    assert answer.code == code
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+async def test_timer_message_without_a_timer_wheel_is_refused(name: str, settings: dict[str, str]) -> None:
+    """It is answered 1 in Java's words and never becomes visible; its topic is there, as with Java."""
+    settings["timerWheelEnable"] = "false"
+    async with Broker(BrokerConfig.from_java(settings), ManualClock()) as broker, open_caller(broker.address) as caller:
+        answer = await caller.send(properties=f"{name}\x015\x02")
+        remark = "accurate timer message is not enabled, timerWheelEnable is false"
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+        assert broker.store.log_append_offset == 0
+        assert (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("properties", "sys_flag"),
+    [("DELAY\x013\x02", 0), ("TIMER_DELAY_SEC\x015\x02", 0), ("", 0x4), ("", 0x8), ("", 0xC)],
+)
+async def test_batch_that_cannot_wait_is_refused(properties: str, sys_flag: int, caller: Caller) -> None:
+    """A batch with a delay, a timer, or a flag of a transaction is answered 13 and is not stored."""
+    header = send_header("T", properties=properties, batch=True, sys_flag=sys_flag)
+    answer = await caller.ask(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch([BatchPart(0, b"x", b"")]))
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert (await caller.pull()).code != ResponseCode.SUCCESS
+
+
+async def test_messages_of_a_batch_neither_wait_nor_open_a_transaction(caller: Caller) -> None:
+    """What a batch's messages say of delays, timers and transactions is of no account, as with Java."""
+    texts = [b"DELAY\x013\x02", b"TIMER_DELAY_SEC\x015\x02", b"TRAN_MSG\x01true\x02PGROUP\x01g\x02"]
+    header = send_header("T", properties="TRAN_MSG\x01true\x02", batch=True)
+    body = encode_batch([BatchPart(0, b"x", text) for text in texts])
+    assert (await caller.ask(RequestCode.SEND_BATCH_MESSAGE, header, body)).code == ResponseCode.SUCCESS
+    assert [record.property_text for record in iter_records((await caller.pull()).body)] == texts
+
+
+@pytest.mark.feature("L2")
+@pytest.mark.parametrize("level", ["0", "-1"])
+async def test_delay_level_of_nothing_is_immediate(level: str, caller: Caller) -> None:
+    """Level 0 and negative levels mean no delay."""
+    assert (await caller.send(properties=f"DELAY\x01{level}\x02")).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.feature("S17")
+async def test_batch_gets_an_id_for_each_message(caller: Caller) -> None:
+    """Ten messages of a batch lie in one queue with offsets in a row; the answer lists their ids."""
+    await caller.send(queue_id=1)
+    parts = [BatchPart(number, b"b%d" % number, b"KEYS\x01k%d\x02" % number) for number in range(10)]
+    answer = await caller.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("T", 1, batch=True), encode_batch(parts))
+    assert (answer.code, answer.ext["queueOffset"], answer.ext["queueId"]) == (0, "1", "1")
+    records = list(iter_records((await caller.pull(queue_id=1, queue_offset=1)).body))
+    assert [(record.flag, bytes(record.body), record.property_text) for record in records] == parts
+    assert [record.queue_offset for record in records] == list(range(1, 11))
+    assert [parse_offset_id(text)[1] for text in answer.ext["msgId"].split(",")] == [
+        record.log_offset for record in records
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "code"),
+    [
+        ("%RETRY%g", encode_batch([BatchPart(0, b"x", b"")]), ResponseCode.MESSAGE_ILLEGAL),
+        ("T", encode_batch([BatchPart(0, b"x", b"")])[:-3], ResponseCode.SYSTEM_ERROR),
+        ("T", b"garbage", ResponseCode.SYSTEM_ERROR),
+        ("T", b"x" * 4_194_305, ResponseCode.SYSTEM_ERROR),
+    ],
+    ids=["retry topic", "torn", "garbage", "too large"],
+)
+async def test_bad_batch_is_refused_whole(topic: str, body: bytes, code: int, caller: Caller) -> None:
+    """Nothing of a batch that cannot be taken is stored."""
+    assert (await caller.ask(RequestCode.SEND_BATCH_MESSAGE, send_header(topic, batch=True), body)).code == code
+    assert (await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})).ext["offset"] == "0"
+
+
+@pytest.mark.feature("C27")
+async def test_retry_that_was_tried_too_often_becomes_a_dead_letter(caller: Caller) -> None:
+    """Above maxReconsumeTimes a send to %RETRY%group lands in %DLQ%group, without its delay."""
+    fields: dict[str, Any] = {"reconsume_times": 3, "max_reconsume_times": 2, "properties": "DELAY\x015\x02"}
+    assert (await caller.send("%RETRY%g", **fields)).code == ResponseCode.SUCCESS
+    record = decode_record((await caller.pull("%DLQ%g")).body)
+    assert (record.reconsume_times, record.properties["DELAY"]) == (3, "-1")
+
+
+@pytest.mark.feature("C27")
+async def test_retry_of_an_ordered_group_becomes_a_dead_letter(caller: Caller) -> None:
+    """A group that holds a queue lock gets its retries as dead letters."""
+    body = b'{"consumerGroup":"g","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
+    await caller.ask(RequestCode.LOCK_BATCH_MQ, None, body)
+    assert (await caller.send("%RETRY%g")).code == ResponseCode.SUCCESS
+    assert (await caller.pull("%DLQ%g")).code == ResponseCode.SUCCESS

@@ -1,0 +1,141 @@
+"""The broker's settings by Java's keys."""
+
+import logging
+import socket
+
+import pytest
+
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.errors import ConfigError
+
+SEED_2 = {
+    "namesrvAddr": "192.168.1.100:9876; 192.168.1.101:9876",
+    "brokerClusterName": "itzhai-com-cluster",
+    "brokerIP1": "192.168.1.100",
+    "listenPort": "10911",
+    "brokerName": "broker-1",
+    "brokerId": "0",
+    "deleteWhen": "02",
+    "fileReservedTime": "48",
+    "brokerRole": "ASYNC_MASTER",
+    "flushDiskType": "ASYNC_FLUSH",
+    "autoCreateTopicEnable": "true",
+    "storePathRootDir": "/nowhere/store",
+}
+
+
+@pytest.mark.feature("H7")
+def test_usual_file_makes_a_config() -> None:
+    """The keys of an ordinary broker.conf are taken."""
+    config = BrokerConfig.from_java(SEED_2)
+    assert (config.cluster_name, config.broker_name, config.port) == ("itzhai-com-cluster", "broker-1", 10911)
+    assert config.nameserver_list == ("192.168.1.100:9876", "192.168.1.101:9876")
+    assert config.advertised_host == "192.168.1.100"
+    assert config.store.root == "/nowhere/store"
+
+
+def test_defaults_are_those_of_java() -> None:
+    """An empty file means Java's defaults, but for the address, which is this machine only."""
+    config = BrokerConfig.from_java({})
+    assert (config.port, config.cluster_name, config.host) == (10911, "DefaultCluster", "127.0.0.1")
+    assert config.broker_name == socket.gethostname()
+    assert (config.default_topic_queues, config.auto_create_topics, config.register_every_ms) == (8, True, 30_000)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("brokerRole", "SLAVE"),
+        ("brokerRole", "SYNC_MASTER"),
+        ("brokerId", "1"),
+        ("aclEnable", "true"),
+        ("authenticationEnabled", "true"),
+        ("authorizationEnabled", "true"),
+        ("tls.server.mode", "enforcing"),
+        ("enableDLegerCommitLog", "true"),
+        ("storeType", "defaultRocksDB"),
+        ("enableControllerMode", "true"),
+        ("inSyncReplicas", "2"),
+        ("enableLmq", "true"),
+    ],
+)
+def test_dangerous_key_stops_the_start(key: str, value: str) -> None:
+    """A key whose neglect would lose data, split a role or open access is named and refused."""
+    with pytest.raises(ConfigError, match=key) as refused:
+        BrokerConfig.from_java({key: value})
+    assert refused.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("listenPort", "many"),
+        ("deleteWhen", "24"),
+        ("listenPort", "65536"),
+        ("listenPort", "-1"),
+        ("autoCreateTopicEnable", "yes"),
+        ("defaultTopicQueueNums", "0"),
+        ("mappedFileSizeCommitLog", "1g"),
+        ("brokerName", ""),
+        ("brokerName", "two\nlines"),
+        ("bindAddress", ""),
+        ("storePathRootDir", ""),
+        ("namesrvAddr", "localhost"),
+        ("namesrvAddr", "127.0.0.1:9876;127.0.0.1:65536"),
+        ("brokerClusterName", "a/b"),
+    ],
+)
+def test_bad_value_stops_the_start(key: str, value: str) -> None:
+    """A value that does not parse, is out of range or cannot be a name is refused, naming its key."""
+    with pytest.raises(ConfigError, match=key) as refused:
+        BrokerConfig.from_java({key: value})
+    assert refused.value.key == key
+
+
+def test_blanks_around_a_value_do_not_count() -> None:
+    """Java keeps trailing blanks of a properties value and then ignores the number; here it counts."""
+    assert BrokerConfig.from_java({"listenPort": " 10921 "}).port == 10921
+
+
+def test_known_but_unused_key_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """A key of Java's without effect here is warned about by name, a used one is not."""
+    with caplog.at_level(logging.WARNING):
+        BrokerConfig.from_java(
+            {"pullThreadPoolQueueCapacity": "48", "listenPort": "10911", "sendMessageThreadPoolNums": "16"}
+        )
+    assert [record.getMessage() for record in caplog.records] == [
+        "setting pullThreadPoolQueueCapacity has no effect: rocketlet does not use it",
+        "setting sendMessageThreadPoolNums has no effect: rocketlet does not use it",
+    ]
+
+
+def test_unknown_key_is_named_with_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+    """A misspelt key is warned about with the key that was probably meant."""
+    with caplog.at_level(logging.WARNING):
+        BrokerConfig.from_java({"autoCreateTopicEnabled": "false"})
+    assert caplog.messages == ["setting autoCreateTopicEnabled is unknown; did you mean autoCreateTopicEnable?"]
+
+
+@pytest.mark.parametrize(("given", "used"), [("1", 10_000), ("45000", 45_000), ("600000", 60_000)])
+def test_registration_period_has_bounds(given: str, used: int) -> None:
+    """As in Java the period counts between 10 s and 60 s."""
+    assert BrokerConfig.from_java({"registerNameServerPeriod": given}).register_every_ms == used
+
+
+def test_description_lists_each_used_key_once() -> None:
+    """--print-config shows key, value, default and meaning of broker and store settings."""
+    rows = BrokerConfig.from_java({"listenPort": "1", "mappedFileSizeCommitLog": "4096"}).describe()
+    values = {row.key: (row.value, row.default) for row in rows}
+    assert len(values) == len(rows)
+    assert values["listenPort"] == ("1", "10911")
+    assert values["mappedFileSizeCommitLog"] == ("4096", "1073741824")
+    assert all(row.meaning for row in rows)
+
+
+@pytest.mark.parametrize("keys", [("brokerId", "brokerRole"), ("brokerRole", "brokerId")])
+def test_slave_is_refused_by_its_role(keys: tuple[str, str]) -> None:
+    """A slave's file stops the start for its brokerRole, wherever in the file that stands."""
+    values = {"brokerId": "1", "brokerRole": "SLAVE"}
+    with pytest.raises(ConfigError, match="brokerRole=SLAVE cannot be used") as refused:
+        BrokerConfig.from_java({key: values[key] for key in keys})
+    assert refused.value.key == "brokerRole"

@@ -1,0 +1,613 @@
+"""A broker and its name servers, official order: real sockets, a clock that the test moves."""
+
+import asyncio
+import errno
+import json
+import os
+import pathlib
+import shutil
+import socket
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from raw_calls import Caller, open_caller, until
+from slow_disk import SlowDisk
+
+from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.topic.registration import Registration
+from rocketlet.broker.topic.topics import TopicTable, make_topic
+from rocketlet.common.record import iter_records
+from rocketlet.namesrv.config import NameServerConfig
+from rocketlet.namesrv.server import NameServer
+from rocketlet.remoting.bodies.register import TopicConfigTable
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.later import Encoded, Later
+from rocketlet.remoting.transport.addresses import format_address
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.service import Handler, Service
+from rocketlet.remoting.transport.tasks import TaskScope
+from rocketlet.store.files.configfile import save_config_text
+from rocketlet.store.files.files import Files
+from rocketlet.testing.manual_clock import ManualClock
+
+TOPIC = {"topic": "T", "defaultTopic": "", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+CREATE = {**TOPIC, "topicFilterType": "SINGLE_TAG", "order": "false"}
+
+
+@dataclass
+class SilentNameServer:
+    """A server that takes requests and never answers."""
+
+    address: str
+    asked: list[Command]
+
+
+@pytest.fixture
+async def silent_nameserver(clock: ManualClock) -> AsyncGenerator[SilentNameServer]:
+    """Run a server that never answers."""
+    asked: list[Command] = []
+
+    def owe(command: Command, _connection: Connection) -> Later:
+        asked.append(command)
+        return Later(command)
+
+    async with RemotingServer("127.0.0.1", 0, Service(fallback=owe), clock) as server:
+        yield SilentNameServer(format_address(*server.address), asked)
+
+
+async def route(address: str, topic: str = "TBW102") -> Command:
+    """Ask a name server where a topic is."""
+    async with open_caller(address) as caller:
+        return await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.mark.feature("N1", "N3")
+async def test_broker_is_in_the_route_when_it_is_ready(broker: Broker, nameserver: NameServer) -> None:
+    """Inside the broker's block its name server knows its address and the template TBW102."""
+    answer = await route(nameserver.address)
+    assert answer.body == (
+        b'{"brokerDatas":[{"brokerAddrs":{"0":"%b"},"brokerName":"broker-a","cluster":"cluster-a"}],'
+        b'"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":7,"readQueueNums":8,"topicSysFlag":0,'
+        b'"writeQueueNums":8}]}' % broker.address.encode()
+    )
+
+
+@pytest.mark.feature("N8")
+async def test_stopped_broker_is_out_of_the_route(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer
+) -> None:
+    """A broker unregisters before it closes its port."""
+    async with Broker(BrokerConfig.from_java(settings), clock):
+        assert (await route(nameserver.address)).code == ResponseCode.SUCCESS
+    assert (await route(nameserver.address)).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@pytest.mark.feature("N5")
+async def test_new_name_server_learns_of_the_broker(settings: dict[str, str], clock: ManualClock) -> None:
+    """A name server that starts late knows the broker after its next registration, well within 30 s."""
+    port = free_port()
+    settings["namesrvAddr"] = f"{settings['namesrvAddr']};127.0.0.1:{port}"
+    async with Broker(BrokerConfig.from_java(settings), clock), NameServer(NameServerConfig(port=port), clock) as late:
+        await until_registered(late, clock)
+
+
+async def until_registered(nameserver: NameServer, clock: ManualClock) -> None:
+    """Move the clock on until a name server knows the broker, 30 s at most."""
+    start_ms = clock.now_ms()
+    while (await route(nameserver.address)).code != ResponseCode.SUCCESS:
+        assert clock.now_ms() < start_ms + 30_000
+        await clock.elapse(1000)
+
+
+@pytest.mark.feature("N4")
+async def test_topic_is_at_every_name_server_when_it_is_answered(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer
+) -> None:
+    """The creation of a topic is answered when both name servers give the same route."""
+    async with NameServer(NameServerConfig(port=0), clock) as second:
+        settings["namesrvAddr"] = f"{nameserver.address};{second.address}"
+        async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+            assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)).code == ResponseCode.SUCCESS
+            assert (await route(nameserver.address, "T")).body == (await route(second.address, "T")).body != b""
+
+
+async def test_silent_name_server_costs_a_second(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, silent_nameserver: SilentNameServer
+) -> None:
+    """A name server that does not answer delays start and creation by one second, and the stop by three."""
+    settings["namesrvAddr"] = f"{nameserver.address};{silent_nameserver.address}"
+    asked, broker = silent_nameserver.asked, Broker(BrokerConfig.from_java(settings), clock)
+    async with asyncio.TaskGroup() as group:
+        start = group.create_task(broker.__aenter__())
+        await until(lambda: len(asked) == 1)
+        await until_known(nameserver, "TBW102")
+        assert not start.done()
+        clock.advance(1000)
+    async with open_caller(broker.address) as caller, asyncio.TaskGroup() as group:
+        answer = group.create_task(caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE))
+        await until(lambda: len(asked) == 2)
+        await until_known(nameserver, "T")
+        assert not answer.done()
+        clock.advance(1000)
+    assert answer.result().code == ResponseCode.SUCCESS
+    async with asyncio.TaskGroup() as group:
+        group.create_task(broker.__aexit__(None, None, None))
+        await until(lambda: len(asked) == 3)
+        clock.advance(3000)
+
+
+async def until_known(nameserver: NameServer, topic: str) -> None:
+    """Wait until a name server has a route; the answers to us let the broker's requests come in between."""
+    async with open_caller(nameserver.address) as caller:
+        answer = await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        while answer.code != ResponseCode.SUCCESS:
+            answer = await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+
+
+async def test_name_server_that_forgot_the_broker_is_told_everything(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer
+) -> None:
+    """A restarted name server refuses a single topic, and is then told all topics at once."""
+    port = int(nameserver.address.rpartition(":")[2])
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await nameserver.__aexit__(None, None, None)
+        async with NameServer(NameServerConfig(port=port), clock) as restarted:
+            await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
+            assert (await route(restarted.address, "T")).code == ResponseCode.SUCCESS
+            assert (await route(restarted.address)).code == ResponseCode.SUCCESS
+
+
+async def test_advertised_address_is_registered(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer
+) -> None:
+    """With brokerIP1 the route names that, whoever asks; message ids hold it too."""
+    settings["brokerIP1"] = "192.0.2.7"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker:
+        answer = await route(nameserver.address)
+        assert broker.address.encode() in answer.body
+        assert broker.address.startswith("192.0.2.7:")
+        async with open_caller(f"127.0.0.1:{broker.address.rpartition(':')[2]}") as caller:
+            sent = await caller.send()
+        assert sent.ext["msgId"].startswith("C0000207")
+
+
+async def test_route_follows_the_client(clock: ManualClock, tmp_path: pathlib.Path) -> None:
+    """Both at all addresses: a client that came over 127.0.0.2 is sent to the broker over 127.0.0.2."""
+    async with NameServer(NameServerConfig(host="0.0.0.0", port=0), clock) as nameserver:  # noqa: S104 - the point here
+        port = nameserver.local_address.rpartition(":")[2]
+        config = {
+            "bindAddress": "0.0.0.0",  # noqa: S104 - as above
+            "listenPort": "0",
+            "brokerName": "b",
+            "namesrvAddr": f"127.0.0.1:{port}",
+            "storePathRootDir": str(tmp_path),
+        }
+        async with Broker(BrokerConfig.from_java(config), clock) as broker:
+            broker_port = broker.address.rpartition(":")[2]
+            for host in ("127.0.0.1", "127.0.0.2"):
+                answer = await route(f"{host}:{port}")
+                assert f'"{host}:{broker_port}"'.encode() in answer.body
+
+
+async def test_permission_of_the_broker_limits_the_route(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer
+) -> None:
+    """brokerPermission=4 takes the write bit from every topic in the route."""
+    settings["brokerPermission"] = "4"
+    async with Broker(BrokerConfig.from_java(settings), clock):
+        assert b'"perm":4' in (await route(nameserver.address)).body
+
+
+@pytest.mark.feature("N15")
+async def test_order_list_of_the_name_server_marks_topics(
+    broker: Broker, caller: Caller, nameserver: NameServer, clock: ManualClock
+) -> None:
+    """Topics in the name server's order list are ordered after the next registration."""
+    await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
+    async with open_caller(nameserver.address) as other:
+        order = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "broker-a:1"}
+        await other.ask(RequestCode.PUT_KV_CONFIG, order)
+    body = b""
+    while b'"order":true' not in body:
+        await clock.elapse(10_000)
+        body = (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).body
+
+
+async def topics_known(nameserver: NameServer) -> set[str]:
+    """Return the topics that a name server has routes for."""
+    async with open_caller(nameserver.address) as caller:
+        answer = await caller.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return set(json.loads(answer.body)["topicList"])
+
+
+async def save_topics(settings: dict[str, str], count: int) -> set[str]:
+    """Give a broker that has not started so many topics; return their names, which are too long for a frame of JSON."""
+    names = [f"Topic-{number:06d}-{'x' * 100}" for number in range(count)]
+    topics = {name: {"topicName": name, "attributes": {"+message.type": "NORMAL"}} for name in names}
+    path = f"{settings['storePathRootDir']}/config/topics.json"
+    await asyncio.to_thread(save_config_text, path, json.dumps({"topicConfigTable": topics}))
+    return {*names, "TBW102"}
+
+
+async def test_many_topics_take_no_others_back(settings: dict[str, str], clock: ManualClock) -> None:
+    """A name server that forgets what a registration leaves out has routes of all 60,000 topics, from the first on.
+
+    They stay when one is created, with the next registration, and are there again when the name server restarts.
+    """
+    names = await save_topics(settings, 60_000)
+    async with AsyncExitStack() as servers:
+        strict = NameServer(NameServerConfig(port=0, deletes_absent_topics=True), clock)
+        await strict.__aenter__()
+        given = {**settings, "namesrvAddr": strict.address}
+        broker = await servers.enter_async_context(Broker(BrokerConfig.from_java(given), clock))
+        assert await topics_known(strict) >= names
+        async with open_caller(broker.address) as caller:
+            assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)).code == ResponseCode.SUCCESS
+        names.add("T")
+        assert await topics_known(strict) >= names
+        async with open_caller(strict.address) as caller:
+            await caller.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "TBW102"})
+        clock.advance(30_000)
+        await until_known(strict, "TBW102")  # it comes back with the next registration
+        assert await topics_known(strict) >= names
+        port = int(strict.address.rpartition(":")[2])
+        await strict.__aexit__(None, None, None)
+        again = NameServer(NameServerConfig(port=port, deletes_absent_topics=True), clock)
+        await servers.enter_async_context(again)
+        await clock.settle()
+        clock.advance(30_000)
+        await until_known(again, "TBW102")
+        assert await topics_known(again) >= names
+
+
+async def test_more_topics_than_a_registration_holds_go_in_parts(
+    settings: dict[str, str],
+    clock: ManualClock,
+    nameserver: NameServer,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Above the limit of a registration, 100,000 topics, all have routes when the broker is ready; the log says how."""
+    monkeypatch.setattr("rocketlet.remoting.bodies.register.MAX_TOPICS", 50)
+    names = await save_topics(settings, 170)
+    async with Broker(BrokerConfig.from_java(settings), clock):
+        assert await topics_known(nameserver) >= names
+    assert "topics are more than one registration holds: registering them in parts of 9" in caplog.text
+    assert caplog.text.count("topics are more than one registration holds") == 1
+
+
+async def test_topic_created_during_a_registration_is_told_again(settings: dict[str, str], clock: ManualClock) -> None:
+    """A registration that was made before a topic came does not take it back: it is told by itself once more."""
+    registered: list[Later] = []
+    told: list[str] = []
+
+    def register(command: Command, _connection: Connection) -> Later:
+        owed = Later(command)
+        if not registered:
+            owed.answer(Command.response(ResponseCode.SUCCESS))
+        registered.append(owed)
+        return owed
+
+    def register_topic(command: Command, _connection: Connection) -> Command:
+        told.append(command.ext["topic"])
+        return Command.response(ResponseCode.SUCCESS)
+
+    handlers: dict[int, Handler] = {
+        RequestCode.REGISTER_BROKER: register,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV: register_topic,
+    }
+    async with RemotingServer("127.0.0.1", 0, Service(handlers), clock) as slow:
+        given = {**settings, "namesrvAddr": format_address(*slow.address)}
+        async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
+            clock.advance(30_000)
+            await until(lambda: len(registered) == 2)
+            await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
+            assert told == ["T"]
+            registered[1].answer(Command.response(ResponseCode.SUCCESS))
+            await until(lambda: told == ["T", "T"])
+
+
+async def test_parts_of_a_registration_are_as_small_as_wanted(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, silent_nameserver: SilentNameServer
+) -> None:
+    """With enableSplitRegistration a part has splitRegistrationSize topics, and a version of its own, as in Java."""
+    settings |= {"enableSplitRegistration": "true", "splitRegistrationSize": "4"}
+    async with Broker(BrokerConfig.from_java(settings), clock):
+        known = await topics_known(nameserver)
+        assert len(known) > 8
+    settings["namesrvAddr"] = silent_nameserver.address
+    async with asyncio.TaskGroup() as group:
+        broker = Broker(BrokerConfig.from_java(settings), clock)
+        start = group.create_task(broker.__aenter__())
+        await until(lambda: bool(silent_nameserver.asked))
+        clock.advance(1000)
+        await start
+        stop = group.create_task(broker.__aexit__(None, None, None))
+        await until(lambda: len(silent_nameserver.asked) == 2)
+        clock.advance(3000)
+        await stop
+    assert len(json.loads(silent_nameserver.asked[0].body)["topicConfigSerializeWrapper"]["topicConfigTable"]) == 4
+
+
+async def test_groups_of_a_heartbeat_are_bounded(
+    broker: Broker, nameserver: NameServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A heartbeat creates a retry topic for each of 1,024 groups, and none at all for more; the log names the limit."""
+
+    def heartbeat(count: int) -> bytes:
+        groups = [{"groupName": f"group-{count}-{number}"} for number in range(count)]
+        return json.dumps({"clientID": "one", "consumerDataSet": groups}).encode()
+
+    async with open_caller(broker.address) as caller:
+        for count in (1_025, 62_000):
+            answer = await caller.ask(RequestCode.HEART_BEAT, None, heartbeat(count))
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "length <= 1024" in str(answer.remark)
+        assert caplog.text.count("length <= 1024 - at `$.consumerDataSet`") == 2
+        assert not [topic for topic in await topics_known(nameserver) if topic.startswith("%RETRY%group")]
+        assert (await caller.ask(RequestCode.HEART_BEAT, None, heartbeat(1_024))).code == ResponseCode.SUCCESS
+    assert len([topic for topic in await topics_known(nameserver) if topic.startswith("%RETRY%group")]) == 1_024
+
+
+@pytest.mark.parametrize("is_single", [True, False])
+async def test_new_topic_takes_no_other_back(settings: dict[str, str], clock: ManualClock, is_single: bool) -> None:
+    """A name server that forgets what a registration leaves out knows all topics when a new one is answered.
+
+    With Java's default, a registration of the new topic alone, it has forgotten the others until the next one.
+    """
+    async with NameServer(NameServerConfig(port=0, deletes_absent_topics=True), clock) as strict:
+        given = {**settings, "namesrvAddr": strict.address, "enableSingleTopicRegister": str(is_single).lower()}
+        async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
+            for topic in ("one", "two"):
+                assert (await caller.send(topic)).code == ResponseCode.SUCCESS
+            codes = {topic: (await route(strict.address, topic)).code for topic in ("TBW102", "one", "two")}
+    others = ResponseCode.SUCCESS if is_single else ResponseCode.TOPIC_NOT_EXIST
+    assert codes == {"TBW102": others, "one": others, "two": ResponseCode.SUCCESS}
+
+
+async def test_name_server_without_single_topics_is_told_by_a_registration(
+    settings: dict[str, str], clock: ManualClock
+) -> None:
+    """One of RocketMQ 4, which does not know the request for a single topic, knows a new topic when it is answered."""
+    registered: list[Command] = []
+
+    def register(command: Command, _connection: Connection) -> Command:
+        registered.append(command)
+        return Command.response(ResponseCode.SUCCESS)
+
+    async with RemotingServer("127.0.0.1", 0, Service({RequestCode.REGISTER_BROKER: register}), clock) as old:
+        given = {**settings, "namesrvAddr": format_address(*old.address)}
+        async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
+            assert (await caller.send("one")).code == ResponseCode.SUCCESS
+            assert [b'"one"' in command.body for command in registered] == [False, True]
+
+
+@pytest.fixture
+def disk() -> Iterator[SlowDisk]:
+    """Give a disk whose flushes the test holds back."""
+    made = SlowDisk()
+    yield made
+    made.go_on()
+
+
+def is_saved(settings: dict[str, str], topic: str) -> bool:
+    """Tell whether topics.json has a topic."""
+    path = pathlib.Path(settings["storePathRootDir"], "config", "topics.json")
+    return path.exists() and f'"{topic}"' in path.read_text()
+
+
+async def test_topic_is_answered_while_no_flush_ends(
+    settings: dict[str, str],
+    clock: ManualClock,
+    nameserver: NameServer,
+    silent_nameserver: SilentNameServer,
+    disk: SlowDisk,
+) -> None:
+    """Disk, its thread and a name server hang: creating a topic and sending are answered in a second, then at once."""
+    settings["namesrvAddr"] = f"{nameserver.address};{silent_nameserver.address}"
+    starting = Broker(BrokerConfig.from_java(settings), clock, disk)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(starting.__aenter__())
+        await until(lambda: len(silent_nameserver.asked) == 1)
+        await until_known(nameserver, "TBW102")
+        clock.advance(1000)
+    async with open_caller(starting.address) as caller:
+        disk.get_stuck()
+        async with asyncio.TaskGroup() as group:
+            answers = [
+                group.create_task(caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)),
+                group.create_task(caller.send("U")),
+                group.create_task(caller.send("U")),
+                group.create_task(caller.heartbeat("c", "g", {"U": "*"})),
+            ]
+            await until(disk.waiting.is_set)
+            await until_known(nameserver, "T")
+            await until_known(nameserver, "U")
+            assert not any(answer.done() for answer in answers)
+            asked = len(silent_nameserver.asked)
+            clock.advance(1000)
+        assert [answer.result().code for answer in answers] == [ResponseCode.SUCCESS] * 4
+        assert [(await caller.send(topic)).code for topic in ("T", "U", "U")] == [ResponseCode.SUCCESS] * 3
+        assert len(silent_nameserver.asked) == asked
+        disk.go_on()
+        while not await asyncio.to_thread(is_saved, settings, "U"):
+            pass
+    async with asyncio.TaskGroup() as group:
+        stopping = group.create_task(starting.__aexit__(None, None, None))
+        while not stopping.done():
+            await clock.elapse(1000)
+
+
+class RefusingDisk(Files):
+    """A disk that refuses to write small files while there is an ``error``, and counts that."""
+
+    def __init__(self) -> None:
+        self.error = 0
+        self.refused = 0
+
+    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
+        """Write, or fail."""
+        if self.error:
+            self.refused += 1
+            raise OSError(self.error, os.strerror(self.error))
+        return super().pwrite(descriptor, data, position)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+async def test_topic_that_was_not_saved_is_saved_again(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, tmp_path: pathlib.Path, error: int
+) -> None:
+    """A topic that the disk has refused is answered, and saved a second later: a broker that is killed then has it."""
+    settings["flushConsumerOffsetInterval"] = "600000"
+    disk = RefusingDisk()
+    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
+        disk.error = error
+        for count, topic in enumerate(("T", "U"), 1):
+            answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {**CREATE, "topic": topic})
+            assert answer.code == ResponseCode.SUCCESS
+            assert disk.refused >= count
+        await clock.elapse(1000)
+        await until(lambda: disk.refused >= 3)
+        assert not await asyncio.to_thread(is_saved, settings, "T")
+        disk.error = 0
+        while not await asyncio.to_thread(is_saved, settings, "T"):
+            await clock.elapse(1000)
+        await asyncio.to_thread(shutil.copytree, settings["storePathRootDir"], tmp_path / "killed")
+    killed = {**settings, "storePathRootDir": str(tmp_path / "killed")}
+    async with Broker(BrokerConfig.from_java(killed), clock):
+        assert await topics_known(nameserver) >= {"T", "U"}
+
+
+class Sink:
+    """Takes an owed answer."""
+
+    def settle_later(self, later: Later, reply: Command | Encoded) -> None:
+        """Fail: the answer was there before."""
+        raise AssertionError(f"{later} is answered late: {reply!r}")
+
+
+async def test_topic_counts_as_unsaved_until_the_disk_has_it(settings: dict[str, str], clock: ManualClock) -> None:
+    """Senders are told of a topic whose save has failed as of one that is being saved; it is tried once a second."""
+    config = BrokerConfig.from_java(settings)
+    topics, saved = TopicTable(config, clock.now_ms), [False, False, True]
+
+    async def save() -> bool:
+        return saved.pop(0)
+
+    async with TaskScope() as tasks:
+        registration = Registration(config, topics, save, tasks, clock)
+        for name in ("T", "U"):
+            topics.put(make_topic(name, 1))
+        owed = Later(Command.request(RequestCode.SEND_MESSAGE))
+        registration.announce(["T"], owed, Command.response(ResponseCode.SUCCESS))
+        await clock.settle()
+        assert owed.hand_over(Sink()) is not None
+        assert topics.unsaved == {"T", "U"}
+        await clock.elapse(1000)
+        assert (saved, topics.unsaved) == ([True], {"T", "U"})
+        await clock.elapse(1000)
+        assert (saved, topics.unsaved) == ([], {"U"})
+        await clock.elapse(10_000)
+
+
+async def test_topic_that_has_changed_is_told_again(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, disk: SlowDisk
+) -> None:
+    """While a topic waits for the disk, another number of queues reaches the route all the same."""
+    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
+        disk.get_stuck()
+        for queues in ("1", "2"):
+            async with asyncio.TaskGroup() as group:
+                fields = {**CREATE, "readQueueNums": queues, "writeQueueNums": queues}
+                created = group.create_task(caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
+                await until_known(nameserver, "T")
+                while f'"writeQueueNums":{queues}'.encode() not in (await route(nameserver.address, "T")).body:
+                    pass
+                assert not created.done()
+                clock.advance(1000)
+            assert created.result().code == ResponseCode.SUCCESS
+        disk.go_on()
+
+
+async def test_new_topic_leaves_the_others_in_the_routes(settings: dict[str, str], clock: ManualClock) -> None:
+    """A name server that removes what a registration does not name keeps the broker's topics when one is added."""
+    removing = NameServerConfig(port=0, deletes_absent_topics=True)
+    async with NameServer(removing, clock) as nameserver:
+        settings["namesrvAddr"] = nameserver.address
+        async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+            assert (await caller.send("U")).code == ResponseCode.SUCCESS
+            for queues in ("1", "3"):
+                fields = {**CREATE, "readQueueNums": queues, "writeQueueNums": queues}
+                assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)).code == ResponseCode.SUCCESS
+                assert f'"writeQueueNums":{queues}'.encode() in (await route(nameserver.address, "T")).body
+                assert (await route(nameserver.address, "U")).code == ResponseCode.SUCCESS
+                assert (await route(nameserver.address)).code == ResponseCode.SUCCESS
+
+
+async def send_unsaved(settings: dict[str, str], clock: ManualClock, disk: SlowDisk, twin: pathlib.Path) -> None:
+    """Store messages of a new topic while nothing reaches the disk, and leave what a kill would then leave."""
+    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
+        assert (await caller.send("before")).code == ResponseCode.SUCCESS
+        disk.get_stuck()
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(caller.send("U", b"first", queue_id=2))
+            await until(disk.waiting.is_set)
+            clock.advance(1000)
+        assert sending.result().code == ResponseCode.SUCCESS
+        assert not is_saved(settings, "U")
+        shutil.copytree(settings["storePathRootDir"], twin)
+        disk.go_on()
+
+
+async def test_topic_that_was_not_saved_is_made_again_after_a_kill(
+    settings: dict[str, str],
+    clock: ManualClock,
+    nameserver: NameServer,
+    disk: SlowDisk,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its acknowledged messages are pulled, its route is known, and its next message follows; the log names it."""
+    await send_unsaved(settings, clock, disk, tmp_path / "twin")
+    settings |= {"storePathRootDir": str(tmp_path / "twin"), "autoCreateTopicEnable": "false"}
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        assert (
+            "topic U has messages, but was not saved before the broker ended: made again with 3 queues" in caplog.text
+        )
+        assert is_saved(settings, "U")
+        await until_known(nameserver, "U")
+        (record,) = iter_records((await caller.pull("U", queue_id=2)).body)
+        assert bytes(record.body) == b"first"
+        assert (await caller.send("U", queue_id=2)).ext["queueOffset"] == "1"
+
+
+async def test_deleted_topic_does_not_come_again_after_a_kill(
+    settings: dict[str, str], clock: ManualClock, tmp_path: pathlib.Path
+) -> None:
+    """A table that was saved after the last message of a topic, and does not list it, was saved by its deletion."""
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        assert (await caller.send("gone")).code == ResponseCode.SUCCESS
+        shutil.copytree(settings["storePathRootDir"], tmp_path / "twin")
+    settings["storePathRootDir"] = str(tmp_path / "twin")
+    path = tmp_path / "twin" / "config" / "topics.json"
+    table = TopicTable(BrokerConfig.from_java(settings), clock.now_ms)
+    table.load(msgspec.json.decode(path.read_bytes(), type=TopicConfigTable))
+    assert table.delete("gone")
+    path.write_bytes(msgspec.json.encode(table.content()))
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        assert broker.store.max_offset("gone", 0) == 1
+        answer = await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "gone"})
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST

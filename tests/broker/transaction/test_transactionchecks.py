@@ -1,0 +1,304 @@
+"""Checks of open transactions, by raw requests to a broker whose clock the test moves."""
+
+import json
+import logging
+import pathlib
+
+import pytest
+from halfcalls import (
+    CHECK_TIMES,
+    COMMIT,
+    DISCARD_TOPIC,
+    PATIENT,
+    ROLLBACK,
+    ROUND_MS,
+    asked_bodies,
+    asked_half,
+    bodies,
+    end,
+    next_round,
+    open_producer,
+    pulled,
+    questions,
+    record_at,
+    send_half,
+)
+from raw_calls import Caller, open_caller, recorded_questions, until
+
+from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.ids import format_offset_id
+from rocketlet.common.names import HALF_TOPIC
+from rocketlet.common.record import NewRecord, Record, decode_record
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.testing.manual_clock import ManualClock
+
+IMMUNE = "CHECK_IMMUNITY_TIME_IN_SECONDS\x01{}\x02"
+
+
+@pytest.fixture
+def settings(settings: dict[str, str]) -> dict[str, str]:
+    """Let clients be silent for hours."""
+    return settings | PATIENT
+
+
+@pytest.mark.feature("T3")
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
+async def test_unknown_outcome_is_asked_for(outcome: int, broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """With the round that comes after the time-out the producer is asked; its answer ends the transaction."""
+    async with open_producer(broker) as producer:
+        await send_half(caller)
+        await clock.elapse(ROUND_MS - 1)
+        assert await questions(producer) == []
+        await clock.elapse(1)
+        half = asked_half(await producer.next_request())
+        assert (await end(producer, half, outcome, is_from_check=True)).code == ResponseCode.SUCCESS
+        assert await bodies(caller) == ([b"half"] if outcome == COMMIT else [])
+        await next_round(clock, 3)
+        assert await questions(producer) == []
+
+
+@pytest.mark.feature("T3")
+async def test_question_is_javas(broker: Broker, caller: Caller, clock: ManualClock, vectors: pathlib.Path) -> None:
+    """It names the copy that was made for it, and brings the message as a record of its own topic and queue."""
+    first = await send_half(caller, queue_id=3, more="TAGS\x01a\x02", flag=5)
+    async with open_producer(broker) as producer:
+        await next_round(clock)
+        question = await producer.next_request()
+    half = asked_half(question)
+    assert half == (1, half.log_offset, first.unique_key)
+    copy, carried = await record_at(caller, half.log_offset), decode_record(question.body)
+    place = format_offset_id(copy.store_host, half.log_offset)
+    fields = {"topic": HALF_TOPIC, "bname": "broker-a", "offsetMsgId": place, "transactionId": first.unique_key}
+    assert question.ext.items() >= fields.items()
+    java = next(recorded_questions(vectors, "transaction-5.4.0"))
+    assert (question.code, question.is_oneway, question.ext.keys()) == (java.code, True, java.ext.keys())
+    assert (copy.topic, copy.queue_offset, copy.properties[CHECK_TIMES], copy.flag) == (HALF_TOPIC, 1, "1", 5)
+    assert (carried.topic, carried.queue_id, carried.queue_offset, carried.log_offset) == ("T", 3, 1, half.log_offset)
+    assert (carried.properties, bytes(carried.body), carried.flag) == (copy.properties, b"half", 5)
+
+
+@pytest.mark.feature("T4")
+async def test_half_of_them_is_committed_by_the_check(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """Of ten open transactions the five are delivered that the producer commits."""
+    async with open_producer(broker) as producer:
+        for number in range(10):
+            half = await send_half(caller, b"%d" % number)
+            assert half.half_offset == number
+        await next_round(clock)
+        asked = [await producer.next_request() for _ in range(10)]
+        for question in asked:
+            outcome = COMMIT if int(bytes(decode_record(question.body).body)) % 2 else ROLLBACK
+            producer.ask_oneway(RequestCode.END_TRANSACTION, asked_half(question).end(outcome, is_from_check=True))
+        await questions(producer)
+        assert await bodies(caller) == [b"1", b"3", b"5", b"7", b"9"]
+        await next_round(clock, 2)
+        assert await questions(producer) == []
+
+
+@pytest.mark.feature("T5")
+async def test_another_producer_of_the_group_is_asked(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """Members are asked in turn; when the sender is gone the others are asked; nobody of another group is."""
+    async with open_producer(broker, "p2") as second, open_producer(broker, "p3", "others") as stranger:
+        async with open_producer(broker, "p1") as first:
+            for number in range(4):
+                await send_half(first, b"%d" % number)
+            await next_round(clock)
+            asked = sorted(await asked_bodies(first)), sorted(await asked_bodies(second))
+            assert [len(part) for part in asked] == [2, 2]
+            assert sorted(asked[0] + asked[1]) == [b"0", b"1", b"2", b"3"]
+        await until(lambda: len(broker.clients) == 2)
+        await next_round(clock)
+        assert await asked_bodies(second) == [b"0", b"1", b"2", b"3"]
+        assert await questions(stranger) == []
+
+
+async def test_nobody_is_there_to_ask(
+    broker: Broker, caller: Caller, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The check counts all the same; that is said once a round for a group, and a producer that comes is asked."""
+    for _ in range(3):
+        await send_half(caller)
+    with caplog.at_level(logging.WARNING):
+        await next_round(clock, 2)
+    told = [record.message for record in caplog.records if "no producer of group producers" in record.message]
+    assert len(told) == 2
+    async with open_producer(broker) as producer:
+        await next_round(clock)
+        times = [decode_record(question.body).properties[CHECK_TIMES] for question in await questions(producer)]
+        assert times == ["3", "3", "3"]
+
+
+@pytest.mark.feature("T6")
+async def test_message_is_given_up_after_fifteen_checks(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """Fifteen questions, one a round; no sixteenth, and a copy in TRANS_CHECK_MAX_TIME_TOPIC; nothing is delivered."""
+    await send_half(caller, more="TAGS\x01a\x02")
+    async with open_producer(broker) as producer:
+        for number in range(1, 16):
+            await next_round(clock)
+            (question,) = await questions(producer)
+            assert decode_record(question.body).properties[CHECK_TIMES] == str(number)
+        await next_round(clock, 3)
+        assert await questions(producer) == []
+    (kept,) = await pulled(caller, DISCARD_TOPIC)
+    assert (bytes(kept.body), kept.properties[CHECK_TIMES], kept.properties["REAL_TOPIC"]) == (b"half", "15", "T")
+    assert (await bodies(caller), len(await pulled(caller, HALF_TOPIC))) == ([], 16)
+    topic = json.loads((await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": DISCARD_TOPIC})).body)
+    assert (topic["readQueueNums"], topic["writeQueueNums"], topic["perm"]) == (1, 1, 6)
+
+
+@pytest.mark.feature("T6")
+@pytest.mark.parametrize("most", ["2", "0"])
+async def test_number_of_checks_is_a_setting(most: str, settings: dict[str, str], clock: ManualClock) -> None:
+    """TransactionCheckMax says how often; with 0 nobody is asked."""
+    settings |= {"transactionCheckMax": most, "transactionCheckInterval": "1000", "transactionTimeOut": "100"}
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_producer(broker) as producer:
+        await send_half(producer)
+        await clock.elapse(10_000)
+        await clock.settle()
+        assert len(await questions(producer)) == int(most)
+        assert len(await pulled(producer, DISCARD_TOPIC)) == 1
+
+
+@pytest.mark.feature("T6")
+async def test_message_older_than_files_is_given_up(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """A message born longer ago than fileReservedTime is not asked about."""
+    await send_half(caller, born_at_ms=clock.now_ms() - 72 * 3_600_000)
+    async with open_producer(broker) as producer:
+        await next_round(clock)
+        assert await questions(producer) == []
+        assert len(await pulled(caller, DISCARD_TOPIC)) == 1
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_what_is_given_up_is_a_policy(keeps: bool, settings: dict[str, str], clock: ManualClock) -> None:
+    """The broker's constructor takes it: it says what is kept of the message, or that nothing is."""
+    seen: list[bytes] = []
+
+    def give_up(half: Record) -> NewRecord | None:
+        seen.append(bytes(half.body))
+        text, properties = half.property_text, half.properties
+        kept = NewRecord("T", 0, b"kept", text, properties, 0, 0, half.born_at_ms, half.born_host)
+        return kept if keeps else None
+
+    settings |= {"transactionCheckMax": "0"}
+    config = BrokerConfig.from_java(settings)
+    async with Broker(config, clock, give_up=give_up) as broker, open_caller(broker.address) as caller:
+        await send_half(caller)
+        await next_round(clock, 2)
+        assert (seen, await bodies(caller)) == ([b"half"], [b"kept"] if keeps else [])
+
+
+@pytest.mark.feature("T7")
+async def test_immune_message_is_not_asked_about(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """It is copied in each round until its immunity is over, with its first offset, and asked about then."""
+    async with open_producer(broker) as producer:
+        first = await send_half(caller, b"immune", IMMUNE.format(100))
+        await send_half(caller, b"other")
+        await next_round(clock)
+        assert await asked_bodies(producer) == [b"other"]
+        await next_round(clock, 2)
+        assert b"immune" not in await asked_bodies(producer)
+        copies = [record for record in await pulled(caller, HALF_TOPIC) if bytes(record.body) == b"immune"]
+        assert len(copies) == 4
+        assert [copy.properties.get("TRAN_PREPARED_QUEUE_OFFSET") for copy in copies] == [None, "0", "0", "0"]
+        assert all(CHECK_TIMES not in copy.properties for copy in copies)
+        await next_round(clock)
+        assert b"immune" in await asked_bodies(producer)
+        assert (await end(caller, first, COMMIT)).code == ResponseCode.ILLEGAL_OPERATION
+
+
+@pytest.mark.feature("T7")
+async def test_immune_message_ends_by_its_first_offset(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """What the producer decides in time, by the only offset that it knows, settles the copy."""
+    async with open_producer(broker) as producer:
+        first = await send_half(caller, b"immune", IMMUNE.format(100))
+        await next_round(clock)
+        assert (await end(caller, first, COMMIT)).code == ResponseCode.SUCCESS
+        await next_round(clock, 5)
+        assert (await questions(producer), await bodies(caller)) == ([], [b"immune"])
+
+
+async def test_young_message_waits_for_the_next_round(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """One that is younger than the time-out is asked about a round later, and so is what lies behind it."""
+    async with open_producer(broker) as producer:
+        await clock.elapse(ROUND_MS - 6_000)
+        await send_half(caller, b"young", born_at_ms=clock.now_ms())
+        await send_half(caller, b"of unknown age", born_at_ms=0)
+        await clock.elapse(6_000)
+        assert await questions(producer) == []
+        await next_round(clock)
+        assert await asked_bodies(producer) == [b"young"]
+        assert await bodies(caller, DISCARD_TOPIC) == [b"of unknown age"]
+
+
+async def test_late_commit_settles_the_copy(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """A decision that comes by the first offset, after the message was copied for a check, counts for the copy."""
+    async with open_producer(broker) as producer:
+        first = await send_half(caller)
+        await next_round(clock, 2)
+        copies = [asked_half(question) for question in await questions(producer)]
+        assert (await end(caller, first, COMMIT)).code == ResponseCode.SUCCESS
+        assert await bodies(caller) == [b"half"]
+        for copy in (*copies, first):
+            assert (await end(caller, copy, COMMIT, is_from_check=True)).code == ResponseCode.SUCCESS
+        await next_round(clock, 3)
+        assert (await bodies(caller), await questions(producer)) == ([b"half"], [])
+
+
+async def test_commit_of_what_was_passed_delivers_once(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """Long after the checks have passed it, a message that was delivered is not delivered again."""
+    settled = await send_half(caller, b"settled")
+    delayed = await send_half(caller, b"delayed", "DELAY\x011\x02")
+    for half in (settled, delayed):
+        assert (await end(caller, half, COMMIT)).code == ResponseCode.SUCCESS
+    await next_round(clock, 2)
+    for half in (settled, delayed):
+        assert (await end(caller, half, COMMIT)).code == ResponseCode.SUCCESS
+    await next_round(clock)
+    assert await bodies(caller) == [b"settled", b"delayed"]
+
+
+async def test_commit_of_what_was_given_up_is_delivered(settings: dict[str, str], clock: ManualClock) -> None:
+    """A decision that comes when nobody is asked any more still counts, once."""
+    settings["transactionCheckMax"] = "1"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        half = await send_half(caller)
+        await next_round(clock, 4)
+        assert len(await pulled(caller, DISCARD_TOPIC)) == 1
+        for _ in range(2):
+            assert (await end(caller, half, COMMIT)).code == ResponseCode.SUCCESS
+        assert await bodies(caller) == [b"half"]
+
+
+@pytest.mark.feature("T11")
+async def test_given_up_message_is_checked_again(settings: dict[str, str], clock: ManualClock) -> None:
+    """Resumed by the id of what was kept of it, it is asked about as if for the first time."""
+    settings["transactionCheckMax"] = "1"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_producer(broker) as producer:
+        await send_half(producer)
+        await next_round(clock, 3)
+        assert len(await questions(producer)) == 1
+        (kept,) = await pulled(producer, DISCARD_TOPIC)
+        name = format_offset_id(kept.store_host, kept.log_offset)
+        answer = await producer.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"topic": DISCARD_TOPIC, "msgId": name})
+        assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
+        await next_round(clock)
+        (question,) = await questions(producer)
+        assert decode_record(question.body).properties[CHECK_TIMES] == "1"
+        half = asked_half(question)
+        assert (await end(producer, half, COMMIT, is_from_check=True)).code == ResponseCode.SUCCESS
+        assert await bodies(producer) == [b"half"]
+
+
+@pytest.mark.feature("T11")
+@pytest.mark.parametrize("name", [None, "", "xyz", "7F00000100002A9F", "7F00000100002A9F00000000000FFFFF", "ordinary"])
+async def test_what_cannot_be_resumed(name: str | None, caller: Caller, broker: Broker) -> None:
+    """No id, none of a message, or that of a message that is no part of a transaction: 1, and nothing is stored."""
+    answer = await caller.send()
+    before = broker.store.log_append_offset
+    fields = {"topic": "T"} | ({} if name is None else {"msgId": answer.ext["msgId"] if name == "ordinary" else name})
+    answer = await caller.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, fields)
+    remark = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+    assert broker.store.log_append_offset == before

@@ -1,0 +1,284 @@
+"""Settled and open half messages, and the rounds of checks, on a store without a broker."""
+
+import logging
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+from javastores import unpack_store
+from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_queue
+
+from rocketlet.broker.group.offsets import OffsetTable
+from rocketlet.broker.transaction.checkrules import CheckRules
+from rocketlet.broker.transaction.halfmessages import given_up, half_of
+from rocketlet.broker.transaction.transactionchecks import (
+    MOST_BYTES,
+    MOST_MESSAGES,
+    MOST_ROUND_MS,
+    Step,
+    TransactionChecks,
+)
+from rocketlet.broker.transaction.transactions import OPS_A_TURN, TRANSACTION_GROUP, Cursors, Transactions
+from rocketlet.common.errors import StoreFullError
+from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
+from rocketlet.common.record import Record
+from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.message_store import MessageStore
+
+LATER_MS = 60_000
+
+
+class World:
+    """A store with its transactions and checks."""
+
+    def __init__(self, directory: StoreDirectory) -> None:
+        self.directory = directory
+        self.files = LimitedFiles()
+        self.offsets = OffsetTable(lambda: directory.now_ms)
+        self.start()
+
+    def start(self) -> None:
+        """Open the store with the cursors that were saved last; op messages are not read yet."""
+        self.store = self.directory.open(self.files)
+        self.transactions = Transactions(self.store, self.offsets, lambda: self.directory.now_ms)
+        self.checks = TransactionChecks(self.store, self.store.commit, self.transactions, CheckRules(), given_up)
+
+    def restart(self) -> None:
+        """Stop, start again, and read what is settled."""
+        self.directory.close_all()
+        self.start()
+        while self.transactions.read_ops():
+            pass
+
+    def send(self, *bodies: bytes, **properties: str) -> None:
+        """Store half messages, born now."""
+        for body in bodies:
+            new = half_of(new_record("T", 0, body, UNIQ_KEY=f"k{body[:9].decode()}", PGROUP="g", **properties))
+            new.born_at_ms = self.directory.now_ms
+            self.store.append(new)
+        self.store.commit()
+
+    def settle(self, *half_offsets: int) -> None:
+        """Settle half messages together."""
+        for half_offset in half_offsets:
+            self.transactions.settle(half_offset)
+        self.store.commit()
+
+    def step(self) -> Step:
+        """Take the first turn of a round that begins now."""
+        return self.checks.step(self.directory.now_ms, self.directory.now_ms)
+
+    def round(self) -> list[bytes]:
+        """Make a whole round a minute later, and return whom it asks about."""
+        self.directory.now_ms += LATER_MS
+        self.transactions.mark()
+        asked: list[bytes] = []
+        is_last = False
+        while not is_last:
+            step = self.step()
+            asked += [question.copy.body for question in step.questions]
+            is_last = step.is_last
+        return asked
+
+    def halves(self) -> list[Record]:
+        """Return the queue of half messages."""
+        return read_queue(self.store, HALF_TOPIC, 0)
+
+
+@pytest.fixture
+def directory(tmp_path: pathlib.Path) -> Iterator[StoreDirectory]:
+    """Return a directory of large files."""
+    made = StoreDirectory(tmp_path / "store", segment_bytes=1 << 24, queue_file_bytes=200_000, has_index=False)
+    yield made
+    made.close_all()
+
+
+@pytest.fixture
+def world(directory: StoreDirectory) -> World:
+    """Return a world without messages."""
+    return World(directory)
+
+
+def test_settled_messages_cost_nothing(world: World) -> None:
+    """Twenty thousand settled messages with two open ones between them are passed in one turn."""
+    count = 20_000
+    world.send(*(b"%d" % number for number in range(count)))
+    world.settle(*(number for number in range(count) if number not in (7, 19_998)))
+    world.directory.now_ms += LATER_MS
+    step = world.step()
+    assert ([question.copy.body for question in step.questions], step.is_last) == ([b"7", b"19998"], True)
+    assert world.transactions.cursors.half == count
+
+
+def test_old_message_does_not_hold_up_the_others(world: World) -> None:
+    """One that stays open moves to the end in each round; what is settled in between is behind the cursor for good."""
+    world.send(b"old")
+    for number in range(5):
+        world.send(*(b"%d-%d" % (number, place) for place in range(10)))
+        end = world.store.max_offset(HALF_TOPIC, 0)
+        world.settle(*range(end - 10, end))
+        assert world.round() == [b"old"]
+        assert world.transactions.cursors == (end, world.store.max_offset(OP_HALF_TOPIC, 0) - 1)
+    assert world.step().questions == []
+
+
+@pytest.mark.parametrize(("size", "a_turn"), [(10, MOST_MESSAGES), (300_000, MOST_BYTES // 300_000 + 1)])
+def test_turn_is_bounded(size: int, a_turn: int, world: World) -> None:
+    """A turn copies so many messages, or a megabyte; the next one goes on behind them."""
+    world.send(*(b"%d " % number + bytes(size) for number in range(40)))
+    world.directory.now_ms += LATER_MS
+    began_at_ms = world.directory.now_ms
+    seen = 0
+    while seen < 40:
+        step = world.checks.step(began_at_ms, world.directory.now_ms)
+        seen += len(step.questions)
+        assert len(step.questions) == a_turn or seen == 40
+        assert world.transactions.cursors.half == seen
+    assert world.checks.step(began_at_ms, world.directory.now_ms) == ([], True, None)
+
+
+def test_round_ends_after_a_minute(world: World) -> None:
+    """A round that has lasted for longer looks at nothing more."""
+    world.send(b"a")
+    began_at_ms = world.directory.now_ms + LATER_MS
+    assert world.checks.step(began_at_ms, began_at_ms + MOST_ROUND_MS + 1) == ([], True, None)
+    assert len(world.checks.step(began_at_ms, began_at_ms + MOST_ROUND_MS).questions) == 1
+
+
+def test_ops_are_read_a_few_at_a_time(world: World) -> None:
+    """After a restart each call reads so many op messages; then what was settled before is settled again."""
+    count = 2 * OPS_A_TURN + 10
+    world.send(*(b"%d" % number for number in range(count + 1)))
+    for number in range(count):
+        world.settle(number)
+    world.directory.close_all()
+    world.start()
+    calls = [world.transactions.read_ops() for _ in range(3)]
+    assert calls == [True, True, False]
+    assert world.round() == [b"%d" % count]
+
+
+def test_ops_before_the_cursor_are_not_read(world: World) -> None:
+    """What was saved when the log was on disk is where a restart begins to read."""
+    world.send(*(b"%d" % number for number in range(50)))
+    for number in range(49):
+        world.settle(number)
+    assert world.round() == [b"49"]
+    world.transactions.save(world.transactions.cursors)
+    assert world.transactions.cursors == (50, 49)
+    assert world.transactions.is_saved(Cursors(50, 49))
+    world.restart()
+    assert (world.transactions.cursors, world.round()) == ((50, 49), [b"49"])
+
+
+def test_cursor_outside_its_queue_is_moved_into_it(world: World) -> None:
+    """A queue that lost its end, or its beginning, is read from where there is something."""
+    world.send(b"a")
+    for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+        world.offsets.commit(TRANSACTION_GROUP, topic, 0, 1_000)
+    world.restart()
+    assert world.transactions.cursors == (1, 0)
+
+
+def test_op_message_that_names_what_is_not_there(world: World) -> None:
+    """Offsets beyond the queue and below the cursor are taken for nothing, and take no memory."""
+    world.send(b"a", b"b")
+    op = new_record(OP_HALF_TOPIC, 0, b"0,99999999999999,", TAGS="d")
+    world.store.append(op)
+    world.store.commit()
+    world.restart()
+    assert "1 bytes" in repr(world.transactions)
+    assert world.round() == [b"b"]
+
+
+def test_what_was_not_written_is_not_settled(world: World) -> None:
+    """When the commit fails nothing has been settled; memory and disk agree."""
+    world.send(b"a", b"b")
+    world.files.room = 0
+    with pytest.raises(StoreFullError):
+        world.settle(0)
+    world.files.room = None
+    world.store.tick()
+    assert not world.transactions.is_settled(0)
+    assert world.round() == [b"a", b"b"]
+
+
+def test_turn_that_was_not_written_comes_again(world: World) -> None:
+    """When there is no room for the copies the cursor stays, and nobody is asked."""
+    world.send(b"a", b"b")
+    world.directory.now_ms += LATER_MS
+    world.files.room = 0
+    with pytest.raises(StoreFullError):
+        world.step()
+    assert world.transactions.cursors.half == 0
+    world.files.room = None
+    world.store.tick()
+    assert world.round() == [b"a", b"b"]
+    assert [record.properties.get("TRANSACTION_CHECK_TIMES") for record in world.halves()] == [None, None, "1", "1"]
+
+
+def test_record_that_is_no_half_message_is_passed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """One that says not where it belongs is named in the log; those behind it are checked."""
+    world.store.append(new_record(HALF_TOPIC, 0, b"stray"))
+    world.store.append(new_record(HALF_TOPIC, 0, b"stray", REAL_TOPIC="T", REAL_QID="x"))
+    world.send(b"a")
+    with caplog.at_level(logging.ERROR):
+        assert world.round() == [b"a"]
+    told = [record.message.partition(":")[0] for record in caplog.records]
+    assert told == [
+        "skipping the check of the half message at offset 0",
+        "skipping the check of the half message at offset 1",
+    ]
+
+
+def test_message_that_cannot_grow_is_given_up(world: World) -> None:
+    """One whose properties leave no room for the number of checks is kept as it is, and nobody is asked."""
+    room = 32_767 - len(half_of(new_record("T", 0, b"", UNIQ_KEY="klong", PGROUP="g", p="v")).property_text)
+    world.send(b"long", p="v" * (room + 1))
+    world.send(b"a")
+    assert world.round() == [b"a"]
+    (kept,) = read_queue(world.store, TRANSACTION_DISCARD_TOPIC, 0)
+    assert bytes(kept.body) == b"long"
+
+
+def test_many_rounds_that_cannot_pass_keep_little(world: World) -> None:
+    """While a round cannot move, what is remembered of the rounds is bounded; then the op cursor catches up."""
+    world.send(b"a", b"b")
+    for _ in range(1_000):
+        world.store.append(new_record(OP_HALF_TOPIC, 0, b"x", TAGS="d"))
+        world.store.commit()
+        world.transactions.mark()
+    world.round()
+    world.round()
+    assert world.transactions.cursors.op >= 1_000
+
+
+@pytest.mark.parametrize("keeps_cursors", [True, False])
+def test_java_transactions_go_on(keeps_cursors: bool, vectors: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """Half and op messages of a Java broker are read as it reads them: what one op message names is settled."""
+    now_ms = 1_795_249_700_000
+    config = StoreConfig.from_java(
+        {
+            "storePathRootDir": str(unpack_store(vectors, "delay-retry", tmp_path)),
+            "mappedFileSizeCommitLog": "65536",
+            "mappedFileSizeConsumeQueue": "2000",
+            "maxHashSlotNum": "500",
+            "maxIndexNum": "400",
+            "mappedFileSizeTimerLog": "102400",
+        }
+    )
+    offsets = OffsetTable(lambda: now_ms)
+    if keeps_cursors:
+        offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 14)
+        offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, 1)
+    with MessageStore.open(config, now_ms=lambda: now_ms, store_host=HOST) as store:
+        transactions = Transactions(store, offsets, lambda: now_ms)
+        assert not transactions.read_ops()
+        checks = TransactionChecks(store, store.commit, transactions, CheckRules(most_checks=2), given_up)
+        questions, is_last, _ = checks.step(now_ms, now_ms)
+        assert is_last
+        asked = [question.copy.body.decode() for question in questions]
+        # half message 3 was copied to 8, which is settled: Java knows of no copies and asks again
+        once = ["commit 1", "rollback 1", "commit 2", "unknown for ever"]
+        assert asked == ([] if keeps_cursors else ["unknown, commit at check", "unknown for ever", *once])
+        assert store.max_offset(TRANSACTION_DISCARD_TOPIC, 0) == 4 + (0 if keeps_cursors else 4)

@@ -1,0 +1,149 @@
+"""What a push consumer answers to the requests of a scripted broker."""
+
+import asyncio
+
+import pytest
+from inbox import Inbox
+from push_bench import PULL, Bench, Feed, pulled, records
+from scripted_cluster import ScriptedCluster, offset_of
+
+from rocketlet.client import MessageQueue, PushConsumer, Session
+from rocketlet.remoting.bodies.admin import ResetOffsets
+from rocketlet.remoting.bodies.body import decode_body, encode_body
+from rocketlet.remoting.bodies.consumer import ConsumedDirectly, ConsumerOffsets, DirectResult, RunningInfo
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.headers.consumer import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+LIMIT_MS = 3000
+
+
+@pytest.fixture
+async def bench(cluster: ScriptedCluster) -> Bench:
+    """Return a bench."""
+    cluster.routes["T"] = {"broker-a": 1}
+    return Bench(cluster, await cluster.add_broker("broker-a"))
+
+
+async def ask(bench: Bench, code: RequestCode, header: object, body: bytes = b"") -> Command:
+    """Ask the client as its broker does."""
+    command = Command.request(code, header, body)  # pyright: ignore[reportArgumentType] # any header
+    return await bench.broker.connections[0].request(command, LIMIT_MS)
+
+
+async def test_running_info_tells_of_the_queues(bench: Bench) -> None:
+    """Offsets, what is buffered, the subscriptions and when it began."""
+    bench.broker.answers[PULL] = Feed(pulled(3, records(0, 3)))
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def stuck(_: object) -> None:
+        begun.set()
+        await may_end.wait()
+
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", stuck)
+    async with consumer:
+        await begun.wait()
+        answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader(consumer_group="cg"))
+        info = decode_body(RunningInfo, answer.body)
+        queue = info.mq_table[QUEUE]
+        assert (queue.commit_offset, queue.cached_msg_count, queue.cached_msg_max_offset) == (0, 3, 2)
+        assert info.properties["PROP_CONSUMER_START_TIMESTAMP"] == str(bench.clock.now_ms())
+        assert {each.topic for each in info.subscription_set} == {"T", "%RETRY%cg"}
+        assert info.jstack is None
+        header = RunningInfoHeader(consumer_group="cg", with_stacks=True)
+        answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+        assert "test_running_info_tells_of_the_queues" in (decode_body(RunningInfo, answer.body).jstack or "")
+        may_end.set()
+
+
+async def test_other_group_of_the_session_answers_itself(bench: Bench) -> None:
+    """A group that is not here is answered as a request that nobody knows."""
+    async with (
+        Session(bench.cluster.nameserver.address, bench.clock) as session,
+        PushConsumer("one", session=session) as one,
+        PushConsumer("two", session=session) as two,
+    ):
+        one.subscribe("T", "*", Inbox())
+        two.subscribe("T", "*", Inbox())
+        await bench.elapse_until(lambda: len(one.queues) == len(two.queues) == 1)
+        for group in ("one", "two"):
+            answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader(consumer_group=group))
+            assert decode_body(RunningInfo, answer.body).properties["consumerGroup"] == group
+        for code, header in (
+            (RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader(consumer_group="three")),
+            (RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GroupTopicHeader(topic="T", group="three")),
+            (RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeDirectlyHeader(consumer_group="three")),
+        ):
+            assert (await ask(bench, code, header)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+async def test_offsets_of_a_topic_are_told(bench: Bench) -> None:
+    """Those in memory, which may be ahead of the stored ones."""
+    bench.broker.answers[PULL] = Feed(pulled(3, records(0, 3)))
+    inbox = Inbox()
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", inbox)
+    async with consumer:
+        await inbox.wait_for(3)
+        header = GroupTopicHeader(topic="T", group="cg")
+        answer = await ask(bench, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+        assert decode_body(ConsumerOffsets, answer.body).message_queue_table == {QUEUE: 3}
+
+
+async def test_reset_begins_anew_at_the_offset(bench: Bench) -> None:
+    """It is stored first; a listener that still runs does not move it, and other topics are left alone."""
+    bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1)))
+    bench.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of((bench.commits() or [5])[-1])
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def stuck(_: object) -> None:
+        begun.set()
+        await may_end.wait()
+
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", stuck)
+    async with consumer:
+        await begun.wait()
+        offsets = {QUEUE: 2, MessageQueue("U", "broker-a", 0): 1}
+        body = encode_body(ResetOffsets(offset_table=offsets))
+        command = Command.request(
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET, GroupTopicHeader(topic="T", group="cg"), body
+        )
+        bench.broker.connections[0].send_oneway(command)
+        await bench.elapse_until(lambda: bench.pulls()[-1].queue_offset == 2)
+        may_end.set()
+    assert set(bench.commits()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("body", "remark"), [(b"", "cannot be read"), (b"x" * 100, "cannot be read")], ids=["empty", "nonsense"]
+)
+async def test_message_that_cannot_be_read_is_answered_with_an_error(bench: Bench, body: bytes, remark: str) -> None:
+    """The administrator learns why."""
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", Inbox())
+    async with consumer:
+        header = ConsumeDirectlyHeader(consumer_group="cg", broker_name="broker-a")
+        answer = await ask(bench, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, body)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert remark in (answer.remark or "")
+
+
+async def test_message_out_of_turn_needs_a_listener(bench: Bench) -> None:
+    """Its offset does not move, and without a listener of its topic that is the answer."""
+    inbox = Inbox()
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", inbox)
+    async with consumer:
+        header = ConsumeDirectlyHeader(consumer_group="cg", broker_name="broker-a")
+        answer = await ask(bench, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, records(9, 1))
+        assert decode_body(ConsumedDirectly, answer.body).consume_result is DirectResult.CR_SUCCESS
+        assert [message.queue_offset for message in inbox.messages] == [9]
+        consumer.unsubscribe("T")
+        answer = await ask(bench, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, records(9, 1))
+        told = decode_body(ConsumedDirectly, answer.body)
+        assert told.consume_result is DirectResult.CR_THROW_EXCEPTION
+        assert told.remark == "LookupError: no listener for the topic T"
+    assert 10 not in bench.commits()

@@ -1,0 +1,297 @@
+"""Orderly consumption against a scripted broker: order, rests, dead letters, commits and locks."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+
+import pytest
+from inbox import Inbox
+from push_bench import COMMIT, PULL, Bench, Feed, pulled, records
+from scripted_cluster import ScriptedCluster, refused, silent
+
+from rocketlet.client import ConsumeResult, PushConsumer, ReceivedMessage, Retry
+from rocketlet.common.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, RETRY_TOPIC, parse_properties
+from rocketlet.remoting.bodies.body import decode_body, encode_body
+from rocketlet.remoting.bodies.client import LockBatchBody, LockedQueues
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.headers.send import decode_send_header
+
+LOCK = RequestCode.LOCK_BATCH_MQ
+UNLOCK = RequestCode.UNLOCK_BATCH_MQ
+SEND = RequestCode.SEND_MESSAGE_V2
+Outcome = ConsumeResult | Retry | None
+
+
+class Script:
+    """A listener that answers from a list, then with None, and keeps which offsets it got in each call."""
+
+    def __init__(self, *answers: Outcome | type[Exception]) -> None:
+        self.calls: list[list[int]] = []
+        self.tries: list[int] = []
+        self._answers = iter(answers)
+        self._called = asyncio.Event()
+
+    async def __call__(self, messages: list[ReceivedMessage]) -> Outcome:
+        """Answer the next call."""
+        self.calls.append([message.queue_offset for message in messages])
+        self.tries.append(messages[0].reconsume_times)
+        self._called.set()
+        answer = next(self._answers, None)
+        if isinstance(answer, type):
+            raise answer
+        return answer
+
+    async def wait_calls(self, count: int) -> None:
+        """Return when it has been called so often."""
+        while len(self.calls) < count:
+            self._called.clear()
+            await self._called.wait()
+
+
+class Locks:
+    """Answers lock requests: grants everything while it is generous."""
+
+    def __init__(self) -> None:
+        self.is_generous = True
+
+    def __call__(self, command: Command) -> Command:
+        """Answer a request."""
+        queues = decode_body(LockBatchBody, command.body).mq_set if self.is_generous else []
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(LockedQueues(queues=queues)))
+
+
+@pytest.fixture
+def locks() -> Locks:
+    """Return the answers to lock requests."""
+    return Locks()
+
+
+@pytest.fixture
+async def bench(cluster: ScriptedCluster, locks: Locks) -> Bench:
+    """Return a bench whose broker locks queues."""
+    cluster.routes["T"] = cluster.routes["%RETRY%cg"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    broker.answers[LOCK] = locks
+    return Bench(cluster, broker)
+
+
+def orderly(bench: Bench, listener: Callable[..., object], **settings: object) -> PushConsumer:
+    """Return an orderly consumer of T."""
+    consumer = bench.consumer(is_orderly=True, **settings)
+    consumer.subscribe("T", "*", listener)  # pyright: ignore[reportArgumentType] # any listener
+    return consumer
+
+
+async def test_messages_come_one_after_the_other(bench: Bench) -> None:
+    """The next call begins when the one before has ended, whatever the concurrency; the queue is locked first."""
+    bench.broker.answers[PULL] = Feed(pulled(5, records(0, 5)))
+    running, order = itertools.count(), Inbox()
+
+    async def slow(messages: list[ReceivedMessage]) -> None:
+        assert next(running) == len(order.messages)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await order(messages)
+
+    async with orderly(bench, slow):
+        await order.wait_for(5)
+    assert [message.queue_offset for message in order.messages] == [0, 1, 2, 3, 4]
+    assert bench.commits()[-1] == 5
+    codes = [request.code for request in bench.broker.requests]
+    assert codes.index(LOCK) < codes.index(PULL)
+    assert codes.index(UNLOCK) > max(index for index, code in enumerate(codes) if code == COMMIT)
+
+
+@pytest.mark.parametrize(
+    ("failure", "settings", "rest_ms"),
+    [
+        (ConsumeResult.RETRY, {}, 1000),
+        (RuntimeError, {"pause_ms": 3000}, 3000),
+        (Retry(pause_ms=5000), {}, 5000),
+        (Retry(pause_ms=99_000), {}, 30_000),
+    ],
+)
+async def test_failed_message_comes_again_after_a_rest(
+    bench: Bench, failure: Outcome, settings: dict[str, object], rest_ms: int
+) -> None:
+    """It comes before those behind it, with one failure more, and is not committed before it succeeds."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    listener = Script(failure, failure)
+    async with orderly(bench, listener, **settings):
+        for calls in (1, 2):
+            await listener.wait_calls(calls)
+            assert rest_ms <= await bench.elapse_until(lambda calls=calls: len(listener.calls) > calls) <= rest_ms + 100
+        await listener.wait_calls(4)
+    assert listener.calls == [[0], [0], [0], [1]]
+    assert listener.tries == [0, 1, 2, 0]
+    assert bench.commits()[-1] == 2
+
+
+async def test_rest_of_a_batch_comes_again(bench: Bench) -> None:
+    """What the listener names as done is finished, the rest comes first in the next call."""
+    bench.broker.answers[PULL] = Feed(pulled(5, records(0, 5)))
+    listener = Script(Retry(from_index=2))
+    async with orderly(bench, listener, batch_messages=3):
+        await listener.wait_calls(1)
+        await bench.elapse_until(lambda: len(listener.calls) > 1)
+        await listener.wait_calls(2)
+    assert listener.calls == [[0, 1, 2], [2, 3, 4]]
+    assert bench.commits()[-1] == 5
+
+
+async def test_message_that_fails_too_often_goes_to_the_dead_letters(bench: Bench) -> None:
+    """It is sent to the retry topic with a count above the limit, as Java's, and the queue goes on."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    listener = Script(ConsumeResult.RETRY, ConsumeResult.RETRY)
+    async with orderly(bench, listener, max_retries=1):
+        await listener.wait_calls(1)
+        await bench.elapse_until(lambda: len(listener.calls) > 2)
+    assert listener.calls == [[0], [0], [1]]
+    [sent] = bench.broker.asked(SEND)
+    header = decode_send_header(sent)
+    assert (header.topic, header.reconsume_times, header.max_reconsume_times) == ("%RETRY%cg", 2, 1)
+    properties = parse_properties(header.properties or "")
+    assert (properties[RETRY_TOPIC], properties[RECONSUME_TIME], properties[MAX_RECONSUME_TIMES]) == ("T", "2", "1")
+    assert sent.body == b"x"
+    assert bench.commits()[-1] == 2
+
+
+async def test_message_without_a_way_to_the_dead_letters_keeps_its_queue(bench: Bench) -> None:
+    """While no broker takes it, it comes again, so that the order holds."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    bench.broker.answers[SEND] = refused(ResponseCode.SYSTEM_BUSY)
+    listener = Script(*[ConsumeResult.RETRY] * 4)
+    async with orderly(bench, listener, max_retries=0):
+        await listener.wait_calls(1)
+        await bench.elapse_until(lambda: len(listener.calls) > 2)
+        bench.broker.answers[SEND] = lambda _: Command.response(ResponseCode.SUCCESS)
+        await bench.elapse_until(lambda: [1] in listener.calls)
+    assert listener.calls == [[0], [0], [0], [0], [1]]
+
+
+async def test_nothing_is_committed_until_the_listener_says_so(bench: Bench) -> None:
+    """A success alone leaves the offset; COMMIT moves it behind all that were taken."""
+    bench.broker.answers[PULL] = Feed(pulled(4, records(0, 4)))
+    listener = Script(None, ConsumeResult.SUCCESS, ConsumeResult.COMMIT, None)
+    async with orderly(bench, listener, commits_itself=False):
+        await listener.wait_calls(4)
+    assert bench.commits()[-1] == 3
+
+
+async def test_rollback_brings_all_uncommitted_messages_again(bench: Bench) -> None:
+    """After ROLLBACK the queue begins behind the last COMMIT; a RETRY brings its own messages alone."""
+    bench.broker.answers[PULL] = Feed(pulled(3, records(0, 3)))
+    listener = Script(
+        ConsumeResult.COMMIT, None, ConsumeResult.ROLLBACK, None, ConsumeResult.RETRY, ConsumeResult.COMMIT
+    )
+    async with orderly(bench, listener, commits_itself=False):
+        await listener.wait_calls(3)
+        await bench.elapse_until(lambda: len(listener.calls) > 3)
+        await listener.wait_calls(5)
+        await bench.elapse_until(lambda: len(listener.calls) > 5)
+    assert listener.calls == [[0], [1], [2], [1], [2], [2]]
+    assert bench.commits()[-1] == 3
+
+
+@pytest.mark.parametrize("answer", [ConsumeResult.COMMIT, ConsumeResult.ROLLBACK])
+async def test_commit_and_rollback_are_successes_of_a_consumer_that_commits_itself(
+    bench: Bench, answer: ConsumeResult
+) -> None:
+    """As in Java, with a line in the log."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    listener = Script(answer, answer)
+    async with orderly(bench, listener):
+        await listener.wait_calls(2)
+    assert listener.calls == [[0], [1]]
+    assert bench.commits()[-1] == 2
+
+
+@pytest.mark.feature("B22")
+async def test_lost_lock_pauses_the_queue(bench: Bench, locks: Locks) -> None:
+    """When another member holds the lock nothing of the queue runs or is pulled; with the lock it goes on."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    listener = Script(Retry(pause_ms=30_000))
+    async with orderly(bench, listener):
+        await listener.wait_calls(1)
+        locks.is_generous = False
+        asked = len(bench.broker.asked(LOCK))
+        await bench.elapse_until(lambda: len(bench.broker.asked(LOCK)) > asked)
+        for _ in range(500):
+            await bench.clock.elapse(100)
+        assert listener.calls == [[0]]
+        assert len(bench.pulls()) == 2
+        locks.is_generous = True
+        await bench.elapse_until(lambda: len(listener.calls) == 3 and len(bench.pulls()) == 3)
+    assert listener.calls == [[0], [0], [1]]
+
+
+@pytest.mark.feature("B22")
+async def test_lock_that_is_not_confirmed_ends_after_30_s(bench: Bench) -> None:
+    """A broker that is silent may have given the lock to another member."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    listener = Script(Retry(pause_ms=20_000), Retry(pause_ms=20_000))
+    async with orderly(bench, listener):
+        await listener.wait_calls(1)
+        bench.broker.answers[LOCK] = silent
+        for _ in range(900):
+            await bench.clock.elapse(100)
+        assert listener.calls == [[0], [0]]
+
+
+async def test_queue_locked_by_another_member_is_not_taken(bench: Bench, locks: Locks) -> None:
+    """It is asked for again, after longer and longer pauses, and taken when the lock is free."""
+    locks.is_generous = False
+    listener = Script()
+    consumer = orderly(bench, listener)
+    async with consumer:
+        assert consumer.queues == ()
+        asked = len(bench.broker.asked(LOCK))
+        assert await bench.elapse_until(lambda: len(bench.broker.asked(LOCK)) > asked) >= 1000
+        locks.is_generous = True
+        await bench.elapse_until(lambda: len(consumer.queues) == 1)
+
+
+async def test_queue_that_is_given_up_keeps_its_lock_until_its_listener_ends(bench: Bench) -> None:
+    """What the listener finishes then still counts: the offset is stored before the lock is given back."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: list[ReceivedMessage]) -> None:
+        begun.set()
+        await may_end.wait()
+
+    consumer = orderly(bench, slow)
+    given_up = asyncio.Event()
+    consumer.on_queues_changed(lambda queues: None if queues else given_up.set())
+    async with consumer:
+        await begun.wait()
+        consumer.unsubscribe("T")
+        await given_up.wait()
+        assert all(decode_body(LockBatchBody, each.body).mq_set[0].topic != "T" for each in bench.broker.asked(UNLOCK))
+        may_end.set()
+        await bench.broker.wait_asked(UNLOCK)
+        [unlocked] = decode_body(LockBatchBody, bench.broker.asked(UNLOCK)[0].body).mq_set
+        assert unlocked.topic == "T"
+        assert bench.commits()[-1] == 1
+
+
+async def test_silent_broker_does_not_stop_the_others(bench: Bench) -> None:
+    """Locks are asked of each broker; one that does not answer delays its own queues."""
+    bench.cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}
+    other = await bench.cluster.add_broker("broker-b")
+    other.answers[LOCK] = silent
+    consumer = orderly(bench, Script())
+    async with asyncio.TaskGroup() as group:
+        done = asyncio.Event()
+
+        async def live() -> None:
+            async with consumer:
+                await done.wait()
+
+        group.create_task(live())
+        await bench.elapse_until(lambda: len(consumer.queues) == 1)
+        assert [queue.broker_name for queue in consumer.queues] == ["broker-a"]
+        other.answers[LOCK] = Locks()
+        await bench.elapse_until(lambda: len(consumer.queues) == 2)
+        done.set()

@@ -1,0 +1,73 @@
+"""Unfinished messages of one queue."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from received import received
+
+from rocketlet.client.consumer.process_queue import FlowLimits, ProcessQueue
+
+
+@pytest.mark.feature("B17")
+def test_next_offset_is_the_smallest_unfinished() -> None:
+    """A slow first message holds the offset back until it is finished, then the offset jumps behind the last."""
+    queue = ProcessQueue()
+    first, second, third = (received(offset) for offset in (5, 6, 7))
+    queue.put([first, second, third])
+
+    assert queue.next_offset == 5
+    assert queue.remove([second, third]) == 5
+    assert queue.remove([first]) == 8
+
+
+def test_next_offset_before_the_first_put_is_unknown() -> None:
+    """A queue that never had a message names no offset to commit."""
+    queue = ProcessQueue()
+
+    assert queue.next_offset is None
+    assert queue.remove([]) is None
+
+
+def test_put_of_a_known_offset_keeps_the_first() -> None:
+    """A message that is pulled twice is counted once."""
+    queue = ProcessQueue()
+    queue.put([received(1, b"abc")])
+    queue.put([received(1, b"abc"), received(2, b"de")])
+
+    assert len(queue) == 2
+    assert queue.buffered_bytes == 5
+
+
+@pytest.mark.feature("B15")
+@pytest.mark.parametrize(
+    ("limits", "fits", "too_much"),
+    [
+        (FlowLimits(max_messages=3), [1, 2, 3], [4]),
+        (FlowLimits(max_bytes=30), [1, 2, 3], [4]),
+        (FlowLimits(max_span=10), [1, 11], [12]),
+    ],
+    ids=["messages", "bytes", "span"],
+)
+def test_limits_may_be_reached_but_not_exceeded(limits: FlowLimits, fits: list[int], too_much: list[int]) -> None:
+    """Pulling pauses above a limit, not at it: Java compares with greater-than."""
+    queue = ProcessQueue()
+    queue.put([received(offset, b"x" * 10) for offset in fits])
+    assert not queue.exceeds(limits)
+
+    queue.put([received(offset, b"x" * 10) for offset in too_much])
+    assert queue.exceeds(limits)
+
+
+@given(st.lists(st.integers(0, 40), unique=True).flatmap(st.permutations))
+def test_any_order_of_finishing_commits_no_unfinished_message(order: list[int]) -> None:
+    """Whatever the order of finishing, everything below the offset is finished and the offset never goes back."""
+    queue = ProcessQueue()
+    queue.put([received(offset) for offset in sorted(order)])
+    committed = -1
+    for count, offset in enumerate(order, start=1):
+        next_offset = queue.remove([received(offset)])
+        assert next_offset is not None
+        assert next_offset >= committed
+        assert all(unfinished >= next_offset for unfinished in order[count:])
+        committed = next_offset
+    assert queue.buffered_bytes == 0

@@ -1,0 +1,116 @@
+"""How far a consumer has come."""
+
+import pytest
+from scripted_cluster import ScriptedCluster, offset_of, refused
+
+from rocketlet.client.group.offsets import GroupOffsets, OffsetTable, start_rule
+from rocketlet.client.session.brokers import Brokers
+from rocketlet.client.session.results import ConsumeFrom
+from rocketlet.client.session.session import Session
+from rocketlet.common.errors import ResponseError
+from rocketlet.common.message import MessageQueue
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import decode_header
+from rocketlet.remoting.headers.offset import CommitOffsetHeader, SearchOffsetHeader
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.feature("B17")
+def test_results_move_an_offset_on_only() -> None:
+    """A batch that finishes late does not take back what later ones committed; a seek may."""
+    table = OffsetTable()
+    table.advance(QUEUE, 5)
+    table.advance(QUEUE, 3)
+    assert table.get(QUEUE) == 5
+
+    table.seek(QUEUE, 2)
+    assert table.get(QUEUE) == 2
+
+
+@pytest.mark.feature("B18")
+def test_frozen_offset_moves_again_after_the_queue_was_forgotten() -> None:
+    """After a refused offset old results change nothing until the queue is taken anew."""
+    table = OffsetTable()
+    table.freeze(QUEUE, 100)
+    table.advance(QUEUE, 200)
+    table.seek(QUEUE, 300)
+    assert table.get(QUEUE) == 100
+
+    table.forget(QUEUE)
+    table.advance(QUEUE, 101)
+    assert table.get(QUEUE) == 101
+
+
+@pytest.mark.feature("B19", "B20")
+@pytest.mark.parametrize("queue", [QUEUE, RETRY_QUEUE], ids=["topic", "retry topic"])
+@pytest.mark.parametrize("consume_from", ConsumeFrom)
+@pytest.mark.parametrize("stored", [None, 0, 33])
+async def test_start_is_what_is_stored_else_by_the_rule(
+    cluster: ScriptedCluster, consume_from: ConsumeFrom, stored: int | None, queue: MessageQueue
+) -> None:
+    """The matrix of from-where and stored offset, Java's ``computePullFromWhere``."""
+    broker = await cluster.add_broker("broker-a")
+    cluster.routes[queue.topic] = {"broker-a": 1}
+    missing = refused(ResponseCode.QUERY_NOT_FOUND)
+    broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = missing if stored is None else lambda _: offset_of(stored)
+    broker.answers[RequestCode.GET_MAX_OFFSET] = lambda _: offset_of(99)
+    broker.answers[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = lambda _: offset_of(55)
+
+    async with Session(cluster.nameserver.address, None) as session:
+        await session.route(queue.topic)
+        offsets = GroupOffsets("g", Brokers(session), start_rule(consume_from, 1234, NOW_MS))
+        start = await offsets.find_start(queue)
+
+    by_rule = {
+        (ConsumeFrom.FIRST, QUEUE): 0,
+        (ConsumeFrom.FIRST, RETRY_QUEUE): 0,
+        (ConsumeFrom.LAST, QUEUE): 99,
+        (ConsumeFrom.LAST, RETRY_QUEUE): 0,
+        (ConsumeFrom.TIMESTAMP, QUEUE): 55,
+        (ConsumeFrom.TIMESTAMP, RETRY_QUEUE): 99,
+    }
+    assert start == (by_rule[consume_from, queue] if stored is None else stored)
+    searches = broker.asked(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
+    assert [decode_header(SearchOffsetHeader, each).at_ms for each in searches] in ([], [1234])
+
+
+@pytest.mark.feature("B19")
+async def test_start_is_unknown_when_the_broker_cannot_say(cluster: ScriptedCluster) -> None:
+    """An error is not taken for a new group: the queue must not jump to its end."""
+    broker = await cluster.add_broker("broker-a")
+    cluster.routes["T"] = {"broker-a": 1}
+    broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = refused(ResponseCode.SYSTEM_ERROR)
+
+    async with Session(cluster.nameserver.address, None) as session:
+        await session.route("T")
+        offsets = GroupOffsets("g", Brokers(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
+        with pytest.raises(ResponseError):
+            await offsets.find_start(QUEUE)
+
+
+def test_consuming_from_a_timestamp_begins_half_an_hour_ago_unless_set() -> None:
+    """Java's default for ``consumeTimestamp``."""
+    assert start_rule(ConsumeFrom.TIMESTAMP, None, NOW_MS).at_ms == NOW_MS - 1_800_000
+    assert start_rule(ConsumeFrom.TIMESTAMP, 5, NOW_MS).at_ms == 5
+
+
+async def test_persist_stores_each_queue_at_its_broker_and_survives_a_lost_one(cluster: ScriptedCluster) -> None:
+    """A broker that is gone does not keep the others from getting their offsets."""
+    gone, here = await cluster.add_broker("broker-a"), await cluster.add_broker("broker-b")
+    cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}
+    async with Session(cluster.nameserver.address, None) as session:
+        await session.route("T")
+        offsets = GroupOffsets("g", Brokers(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
+        other = QUEUE._replace(broker_name="broker-b")
+        offsets.table.seek(QUEUE, 5)
+        offsets.table.seek(other, 6)
+        await gone.close()
+        await offsets.persist([QUEUE, other, RETRY_QUEUE])
+
+        [command] = await here.wait_asked(RequestCode.UPDATE_CONSUMER_OFFSET)
+    header = decode_header(CommitOffsetHeader, command)
+    assert (header.consumer_group, header.topic, header.queue_id, header.commit_offset) == ("g", "T", 0, 6)
+    assert command.is_oneway

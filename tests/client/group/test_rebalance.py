@@ -1,0 +1,230 @@
+"""Which queues a member owns."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from rocketlet.client.group.rebalance import Membership, Rebalance, ShareChange, compare_share, repeat_delay_ms
+from rocketlet.common.allocation import AllocateMessageQueueAveragely
+from rocketlet.common.errors import RequestTimeoutError, RouteNotFoundError
+from rocketlet.common.message import MessageQueue
+from rocketlet.testing import ManualClock
+
+QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(8)]
+OTHER = MessageQueue("U", "broker-a", 0)
+
+
+class Source:
+    """Routes and members as the test sets them."""
+
+    def __init__(self) -> None:
+        self.queues: Mapping[str, Sequence[MessageQueue]] = {"T": QUEUES}
+        self.members: Sequence[str] = ["me"]
+        self.failure: Exception | None = None
+        self.addresses: Sequence[str] = ()
+        self.asked = 0
+
+    async def queues_of(self, topic: str) -> Sequence[MessageQueue]:
+        """Return the queues of a topic."""
+        if topic not in self.queues:
+            raise RouteNotFoundError(topic)
+        return self.queues[topic]
+
+    async def members_of(self, _group: str, _topic: str) -> Sequence[str]:
+        """Return the members."""
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        return self.members
+
+    async def addresses_of(self, _group: str, _topic: str, _client_id: str) -> Sequence[str]:
+        """Return where the members are."""
+        return self.addresses
+
+
+class Owner:
+    """Owns what it is told to, unless it cannot."""
+
+    def __init__(self) -> None:
+        self.subscribed = ["T"]
+        self.owned: set[MessageQueue] = set()
+        self.cannot_take: set[MessageQueue] = set()
+        self.changes: list[ShareChange] = []
+
+    def topics(self) -> Sequence[str]:
+        """Return the topics."""
+        return self.subscribed
+
+    def owned_queues(self) -> Sequence[MessageQueue]:
+        """Return what is owned."""
+        return sorted(self.owned)
+
+    async def change_share(self, _topic: str, change: ShareChange) -> bool:
+        """Do as told."""
+        self.changes.append(change)
+        self.owned -= set(change.given_up)
+        self.owned |= set(change.taken) - self.cannot_take
+        return self.cannot_take.isdisjoint(change.taken)
+
+
+class Bench:
+    """A rebalance with everything around it."""
+
+    def __init__(self) -> None:
+        self.source = Source()
+        self.owner = Owner()
+        self.clock = ManualClock()
+        membership = Membership("g", "me", AllocateMessageQueueAveragely())
+        self.rebalance = Rebalance(membership, self.source, self.owner, self.clock, 20_000)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """Return a rebalance whose group has one member and one topic of eight queues."""
+    return Bench()
+
+
+def test_share_is_compared_as_sets() -> None:
+    """What stays is neither given up nor taken, whatever the order."""
+    change = compare_share([QUEUES[2], QUEUES[0]], [QUEUES[1], QUEUES[2]])
+
+    assert change == ((QUEUES[0],), (QUEUES[1],))
+
+
+@pytest.mark.parametrize(
+    ("incomplete_runs", "delay_ms"),
+    [(0, 20_000), (1, 1000), (2, 2000), (3, 4000), (5, 16_000), (6, 20_000), (99, 20_000)],
+)
+def test_run_that_lacked_something_is_repeated_sooner(incomplete_runs: int, delay_ms: int) -> None:
+    """After 1 s, then after twice as long each time, never later than the usual run."""
+    assert repeat_delay_ms(incomplete_runs, 20_000) == delay_ms
+
+
+@pytest.mark.feature("B1")
+async def test_share_follows_the_members(bench: Bench) -> None:
+    """A member that joins takes half the queues, one that leaves gives them back."""
+    await bench.rebalance.run()
+    assert bench.owner.owned == set(QUEUES)
+
+    bench.source.members = ["me", "you"]
+    await bench.rebalance.run()
+    assert bench.owner.owned == set(QUEUES[:4])
+
+    bench.source.members = ["me"]
+    await bench.rebalance.run()
+    assert bench.owner.owned == set(QUEUES)
+
+
+@pytest.mark.feature("B12")
+async def test_surplus_member_is_idle(bench: Bench) -> None:
+    """With more members than queues the last ones own nothing."""
+    bench.source.members = [*(f"a{number}" for number in range(8)), "me"]
+    await bench.rebalance.run()
+
+    assert bench.owner.owned == set()
+
+
+async def test_member_that_the_broker_does_not_list_owns_nothing(bench: Bench) -> None:
+    """Until the heartbeat has arrived the others share the queues; the run is repeated soon."""
+    bench.owner.owned = set(QUEUES)
+    bench.source.members = ["you"]
+    await bench.rebalance.run()
+
+    assert bench.owner.owned == set()
+
+
+@pytest.mark.parametrize("failure", [RequestTimeoutError("no answer"), ValueError("the strategy refused")])
+async def test_share_is_kept_when_it_cannot_be_worked_out(bench: Bench, failure: Exception) -> None:
+    """Without the list of members, or without a result of the strategy, nothing changes."""
+    bench.owner.owned = set(QUEUES[:4])
+    bench.source.failure = failure
+    await bench.rebalance.run()
+
+    assert bench.owner.owned == set(QUEUES[:4])
+    assert bench.owner.changes == []
+
+
+async def test_queues_of_an_ended_subscription_are_given_up(bench: Bench) -> None:
+    """A topic that is no longer subscribed to keeps no queues."""
+    bench.owner.owned = {*QUEUES, OTHER}
+    await bench.rebalance.run()
+
+    assert bench.owner.owned == set(QUEUES)
+
+
+async def test_topic_without_a_route_does_not_stop_the_others(bench: Bench) -> None:
+    """Each topic is worked out by itself."""
+    bench.owner.subscribed = ["missing", "T"]
+    await bench.rebalance.run()
+
+    assert bench.owner.owned == set(QUEUES)
+
+
+async def test_unknown_topic_is_told_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer of a topic that nobody has warns of it, and again only when it was there in between."""
+    for queues, told in ({}, 1), ({}, 1), ({"T": QUEUES}, 1), ({}, 2):
+        bench.source.queues = queues
+        await bench.rebalance.run()
+        warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert len(warnings) == told
+        assert all(": topic T not found, consuming nothing of it until it is created" in text for text in warnings)
+
+
+@pytest.mark.feature("B1")
+async def test_runs_come_every_20_s_and_when_woken(bench: Bench) -> None:
+    """The timer runs 20 s; a wake-up runs at once; wake-ups during one wait make one run."""
+    async with asyncio.TaskGroup() as group:
+        job = group.create_task(keep_stepping(bench.rebalance))
+        await bench.clock.settle()
+        assert bench.source.asked == 1
+
+        await bench.clock.elapse(19_999)
+        assert bench.source.asked == 1
+        await bench.clock.elapse(1)
+        assert bench.source.asked == 2
+
+        bench.rebalance.wake()
+        bench.rebalance.wake()
+        await bench.clock.settle()
+        assert bench.source.asked == 3
+        job.cancel()
+
+
+async def test_incomplete_run_is_repeated_after_a_second(bench: Bench) -> None:
+    """A queue whose offset could not be found is tried again soon, not after 20 s."""
+    bench.owner.cannot_take = {QUEUES[3]}
+    async with asyncio.TaskGroup() as group:
+        job = group.create_task(keep_stepping(bench.rebalance))
+        await bench.clock.settle()
+        bench.owner.cannot_take = set()
+        await bench.clock.elapse(1000)
+        assert bench.owner.owned == set(QUEUES)
+        job.cancel()
+
+
+async def test_wait_for_the_first_run_is_bounded(bench: Bench) -> None:
+    """A start goes on after its limit even if no server answers."""
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(bench.rebalance.wait_first_run(3000))
+        await bench.clock.elapse(2999)
+        assert not waiting.done()
+        await bench.clock.elapse(1)
+        assert waiting.done()
+
+
+async def keep_stepping(rebalance: Rebalance) -> None:
+    """Run the job without pauses of its own."""
+    while True:
+        assert await rebalance.step() == 0
+
+
+@pytest.mark.feature("B13")
+async def test_duplicate_id_is_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Two members with our id take the first half both, and the log says so with their places."""
+    bench.source.members = ["me", "me"]
+    bench.source.addresses = ["10.0.0.1:1", "10.0.0.2:1"]
+    await bench.rebalance.run()
+    assert bench.owner.owned == set(QUEUES[:4])
+    assert "2 members have the client id me" in caplog.text
+    assert "They are at 10.0.0.1:1, 10.0.0.2:1" in caplog.text

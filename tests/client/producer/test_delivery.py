@@ -1,0 +1,169 @@
+"""How often and where a message is sent: without waiting, and with brokers that are slow."""
+
+import asyncio
+
+import pytest
+from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, silent, stored
+
+from rocketlet.client import Message, Producer, ProducerSettings, select_by_hash
+from rocketlet.common.errors import ConnectFailedError, RemotingError, RequestTimeoutError, ResponseError
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.later import Later
+from rocketlet.remoting.headers.send import decode_send_header
+from rocketlet.testing import ManualClock
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+@pytest.fixture
+async def brokers(cluster: ScriptedCluster) -> list[ScriptedServer]:
+    """Return the two brokers of topic T, with one queue each."""
+    cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}
+    return [await cluster.add_broker("broker-a"), await cluster.add_broker("broker-b")]
+
+
+def hanging_up(server: ScriptedServer, times: int) -> Answer:
+    """Return an answer that ends the connection so often, and then stores."""
+    left = times
+
+    def answer(command: Command) -> Command | Later:
+        nonlocal left
+        if left == 0:
+            return stored(command)
+        left -= 1
+        server.connections[-1].close()
+        return Later(command)
+
+    return answer
+
+
+def properties(server: ScriptedServer) -> list[str | None]:
+    """Return the property texts of the sends that a broker got."""
+    return [decode_send_header(command).properties for command in server.asked(SEND)]
+
+
+@pytest.mark.feature("K7")
+async def test_error_answer_ends_a_send_nowait_at_once(cluster: ScriptedCluster, brokers: list[ScriptedServer]) -> None:
+    """What ``send`` would try at another broker is the result here: one request is made in all."""
+    for broker in brokers:
+        broker.answers[SEND] = refused(ResponseCode.SYSTEM_BUSY, "later")
+    async with Producer("pg", cluster.nameserver.address) as producer:
+        with pytest.raises(ResponseError, match="later"):
+            await producer.send_nowait(Message("T", b"x"))
+    assert sum(len(broker.asked(SEND)) for broker in brokers) == 1
+
+
+@pytest.mark.feature("K7")
+@pytest.mark.parametrize("is_chosen", [False, True], ids=["round", "selector"])
+async def test_lost_connection_is_retried_at_the_same_broker(
+    cluster: ScriptedCluster, brokers: list[ScriptedServer], *, is_chosen: bool
+) -> None:
+    """Two attempts without an answer are followed by a third to the same queue, with the same unique key."""
+    for broker in brokers:
+        broker.answers[SEND] = hanging_up(broker, 2)
+    async with Producer("pg", cluster.nameserver.address) as producer:
+        sending = producer.send_nowait(
+            Message("T", b"x"), selector=select_by_hash if is_chosen else None, arg=1 if is_chosen else None
+        )
+        result = await sending
+    taker, other = brokers if result.queue.broker_name == "broker-a" else brokers[::-1]
+    assert len(properties(taker)) == 3
+    assert len(set(properties(taker))) == 1
+    assert not other.asked(SEND)
+
+
+@pytest.mark.feature("K7")
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_send_nowait_ends_with_its_retries(
+    cluster: ScriptedCluster, brokers: list[ScriptedServer], retries: int
+) -> None:
+    """The last failure is the result, and says how many attempts there were."""
+    for broker in brokers:
+        broker.answers[SEND] = hanging_up(broker, 5)
+    settings = ProducerSettings(retries_nowait=retries)
+    async with Producer("pg", cluster.nameserver.address, settings=settings) as producer:
+        with pytest.raises(RemotingError) as raised:
+            await producer.send_nowait(Message("T", b"x"))
+    assert sum(len(broker.asked(SEND)) for broker in brokers) == 1 + retries
+    assert len(getattr(raised.value, "__notes__", [])) == retries
+
+
+@pytest.mark.feature("K7")
+async def test_send_nowait_has_one_time_budget(cluster: ScriptedCluster, brokers: list[ScriptedServer]) -> None:
+    """A broker that does not answer uses up the time, and no attempt follows."""
+    clock = ManualClock()
+    for broker in brokers:
+        broker.answers[SEND] = silent
+    async with Producer("pg", cluster.nameserver.address, clock=clock) as producer:
+        await producer.fetch_queues("T")
+        sending = producer.send_nowait(Message("T", b"x"), queue=(await producer.fetch_queues("T"))[0], timeout_ms=500)
+        await brokers[0].wait_asked(SEND)
+        await clock.elapse(500)
+        with pytest.raises(RequestTimeoutError):
+            await sending
+    assert len(brokers[0].asked(SEND)) == 1
+
+
+@pytest.mark.feature("K6")
+async def test_silent_broker_leaves_time_for_another(cluster: ScriptedCluster, brokers: list[ScriptedServer]) -> None:
+    """With a limit for each attempt the second broker gets the message within the call; without it the time is over."""
+    clock = ManualClock()
+    silent_broker, other = brokers
+    silent_broker.answers[SEND] = silent
+    settings = ProducerSettings(attempt_timeout_ms=1_000)
+    async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        await producer.fetch_queues("T")
+        async with asyncio.TaskGroup() as group:
+            sends = [group.create_task(producer.send(Message("T", b"x"))) for _ in range(2)]  # one begins at each
+            await silent_broker.wait_asked(SEND)
+            await clock.elapse(1_000)
+    assert {send.result().queue.broker_name for send in sends} == {"broker-b"}
+    assert (len(silent_broker.asked(SEND)), len(other.asked(SEND))) == (1, 2)
+
+
+@pytest.mark.feature("K10")
+async def test_slow_broker_gets_no_messages_for_its_time(
+    cluster: ScriptedCluster, brokers: list[ScriptedServer]
+) -> None:
+    """One answer after 2 s sends all messages of the next 5 s to the other broker."""
+    clock = ManualClock()
+    slow, quick = brokers
+
+    def take_two_seconds(command: Command) -> Command:
+        slow.answers[SEND] = stored
+        clock.advance(2_000)
+        return stored(command)
+
+    slow.answers[SEND] = take_two_seconds
+    settings = ProducerSettings(avoids_slow_brokers=True)
+    async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        while not slow.asked(SEND):
+            await producer.send(Message("T", b"x"))
+        quick.requests.clear()
+        for _ in range(4):
+            await producer.send(Message("T", b"x"))
+        await producer.send_nowait(Message("T", b"x"))
+        assert (len(slow.asked(SEND)), len(quick.asked(SEND))) == (1, 5)
+        clock.advance(5_000)
+        for _ in range(4):
+            await producer.send(Message("T", b"x"))
+    assert len(slow.asked(SEND)) == 3
+
+
+@pytest.mark.feature("K10")
+async def test_failed_broker_is_avoided_by_later_sends(cluster: ScriptedCluster, brokers: list[ScriptedServer]) -> None:
+    """With the setting on, a dead broker is tried once in ten seconds; without it, every second send begins there."""
+    dead, quick = brokers
+    await dead.close()
+    clock = ManualClock()
+    settings = ProducerSettings(avoids_slow_brokers=True, retries=0)
+    async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        failures = 0
+        for _ in range(10):
+            try:
+                await producer.send(Message("T", b"x"))
+            except ConnectFailedError:
+                failures += 1
+    assert failures == 1
+    assert len(quick.asked(SEND)) == 9

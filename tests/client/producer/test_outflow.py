@@ -1,0 +1,182 @@
+"""A great many messages, sent until they are stored: against scripted brokers, and with a clock that jumps."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from eager_clock import EagerClock
+from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, stored
+
+from rocketlet.client import Message, Producer, ProducerSettings
+from rocketlet.client.producer.outflow import Outflow, OutflowLimits
+from rocketlet.client.producer.pace import Pace
+from rocketlet.client.producer.parcels import Letter
+from rocketlet.common.errors import LetterRefusedError, ResponseError, RouteNotFoundError
+from rocketlet.common.record import decode_batch
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.transport.service import Reply
+
+BATCH = RequestCode.SEND_BATCH_MESSAGE
+ONE = RequestCode.SEND_MESSAGE_V2
+
+
+@pytest.fixture
+async def broker(cluster: ScriptedCluster) -> ScriptedServer:
+    """Return the broker of topic T, which has four queues."""
+    cluster.routes["T"] = {"broker-a": 4}
+    server = await cluster.add_broker("broker-a")
+    server.answers[BATCH] = stored
+    return server
+
+
+@pytest.fixture
+def clock() -> EagerClock:
+    """Return the clock of the outflow; the producer has a real one."""
+    return EagerClock()
+
+
+@asynccontextmanager
+async def pouring(cluster: ScriptedCluster, clock: EagerClock, **more: object) -> AsyncGenerator[Outflow]:
+    """Open an outflow in which every failure of the producer is its own to repeat."""
+    settings = ProducerSettings(retries=0)
+    limits = OutflowLimits(in_flight=2, parcel_messages=3, patience_ms=60_000)
+    async with (
+        Producer("pg", cluster.nameserver.address, settings=settings) as producer,
+        Outflow(producer, limits, clock=clock, **more) as outflow,  # type: ignore[arg-type] # what the test gives
+    ):
+        yield outflow
+
+
+def letters(*bodies: bytes, key: str | None = None) -> list[Letter]:
+    """Return letters with numbers from 0."""
+    return [Letter(Message("T", body), number, key) for number, body in enumerate(bodies)]
+
+
+def first(*answers: Answer) -> Answer:
+    """Return answers one after the other, and then that all is stored."""
+    left = list(answers)
+
+    def answer(command: Command) -> Reply:
+        return left.pop(0)(command) if left else stored(command)
+
+    return answer
+
+
+async def test_everything_is_stored_when_it_is_drained(
+    cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock
+) -> None:
+    """Seven letters are three requests, and afterwards their chunk is done."""
+    async with pouring(cluster, clock) as outflow:
+        chunk = await outflow.put(letters(*[b"x"] * 7))
+        await outflow.drain()
+        assert (chunk.is_done, outflow.stored, outflow.repeats) == (True, 7, 0)
+    assert (len(broker.asked(BATCH)), len(broker.asked(ONE))) == (2, 1)
+
+
+def not_flushed(command: Command) -> Command:
+    """Answer a send: it was stored, but is not on disk."""
+    return stored(command, ResponseCode.FLUSH_DISK_TIMEOUT)
+
+
+@pytest.mark.parametrize("answer", [refused(ResponseCode.SYSTEM_BUSY), not_flushed], ids=["busy", "not flushed"])
+async def test_what_may_heal_is_tried_again(
+    cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock, answer: Answer
+) -> None:
+    """A parcel is repeated after pauses that double, and counted once."""
+    broker.answers[ONE] = first(answer, answer, answer)
+    async with pouring(cluster, clock) as outflow:
+        await outflow.put(letters(b"x"))
+        await outflow.drain()
+    assert (outflow.stored, outflow.repeats, clock.pauses) == (1, 3, [100, 200, 400])
+
+
+async def test_patience_ends(cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock) -> None:
+    """After a minute the last failure is the outcome, for whoever puts or drains; pauses were 5 s at most."""
+    broker.answers[ONE] = refused(ResponseCode.SYSTEM_BUSY, "never")
+    async with pouring(cluster, clock) as outflow:
+        await outflow.put(letters(b"x"))
+        with pytest.raises(ResponseError, match="never"):
+            await outflow.drain()
+        with pytest.raises(ResponseError, match="never"):
+            await outflow.put(letters(b"y"))
+    assert (sum(clock.pauses), max(clock.pauses)) == (60_000, 5_000)
+
+
+async def test_what_does_not_heal_fails_at_once(
+    cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock
+) -> None:
+    """A broker that forbids writing is asked once."""
+    broker.answers[ONE] = refused(ResponseCode.NO_PERMISSION, "forbidden")
+    async with pouring(cluster, clock) as outflow:
+        await outflow.put(letters(b"x"))
+        with pytest.raises(ResponseError, match="forbidden"):
+            await outflow.drain()
+    assert (len(broker.asked(ONE)), clock.pauses) == (1, [])
+
+
+async def test_unknown_topic_is_waited_for_ten_seconds(cluster: ScriptedCluster, clock: EagerClock) -> None:
+    """A broker that starts would have registered it by then; with a sharding key its queues are asked for first."""
+    async with pouring(cluster, clock) as outflow:
+        with pytest.raises(RouteNotFoundError):
+            await outflow.put(letters(b"x", key="a sharding key"))
+        assert sum(clock.pauses) == 10_000
+        await outflow.put(letters(b"x"))
+        with pytest.raises(RouteNotFoundError):
+            await outflow.drain()
+    assert sum(clock.pauses) == 20_000
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+async def test_only_the_letter_to_blame_is_refused(
+    cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock, *, is_told: bool
+) -> None:
+    """An empty body makes the parcel impossible: its other letters are sent one by one, its own number is named."""
+    refusals: list[LetterRefusedError] = []
+    async with pouring(cluster, clock, on_refused=refusals.append if is_told else None) as outflow:
+        await outflow.put(letters(b"x", b"", b"z"))
+        if is_told:
+            await outflow.drain()
+        else:
+            with pytest.raises(LetterRefusedError, match="message 1 cannot be sent: body is empty"):
+                await outflow.drain()
+    assert [command.body for command in broker.asked(ONE)] == ([b"x", b"z"] if is_told else [b"x"])
+    assert (len(refusals), outflow.refused) == ((1, 1) if is_told else (0, 0))
+
+
+async def test_broker_that_refuses_a_parcel_gets_its_letters_one_by_one(
+    cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock
+) -> None:
+    """What the broker calls illegal may be one message of several."""
+    broker.answers[BATCH] = refused(ResponseCode.MESSAGE_ILLEGAL)
+    broker.answers[ONE] = lambda sent: (
+        refused(ResponseCode.MESSAGE_ILLEGAL)(sent) if sent.body == b"y" else stored(sent)
+    )
+    refusals: list[LetterRefusedError] = []
+    async with pouring(cluster, clock, on_refused=refusals.append) as outflow:
+        await outflow.put(letters(b"x", b"y", b"z"))
+        await outflow.drain()
+    assert ([refusal.number for refusal in refusals], outflow.stored) == ([1], 2)
+
+
+async def test_sharding_key_keeps_its_order_over_failures(
+    cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock
+) -> None:
+    """The second parcel of a queue is not begun before the first is stored, also when that is refused twice."""
+    broker.answers[BATCH] = first(refused(ResponseCode.SYSTEM_BUSY), refused(ResponseCode.SYSTEM_BUSY))
+    async with pouring(cluster, clock) as outflow:
+        await outflow.put(letters(b"a", b"b", b"c", b"d", b"e", b"f", key="k"))
+        await outflow.drain()
+    bodies = [b"".join(bytes(part.body) for part in decode_batch(sent.body)) for sent in broker.asked(BATCH)]
+    assert bodies == [b"abc", b"abc", b"abc", b"def"]
+
+
+async def test_rate_spreads_the_requests(cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock) -> None:
+    """At 20 messages a second parcels hold two, which leave 100 ms apart; a repetition takes nothing from the rate."""
+    broker.answers[BATCH] = first(refused(ResponseCode.SYSTEM_BUSY))
+    async with pouring(cluster, clock, pace=Pace(20, clock)) as outflow:
+        await outflow.put(letters(*[b"x"] * 8))
+        await outflow.drain()
+    assert outflow.stored == 8
+    assert len(broker.asked(BATCH)) == 5
+    assert clock.now_ms() - EagerClock().now_ms() >= 300

@@ -1,0 +1,197 @@
+"""What producers and consumers share: client id, routes, heartbeats, notices."""
+
+import os
+import re
+
+import pytest
+from scripted_cluster import ScriptedCluster, silent
+
+from rocketlet.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, PushConsumerSettings
+from rocketlet.client.session.session import Session
+from rocketlet.common.errors import ConfigError, RequestTimeoutError
+from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.client import HeartbeatData
+from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.headers.client import ConsumerGroupHeader, UnregisterClientHeader
+from rocketlet.testing import ManualClock
+
+BEAT = RequestCode.HEART_BEAT
+ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+MEMBERS = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+
+
+@pytest.mark.feature("K1")
+def test_client_id_is_unique_within_one_process() -> None:
+    """Address, process id and a number that tells apart what containers call process 1."""
+    first, second = Session("ns:1", None).client_id, Session("ns:1", None).client_id
+
+    assert re.fullmatch(rf"\d+\.\d+\.\d+\.\d+@{os.getpid()}#\d+", first)
+    assert first != second
+
+
+@pytest.mark.feature("K1")
+@pytest.mark.parametrize(
+    ("settings", "form"),
+    [
+        (ClientSettings(unit_name="u1"), r"[\d.]+@\d+#\d+@u1"),
+        (ClientSettings(instance_name="DEFAULT"), r"[\d.]+@DEFAULT"),
+        (ClientSettings(instance_name="i", unit_name="u", client_host="10.0.0.7"), r"10\.0\.0\.7@i@u"),
+    ],
+)
+def test_client_id_is_made_of_the_settings(settings: ClientSettings, form: str) -> None:
+    """Host, instance and unit, as Java's ``buildMQClientId`` joins them."""
+    assert re.fullmatch(form, Session("ns:1", settings=settings).client_id)
+
+
+def test_host_that_is_no_address_is_refused() -> None:
+    """It is part of every message's unique key, which has room for an address only."""
+    with pytest.raises(ConfigError, match="client_host 'here' is no IP address"):
+        ClientSettings(client_host="here")
+
+
+async def test_unit_mode_is_told_with_heartbeats_and_sends(cluster: ScriptedCluster) -> None:
+    """Java's ``unitMode``: of consumers in the heartbeat, of producers in each send."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    settings = ClientSettings(is_unit_mode=True)
+    async with Session(cluster.nameserver.address, settings=settings) as session:
+        consumer = PullConsumer("cg", session=session)
+        consumer.subscribe("T")
+        async with Producer("pg", session=session) as producer, consumer:
+            await producer.send(Message("T", b"x"))
+    [send] = broker.asked(RequestCode.SEND_MESSAGE_V2)
+    assert send.ext["k"] == "true"
+    beats = [decode_body(HeartbeatData, beat.body) for beat in broker.asked(BEAT)]
+    consumers = [data for beat in beats for data in beat.consumer_data_set]
+    assert consumers
+    assert all(data.unit_mode for data in consumers)
+
+
+async def test_producer_beats_after_its_first_send_and_every_30_s(cluster: ScriptedCluster) -> None:
+    """A new connection begins with a heartbeat that names the group; then they come by the clock."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    async with Producer("pg", cluster.nameserver.address, clock=clock) as producer:
+        await producer.send(Message("T", b"x"))
+        assert [command.code for command in broker.requests] == [BEAT, RequestCode.SEND_MESSAGE_V2]
+        await clock.elapse(1000)
+        await broker.wait_asked(BEAT, 2)
+        await clock.elapse(30_000)
+        [beat, *_] = await broker.wait_asked(BEAT, 3)
+    data = decode_body(HeartbeatData, beat.body)
+    assert re.fullmatch(r".*@.*#.*", data.client_id)
+    assert [each.group_name for each in data.producer_data_set] == ["pg"]
+    assert data.consumer_data_set == []
+
+
+@pytest.mark.feature("K2")
+async def test_routes_are_asked_for_every_30_s(cluster: ScriptedCluster) -> None:
+    """A broker that joins a topic is sent to after the next poll."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    await cluster.add_broker("broker-a")
+    await cluster.add_broker("broker-b")
+    async with Producer("pg", cluster.nameserver.address, clock=clock) as producer:
+        await producer.send(Message("T", b"x"))
+        cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}
+        await clock.elapse(30_000)
+        await cluster.nameserver.wait_asked(ROUTE, 2)
+        while len(await producer.fetch_queues("T")) == 1:
+            await clock.settle()
+        brokers = {(await producer.send(Message("T", b"x"))).queue.broker_name for _ in range(2)}
+    assert brokers == {"broker-a", "broker-b"}
+
+
+async def test_topic_that_vanishes_keeps_its_route(cluster: ScriptedCluster) -> None:
+    """A name server that forgot a topic, as after its restart, does not stop the sends."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    await cluster.add_broker("broker-a")
+    async with Producer("pg", cluster.nameserver.address, clock=clock) as producer:
+        await producer.send(Message("T", b"x"))
+        del cluster.routes["T"]
+        await clock.elapse(30_000)
+        await cluster.nameserver.wait_asked(ROUTE, 2)
+        await clock.settle()
+        assert (await producer.send(Message("T", b"x"))).queue.broker_name == "broker-a"
+
+
+@pytest.mark.feature("K2")
+async def test_route_that_does_not_come_is_given_up_after_3_s(cluster: ScriptedCluster) -> None:
+    """A name server that hangs ends the call, not the producer."""
+    clock = ManualClock()
+    cluster.nameserver.answers[ROUTE] = silent
+    async with Session(cluster.nameserver.address, clock) as session:
+        waiting = session.tasks.start(failure_of(session), "route")
+        await cluster.nameserver.wait_asked(ROUTE)
+        await clock.elapse(2999)
+        assert not waiting.done()
+        await clock.elapse(1)
+        assert isinstance(await waiting, RequestTimeoutError)
+
+
+async def failure_of(session: Session) -> Exception | None:
+    """Return what asking for a route raises."""
+    try:
+        await session.route("T")
+    except RequestTimeoutError as error:
+        return error
+    return None
+
+
+async def test_silent_broker_is_connected_to_anew(cluster: ScriptedCluster) -> None:
+    """A heartbeat without an answer closes the connection, which may be half open."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    async with Producer("pg", cluster.nameserver.address, clock=clock) as producer:
+        await producer.send(Message("T", b"x"))
+        broker.answers[BEAT] = silent
+        await clock.elapse(1000)
+        await broker.wait_asked(BEAT, 2)
+        await clock.elapse(3000)
+        del broker.answers[BEAT]
+        await producer.send(Message("T", b"x"))
+        assert len(broker.connections) == 2
+
+
+async def test_busy_broker_keeps_its_connection(cluster: ScriptedCluster) -> None:
+    """A heartbeat that finds too much before it is no reason to close a connection on which answers come."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    async with Producer("pg", cluster.nameserver.address, clock=clock) as producer:
+        await producer.send(Message("T", b"x"))
+        broker.answers[BEAT] = silent
+        await clock.elapse(1000)
+        await broker.wait_asked(BEAT, 2)
+        await producer.send(Message("T", b"x"))
+        await clock.elapse(3000)
+        await producer.send(Message("T", b"x"))
+        assert len(broker.connections) == 1
+
+
+@pytest.mark.feature("B1")
+async def test_notice_of_changed_members_wakes_the_rebalance(cluster: ScriptedCluster) -> None:
+    """Request 40 of a broker leads to the question who the members are; other groups and codes do not."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    consumer = PushConsumer("cg", cluster.nameserver.address, clock=clock, settings=PushConsumerSettings(concurrency=1))
+    consumer.subscribe("T", "*", lambda _: None)
+    async with consumer:
+        [connection] = broker.connections
+        asked = len(broker.asked(MEMBERS))
+        notice = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        connection.send_oneway(Command.request(notice, ConsumerGroupHeader(consumer_group="other")))
+        unknown = await connection.request(Command.request(RequestCode.CHECK_TRANSACTION_STATE), 3000)
+        assert unknown.code == 3
+        assert len(broker.asked(MEMBERS)) == asked
+
+        connection.send_oneway(Command.request(notice, ConsumerGroupHeader(consumer_group="cg")))
+        await broker.wait_asked(MEMBERS, asked + 1)
+    [farewell] = broker.asked(RequestCode.UNREGISTER_CLIENT)
+    header = decode_header(UnregisterClientHeader, farewell)
+    assert (header.client_id, header.consumer_group, header.producer_group) == (consumer.client_id, "cg", None)

@@ -1,0 +1,193 @@
+"""The message trace: what is recorded, and how it is sent."""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from scripted_cluster import ScriptedCluster, refused, stored
+
+from rocketlet.client import (
+    ConsumeEnd,
+    ConsumeResult,
+    HookOwner,
+    Message,
+    MessageQueue,
+    MessageTrace,
+    Producer,
+    ProducerSettings,
+    PubRecord,
+    PullConsumer,
+    PushConsumer,
+    PushConsumerSettings,
+    ReceivedMessage,
+    Retry,
+    Role,
+    SendContext,
+    SendResult,
+    SendStatus,
+    SentMessage,
+    Session,
+    SubAfterRecord,
+    SubBeforeRecord,
+    TracedKind,
+    TraceRecord,
+    parse_records,
+)
+from rocketlet.common.errors import ConfigError
+from rocketlet.common.names import TRACE_TOPIC
+from rocketlet.common.properties import parse_properties
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command
+from rocketlet.testing import ManualClock
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+def traces_in(requests: list[Command]) -> list[Command]:
+    """Return the sends to the trace topic."""
+    return [request for request in requests if request.ext["b"] == TRACE_TOPIC]
+
+
+def records_in(requests: list[Command]) -> list[TraceRecord]:
+    """Return the records that were sent to the trace topic."""
+    return [record for request in traces_in(requests) for record in parse_records(request.body.decode())]
+
+
+async def make_broker(cluster: ScriptedCluster):
+    """Add the one broker, with a topic and the trace's."""
+    cluster.routes["T"] = cluster.routes[TRACE_TOPIC] = {"broker-a": 1}
+    return await cluster.add_broker("broker-a")
+
+
+@pytest.mark.feature("K19")
+async def test_sends_are_recorded_and_the_rest_goes_out_at_the_end(cluster: ScriptedCluster) -> None:
+    """One record for each send, a batch as one; those of the trace itself are not recorded."""
+    broker = await make_broker(cluster)
+    broker.answers[RequestCode.SEND_BATCH_MESSAGE] = stored
+    settings = ProducerSettings(hooks=(MessageTrace(),))
+    async with Producer("pg", cluster.nameserver.address, settings=settings) as producer:
+        sent = await producer.send(Message("T", b"123", tags="a", keys=["k1", "k2"]))
+        await producer.send(Message("T", b"x", delay_level=3))
+        batch = await producer.send_batch([Message("T", b"1"), Message("T", b"2", keys=["k3"])])
+        assert not traces_in(broker.asked(SEND))
+    [request] = traces_in(broker.asked(SEND))
+    plain, late, both = records_in([request])
+    assert isinstance(plain, PubRecord)
+    assert plain.message_id == sent.message_id
+    assert (plain.group, plain.topic, plain.tags, plain.keys) == ("pg", "T", "a", "k1 k2")
+    assert (plain.store_host, plain.body_bytes, plain.kind) == (broker.address, 3, TracedKind.NORMAL)
+    assert (plain.offset_message_id, plain.has_succeeded) == (sent.offset_message_id, True)
+    assert isinstance(late, PubRecord)
+    assert late.kind is TracedKind.DELAY
+    assert isinstance(both, PubRecord)
+    assert both.message_id == batch.message_id
+    keys = parse_properties(request.ext["i"])["KEYS"].split()
+    assert {sent.message_id, "k1", "k2", "k3", *batch.message_id.split(",")} <= set(keys)
+    assert request.ext["a"].startswith("_INNER_TRACE_PRODUCER-pg-PRODUCE-")
+
+
+async def test_ten_records_go_out_together_and_fewer_after_5_s(cluster: ScriptedCluster) -> None:
+    """Twelve sends make a message of ten records at once, and one of two after the time."""
+    clock = ManualClock()
+    broker = await make_broker(cluster)
+    settings = ProducerSettings(hooks=(MessageTrace(),))
+    async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        for _ in range(10):
+            await producer.send(Message("T", b"x"))
+        await broker.wait_asked(SEND, 11)
+        assert len(records_in(broker.asked(SEND))) == 10
+        for _ in range(2):
+            await producer.send(Message("T", b"x"))
+        await clock.settle()
+        assert len(traces_in(broker.asked(SEND))) == 1
+        await clock.elapse(5_000)
+        await broker.wait_asked(SEND, 14)
+        assert len(records_in(broker.asked(SEND))) == 12
+
+
+async def test_trace_that_cannot_be_sent_holds_nothing_up(
+    cluster: ScriptedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The send that it tells of has succeeded; the loss is logged."""
+    broker = await make_broker(cluster)
+
+    def answer(command: Command) -> Command:
+        is_trace = command.ext["b"] == TRACE_TOPIC
+        return refused(ResponseCode.MESSAGE_ILLEGAL)(command) if is_trace else stored(command)  # pyright: ignore[reportReturnType] # both give commands
+
+    broker.answers[SEND] = answer
+    settings = ProducerSettings(hooks=(MessageTrace(),))
+    async with Producer("pg", cluster.nameserver.address, settings=settings) as producer:
+        await producer.send(Message("T", b"x"))
+    assert "sending trace records failed" in caplog.text
+
+
+async def test_too_many_records_are_dropped(cluster: ScriptedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """2048 wait; who sends them was never given time here."""
+    broker = await make_broker(cluster)
+    owner_of = partial(HookOwner, group="pg", role=Role.PRODUCER)
+    queue = MessageQueue("T", "broker-a", 0)
+    result = SendResult(SendStatus.SEND_OK, "ID", "OFF", queue, 0)
+    async with (
+        Session(cluster.nameserver.address) as session,
+        MessageTrace(flush_ms=60_000).attach(owner_of(session)) as hook,
+    ):
+        for _ in range(3_000):
+            sent = SentMessage("T", b"x", {})
+            context = SendContext(
+                group="pg", messages=[sent], message_id="ID", queue=queue, address="b:1", started_at_ms=0
+            )
+            context.result = result
+            hook.after_send(context)
+    assert len(records_in(broker.asked(SEND))) == 2048
+    assert "trace queue is full, dropping records above 2048" in caplog.text
+
+
+@pytest.mark.feature("K19")
+async def test_trace_tells_of_both_ends(address: str) -> None:
+    """A listener that fails and then succeeds: what was sent, and each of its calls, found in the trace topic."""
+    done = asyncio.Event()
+
+    async def on_messages(messages: list[ReceivedMessage]) -> ConsumeResult | Retry:
+        if messages[0].reconsume_times == 0:
+            return Retry(delay_level=1)
+        done.set()
+        return ConsumeResult.SUCCESS
+
+    trace = MessageTrace(topic="my-trace", flush_ms=100)
+    async with Producer("pg", address, settings=ProducerSettings(hooks=(trace,))) as producer:
+        await producer.send(Message("T", b"first of its topic"))
+        consumer = PushConsumer("traced", address, settings=PushConsumerSettings(hooks=(trace,)))
+        consumer.subscribe("T", "wanted", on_messages)
+        async with consumer:
+            sent = await producer.send(Message("T", b"x", tags="wanted", keys=["order-1"]))
+            await done.wait()
+
+    about: list[TraceRecord] = []
+    async with PullConsumer("reader", address) as reader:
+        queues = await reader.fetch_queues("my-trace")
+        await reader.assign(queues)
+        for queue in queues:
+            await reader.seek(queue, 0)
+        for _ in range(20):  # a record whose sending failed never comes
+            for message in await reader.poll():
+                records = list(parse_records(message.body.decode()))
+                about += [record for record in records if record.message_id == sent.message_id]
+            if len(about) == 5:
+                break
+    [pub] = [record for record in about if isinstance(record, PubRecord)]
+    before = sorted((record for record in about if isinstance(record, SubBeforeRecord)), key=lambda each: each.retries)
+    after = {record.request_id: record for record in about if isinstance(record, SubAfterRecord)}
+    assert pub.keys == "order-1"
+    assert [record.retries for record in before] == [0, 1]
+    assert [record.region for record in (pub, *before)] == ["DefaultRegion"] * 3
+    assert [after[record.request_id].end for record in before] == [ConsumeEnd.FAILED, ConsumeEnd.SUCCESS]
+    assert [after[record.request_id].has_succeeded for record in before] == [False, True]
+
+
+@pytest.mark.parametrize(("name", "value"), [("batch_records", 0), ("batch_records", 21), ("flush_ms", 0)])
+def test_settings_of_a_trace_are_checked(name: str, value: int) -> None:
+    """Java takes twenty records at most."""
+    with pytest.raises(ConfigError, match=name):
+        replace(MessageTrace(), **{name: value})

@@ -1,0 +1,60 @@
+import pytest
+from javastores import Read
+from logbuilder import FIRST_MS, LogBuilder
+
+from rocketlet.export.plan.selection import Reason, Selection
+from rocketlet.export.write.read import ReadOptions
+
+TOPICS = ["A", "B", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "%RETRY%g", "%DLQ%g"]
+
+
+@pytest.fixture
+def mixed(log: LogBuilder) -> LogBuilder:
+    """Return a log with a message of each topic, one millisecond apart, and two that are in no queue."""
+    for topic in TOPICS:
+        log.add(topic.encode(), topic=topic, properties={"TAGS": topic, "KEYS": f"key {topic}"})
+    log.add(b"half", topic="A", sys_flag=0x4, queue_offset=0)
+    log.add(b"rolled back", topic="A", sys_flag=0xC, queue_offset=0)
+    log.add(b"committed", topic="A", sys_flag=0x8)
+    log.save()
+    return log
+
+
+@pytest.mark.parametrize(
+    ("selection", "bodies", "left_out"),
+    [
+        (
+            Selection(),
+            ["A", "B", "committed"],
+            {"SYSTEM_TOPIC": 2, "RETRY_TOPIC": 1, "DEAD_LETTER_TOPIC": 1, "NOT_QUEUED": 2},
+        ),
+        (Selection(includes_system=True), [*TOPICS, "committed"], {"NOT_QUEUED": 2}),
+        (Selection(topics=frozenset({"B", "%DLQ%g"})), ["B", "%DLQ%g"], {"TOPIC": 5, "NOT_QUEUED": 2}),
+        (
+            Selection(from_ms=FIRST_MS + 1, until_ms=FIRST_MS + 3, includes_system=True),
+            ["B", "SCHEDULE_TOPIC_XXXX"],
+            {"TIME": 5, "NOT_QUEUED": 2},
+        ),
+        (Selection(from_ms=FIRST_MS + 8), ["committed"], {"TIME": 2}),
+        (Selection(until_ms=FIRST_MS), [], {"TIME": 3}),
+        (Selection(tags=frozenset({"A", "%DLQ%g"})), ["A"], {"TAG": 2}),
+        (Selection(keys=frozenset({"A", "B"})), ["A", "B"], {"KEY": 1}),
+        (Selection(keys=frozenset({"key"}), tags=frozenset({"B"})), ["B"], {"TAG": 2}),
+        (Selection(keys=frozenset({"B"}), tags=frozenset({"A"})), [], {"TAG": 2, "KEY": 1}),
+    ],
+)
+def test_messages_are_rows_or_left_out_for_one_reason(
+    mixed: LogBuilder, read: Read, selection: Selection, bodies: list[str], left_out: dict[str, int]
+) -> None:
+    """Each message is a row, or counted for the first reason that fits; the sum is always the log."""
+    rows, report = read(mixed.root, options=ReadOptions(selection))
+    assert [row["body"].decode() for row in rows] == bodies
+    found = {reason.name: count for reason, count in report.stores[0].left_out.items()}
+    assert found.items() >= left_out.items()
+    assert len(rows) + sum(found.values()) == 9 == report.stores[0].messages
+    assert not report.faults()
+
+
+def test_reasons_have_labels_of_their_own() -> None:
+    """Reports name each reason differently."""
+    assert len({reason.label for reason in Reason}) == len(Reason)

@@ -1,0 +1,56 @@
+"""Binary headers: damage, and what they cannot hold."""
+
+import struct
+
+import pytest
+
+from rocketlet.common.errors import FrameError
+from rocketlet.remoting.codec.binary_header import decode_binary_header, encode_binary_header, fits_binary
+from rocketlet.remoting.codec.command import Command
+
+SAMPLE = bytes.fromhex("000e 00 0000 00000000 00000000 00000001 72 00000008 0001 61 00000001 62")
+
+
+def test_sample_decodes_and_is_written_again():
+    """The header with remark ``r`` and ``a=b`` is what Java makes of it, and the same bytes when written."""
+    command = decode_binary_header(SAMPLE)
+    assert (command.code, command.language, command.remark, command.ext) == (14, "JAVA", "r", {"a": "b"})
+    assert encode_binary_header(command) == SAMPLE
+
+
+@pytest.mark.parametrize("size", range(len(SAMPLE)))
+def test_cut_header_is_an_error(size: int):
+    """A header cut at any length is refused."""
+    with pytest.raises(FrameError):
+        decode_binary_header(SAMPLE[:size])
+
+
+@pytest.mark.parametrize("position", [13, 18, 25])
+@pytest.mark.parametrize("length", [-1, 1000, 2**31 - 1])
+def test_length_that_runs_past_the_end_is_an_error(position: int, length: int):
+    """A length of remark, table or value that is negative or too large is refused."""
+    damaged = bytearray(SAMPLE)
+    struct.pack_into(">i", damaged, position, length)
+    with pytest.raises(FrameError):
+        decode_binary_header(bytes(damaged))
+
+
+def test_text_that_is_not_utf8_is_an_error():
+    """A remark, name or value that is not UTF-8 is refused."""
+    for position in (17, 24, 29):
+        damaged = bytearray(SAMPLE)
+        damaged[position] = 0xFF
+        with pytest.raises(FrameError, match="is broken"):
+            decode_binary_header(bytes(damaged))
+
+
+def test_unknown_language_is_other():
+    """A language ordinal that nobody knows does not end the connection."""
+    assert decode_binary_header(SAMPLE[:2] + b"\x7f" + SAMPLE[3:]).language == "OTHER"
+
+
+def test_only_short_codes_fit():
+    """Code and version have two bytes."""
+    assert fits_binary(Command(code=32_767, version=479))
+    assert not fits_binary(Command(code=200_050))
+    assert not fits_binary(Command(code=1, version=32_768))
