@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from ..common.clock import Clock
 from ..common.ids import UniqueIds, decode_host
 from ..common.names import retry_topic
+from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
+from ..remoting.headers.replies import SendReplies
 from ..remoting.transport.addresses import format_address
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.tasks import TaskScope
@@ -31,26 +33,27 @@ from .group.ordering import LockHandlers
 from .group.progress import ProgressHandlers
 from .group.requesters import Requesters
 from .handlers import BrokerParts
-from .pull.hold import PullWaiters
+from .outcomes.long_polling import PullWaiters
+from .outcomes.scheduler import MakeKnown, Scheduler, Storing
 from .pull.pull import Puller
 from .pull.pullgate import PullGate
 from .pull.queries import QueryHandlers
 from .send.deadletters import UNIT_SUBSCRIPTION
-from .send.groupcommit import GroupCommit
-from .send.recall import RecallHandler
-from .send.replies import Owing, ReplyHandler, ReplyKeeper
-from .send.send import Paying, Sender, Shaping
-from .send.sendanswers import SendAnswers
-from .send.sendback import SendBackGate, SendBackHandler
-from .send.sendgate import OwnBroker, SendGate
+from .send.handlers import SendHandlers
+from .send.recall import RecallOperation
+from .send.replies import ReplyOperation
+from .send.send import SendOperations
+from .send.sendback import SendBackOperation
 from .send.stamp import PropertyStamp
+from .send.validation import SendValidator
 from .settings.config import BrokerConfig
-from .topic.announcing import Announce
+from .settings.refusal import OwnBroker
 from .topic.topics import TopicTable, boot_topics
 from .transaction.checkback import CheckBack
 from .transaction.checkrules import CheckRules
-from .transaction.endtransaction import Committing, EndTransactionHandler
-from .transaction.resumecheck import ResumeCheckHandler
+from .transaction.endtransaction import EndTransaction
+from .transaction.handlers import TransactionHandlers
+from .transaction.resumecheck import ResumeCheck
 from .transaction.transactionchecks import GiveUp, TransactionChecks
 from .transaction.transactionjob import CheckJob, CheckTiming, CursorSaveJob, keep_given_up
 from .transaction.transactions import Transactions
@@ -68,10 +71,9 @@ class Foundation:
     offsets: OffsetTable
     filters: FilterTable
     waiters: PullWaiters
-    answers: SendAnswers
-    announce: Announce
+    scheduler: Scheduler
+    make_known: MakeKnown
     cleaning: CleaningJob
-    group: GroupCommit | None
     parking: Parking
     runtime: RuntimeInfo
     tasks: TaskScope
@@ -87,8 +89,9 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
     filters = FilterGate(config, base.filters)
     own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
     own = OwnBroker(config, decode_host(own_address + bytes(4))[0])
+    storing = Storing(base.store, base.scheduler, now_ms)
     return BrokerParts(
-        sender=_build_sender(base, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
+        sends=_build_sends(base, storing, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
         puller=Puller(
             base.runtime.statistics.counting(base.store.read),
             PullGate(own, base.topics, base.groups, members, filters),
@@ -99,20 +102,16 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
         progress=ProgressHandlers(base.store, base.offsets, base.topics, base.groups, members),
         queries=QueryHandlers(base.store, unique_key_count=config.default_query_count),
         clients=ClientHandlers(
-            members, news, partial(open_group, base.groups, base.topics), base.announce, monotonic_ms
+            members, news, partial(open_group, base.groups, base.topics), base.make_known, monotonic_ms
         ),
         filters=filters,
         locks=LockHandlers(locks, monotonic_ms),
-        send_back=_build_send_back(base, own),
-        transactions=EndTransactionHandler(
-            base.store, base.transactions, _check_rules(config), Committing(base.parking, base.group, now_ms)
+        transactions=TransactionHandlers(
+            EndTransaction(base.transactions, _check_rules(config), base.parking, storing), ResumeCheck(storing)
         ),
-        resume_check=ResumeCheckHandler(base.store),
-        recall=RecallHandler(config, base.store, base.topics, Committing(base.parking, base.group, now_ms)),
-        replies=_build_replies(base, locks, own),
         cleaning=CleaningHandlers(base.cleaning, base.topics, own_topics),
         runtime=base.runtime,
-        admin=AdminHandlers(base.topics, base.groups, base.announce, base.store.set_batch_topic, own_topics),
+        admin=AdminHandlers(base.topics, base.groups, base.make_known, base.store.set_batch_topic, own_topics),
     )
 
 
@@ -133,31 +132,30 @@ def _check_rules(config: BrokerConfig) -> CheckRules:
     return CheckRules(config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms)
 
 
-def _build_sender(base: Foundation, locks: QueueLocks, keys: UniqueIds, own: OwnBroker) -> Sender:
-    config = base.config
-    gate = SendGate(own, base.topics, base.groups, locks, base.clock.monotonic_ms)
-    trace = "true" if config.is_trace_on else "false"
-    stamp = PropertyStamp(config.region_id, trace, config.cluster_name, keys.next_id)
-    shaping = Shaping(stamp, base.parking, base.clock.now_ms)
-    remark = None
-    if config.refuses_transactions:
-        remark = own.forbids("sending transaction message")
-    paying = Paying(base.announce, base.group)
-    return Sender(base.store, gate, shaping, base.answers, paying, refuses_transactions=remark)
-
-
-def _build_send_back(base: Foundation, own: OwnBroker) -> SendBackHandler:
-    gate = SendBackGate(own, base.groups, base.topics)
-    paying = Paying(base.announce, base.group)
-    return SendBackHandler(base.store, gate, base.parking, paying, base.clock.now_ms)
-
-
-def _build_replies(base: Foundation, locks: QueueLocks, own: OwnBroker) -> ReplyHandler:
-    store, now_ms = base.store, base.clock.now_ms
-    gate = SendGate(own, base.topics, base.groups, locks, base.clock.monotonic_ms)
-    requesters = Requesters(base.members, lambda: format_address(*decode_host(store.store_host)), now_ms)
-    keeper = ReplyKeeper(store, base.parking, base.group, now_ms) if base.config.stores_replies else None
-    return ReplyHandler(gate, requesters, keeper, base.answers, Owing(base.tasks, base.announce))
+def _build_sends(
+    base: Foundation, storing: Storing, locks: QueueLocks, keys: UniqueIds, own: OwnBroker
+) -> SendHandlers:
+    config, store, parking = base.config, base.store, base.parking
+    validator = SendValidator(own, base.topics, base.groups, locks, base.clock.monotonic_ms)
+    answers = SendReplies(config.region_id, traces=config.is_trace_on)
+    fields = answers.fields()
+    sends = SendOperations(
+        base.scheduler,
+        validator,
+        PropertyStamp({**fields, CLUSTER: config.cluster_name}, keys.next_id),
+        parking,
+        storing.now_ms,
+        broker_name=config.broker_name,
+        max_message_bytes=store.config.max_message_bytes,
+        refuses_transactions=own.forbids("sending transaction message") if config.refuses_transactions else None,
+    )
+    send_backs = SendBackOperation(own, base.groups, base.topics, parking, storing)
+    requesters = Requesters(base.members, lambda: format_address(*decode_host(store.store_host)), storing.now_ms)
+    replies = ReplyOperation(
+        validator, requesters, parking, storing, base.tasks, is_stored=config.stores_replies, fields=fields
+    )
+    recalls = RecallOperation(config, base.topics, parking, storing)
+    return SendHandlers(sends, send_backs, replies, recalls, answers)
 
 
 def open_group(groups: GroupTable, topics: TopicTable, consumer: ConsumerData) -> Sequence[str] | None:

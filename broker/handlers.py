@@ -16,29 +16,21 @@ from .group.ordering import LockHandlers
 from .group.progress import ProgressHandlers
 from .pull.pull import Puller
 from .pull.queries import QueryHandlers
-from .send.recall import RecallHandler
-from .send.replies import ReplyHandler
-from .send.send import Sender
-from .send.sendback import SendBackHandler
-from .transaction.endtransaction import EndTransactionHandler
-from .transaction.resumecheck import ResumeCheckHandler
+from .send.handlers import SendHandlers
+from .transaction.handlers import TransactionHandlers
 
 
 class BrokerParts(NamedTuple):
     """Those who answer."""
 
-    sender: Sender
+    sends: SendHandlers
     puller: Puller
     progress: ProgressHandlers
     queries: QueryHandlers
     clients: ClientHandlers
     filters: FilterGate
     locks: LockHandlers
-    send_back: SendBackHandler
-    transactions: EndTransactionHandler
-    resume_check: ResumeCheckHandler
-    recall: RecallHandler
-    replies: ReplyHandler
+    transactions: TransactionHandlers
     admin: AdminHandlers
     cleaning: CleaningHandlers
     runtime: RuntimeInfo
@@ -48,15 +40,15 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
     """Return the handler of each request code."""
     return {
         # messages in
-        Code.SEND_MESSAGE: parts.sender.send,
-        Code.SEND_MESSAGE_V2: parts.sender.send,
-        Code.SEND_BATCH_MESSAGE: parts.sender.send,
-        Code.CONSUMER_SEND_MSG_BACK: parts.send_back.send_back,
+        Code.SEND_MESSAGE: parts.sends.send,
+        Code.SEND_MESSAGE_V2: parts.sends.send,
+        Code.SEND_BATCH_MESSAGE: parts.sends.send,
+        Code.CONSUMER_SEND_MSG_BACK: parts.sends.send_back,
         Code.END_TRANSACTION: parts.transactions.end,
-        Code.RESUME_CHECK_HALF_MESSAGE: parts.resume_check.resume,
-        Code.RECALL_MESSAGE: parts.recall.recall,
-        Code.SEND_REPLY_MESSAGE: parts.replies.reply,
-        Code.SEND_REPLY_MESSAGE_V2: parts.replies.reply,
+        Code.RESUME_CHECK_HALF_MESSAGE: parts.transactions.resume,
+        Code.RECALL_MESSAGE: parts.sends.recall,
+        Code.SEND_REPLY_MESSAGE: parts.sends.reply,
+        Code.SEND_REPLY_MESSAGE_V2: parts.sends.reply,
         # messages out
         Code.PULL_MESSAGE: parts.puller.pull,
         Code.LITE_PULL_MESSAGE: parts.puller.pull,

@@ -16,10 +16,9 @@ from ..store.files.rounds import Done
 from ..store.message_store import MessageStore
 from .group.clients import ClientHandlers
 from .group.filtertable import FilterTable
-from .topic.configtable import ConfigFolder, ConfigTable
+from .topic.configtable import RETRY_MS, ConfigFolder, ConfigTable
 
 _LONGEST_PERIOD_MS = 1_000  # of the checkpoint
-RETRY_MS = 1_000  # after a table that could not be saved
 _log = logging.getLogger(__name__)
 
 

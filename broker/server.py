@@ -18,12 +18,9 @@ from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from ..common.clock import Clock
-from ..common.errors import ConfigError, StoreError
+from ..common.errors import ConfigError
 from ..common.ids import encode_host
 from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..remoting.codec.codes import RequestCode
-from ..remoting.codec.command import Command
-from ..remoting.headers.replies import SendReplies
 from ..remoting.transport.addresses import Advertised, check_advertised, format_address, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Connection
@@ -53,22 +50,15 @@ from .group.members import Members, Presence
 from .group.offsets import OffsetTable
 from .handlers import BrokerParts, broker_handlers
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
-from .pull.arrivals import ArrivalNotices, by_topic
-from .pull.hold import PullWaiters
-from .send.fastfailure import FastFailure, fast_failure
-from .send.groupcommit import GroupCommit
-from .send.recall import RECALL_CODES
-from .send.replies import REPLY_CODES
-from .send.send import SEND_CODES
-from .send.sendanswers import SendAnswers
-from .send.sendback import SEND_BACK_CODES
+from .outcomes.arrivals import ArrivalNotices, by_topic
+from .outcomes.disk_stall import Patience
+from .outcomes.long_polling import PullWaiters
+from .outcomes.scheduler import Scheduler
 from .settings.config import BrokerConfig
 from .topic.configtable import ConfigFolder
 from .topic.nameservers import NameServerLink
 from .topic.registration import Registration
 from .topic.topics import TopicTable
-from .transaction.endtransaction import END_CODES
-from .transaction.resumecheck import RESUME_CODES
 from .transaction.transactionchecks import GiveUp
 from .transaction.transactionjob import start_checks
 from .transaction.transactions import Transactions
@@ -95,7 +85,6 @@ class _Founded(NamedTuple):
 
     base: Foundation
     registration: Registration
-    failing: FastFailure | None
     timers: Timers | None
 
 
@@ -214,11 +203,11 @@ class Broker:
     ) -> None:
         clock, store = self._clock, self.store
         tasks = await stack.enter_async_context(TaskScope())
-        base, registration, failing, timers = self._found(stack, writer, on_files, tables, tasks)
+        base, registration, timers = self._found(stack, writer, on_files, tables, tasks)
         parts = build_parts(base, self._store_host()[:-4])
         self._clients = parts.clients
         pool = await stack.enter_async_context(ConnectionPool(clock))
-        commit = store.commit if base.group is None else base.group.commit
+        scheduler, commit = base.scheduler, base.scheduler.commit
         delivery, delay_saving = await self._open_delays(writer, commit)
         base.runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
         timing = None if timers is None else TimerDelivery(timers, commit, timers.now_ms)
@@ -226,13 +215,11 @@ class Broker:
         notices = ArrivalNotices(base.runtime.statistics.arrived, base.waiters.arrived, by_topic(takers))
         store.on_arrivals = notices.collect
         stack.callback(setattr, store, "on_arrivals", None)  # what the end of the store writes nobody waits for
-        await self._bind(stack, commit, parts, failing)
-        base.answers.set_store_host(self._store_host())
+        await self._bind(stack, scheduler, parts)
+        parts.sends.set_store_host(self._store_host())
         stack.callback(base.waiters.wake_all)
-        if base.group is not None:
-            stack.push_async_callback(base.group.drain)
-        if failing is not None:
-            stack.callback(failing.close)
+        stack.push_async_callback(scheduler.drain)
+        stack.callback(scheduler.stop_parking)
         self._start_jobs(base, ScanJob(parts.clients, tables.filters, self._config.channel_expiry_ms), on_files)
         start_delivery(stack, tasks, clock, delivery, delay_saving)
         if timing is not None:
@@ -255,11 +242,10 @@ class Broker:
         config, clock, store = self._config, self._clock, self.store
         cleaning = CleaningJob(store.cleaner, writer, tasks, clock)
         registration = Registration(config, tables.topics, on_files.saving.run_once, tasks, clock)
-        replies = SendReplies(config.region_id, traces=config.is_trace_on)
-        answers = SendAnswers(replies, self._store_host(), config.broker_name)
-        group = _start_group(stack, store, answers, clock)
-        on_files.flushing.on_flushed = group.tell_flushed if group is not None else None
-        failing = fast_failure(config, group, clock)
+        patience = Patience(config.disk_stall_ms, config.send_wait_ms, config.most_waiting_sends)
+        scheduler = Scheduler(store, clock, registration.make_known, patience if config.fails_fast else None)
+        stack.callback(scheduler.close)
+        on_files.flushing.on_flushed = scheduler.tell_flushed if scheduler.flushes_first else None
         timers = Timers(store) if config.is_timer_wheel_enabled else None
         base = Foundation(
             config,
@@ -267,20 +253,19 @@ class Broker:
             store,
             *tables,
             PullWaiters(clock),
-            answers,
-            registration.announce,
+            scheduler,
+            registration.make_known,
             cleaning,
-            group,
             Parking(
                 Delays(store.config.delays_ms),
                 timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms),
             ),
-            RuntimeInfo(store, Statistics(clock), cleaning, failing),
+            RuntimeInfo(store, Statistics(clock), cleaning, scheduler),
             tasks,
-            Transactions(store, tables.offsets, clock.now_ms, most_op_bytes=config.most_op_bytes),
+            Transactions(store, tables.offsets, scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes),
             Members(lambda: store.log_max_offset),
         )
-        return _Founded(base, registration, failing, timers)
+        return _Founded(base, registration, timers)
 
     def _start_jobs(self, base: Foundation, scanning: ScanJob, on_files: _FileJobs) -> None:
         jobs: tuple[TimedJob, ...] = (*on_files, scanning, base.runtime.statistics)
@@ -303,18 +288,9 @@ class Broker:
         await saving.run_once()
         return delivery, saving
 
-    async def _bind(
-        self, stack: AsyncExitStack, commit: Callable[[], None], parts: BrokerParts, failing: FastFailure | None
-    ) -> None:
+    async def _bind(self, stack: AsyncExitStack, scheduler: Scheduler, parts: BrokerParts) -> None:
         handlers = {int(code): handler for code, handler in broker_handlers(parts).items()}
-        if failing is not None:
-            failing.guard(handlers)
-        service = Service(
-            handlers,
-            committing=SEND_CODES | SEND_BACK_CODES | RECALL_CODES | REPLY_CODES | END_CODES | RESUME_CODES,
-            end_of_read=commit,
-            on_commit_failed=partial(_refuse_uncommitted, parts),
-        )
+        service = Service(handlers, after_batch=scheduler.end_turn)
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )
@@ -327,26 +303,6 @@ class Broker:
     def _store_host(self) -> bytes:
         """The host that message ids name: callers of 33 connect to it."""
         return encode_host(self._own_ip, self._config.advertised_port or self._port)
-
-
-def _refuse_uncommitted(parts: BrokerParts, command: Command, error: StoreError) -> Command:
-    parts.runtime.statistics.failed_puts += 1
-    refusing = {
-        **dict.fromkeys(SEND_BACK_CODES, parts.send_back.refuse_uncommitted),
-        **dict.fromkeys(RECALL_CODES, parts.recall.refuse_uncommitted),
-        **dict.fromkeys(END_CODES, parts.transactions.refuse_uncommitted),
-        **dict.fromkeys(RESUME_CODES, parts.resume_check.refuse_uncommitted),
-    }
-    return refusing.get(RequestCode(command.code), parts.sender.refuse_uncommitted)(command, error)
-
-
-def _start_group(stack: AsyncExitStack, store: MessageStore, answers: SendAnswers, clock: Clock) -> GroupCommit | None:
-    """Return who lets sends wait for the disk, if the settings want that."""
-    if not store.config.is_sync_flush:
-        return None
-    group = GroupCommit(store, answers, clock)
-    stack.callback(group.close)
-    return group
 
 
 def _bloom_shape(config: BrokerConfig) -> BloomShape:

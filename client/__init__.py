@@ -41,7 +41,6 @@ from .admin.admin_values import (
     TopicSettings,
 )
 from .consumer.listening import Listener
-from .consumer.process_queue import FlowLimits
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
 from .consumer.single_pull import PullResult, PullStatus
@@ -76,6 +75,7 @@ from .session.results import ConsumeFrom, ConsumeResult, Retry, SendResult, Send
 from .session.session import Session
 from .session.settings import (
     ClientSettings,
+    FlowLimits,
     ProducerSettings,
     PullConsumerSettings,
     PushConsumerSettings,

@@ -16,6 +16,7 @@
           DiskFullError       the disk is fuller than the settings allow
         MessageIllegalError   a message that the store must refuse
       MessageRefusedError     a message that the broker must refuse, with the code and the remark of the answer
+      BusyError               a request that was not begun, since it would have waited too long
       RemotingError           a call that got no answer
         ConnectFailedError    no connection to the address
         ConnectionClosedError the connection ended before the answer
@@ -122,6 +123,10 @@ class MessageRefusedError(RocketletError):
         self.code = code
         self.remark = remark
         self.status = status
+
+
+class BusyError(RocketletError):
+    """A request that was not begun, since it would have waited too long; nothing of it is stored."""
 
 
 class RemotingError(RocketletError):

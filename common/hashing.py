@@ -5,11 +5,19 @@
 The hash is a number whose digits to the base 31 are the units. ``int(digits, 31)`` works such a number out at the speed
 of C for digits below 31, so each byte is split into a quotient and a remainder by 31: two conversions for Latin-1 text,
 four for other text. For a unique key that is a quarter of the loop's time, and needs no table of earlier texts.
+
+The checksum property of whole records is their last 20 bytes and covers all bytes before it (store.md "General
+conventions", §2.8):
+
+    __CRC32# 0x01, 10 decimal digits, least significant first, zeros at the right, 0x02
 """
 
+import zlib
 from functools import lru_cache
 from typing import Final
 
+PROPERTY_CRC_BYTES: Final = 20
+_PREFIX: Final = b"__CRC32#\x01"
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstu"
 _QUOTIENTS: Final = bytes(_DIGITS[byte // 31] for byte in range(256))
 _REMAINDERS: Final = bytes(_DIGITS[byte % 31] for byte in range(256))
@@ -62,3 +70,13 @@ def _hash_long(text: str) -> int:
         units = len(chunk.encode("utf-16-be", "surrogatepass")) // 2
         value = (value * pow(31, units, 1 << 32) + _hash_units(chunk)) & 0xFFFFFFFF
     return value
+
+
+def crc31(data: bytes | bytearray | memoryview) -> int:
+    """Return CRC-32 without its top bit (``UtilAll.crc32``)."""
+    return zlib.crc32(data) & 0x7FFFFFFF
+
+
+def format_property_crc(crc: int) -> bytes:
+    """Return the 20 bytes that end the properties of a record (``MessageDecoder.createCrc32``)."""
+    return b"%s%s\x02" % (_PREFIX, f"{crc:010d}"[::-1].encode())

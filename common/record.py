@@ -29,9 +29,9 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from .checksum import PROPERTY_CRC_BYTES, crc31, format_property_crc
 from .compression import inflate
 from .errors import RecordError
+from .hashing import PROPERTY_CRC_BYTES, crc31, format_property_crc
 from .ids import decode_host, format_offset_id
 from .message import MessageQueue, ReceivedMessage, split_keys
 from .properties import KEYS, MAX_PROPERTIES_BYTES, TAGS, UNIQ_KEY, parse_properties

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from ..common.checksum import crc31
 from ..common.errors import DecodeError
+from ..common.hashing import crc31
 from ..remoting.bodies.body import decode_body, decode_body_if_any, encode_body
 from ..remoting.bodies.register import DataVersion, KVTable, TopicConfig, TopicConfigTable, decode_registration
 from ..remoting.codec.codes import ResponseCode

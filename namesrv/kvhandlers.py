@@ -7,22 +7,22 @@ from collections.abc import Callable
 from typing import Final
 
 from ..common.errors import HeaderError
+from ..common.outcome import Outcome
 from ..remoting.bodies.body import encode_body
 from ..remoting.bodies.register import KVTable
 from ..remoting.codec.codes import RequestCode, ResponseCode
 from ..remoting.codec.command import Command, decode_header
-from ..remoting.codec.later import Later
 from ..remoting.headers.namesrv_admin import KvHeader, KvReply, NamespaceHeader, PutKvHeader
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.service import Handler
 from .kv import KvTable
 
 MAX_ENTRY_CHARACTERS: Final = 1 << 20
-Save = Callable[[Later], None]
+Save = Callable[[Outcome[Command]], None]
 
 
 class KvHandlers:
-    """Answers from a key-value table; ``save`` writes it and then pays the answer."""
+    """Answers from a key-value table; ``save`` writes it and then answers."""
 
     def __init__(self, kv: KvTable, save: Save | None) -> None:
         self._kv = kv
@@ -37,7 +37,7 @@ class KvHandlers:
             RequestCode.GET_KVLIST_BY_NAMESPACE: self._list,
         }
 
-    def _put(self, command: Command, _connection: Connection) -> Command | Later:
+    def _put(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         header = decode_header(PutKvHeader, command)
         if header.namespace is None or header.key is None:
             return Command.response(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
@@ -47,12 +47,12 @@ class KvHandlers:
         if size > limit:
             raise HeaderError(f"namespace, key and value are {size} characters, limit is {limit}")
         self._kv.put(header.namespace, header.key, header.value)
-        return self._saved(command)
+        return self._saved()
 
-    def _delete(self, command: Command, _connection: Connection) -> Command | Later:
+    def _delete(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         header = decode_header(KvHeader, command)
         self._kv.delete(header.namespace, header.key)
-        return self._saved(command)
+        return self._saved()
 
     def _get(self, command: Command, _connection: Connection) -> Command:
         header = decode_header(KvHeader, command)
@@ -70,9 +70,9 @@ class KvHandlers:
             return Command.response(ResponseCode.QUERY_NOT_FOUND, remark)
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(KVTable(table=dict(table))))
 
-    def _saved(self, command: Command) -> Command | Later:
+    def _saved(self) -> Command | Outcome[Command]:
         if self._save is None:
             return Command.response(ResponseCode.SUCCESS)
-        later = Later(command)
-        self._save(later)
-        return later
+        saved: Outcome[Command] = Outcome()
+        self._save(saved)
+        return saved

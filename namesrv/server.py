@@ -18,9 +18,9 @@ import msgspec
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.json.javajson import read_table_as
+from ..common.outcome import Outcome
 from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command
-from ..remoting.codec.later import Later
 from ..remoting.transport.addresses import (
     ANY_HOSTS,
     Advertised,
@@ -123,19 +123,21 @@ class NameServer:
                 link.close()
         return self._settings.config.scan_period_ms
 
-    def _save_kv(self, later: Later) -> None:
-        self._tasks.start(self._write_kv(later), "save key-value table")
+    def _save_kv(self, saved: Outcome[Command]) -> None:
+        self._tasks.start(self._write_kv(saved), "save key-value table")
 
-    async def _write_kv(self, later: Later) -> None:
+    async def _write_kv(self, saved: Outcome[Command]) -> None:
         async with self._kv_turn:
             text = msgspec.json.format(msgspec.json.encode(self._kv.content()), indent=1).decode()
             try:
                 loop = asyncio.get_running_loop()
                 await loop.run_in_executor(self._writer, save_config_text, self._config.kv_path, text)
             except OSError as error:
-                later.answer(Command.response(ResponseCode.SYSTEM_ERROR, f"{self._config.kv_path}: {error.strerror}"))
+                saved.answer_with(
+                    Command.response(ResponseCode.SYSTEM_ERROR, f"{self._config.kv_path}: {error.strerror}")
+                )
                 return
-        later.answer(Command.response(ResponseCode.SUCCESS))
+        saved.answer_with(Command.response(ResponseCode.SUCCESS))
 
 
 def _load_table(path: str) -> KvTable:

@@ -26,7 +26,7 @@ from ..common.record import BLANK_BYTES, NewRecord
 from ..common.sysflag import INNER_BATCH
 from .cleaning import Cleaner
 from .commitlog.recordencoder import RecordEncoder
-from .consumequeue.dispatched import Appended, Companion, leave_topic, place_run
+from .consumequeue.dispatched import Appended, leave_topic, place_run
 from .consumequeue.innerbatch import number_inner_batch
 from .files.config import StoreConfig
 from .files.files import OS_FILES, Files
@@ -71,7 +71,6 @@ class MessageStore(ReadableStore):
         self._plan_flush = FlushPlan(parts, config, self._monotonic_ms())
         self._is_closed = False
         self._disk_full: DiskFullError | None = None
-        self.companion: Companion | None = None  # of the next commit
         self.cleaner = Cleaner(config, parts, now_ms, self._set_disk_full)
 
     @classmethod
@@ -190,6 +189,11 @@ class MessageStore(ReadableStore):
         self._planned += placed
         return placed
 
+    @property
+    def has_planned(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._planned)
+
     def commit(self) -> None:
         """Write all planned records and, unless they have to be flushed first, make them readable.
 
@@ -197,9 +201,6 @@ class MessageStore(ReadableStore):
             StoreFullError: No room; nothing was kept, the places are free again.
             StoreNotWritableError: The disk failed; the same, and the store stays unwritable.
         """
-        companion, self.companion = self.companion, None
-        if companion is not None:
-            companion.join()
         planned = self._planned
         if not planned:
             return
@@ -207,8 +208,6 @@ class MessageStore(ReadableStore):
         try:
             self._log.commit()
         except StoreNotWritableError as error:
-            if companion is not None:
-                companion.undo()
             for record in reversed(planned):
                 if record.queue is not None:
                     record.queue.next_offset = record.queue_offset

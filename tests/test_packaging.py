@@ -16,19 +16,26 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS: dict[str, str] = PROJECT["tool"]["setuptools"]["package-dir"]
-PARTS = sorted({name.partition("/")[0] for name in FOLDERS.values()})
-SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE", "docs", *PARTS)
+PACKAGES: list[str] = PROJECT["tool"]["setuptools"]["packages"]
+PARTS = sorted({name.split(".")[1] for name in PACKAGES if "." in name})
+ROOT_MODULES = ("__init__.py", "__main__.py", "py.typed")
+SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE", "docs", *ROOT_MODULES, *PARTS)
+
+
+def folder_of(package: str) -> pathlib.Path:
+    """Return where the modules of a package are: the checkout is the package ``rocketlet``."""
+    return ROOT.joinpath(*package.split(".")[1:])
 
 
 def package_files() -> set[str]:
     """Return the names that the files of the tree have in the wheel."""
-    return {
-        f"{package.replace('.', '/')}/{path.name}".lstrip("/")
-        for package, folder in FOLDERS.items()
-        for path in (ROOT / folder).iterdir()
+    modules = {
+        f"{package.replace('.', '/')}/{path.name}"
+        for package in PACKAGES
+        for path in folder_of(package).iterdir()
         if path.suffix == ".py" or path.name == "py.typed"
     }
+    return modules | {path.name for path in (ROOT / "spark" / "toplevel").glob("*.py")}
 
 
 def run_pip(python: pathlib.Path | str, *arguments: str) -> None:
@@ -70,13 +77,25 @@ def installed(wheel: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> 
     shutil.rmtree(environment)
 
 
-def test_each_folder_is_a_package():
-    """Each folder of modules is named in `packages` and `package-dir` and linked in `typings`."""
-    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert {name for name in FOLDERS.values() if not name.startswith("src")} == folders
-    assert set(PROJECT["tool"]["setuptools"]["packages"]) == set(FOLDERS) - {""}  # which is for single modules
-    links = {path.name: path.resolve() for path in (ROOT / "typings" / "rocketlet").iterdir() if path.is_dir()}
-    assert links == {folder: ROOT / folder for folder in folders}
+def test_each_folder_is_a_package() -> None:
+    """Each folder of modules is named in `packages`, and nothing else is."""
+    folders = {path.parent for part in PARTS for path in (ROOT / part).rglob("__init__.py")}
+    assert sorted(folder_of(package) for package in PACKAGES) == sorted({ROOT, *folders})
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(PARTS)
+
+
+def test_no_module_is_loaded_twice() -> None:
+    """Neither a folder of the checkout nor the checkout itself is imported under a second name."""
+    names: dict[str, list[str]] = {}
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if path and name != "__mp_main__" and pathlib.Path(path).is_relative_to(ROOT) and ".venv" not in path:
+            names.setdefault(str(pathlib.Path(path).resolve()), []).append(name)
+    assert names, "the tests themselves are such modules"
+    assert {path: loaded for path, loaded in names.items() if len(loaded) > 1} == {}
+    inside = [name for path, (name,) in names.items() if pathlib.Path(path).relative_to(ROOT).parts[0] in PARTS]
+    assert [name for name in inside if not name.startswith("rocketlet.")] == []
+    assert ROOT.name not in sys.modules or ROOT.name == "rocketlet"
 
 
 def test_wheel_holds_the_tree(wheel: pathlib.Path):

@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 from ...common.errors import ConfigError, HeaderError
 from ...common.names import broker_group_remark, broker_topic_remark, is_system_topic
+from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body_if_any, encode_body
 from ...remoting.bodies.group import SubscriptionGroupConfig
 from ...remoting.bodies.register import TopicConfig
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.codec.later import Later
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
 from ...remoting.transport.connection import Connection
 from ..group.groups import GroupTable
-from ..topic.announcing import Announce
+from ..outcomes.scheduler import MakeKnown
 from ..topic.attributes import MESSAGE_TYPE, change_attributes, is_batch_topic
 from ..topic.topics import TopicTable
 
@@ -32,17 +32,17 @@ class AdminHandlers:
         self,
         topics: TopicTable,
         groups: GroupTable,
-        announce: Announce,
+        make_known: MakeKnown,
         set_batch_topic: Callable[[str], None],
         own_topics: frozenset[str] = frozenset(),
     ) -> None:
         self._topics = topics
         self._groups = groups
-        self._announce = announce
+        self._make_known = make_known
         self._set_batch_topic = set_batch_topic
         self._own_topics = own_topics
 
-    def put_topic(self, command: Command, _connection: Connection) -> Command | Later:
+    def put_topic(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         """Create or change a topic; answered when the name servers know it."""
         header = decode_header(CreateTopicHeader, command)
         if header.topic_filter_type not in _FILTER_TYPES:
@@ -64,9 +64,9 @@ class AdminHandlers:
         if attributes.get(MESSAGE_TYPE) == _MIXED:
             return Command.response(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
         self._topics.put(_topic(header, attributes))
-        later = Later(command)
-        self._announce([header.topic], later, Command.response(ResponseCode.SUCCESS))
-        return later
+        made = Outcome(Command.response(ResponseCode.SUCCESS))
+        self._make_known([header.topic], made.settle)
+        return made
 
     def get_topic(self, command: Command, _connection: Connection) -> Command:
         """Tell the settings of one topic."""

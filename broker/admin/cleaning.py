@@ -19,10 +19,10 @@ from typing import TypeVar
 
 from ...common.clock import Clock
 from ...common.names import is_system_topic
+from ...common.outcome import Outcome
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.codec.failures import NO_ANSWER
-from ...remoting.codec.later import Later
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.tasks import TaskScope, repeat
 from ...store.cleaning import Cleaner
@@ -88,16 +88,16 @@ class CleaningHandlers:
             self._job.start(self._round, "delete expired files")
         return Command.response(ResponseCode.SUCCESS)
 
-    def clean_expired_queues(self, command: Command, _connection: Connection) -> Later:
+    def clean_expired_queues(self, command: Command, _connection: Connection) -> Outcome[Command]:
         """Remove queues that have lost all records."""
         return self._answer(command, lambda: self._job.cleaner.expired_queues(self._is_system))
 
-    def clean_unused_topics(self, command: Command, _connection: Connection) -> Later:
+    def clean_unused_topics(self, command: Command, _connection: Connection) -> Outcome[Command]:
         """Remove the queues of topics that are not there."""
         return self._answer(command, lambda: self._job.cleaner.unused_topics(self._is_used))
 
-    def _answer(self, command: Command, plan: Callable[[], Iterator[Step]]) -> Later:
-        later = Later(command)
+    def _answer(self, command: Command, plan: Callable[[], Iterator[Step]]) -> Outcome[Command]:
+        outcome: Outcome[Command] = Outcome()
 
         async def clean() -> None:
             reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
@@ -107,10 +107,10 @@ class CleaningHandlers:
             except OSError as error:
                 reply = Command.response(ResponseCode.SYSTEM_ERROR, str(error))
             finally:
-                later.answer(reply)
+                outcome.answer_with(reply)
 
         self._job.start(clean, f"answer request {command.code}")
-        return later
+        return outcome
 
     async def _round(self) -> None:
         await self._job.run()

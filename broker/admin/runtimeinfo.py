@@ -18,16 +18,17 @@ from math import log
 from typing import NamedTuple
 
 from ...common.names import SCHEDULE_TOPIC
+from ...common.outcome import Outcome
 from ...remoting.bodies.body import encode_body
 from ...remoting.bodies.register import KVTable
 from ...remoting.codec.codes import VERSION, Release, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.codec.failures import NO_ANSWER
-from ...remoting.codec.later import Later
 from ...remoting.transport.connection import Connection
 from ...store.files.diskspace import DiskReport
 from ...store.message_store import MessageStore
-from ..send.fastfailure import FastFailure
+from ..outcomes.disk_stall import DiskStall
+from ..outcomes.scheduler import Scheduler
 from .cleaning import CleaningJob
 from .statistics import Sample, Statistics
 
@@ -87,18 +88,18 @@ class RuntimeInfo:
     """Answers with the figures of a running broker."""
 
     def __init__(
-        self, store: MessageStore, statistics: Statistics, cleaning: CleaningJob, failing: FastFailure | None
+        self, store: MessageStore, statistics: Statistics, cleaning: CleaningJob, scheduler: Scheduler
     ) -> None:
         self._store = store
         self.statistics = statistics
         self._cleaning = cleaning
-        self._failing = failing
+        self._scheduler = scheduler
         self.sources: list[Callable[[], Lines]] = []
         self.slow_sources: list[Callable[[], Lines]] = []
 
-    def answer(self, command: Command, _connection: Connection) -> Later:
+    def answer(self, command: Command, _connection: Connection) -> Outcome[Command]:
         """Answer when the disks have been measured."""
-        later = Later(command)
+        outcome: Outcome[Command] = Outcome()
 
         async def measure() -> None:
             try:
@@ -107,18 +108,19 @@ class RuntimeInfo:
                     table |= await self._cleaning.in_thread(source)
                 body = encode_body(KVTable(table=table))
             except OSError as error:
-                later.answer(Command.response(ResponseCode.SYSTEM_ERROR, str(error)))
+                outcome.answer_with(Command.response(ResponseCode.SYSTEM_ERROR, str(error)))
             else:
-                later.answer(Command.response(ResponseCode.SUCCESS, None, None, body))
+                outcome.answer_with(Command.response(ResponseCode.SUCCESS, None, None, body))
             finally:  # a second answer counts for nothing
-                later.answer(Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER))
+                outcome.answer_with(Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER))
 
         self._cleaning.start(measure, "tell how the broker is doing")
-        return later
+        return outcome
 
     def table(self, disks: DiskReport) -> dict[str, str]:
         """Return all lines."""
-        table = {**_IDLE, **_pool_lines(self._failing), **_statistics_lines(self.statistics)}
+        table = {**_IDLE, **_pool_lines(self._scheduler.stall), **_statistics_lines(self.statistics)}
+        table["putMessageFailedTimes"] = str(self._scheduler.failed_puts)
         table |= {**_rate_lines(self.statistics), **_store_lines(self._store), **_disk_lines(disks)}
         for source in self.sources:
             table |= source()
@@ -141,14 +143,14 @@ def rate(span: tuple[Sample, Sample] | None, count: Callable[[Sample], int]) -> 
     return (count(last) - count(first)) / max(1, last.at_ms - first.at_ms) * 1000
 
 
-def _pool_lines(failing: FastFailure | None) -> Lines:
+def _pool_lines(stall: DiskStall | None) -> Lines:
     lines: dict[str, str] = {}
     for pool, capacity in _POOLS.items():
         lines[f"{pool}ThreadPoolQueueSize"] = lines[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = "0"
         lines[f"{pool}ThreadPoolQueueCapacity"] = str(capacity)
-    lines["sendThreadPoolQueueSize"] = str(0 if failing is None else len(failing))
-    lines["sendThreadPoolQueueCapacity"] = str(10_000 if failing is None else failing.most_parked)
-    lines["sendThreadPoolQueueHeadWaitTimeMills"] = str(0 if failing is None else failing.head_wait_ms)
+    lines["sendThreadPoolQueueSize"] = str(0 if stall is None else len(stall))
+    lines["sendThreadPoolQueueCapacity"] = str(10_000 if stall is None else stall.most_parked)
+    lines["sendThreadPoolQueueHeadWaitTimeMills"] = str(0 if stall is None else stall.head_wait_ms)
     return lines
 
 
@@ -159,7 +161,6 @@ def _statistics_lines(statistics: Statistics) -> Lines:
         "bootTimestamp": statistics.started_at_ms,
         "runtime": _format_span(totals.at_ms - statistics.started_at_ms),
         "putMessageTimesTotal": puts,
-        "putMessageFailedTimes": statistics.failed_puts,
         "putMessageSizeTotal": statistics.put_bytes,
         "putMessageAverageSize": format_double(statistics.put_bytes / puts),
         "putMessageEntireTimeMax": statistics.longest_put_ms,

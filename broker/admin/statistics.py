@@ -65,7 +65,6 @@ class Statistics:
         self._monotonic_ms = clock.monotonic_ms
         self.started_at_ms = clock.now_ms()
         self.put_bytes = 0
-        self.failed_puts = 0
         self.longest_read_ms = 0
         self.yesterday_morning = self.this_morning = DayTotals()
         self.last_minute: Mapping[int, int] = {}

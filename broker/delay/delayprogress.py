@@ -21,8 +21,8 @@ from msgspec import field
 from ...common.errors import StoreNotWritableError
 from ...remoting.bodies.register import DataVersion
 from ...store.message_store import MessageStore
+from ..outcomes.flushed import wait_flushed
 from ..topic.configtable import ConfigFolder, next_version
-from .flushed import wait_flushed
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from ...common.names import TIMER_TOPIC
 from ...remoting.transport.tasks import TaskScope, repeat, wait_at_most
 from ...store.files.files import NO_ROOM
 from ...store.timer.timers import Timers
-from .flushed import wait_flushed
+from ..outcomes.flushed import wait_flushed
 from .timerdelivery import TimerDelivery
 
 RETRY_MS = LOOK_MS = 1_000

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from ...common.errors import MessageRefusedError
+from ...common.ids import RecallHandle, format_recall_handle
 from ...common.names import RETRY_PREFIX, TIMER_TOPIC
 from ...common.properties import (
     REAL_QUEUE_ID,
@@ -34,7 +35,6 @@ from ...common.properties import (
     UNIQ_KEY,
     encode_properties,
 )
-from ...common.recallhandle import RecallHandle, format_recall_handle
 from ...common.record import NewRecord
 from ...remoting.codec.codes import ResponseCode
 from ...store.files.timerconfig import TimerConfig

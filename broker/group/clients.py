@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ...common.errors import DecodeError
+from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body, encode_body
 from ...remoting.bodies.client import ConsumerData, ConsumerList, HeartbeatData
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.codec.later import Later
 from ...remoting.headers.client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Reply
-from ..topic.announcing import Announce
+from ..outcomes.scheduler import MakeKnown
 from .membernews import MemberNews
 from .members import CLUSTERING, Client, ConsumerSpec, Members, Presence
 
@@ -40,13 +40,13 @@ class ClientHandlers:
         members: Members[Connection],
         news: MemberNews,
         open_group: OpenGroup,
-        announce: Announce,
+        make_known: MakeKnown,
         monotonic_ms: Callable[[], int],
     ) -> None:
         self._members = members
         self._news = news
         self._open_group = open_group
-        self._announce = announce
+        self._make_known = make_known
         self._monotonic_ms = monotonic_ms
         self._watched: set[Connection] = set()
 
@@ -64,9 +64,9 @@ class ClientHandlers:
             self._members.join_producer(producer.group_name, client, connection, self._monotonic_ms())
         if not created:
             return reply
-        later = Later(command)
-        self._announce(created, later, reply)
-        return later
+        joined = Outcome(reply)
+        self._make_known(created, joined.settle)
+        return joined
 
     def unregister(self, command: Command, connection: Connection) -> Command:
         """Let a client leave a group of consumers, of producers, or both."""

@@ -20,8 +20,8 @@ from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.pull import PULL_CLASS_FILTER, PullHeader
 from ...remoting.transport.connection import Connection
-from ..send.sendgate import Refusal
 from ..settings.config import BrokerConfig
+from ..settings.refusal import Refusal
 from .filters import TAKES_ALL, PullFilter, compile_filter, property_filter, sql_filter, tag_filter
 from .filtertable import FilterTable
 
@@ -43,7 +43,8 @@ class FilterGate:
         if wanted is None or wanted.expression_type in _TAG_TYPES:
             return Command.response(ResponseCode.SUCCESS)
         if not self._takes_properties:
-            return Command.response(*_unsupported(wanted.expression_type))
+            refusal = _unsupported(wanted.expression_type)
+            return Command.response(refusal.code, refusal.remark)
         if wanted.expression_type != SQL92_TYPE:
             remark = f"{wanted.expression_type} is no type of expression, there are {TAG_TYPE} and {SQL92_TYPE}"
             return Command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)

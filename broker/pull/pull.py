@@ -7,10 +7,11 @@ and answered whatever comes, also when that fails: it commits no offset then and
 from collections.abc import Callable, Sequence
 from sys import getsizeof
 
+from ...common.outcome import Outcome
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.failures import failure_reply
-from ...remoting.codec.later import Buffer, Encoded, Later
+from ...remoting.codec.frames import Buffer, Encoded
 from ...remoting.headers.pull import PULL_COMMIT_OFFSET, PULL_SUSPEND, PullHeader, PullReply
 from ...remoting.headers.replies import encode_pull_reply
 from ...remoting.transport.addresses import format_address
@@ -19,8 +20,8 @@ from ...remoting.transport.service import Reply
 from ...store.consumequeue.reading import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
 from ..group.filters import PullFilter
 from ..group.offsets import OffsetTable
-from ..send.sendgate import Refusal
-from .hold import PullWaiters, QueueKey, Waiter
+from ..outcomes.long_polling import PullWaiters, QueueKey, Waiter
+from ..settings.refusal import Refusal
 from .pullgate import PullGate
 
 MOST_BYTES = 128 << 20
@@ -65,7 +66,7 @@ class Puller:
         header = decode_header(PullHeader, command)
         wanted = self._gate.admit(command.code, header, connection.remote_address)
         if isinstance(wanted, Refusal):
-            return Command.response(*wanted)
+            return Command.response(wanted.code, wanted.remark)
         if header.sys_flag & PULL_COMMIT_OFFSET and header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         result = self._read(header, wanted)
@@ -73,26 +74,28 @@ class Puller:
             return self._park(command, connection, header, wanted)
         return self._answer(command, header, result)
 
-    def _park(self, command: Command, connection: Connection, header: PullHeader, wanted: PullFilter) -> Later:
+    def _park(
+        self, command: Command, connection: Connection, header: PullHeader, wanted: PullFilter
+    ) -> Outcome[Command | Encoded]:
         command.forget_content()
-        later = Later(command, extra_bytes=wanted.kept_bytes + _kept_bytes(header))
+        outcome: Outcome[Command | Encoded] = Outcome(extra_bytes=wanted.kept_bytes + _kept_bytes(header))
         waiter = Waiter(
             QueueKey(header.topic, header.queue_id),
             header.queue_offset,
             wanted.accepts_arrival,
-            lambda: later.answer(self._run_again(command, connection, header)),
+            lambda: outcome.answer_with(self._run_again(command, connection, header)),
             connection.remote_address,
         )
-        later.on_drop(lambda: self._waiters.drop(waiter))
+        outcome.on_drop = lambda: self._waiters.drop(waiter)
         delay_ms = header.suspend_ms if self._short_polling_ms is None else self._short_polling_ms
         self._waiters.add(waiter, max(delay_ms, _SHORTEST_WAIT_MS))
-        return later
+        return outcome
 
     def _run_again(self, command: Command, connection: Connection, header: PullHeader) -> Command | Encoded:
         try:
             wanted = self._gate.admit(command.code, header, connection.remote_address)
             if isinstance(wanted, Refusal):
-                return Command.response(*wanted)
+                return Command.response(wanted.code, wanted.remark)
             return self._answer(command, header, self._read(header, wanted))
         except Exception as error:  # the fault boundary of a held request
             place = f"consumerGroup {header.consumer_group}, topic {header.topic}, queueId {header.queue_id}"

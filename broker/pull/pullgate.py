@@ -15,7 +15,7 @@ from ..group.filtergate import FilterGate
 from ..group.filters import PullFilter
 from ..group.groups import GroupTable
 from ..group.members import Members
-from ..send.sendgate import FAQ, OwnBroker, Refusal
+from ..settings.refusal import FAQ, OwnBroker, Refusal
 from ..topic.topics import TopicTable
 
 MASTER_ID = 0

@@ -18,17 +18,17 @@ UNIT_SUBSCRIPTION = 2  # TopicSysFlag.FLAG_UNIT_SUB
 
 
 class FailurePlace(NamedTuple):
-    """Where a failed message goes; ``is_new`` when the name servers do not know the topic yet."""
+    """Where a failed message goes; ``new_topics`` holds the topic while the name servers do not know it."""
 
     topic: TopicConfig
     queue_id: int
-    is_new: bool
+    new_topics: tuple[str, ...]
 
 
 def dead_letters(topics: TopicTable, group_name: str) -> FailurePlace:
     """Return where a message goes that its group has given up."""
     topic, is_new = topics.ensure(dlq_topic(group_name), 1)
-    return FailurePlace(topic, random.randrange(max(1, topic.write_queue_nums)), is_new)
+    return FailurePlace(topic, random.randrange(max(1, topic.write_queue_nums)), (topic.topic_name,) if is_new else ())
 
 
 def retries(topics: TopicTable, group: SubscriptionGroupConfig, *, is_unit: bool = False) -> FailurePlace:
@@ -39,4 +39,4 @@ def retries(topics: TopicTable, group: SubscriptionGroupConfig, *, is_unit: bool
     if topic is None:
         made = make_topic(name, group.retry_queue_nums)
         topic = topics.put(replace(made, topic_sys_flag=UNIT_SUBSCRIPTION if is_unit else 0))
-    return FailurePlace(topic, random.randrange(group.retry_queue_nums), is_new)
+    return FailurePlace(topic, random.randrange(group.retry_queue_nums), (name,) if is_new else ())

@@ -10,11 +10,12 @@ Rules
 """
 
 import re
-from typing import Final
+from typing import Any, Final, Protocol
 
 from ...common.errors import DecodeError, MessageRefusedError, StoreError
-from ...common.ids import encode_host
+from ...common.ids import RecallHandle, encode_host, parse_recall_handle
 from ...common.names import PERM_WRITE
+from ...common.outcome import Outcome
 from ...common.properties import (
     BORN_TIMESTAMP,
     PRODUCER_GROUP,
@@ -24,68 +25,66 @@ from ...common.properties import (
     UNIQ_KEY,
     encode_properties,
 )
-from ...common.recallhandle import RecallHandle, parse_recall_handle
 from ...common.record import NewRecord
-from ...remoting.codec.codes import RequestCode, ResponseCode
-from ...remoting.codec.command import Command, decode_header
-from ...remoting.headers.recall import RecallHeader, RecallReply
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Reply
-from ...store.message_store import MessageStore
+from ...remoting.codec.codes import ResponseCode
+from ..delay.parking import Parking
+from ..outcomes.scheduler import Storing
 from ..settings.config import BrokerConfig
+from ..settings.refusal import Refusal
 from ..topic.topics import TopicTable
-from ..transaction.endtransaction import Committing
 
-RECALL_CODES: Final = frozenset({RequestCode.RECALL_MESSAGE})
 _TAG: Final = "_RECALL_TAG_"
 _BODY: Final = b"0"
-_FAILED: Final = "recall failed, execute error"
 _UNAVAILABLE: Final = "recall failed, broker service not available"
 _NUMBER: Final = re.compile(r"[+-]?\d{1,19}")
+RECALL_FAILED: Final = Refusal(ResponseCode.SYSTEM_ERROR, "recall failed, execute error")
 
 
-class RecallHandler:
+class Recall(Protocol):
+    """What a producer says of a message that is not to be delivered."""
+
+    topic: str
+    recall_handle: str
+    producer_group: str | None
+
+
+class RecallOperation:
     """Takes recalls."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: MessageStore,
-        topics: TopicTable,
-        committing: Committing,
-    ) -> None:
+    def __init__(self, config: BrokerConfig, topics: TopicTable, parking: Parking, storing: Storing) -> None:
         self._config = config
-        self._store = store
         self._topics = topics
-        self._parking, self._group, self._now_ms = committing
+        self._parking = parking
+        self._store, self._scheduler, self._now_ms = storing
 
-    def recall(self, command: Command, connection: Connection) -> Reply:
-        """Keep a message from being delivered."""
-        header = decode_header(RecallHeader, command)
-        refusal = self._refusal(header.topic)
+    def recall(self, recall: Recall, producer: tuple[str, int]) -> Outcome[str | Refusal]:
+        """Keep a message from being delivered; the answer is its unique key."""
+        refusal = self._check(recall.topic)
         if refusal is not None:
-            return refusal
+            return Outcome(refusal, is_settled=True)
         try:
-            handle = parse_recall_handle(header.recall_handle)
+            handle = parse_recall_handle(recall.recall_handle)
         except DecodeError as error:
-            return self._answer(ResponseCode.ILLEGAL_OPERATION, str(error))
-        wrong = self._misfit(header.topic, handle)
+            return Outcome(Refusal(ResponseCode.ILLEGAL_OPERATION, str(error)), is_settled=True)
+        wrong = self._misfit(recall.topic, handle)
         if wrong is not None:
-            return self._answer(ResponseCode.ILLEGAL_OPERATION, wrong)
-        return self._store_recall(command, self._deletion(header, handle, encode_host(*connection.remote_address)))
+            return Outcome(Refusal(ResponseCode.ILLEGAL_OPERATION, wrong), is_settled=True)
+        deletion = self._deletion(recall, handle, encode_host(*producer))
+        try:
+            outcome: Outcome[Any] = self._scheduler.append(self._parking.place(deletion, self._now_ms()))
+        except (StoreError, MessageRefusedError):
+            return Outcome(RECALL_FAILED, is_settled=True)
+        outcome.answer = deletion.properties[UNIQ_KEY]
+        return outcome
 
-    def refuse_uncommitted(self, _command: Command, _error: StoreError) -> Command:
-        """Return the answer to a recall that could not be written."""
-        return self._answer(ResponseCode.SYSTEM_ERROR, _FAILED)
-
-    def _refusal(self, topic: str) -> Command | None:
+    def _check(self, topic: str) -> Refusal | None:
         config = self._config
         if not config.is_recall_enabled:
-            return self._answer(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+            return Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
         if not (config.permission & PERM_WRITE or config.recalls_when_not_writable):
-            return self._answer(ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)
+            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE)
         if self._topics.get(topic) is None:
-            return self._answer(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
         return None
 
     def _misfit(self, topic: str, handle: RecallHandle) -> str | None:
@@ -100,7 +99,7 @@ class RecallHandler:
             return "recall failed, timestamp invalid"
         return None
 
-    def _deletion(self, header: RecallHeader, handle: RecallHandle, born_host: bytes) -> NewRecord:
+    def _deletion(self, recall: Recall, handle: RecallHandle, born_host: bytes) -> NewRecord:
         """Return the message that deletes another."""
         now_ms, key = self._now_ms(), handle.unique_key
         properties = {
@@ -110,23 +109,11 @@ class RecallHandler:
             BORN_TIMESTAMP: str(now_ms),
             TAGS: _TAG,
         }
-        if header.producer_group is not None:
-            properties[PRODUCER_GROUP] = header.producer_group
+        if recall.producer_group is not None:
+            properties[PRODUCER_GROUP] = recall.producer_group
         text = encode_properties(properties)
         return NewRecord(handle.topic, 0, _BODY, text, properties, 0, 0, now_ms, born_host)
 
     def _wheel_ms(self, now_ms: int) -> int:
         """Return the instant that the due times in handles are compared with."""
         return now_ms + self._parking.timers_ahead_ms(now_ms)
-
-    def _store_recall(self, command: Command, deletion: NewRecord) -> Reply:
-        try:
-            self._store.append(self._parking.place(deletion, self._now_ms()))
-        except (StoreError, MessageRefusedError):
-            return self._answer(ResponseCode.SYSTEM_ERROR, _FAILED)
-        done = RecallReply(msg_id=deletion.properties[UNIQ_KEY], region=self._config.region_id)
-        reply = Command.response(ResponseCode.SUCCESS, None, done)
-        return reply if self._group is None else self._group.hold(command, "", reply)
-
-    def _answer(self, code: int, remark: str) -> Command:
-        return Command.response(code, remark, {"MSG_REGION": self._config.region_id})

@@ -19,155 +19,144 @@ an answer waits.
 
 import asyncio
 import logging
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...common.errors import MessageRefusedError, StoreError
 from ...common.ids import encode_host
+from ...common.outcome import Outcome
 from ...common.properties import encode_properties, parse_properties
 from ...common.record import NewRecord
 from ...common.sysflag import COMPRESSED, COMPRESSION_MASK
-from ...remoting.codec.codes import RequestCode, ResponseCode
-from ...remoting.codec.command import ONEWAY, Command
-from ...remoting.codec.failures import describe_request
-from ...remoting.codec.later import Encoded, Later
-from ...remoting.headers.send import SendHeader, decode_send_header
+from ...remoting.codec.codes import ResponseCode
+from ...remoting.codec.command import Command
+from ...remoting.headers.send import SendHeader
 from ...remoting.transport.addresses import format_address
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Reply
 from ...remoting.transport.tasks import TaskScope
-from ...store.message_store import MessageStore
+from ...store.consumequeue.dispatched import Appended
 from ..delay.parking import Parking
 from ..group.requesters import Recipient, Requesters
-from ..topic.announcing import Announce
-from .groupcommit import GroupCommit
-from .sendanswers import Place, SendAnswers
-from .sendgate import Refusal, SendGate
+from ..outcomes.group_commit import wants_to_wait
+from ..outcomes.scheduler import Storing
+from ..settings.refusal import Refusal
+from .send import Sender
+from .validation import SendValidator
 
-REPLY_CODES = frozenset({RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2})
 _COMPRESSION = COMPRESSED | COMPRESSION_MASK
 _log = logging.getLogger(__name__)
 
 
-class Owing(NamedTuple):
-    """How answers are paid that wait: in tasks, and after a new topic has become known."""
+class ReplySent(NamedTuple):
+    """What became of a reply: why it was not passed on, if it was not, and where it lies, if it was stored."""
 
-    tasks: TaskScope
-    announce: Announce
-
-
-class ReplyKeeper:
-    """Stores replies."""
-
-    def __init__(
-        self, store: MessageStore, parking: Parking, group: GroupCommit | None, now_ms: Callable[[], int]
-    ) -> None:
-        self._store = store
-        self._parking = parking
-        self._group = group
-        self._now_ms = now_ms
-
-    def keep(self, new: NewRecord, command: Command, property_text: str, peer: str) -> asyncio.Future[Place | None]:
-        """Store a reply; the future holds its place, under SYNC_FLUSH once it is on disk, None if it is not stored.
-
-        Raises:
-            DecodeError: Its delay level is no number.
-        """
-        kept: asyncio.Future[Place | None] = asyncio.get_running_loop().create_future()
-        try:
-            stored = self._store.append(self._parking.place(new, self._now_ms()))
-        except (StoreError, MessageRefusedError) as error:
-            _log.info("not storing the reply of %s: %s", describe_request(command, peer), error)
-            kept.set_result(None)
-            return kept
-        place, reply = Place(stored.log_offset, stored.queue_offset), Command.response(ResponseCode.SUCCESS)
-        if self._group is not None and isinstance(self._group.hold(command, property_text, reply), Later):
-            self._group.pay_last_by(partial(_settle, kept, place))
-        else:
-            kept.set_result(place)
-        return kept
+    queue_id: int
+    failure: str | None
+    stored: Appended | None
 
 
 class _Passing(NamedTuple):
-    """A reply on its way: to whom, by which request, and whether it is stored; None if replies are not."""
+    """A reply on its way: to whom, by which request, and what comes of storing it; None if it is not stored."""
 
     recipient: Recipient
     push: Command
     queue_id: int
-    kept: asyncio.Future[Place | None] | None
+    sender: str
+    kept: Outcome[Appended] | None
 
 
-class ReplyHandler:
-    """Takes replies; without a keeper they are passed on only."""
+class ReplyOperation:
+    """Takes replies; they are passed on only, unless ``is_stored``. ``fields`` are properties that all of them get."""
 
     def __init__(
         self,
-        gate: SendGate,
+        validator: SendValidator,
         requesters: Requesters,
-        keeper: ReplyKeeper | None,
-        answers: SendAnswers,
-        owing: Owing,
+        parking: Parking,
+        storing: Storing,
+        tasks: TaskScope,
+        *,
+        is_stored: bool,
+        fields: dict[str, str],
     ) -> None:
-        self._gate = gate
+        self._validator = validator
         self._requesters = requesters
-        self._keeper = keeper
-        self._answers = answers
-        self._tasks, self._announce = owing
+        self._parking = parking
+        self._scheduler, self._now_ms = storing.scheduler, storing.now_ms
+        self._tasks = tasks
+        self._is_stored = is_stored
+        self._fields = fields
 
-    def reply(self, command: Command, connection: Connection) -> Reply:
+    def reply(self, message: SendHeader, body: bytes, sender: Sender) -> Outcome[ReplySent | Refusal]:
         """Store a reply and pass it on."""
-        header = decode_send_header(command)
-        if not command.body:
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, "the message has no body")
-        admission = self._gate.check(header, connection.remote_address)
-        later = Later(command)
-        pay = self._payment(later)
+        if not body:
+            return Outcome(Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message has no body"), is_settled=True)
+        admission = self._validator.validate_reply(message, sender.address)
         if isinstance(admission, Refusal):
-            pay(self._answers.refused(*admission))
-            return later
-        passing = self._store(header, command, connection, admission.queue_id)
-        if command.flag & ONEWAY:
-            self._requesters.bring_oneway(passing.recipient, passing.push)
-            pay(self._answers.replied(passing.queue_id, None, None))
-        else:
-            later.on_drop(self._tasks.start(self._pass_on(passing, pay), "pass on a reply").cancel)
-        return later
-
-    def _payment(self, later: Later) -> Callable[[Command], None]:
-        """Return what pays an answer: a topic that was created is made known before."""
-        created, self._gate.created = self._gate.created, []
-        return partial(self._announce, created, later) if created else later.answer
-
-    def _store(self, header: SendHeader, command: Command, connection: Connection, queue_id: int) -> _Passing:
-        text, (host, port) = header.properties or "", connection.remote_address
-        properties = {**parse_properties(text), **self._answers.fields}
+            return self._scheduler.when_known(admission, admission.new_topics)
+        properties = {**parse_properties(message.properties or ""), **self._fields}
         recipient = self._requesters.find(properties)
-        peer = format_address(host, port)
-        push = self._requesters.wrap(recipient, header, command.body, peer)
-        new = NewRecord(
-            header.topic,
-            queue_id,
-            command.body,
-            encode_properties(properties),
-            recipient.properties,
-            header.flag,
-            header.sys_flag & _COMPRESSION,
-            header.born_at_ms,
-            encode_host(host, port),
-            header.reconsume_times or 0,
-        )
-        kept = None if self._keeper is None else self._keeper.keep(new, command, text, peer)
-        return _Passing(recipient, push, queue_id, kept)
+        address = format_address(*sender.address)
+        push = self._requesters.wrap(recipient, message, body, address)
+        kept = None
+        if self._is_stored:
+            new = _new_record(message, body, sender, admission.queue_id, properties)
+            new.properties = recipient.properties
+            kept = self._keep(new, sender, waits=sender.waits and wants_to_wait(message.properties or ""))
+        if not sender.waits:
+            self._requesters.bring_oneway(recipient, push)
+            return self._scheduler.when_known(ReplySent(admission.queue_id, None, None), admission.new_topics)
+        outcome: Outcome[ReplySent | Refusal] = Outcome(new_topics=admission.new_topics)
+        passing = self._pass_on(_Passing(recipient, push, admission.queue_id, address, kept), outcome)
+        outcome.on_drop = self._tasks.start(passing, "pass on a reply").cancel
+        return outcome
 
-    async def _pass_on(self, passing: _Passing, pay: Callable[[Command], None]) -> None:
+    def _keep(self, new: NewRecord, sender: Sender, *, waits: bool) -> Outcome[Appended] | None:
+        """Store a reply; return what comes of that, None if it is not stored.
+
+        Raises:
+            DecodeError: Its delay level is no number.
+        """
+        try:
+            kept = self._scheduler.append(self._parking.place(new, self._now_ms()))
+        except (StoreError, MessageRefusedError) as error:
+            _log.info("not storing the reply of %s to topic %s: %s", format_address(*sender.address), new.topic, error)
+            return None
+        kept.waits_for_flush = waits
+        return kept
+
+    async def _pass_on(self, passing: _Passing, outcome: Outcome[ReplySent | Refusal]) -> None:
+        kept = passing.kept
+        if kept is not None and kept.failure is not None:  # the commit of its turn has failed
+            _log.warning("rejecting the reply of %s, not stored: %s", passing.sender, kept.failure)
+            outcome.failure = kept.failure
+            self._scheduler.settle(outcome)
         failure = await self._requesters.bring(passing.recipient, passing.push)
-        place = None if passing.kept is None else await passing.kept
-        pay(self._answers.replied(passing.queue_id, failure, place))
+        if kept is not None:
+            await _wait_settled(kept)
+        if not outcome.is_settled:
+            is_stored = kept is not None and kept.failure is None
+            outcome.answer = ReplySent(passing.queue_id, failure, kept.answer if kept and is_stored else None)
+            self._scheduler.settle(outcome)
 
 
-def _settle(kept: asyncio.Future[Place | None], place: Place, paid: Command | Encoded) -> None:
-    """Tell what became of a reply that waited for the disk."""
-    if not kept.done():
-        is_lost = isinstance(paid, Command) and paid.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        kept.set_result(None if is_lost else place)
+def _new_record(
+    message: SendHeader, body: bytes, sender: Sender, queue_id: int, properties: dict[str, str]
+) -> NewRecord:
+    return NewRecord(
+        message.topic,
+        queue_id,
+        body,
+        encode_properties(properties),
+        properties,
+        message.flag,
+        message.sys_flag & _COMPRESSION,
+        message.born_at_ms,
+        encode_host(*sender.address),
+        message.reconsume_times or 0,
+    )
+
+
+async def _wait_settled(outcome: Outcome[Any]) -> None:
+    if not outcome.is_settled:
+        settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        outcome.on_settled = lambda _: None if settled.done() else settled.set_result(None)
+        await settled

@@ -1,130 +1,153 @@
-"""Sending: SEND_MESSAGE(10), SEND_MESSAGE_V2(310) and SEND_BATCH_MESSAGE(320) (``SendMessageProcessor``; B.3).
+"""Sending: one message, or the messages of a batch (``SendMessageProcessor``; behaviour.md B.3).
 
-A send is plain function calls: header, gate, properties, append, answer. The answer is built before the record is
-written; ``Service.end_of_read`` commits all records of a read at once, and takes the answers back if that fails.
-
-A send that created its topic is answered when the topic is on disk and at the name servers (``announcing``), whether
-its message was stored or refused.
+A send is plain function calls: where it goes, its properties, append. What comes of it depends on the commit of this
+turn, under SYNC_FLUSH on the disk, and for a topic that it created on that being known, whether it was stored or not.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
 
 from ...common.errors import MessageIllegalError, MessageRefusedError, StoreError
 from ...common.ids import encode_host
 from ...common.names import RETRY_PREFIX, TIMER_TOPIC
+from ...common.outcome import Outcome
 from ...common.properties import DELAY, INNER_NUM, UNIQ_KEY, parse_properties
 from ...common.record import BatchPart, NewRecord, decode_batch
 from ...common.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
-from ...remoting.codec.codes import RequestCode, ResponseCode
-from ...remoting.codec.command import Command
-from ...remoting.codec.later import Encoded, Later
-from ...remoting.headers.send import SendHeader, decode_send_header
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Reply
+from ...remoting.codec.codes import ResponseCode
+from ...store.consumequeue.dispatched import Appended
 from ...store.consumequeue.innerbatch import INNER_BATCH_FLAGS
-from ...store.message_store import MessageStore
 from ..delay.parking import Parking
-from ..topic.announcing import Announce
+from ..delay.timerrequest import recall_handle_of
+from ..outcomes.group_commit import wants_to_wait
+from ..outcomes.scheduler import Scheduler
+from ..settings.refusal import Refusal
 from ..topic.attributes import is_batch_topic
 from ..transaction.halfmessages import half_of, is_transactional
-from .groupcommit import GroupCommit
-from .sendanswers import Place, SendAnswers
-from .sendgate import Admission, Refusal, SendGate
 from .stamp import PropertyStamp, Stamped
+from .validation import Admission, Destination, SendValidator
 
-SEND_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
 _MULTI_TAG = "MULTI_TAG"
 MAX_BATCH_MESSAGES: Final = 65_536
 """Of one request: they are stored in one turn of the loop."""
-_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
 _INNER_NUM = INNER_NUM.encode()
-_NO_BATCH = f"the message has the property {INNER_NUM} but is no inner batch"
+_NO_BODY = Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message has no body")
+_NO_BATCH = Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the message has the property {INNER_NUM} but is no inner batch")
 
 
-class Paying(NamedTuple):
-    """Who pays answers that are owed: after a topic has become known; under SYNC_FLUSH, after the flush."""
+class SentMessage(Destination, Protocol):
+    """A message without its body, as its sender describes it."""
 
-    announce: Announce
-    group: GroupCommit | None
-
-
-class Shaping(NamedTuple):
-    """What makes a stored message of a sent one: its properties, and where it waits."""
-
-    stamp: PropertyStamp
-    parking: Parking
-    now_ms: Callable[[], int]
+    sys_flag: int
+    born_at_ms: int
+    flag: int
+    properties: str | None
 
 
-class Sender:
+class Sender(msgspec.Struct, frozen=True, gc=False):
+    """Who sends: the address, the release of its client, and whether it waits for an answer."""
+
+    address: tuple[str, int]
+    version: int
+    waits: bool = True
+
+
+class SentAside(NamedTuple):
+    """Where the sender of something else than a plain message is told that it lies.
+
+    ``log_offsets`` are those of the messages of a batch, otherwise one. ``batch_key`` is there when a batch is one
+    record, ``recall_handle`` when the message waits for a time.
+    """
+
+    log_offsets: Sequence[int]
+    queue_id: int
+    queue_offset: int
+    unique_key: str | None
+    batch_key: str | None = None
+    recall_handle: str | None = None
+
+
+Sent = Appended | SentAside | Refusal
+"""A message as it was stored, where something else was stored, or why nothing was."""
+_Store = Callable[[SentMessage, bytes, Sender], Outcome[Sent]]
+
+
+class SendOperations:
     """Stores what producers send; ``refuses_transactions`` is the remark for their messages, if they are refused."""
 
     def __init__(
         self,
-        store: MessageStore,
-        gate: SendGate,
-        shaping: Shaping,
-        answers: SendAnswers,
-        paying: Paying,
+        scheduler: Scheduler,
+        validator: SendValidator,
+        stamp: PropertyStamp,
+        parking: Parking,
+        now_ms: Callable[[], int],
         *,
+        broker_name: str,
+        max_message_bytes: int,
         refuses_transactions: str | None = None,
     ) -> None:
-        self._store = store
-        self._gate = gate
-        self._stamp, self._parking, self._now_ms = shaping
-        self._answers = answers
-        self._announce, self._group = paying
-        self._most_bytes = store.config.max_message_bytes
+        self._scheduler = scheduler
+        self._flushes_first = scheduler.flushes_first
+        self._validator = validator
+        self._stamp = stamp
+        self._parking = parking
+        self._now_ms = now_ms
+        self._broker_name = broker_name
+        self._most_bytes = max_message_bytes
         self._refuses_transactions = refuses_transactions
 
-    def send(self, command: Command, connection: Connection) -> Reply:
-        """Store a message, or the messages of a batch."""
-        reply = self._send(command, connection)
-        return self._answer_when_known(command, reply) if self._gate.created else reply
+    def send(self, message: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+        """Store a message."""
+        if not body:
+            return Outcome(_NO_BODY, is_settled=True)
+        if self._flushes_first:
+            return self._store_and_wait(self._send_one, message, body, sender)
+        return self._send_one(message, body, sender)
 
-    def refuse_uncommitted(self, _command: Command, error: StoreError) -> Command:
-        """Return the answer to a message that had its place but could not be written."""
-        return self._answers.unavailable(error)
+    def send_batch(self, batch: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+        """Store the messages of a batch, in one record if its topic keeps batches whole."""
+        if not body:
+            return Outcome(_NO_BODY, is_settled=True)
+        if self._flushes_first:
+            return self._store_and_wait(self._send_batch, batch, body, sender)
+        return self._send_batch(batch, body, sender)
 
-    def _send(self, command: Command, connection: Connection) -> Command | Encoded | Later:
-        header = decode_send_header(command)
-        if not command.body:
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, "the message has no body")
-        try:
-            if header.batch or command.code == _BATCH:
-                reply = self._send_batch(command, header, connection)
-            else:
-                reply = self._send_one(command, header, connection)
-        except MessageIllegalError:
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._most_bytes))
-        except MessageRefusedError as error:
-            return self._answers.refused(error.code, error.remark)
-        except StoreError as error:
-            return self._answers.unavailable(error)
+    def _store_and_wait(self, store: _Store, message: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+        """Store under SYNC_FLUSH: later, if the disk stalls and the sender waits for it."""
+        waits = sender.waits and wants_to_wait(message.properties or "")
+        stall = self._scheduler.stall
+        if waits and stall is not None and stall.is_stalled:
+            return stall.park(partial(store, message, body, sender))
+        outcome = store(message, body, sender)
+        outcome.waits_for_flush = waits
+        return outcome
 
-        return reply if self._group is None else self._group.hold(command, header.properties or "", reply)
-
-    def _send_one(self, command: Command, header: SendHeader, connection: Connection) -> Command | Encoded:
-        stamped = self._stamp.stamp(header.properties or "")
-        if not stamped.is_plain and INNER_NUM in stamped.properties and not header.sys_flag & INNER_BATCH:
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _NO_BATCH)
-        admission = self._gate.admit(header, command.version, connection.remote_address)
-        if isinstance(admission, Refusal):
-            return self._answers.refused(*admission)
+    def _send_one(self, message: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+        stamped = self._stamp.stamp(message.properties or "")
+        if not stamped.is_plain and INNER_NUM in stamped.properties and not message.sys_flag & INNER_BATCH:
+            return Outcome(_NO_BATCH, is_settled=True)
+        admission = self._validator.validate(message, sender.version, sender.address)
+        if type(admission) is Refusal:
+            return self._refuse(admission)
         if admission.is_dead_letter:  # it is not delayed any more (store.md §10.2)
             stamped = self._stamp.stamp_parsed({**stamped.properties, DELAY: "-1"})
-        record = _new_record(command.body, stamped, header, admission, connection)
-        placed = record if stamped.is_plain else self._place(record)
-        stored = self._store.append(placed)
-        if placed.topic == TIMER_TOPIC:
-            return self._answers.stored_timer(Place(stored.log_offset, stored.queue_offset), record.queue_id, placed)
-        unique_key = stamped.properties[UNIQ_KEY]
-        return self._answers.stored(command, stored.log_offset, record.queue_id, stored.queue_offset, unique_key)
+        record = _new_record(body, stamped, message, admission, sender)
+        try:
+            placed = record if stamped.is_plain else self._place(record)
+            outcome: Outcome[Any] = self._scheduler.append(placed)
+        except (StoreError, MessageRefusedError) as error:
+            return self._fail(error, admission.new_topics)
+        outcome.new_topics = admission.new_topics
+        if placed is not record:
+            outcome.answer = self._aside(outcome.answer, record, placed)
+        return outcome
 
     def _place(self, new: NewRecord) -> NewRecord:
-        """Return what is stored of a message that is not to be seen at once, perhaps.
+        """Return what is stored for a message whose properties ask for care: a half message, a delay, a timer.
 
         Raises:
             MessageRefusedError: It may not be stored.
@@ -137,55 +160,72 @@ class Sender:
             raise MessageRefusedError(ResponseCode.NO_PERMISSION, self._refuses_transactions)
         return half_of(new)
 
-    def _send_batch(self, command: Command, header: SendHeader, connection: Connection) -> Command | Encoded:
-        if header.topic.startswith(RETRY_PREFIX):
-            remark = f"batch request does not support retry group {header.topic}"
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-        if len(command.body) > self._most_bytes:
-            remark = f"message body size is {len(command.body)} bytes, limit is {self._most_bytes}"
-            return self._answers.refused(ResponseCode.SYSTEM_ERROR, remark)
-        parts = decode_batch(command.body, MAX_BATCH_MESSAGES)
-        properties = parse_properties(header.properties or "")
+    def _aside(self, stored: Appended, sent: NewRecord, placed: NewRecord) -> SentAside:
+        """Return what the sender of a message learns that is stored elsewhere; a timer message can be recalled."""
+        handle = recall_handle_of(placed, self._broker_name) if placed.topic == TIMER_TOPIC else None
+        key = placed.properties.get(UNIQ_KEY)
+        return SentAside((stored.log_offset,), sent.queue_id, stored.queue_offset, key, recall_handle=handle)
+
+    def _send_batch(self, batch: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+        if batch.topic.startswith(RETRY_PREFIX):
+            remark = f"batch request does not support retry group {batch.topic}"
+            return Outcome(Refusal(ResponseCode.MESSAGE_ILLEGAL, remark), is_settled=True)
+        if len(body) > self._most_bytes:
+            remark = f"message body size is {len(body)} bytes, limit is {self._most_bytes}"
+            return Outcome(Refusal(ResponseCode.SYSTEM_ERROR, remark), is_settled=True)
+        parts = decode_batch(body, MAX_BATCH_MESSAGES)
+        properties = parse_properties(batch.properties or "")
         parsed = [parse_properties(part.property_text) for part in parts]
-        admission = self._gate.admit(header, command.version, connection.remote_address)
+        admission = self._validator.validate(batch, sender.version, sender.address)
         if isinstance(admission, Refusal):
-            return self._answers.refused(*admission)
-        if self._parking.is_to_wait(header.topic, properties) or header.sys_flag & TRANSACTION_MASK:
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._most_bytes))
-        if is_batch_topic(admission.topic.attributes) and UNIQ_KEY in properties:
-            return self._send_inner_batch(command, header, connection, admission)
-        if INNER_NUM in properties or (_INNER_NUM in command.body and any(INNER_NUM in one for one in parsed)):
-            return self._answers.refused(ResponseCode.MESSAGE_ILLEGAL, _NO_BATCH)
-        head = _new_record(b"", Stamped(b"", {}), header, admission, connection)
-        stored = self._store.append_batch(head, _batch_records(head, parts, parsed))
-        log_offsets, first = [one.log_offset for one in stored], stored[0].queue_offset
-        return self._answers.stored_batch(command, log_offsets, admission.queue_id, first, properties.get(UNIQ_KEY))
+            return self._refuse(admission)
+        if self._parking.is_to_wait(batch.topic, properties) or batch.sys_flag & TRANSACTION_MASK:
+            return self._refuse(self._illegal(admission.new_topics))
+        is_whole = is_batch_topic(admission.topic.attributes) and UNIQ_KEY in properties
+        if not is_whole and (INNER_NUM in properties or _hold_inner_batch(body, parsed)):
+            return self._refuse(_NO_BATCH._replace(new_topics=admission.new_topics))
+        outcome: Outcome[Any]
+        try:
+            if is_whole:
+                outcome = self._append_whole(batch, body, admission, sender)
+            else:
+                head = _new_record(b"", Stamped(b"", {}), batch, admission, sender)
+                outcome = self._scheduler.append_batch(head, _batch_records(head, parts, parsed))
+                stored: list[Appended] = outcome.answer
+                log_offsets, key = [one.log_offset for one in stored], properties.get(UNIQ_KEY)
+                outcome.answer = SentAside(log_offsets, admission.queue_id, stored[0].queue_offset, key)
+        except StoreError as error:
+            return self._fail(error, admission.new_topics)
+        outcome.new_topics = admission.new_topics
+        return outcome
 
-    def _send_inner_batch(
-        self, command: Command, header: SendHeader, connection: Connection, admission: Admission
-    ) -> Command | Encoded:
-        """Store a batch as one record, for a topic whose queues count by messages."""
-        stamped = self._stamp.stamp(header.properties or "")
-        record = _new_record(command.body, stamped, header, admission, connection)
+    def _append_whole(self, batch: SentMessage, body: bytes, admission: Admission, sender: Sender) -> Outcome[Any]:
+        """Append a batch as one record, for a topic whose queues count by messages."""
+        stamped = self._stamp.stamp(batch.properties or "")
+        record = _new_record(body, stamped, batch, admission, sender)
         record.sys_flag |= INNER_BATCH_FLAGS
-        stored = self._store.append(record)
-        unique_key = stamped.properties[UNIQ_KEY]
-        return self._answers.stored_inner_batch(stored.log_offset, record.queue_id, stored.queue_offset, unique_key)
+        outcome: Outcome[Any] = self._scheduler.append(record)
+        stored: Appended = outcome.answer
+        key = stamped.properties[UNIQ_KEY]
+        outcome.answer = SentAside((stored.log_offset,), record.queue_id, stored.queue_offset, key, batch_key=key)
+        return outcome
 
-    def _answer_when_known(self, command: Command, reply: Command | Encoded | Later) -> Later:
-        created, self._gate.created = self._gate.created, []
-        if isinstance(reply, Later):
-            assert self._group is not None, "nobody else owes the answer to a send"
-            self._group.pay_last_by(partial(self._announce, created, reply))
-            return reply
-        later = Later(command)
-        self._announce(created, later, reply)
-        return later
+    def _refuse(self, refusal: Refusal) -> Outcome[Sent]:
+        return self._scheduler.when_known(refusal, refusal.new_topics)
+
+    def _fail(self, error: StoreError | MessageRefusedError, new_topics: tuple[str, ...]) -> Outcome[Sent]:
+        """Return what comes of a message that the store does not take, or that cannot be kept until its time."""
+        if isinstance(error, MessageIllegalError):
+            return self._refuse(self._illegal(new_topics))
+        if isinstance(error, MessageRefusedError):
+            return self._refuse(Refusal(error.code, error.remark, new_topics))
+        return self._scheduler.failed(error, new_topics)
+
+    def _illegal(self, new_topics: tuple[str, ...]) -> Refusal:
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_remark(self._most_bytes), new_topics)
 
 
-def _new_record(
-    body: bytes, stamped: Stamped, header: SendHeader, admission: Admission, connection: Connection
-) -> NewRecord:
+def _new_record(body: bytes, stamped: Stamped, message: SentMessage, admission: Admission, sender: Sender) -> NewRecord:
     topic = admission.topic
     return NewRecord(
         topic.topic_name,
@@ -193,11 +233,11 @@ def _new_record(
         body,
         stamped.text,
         stamped.properties,
-        header.flag,
-        header.sys_flag | MULTI_TAGS if topic.topic_filter_type == _MULTI_TAG else header.sys_flag,
-        header.born_at_ms,
-        encode_host(*connection.remote_address),
-        header.reconsume_times or 0,
+        message.flag,
+        message.sys_flag | MULTI_TAGS if topic.topic_filter_type == _MULTI_TAG else message.sys_flag,
+        message.born_at_ms,
+        encode_host(*sender.address),
+        message.reconsume_times or 0,
     )
 
 
@@ -211,7 +251,12 @@ def _batch_records(head: NewRecord, parts: Sequence[BatchPart], parsed: Sequence
     ]
 
 
-def _illegal_remark(most_bytes: int) -> str:
+def _hold_inner_batch(body: bytes, parsed: Sequence[dict[str, str]]) -> bool:
+    return _INNER_NUM in body and any(INNER_NUM in one for one in parsed)
+
+
+def illegal_remark(most_bytes: int) -> str:
+    """Return what the sender of a message is told that no store can hold."""
     return (
         "the message is illegal, maybe msg body or properties length not matched. "
         f"msg body length limit {most_bytes}B, msg properties length limit 32KB."

@@ -12,124 +12,86 @@ Rules (``AbstractSendMessageProcessor.consumerSendMsgBack``), in this order
     6. What the store does not take: 1, with the name of Java's status.
 """
 
-from collections.abc import Callable
+from typing import Any, Protocol
 
-from ...common.errors import MessageIllegalError, MessageRefusedError, RecordError, StoreError
+from ...common.errors import MessageRefusedError, RecordError, StoreError
 from ...common.ids import format_offset_id
 from ...common.names import PERM_WRITE
+from ...common.outcome import Outcome
 from ...common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, encode_properties
 from ...common.record import NewRecord, Record, decode_record
 from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.codec.codes import Release, RequestCode, ResponseCode
-from ...remoting.codec.command import Command, decode_header
-from ...remoting.codec.later import Encoded, Later
-from ...remoting.headers.retry import SendBackHeader
-from ...remoting.transport.connection import Connection
-from ...store.message_store import MessageStore
+from ...remoting.codec.codes import Release, ResponseCode
 from ..delay.parking import Parking
 from ..group.groups import GroupTable
+from ..outcomes.scheduler import Storing
+from ..settings.refusal import FAQ, OwnBroker, Refusal
 from ..topic.topics import TopicTable
 from .deadletters import FailurePlace, dead_letters, retries
-from .send import Paying
-from .sendgate import FAQ, OwnBroker
 
-SEND_BACK_CODES = frozenset({RequestCode.CONSUMER_SEND_MSG_BACK})
 _FIRST_LEVEL = 3
-_NO_WAIT = f"{WAIT}\x01false\x02"
 
 
-class SendBackGate:
-    """Which groups may send back, and where their messages go."""
+class FailedMessage(Protocol):
+    """What a consumer says of a message that it could not process."""
 
-    def __init__(self, own: OwnBroker, groups: GroupTable, topics: TopicTable) -> None:
+    group: str
+    log_offset: int
+    delay_level: int
+    max_reconsume_times: int | None
+    unit_mode: bool | None
+
+
+class SendBackOperation:
+    """Takes failed messages back."""
+
+    def __init__(
+        self, own: OwnBroker, groups: GroupTable, topics: TopicTable, parking: Parking, storing: Storing
+    ) -> None:
         self._own = own
         self._is_writable = bool(own.config.permission & PERM_WRITE)
         self._groups = groups
         self._topics = topics
-        self.created: list[str] = []
-        """Topics that the name servers do not know yet; whoever makes them known takes them out."""
+        self._parking = parking
+        self._store, self._scheduler, self._now_ms = storing
 
-    def admit(self, header: SendBackHeader) -> tuple[SubscriptionGroupConfig, FailurePlace] | Command:
-        """Return the group and a queue of its retry topic, or what its consumer is answered at once."""
-        group = self._groups.find(header.group)
+    def send_back(self, message: FailedMessage, version: int) -> Outcome[Refusal | None]:
+        """Store the copy of a message that is to be consumed again, or of one that is given up."""
+        group = self._groups.find(message.group)
         if group is None:
-            remark = f"subscription group not exist, {header.group} {FAQ}"
-            return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            remark = f"subscription group not exist, {message.group} {FAQ}"
+            return self._refuse(Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark))
         if not self._is_writable:
-            return Command.response(ResponseCode.NO_PERMISSION, self._own.forbids("sending message"))
+            return self._refuse(Refusal(ResponseCode.NO_PERMISSION, self._own.forbids("sending message")))
         if group.retry_queue_nums <= 0:
-            return Command.response(ResponseCode.SUCCESS)
-        place = self._note(retries(self._topics, group, is_unit=bool(header.unit_mode)))
+            return Outcome(None, is_settled=True)
+        place = retries(self._topics, group, is_unit=bool(message.unit_mode))
+        new_topics = place.new_topics
         if not place.topic.perm & PERM_WRITE:
             remark = f"the topic[{place.topic.topic_name}] sending message is forbidden"
-            return Command.response(ResponseCode.NO_PERMISSION, remark)
-        return group, place
-
-    def give_up(self, group: SubscriptionGroupConfig) -> FailurePlace:
-        """Return a queue of the group's dead letters."""
-        return self._note(dead_letters(self._topics, group.group_name))
-
-    def _note(self, place: FailurePlace) -> FailurePlace:
-        if place.is_new:
-            self.created.append(place.topic.topic_name)
-        return place
-
-
-class SendBackHandler:
-    """Takes failed messages back."""
-
-    def __init__(
-        self,
-        store: MessageStore,
-        gate: SendBackGate,
-        parking: Parking,
-        paying: Paying,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._gate = gate
-        self._parking = parking
-        self._now_ms = now_ms
-        self._announce, self._group = paying
-
-    def send_back(self, command: Command, _connection: Connection) -> Command | Encoded | Later:
-        """Store the copy of a message that is to be consumed again, or of one that is given up."""
-        header = decode_header(SendBackHeader, command)
-        reply: Command | Encoded | Later = self._send_back(header, command.version)
-        if self._group is not None:
-            reply = self._group.hold(command, _NO_WAIT, reply)
-        created, self._gate.created = self._gate.created, []
-        if not created:
-            return reply
-        assert not isinstance(reply, Later), "a send-back does not wait for the disk"
-        later = Later(command)
-        self._announce(created, later, reply)
-        return later
-
-    def refuse_uncommitted(self, _command: Command, error: StoreError) -> Command:
-        """Return the answer to a message whose copy could not be written."""
-        return _refusal(error)
-
-    def _send_back(self, header: SendBackHeader, version: int) -> Command:
-        admitted = self._gate.admit(header)
-        if isinstance(admitted, Command):
-            return admitted
-        group, retry = admitted
-        failed = self._find(header.log_offset)
+            return self._refuse(Refusal(ResponseCode.NO_PERMISSION, remark, new_topics))
+        failed = self._find(message.log_offset)
         if failed is None:
-            remark = f"look message by offset failed, {header.log_offset}"
-            return Command.response(ResponseCode.SYSTEM_ERROR, remark)
-        level = header.delay_level
-        if failed.reconsume_times >= _limit(header, version, group) or level < 0:
-            copy = _copy(failed, self._gate.give_up(group), 0)
+            remark = f"look message by offset failed, {message.log_offset}"
+            return self._refuse(Refusal(ResponseCode.SYSTEM_ERROR, remark, new_topics))
+        level = message.delay_level
+        if failed.reconsume_times >= _limit(message, version, group) or level < 0:
+            place, level = dead_letters(self._topics, group.group_name), 0
+            new_topics += place.new_topics
         else:
             level = level or _FIRST_LEVEL + failed.reconsume_times
-            copy = _copy(failed, retry, level)
+        return self._append(_copy(failed, place, level), new_topics)
+
+    def _append(self, copy: NewRecord, new_topics: tuple[str, ...]) -> Outcome[Refusal | None]:
         try:
-            self._store.append(self._parking.place(copy, self._now_ms()))
+            appended: Outcome[Any] = self._scheduler.append(self._parking.place(copy, self._now_ms()))
         except (StoreError, MessageRefusedError) as error:
-            return _refusal(error)
-        return Command.response(ResponseCode.SUCCESS)
+            return self._scheduler.failed(error, new_topics)
+        appended.answer, appended.waits_for_flush, appended.new_topics = None, False, new_topics
+        return appended
+
+    def _refuse(self, refusal: Refusal) -> Outcome[Refusal | None]:
+        return self._scheduler.when_known(refusal, refusal.new_topics)
 
     def _find(self, log_offset: int) -> Record | None:
         record = self._store.record_at(log_offset)
@@ -139,10 +101,10 @@ class SendBackHandler:
             return None
 
 
-def _limit(header: SendBackHeader, version: int, group: SubscriptionGroupConfig) -> int:
+def _limit(message: FailedMessage, version: int, group: SubscriptionGroupConfig) -> int:
     """Return after how many attempts a message is given up."""
-    if version >= Release.V3_4_9 and header.max_reconsume_times is not None:
-        return header.max_reconsume_times
+    if version >= Release.V3_4_9 and message.max_reconsume_times is not None:
+        return message.max_reconsume_times
     return group.retry_max_times
 
 
@@ -165,11 +127,3 @@ def _copy(failed: Record, place: FailurePlace, level: int) -> NewRecord:
         failed.born_host,
         failed.reconsume_times + 1,
     )
-
-
-def _refusal(error: StoreError | MessageRefusedError) -> Command:
-    if isinstance(error, MessageRefusedError):
-        status = error.status
-    else:
-        status = "MESSAGE_ILLEGAL" if isinstance(error, MessageIllegalError) else "SERVICE_NOT_AVAILABLE"
-    return Command.response(ResponseCode.SYSTEM_ERROR, status)

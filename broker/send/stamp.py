@@ -4,17 +4,14 @@ The broker sets ``MSG_REGION``, ``TRACE_ON`` and ``CLUSTER``, gives a message wi
 ``POP_CK``. A text that names none of these is stored as it came, with the additions behind it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from ...common.properties import (
-    CLUSTER,
     DELAY,
     INNER_NUM,
-    MSG_REGION,
     POP_CK,
-    TRACE_ON,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     encode_properties,
@@ -32,10 +29,10 @@ class Stamped(msgspec.Struct, gc=False):
 
 
 class PropertyStamp:
-    """Adds what this broker adds."""
+    """Adds what this broker adds: ``own`` properties, and a unique key."""
 
-    def __init__(self, region: str, trace: str, cluster: str, new_key: Callable[[], str]) -> None:
-        self._own = {MSG_REGION: region, TRACE_ON: trace, CLUSTER: cluster}
+    def __init__(self, own: Mapping[str, str], new_key: Callable[[], str]) -> None:
+        self._own = dict(own)
         self._own_text = encode_properties(self._own)
         self._replaced = frozenset({*self._own, POP_CK})
         self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM}

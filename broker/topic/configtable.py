@@ -21,6 +21,9 @@ from ...store.files.files import OS_FILES, Files
 ContentT = TypeVar("ContentT", bound=msgspec.Struct)
 
 
+RETRY_MS = 1_000  # after a table that could not be saved
+
+
 class ConfigTable(Protocol[ContentT]):
     """What ``ConfigFolder`` keeps on disk."""
 

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...common.checksum import crc31
 from ...common.errors import RemotingError
+from ...common.hashing import crc31
 from ...remoting.bodies.body import decode_body, encode_body
 from ...remoting.bodies.register import EncodedRegistration, KVTable, TopicConfig
 from ...remoting.bodies.route import QueueData, TopicRouteData

@@ -29,11 +29,9 @@ from msgspec.structs import replace
 from ...common.clock import Clock
 from ...common.errors import RemotingError, RocketletError
 from ...remoting.bodies.register import MAX_PLAIN_TOPICS, EncodedRegistration, TopicConfig, encode_registration
-from ...remoting.codec.command import Command
-from ...remoting.codec.later import Encoded, Later
 from ...remoting.transport.tasks import TaskScope, repeat, wait_at_most
-from ..jobs import RETRY_MS
 from ..settings.config import BrokerConfig
+from .configtable import RETRY_MS
 from .nameservers import NameServerLink, RegisterOutcome
 from .topics import READ_WRITE, TopicTable
 
@@ -83,17 +81,17 @@ class Registration:
             for link in links:
                 group.create_task(link.unregister())
 
-    def announce(self, names: Sequence[str], later: Later, reply: Command | Encoded) -> None:
-        """Save and register these topics, then pay the answer; at once when the broker stops, which saves all."""
+    def make_known(self, names: Sequence[str], done: Callable[[], object]) -> None:
+        """Save and register these topics, then call; at once when the broker stops, which saves all."""
         if self.is_stopped:
-            later.answer(reply)
+            done()
             return
         self._begin([name for name in names if not self._is_announced(name)])
         under_way = {one.telling for name in names if not (one := self._announced[name]).telling.done()}
         if under_way:
-            self._tasks.start(_pay_behind(under_way, later, reply), "pay for topics")
+            self._tasks.start(_call_behind(under_way, done), "wait for topics")
         else:
-            later.answer(reply)
+            done()
 
     async def tell_all(self, link: NameServerLink) -> int:
         """Register everything at one name server; return the pause until the next time.
@@ -239,9 +237,9 @@ class _Announced(NamedTuple):
     telling: asyncio.Task[None]
 
 
-async def _pay_behind(under_way: Collection[asyncio.Task[None]], later: Later, reply: Command | Encoded) -> None:
+async def _call_behind(under_way: Collection[asyncio.Task[None]], done: Callable[[], object]) -> None:
     await asyncio.wait(under_way)
-    later.answer(reply)
+    done()
 
 
 class _Round:

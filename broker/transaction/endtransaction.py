@@ -12,99 +12,87 @@ Rules, in this order
        it for each request.) A copy that a check has made meanwhile is settled along with the message.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Final, Protocol
 
 from ...common.errors import HeaderError, MessageIllegalError, MessageRefusedError, RecordError, StoreError
 from ...common.names import HALF_TOPIC
+from ...common.outcome import NO_ANSWER_WANTED, Outcome
 from ...common.properties import PRODUCER_GROUP
 from ...common.record import Record, decode_record
 from ...common.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
-from ...remoting.codec.codes import RequestCode, ResponseCode
-from ...remoting.codec.command import Command, decode_header
-from ...remoting.codec.later import Encoded, Later
-from ...remoting.headers.transaction import EndTransactionHeader
-from ...remoting.transport.connection import Connection
-from ...store.message_store import MessageStore
+from ...remoting.codec.codes import ResponseCode
 from ..delay.parking import Parking
-from ..send.groupcommit import GroupCommit
+from ..outcomes.group_commit import wants_to_wait
+from ..outcomes.scheduler import Storing
+from ..settings.refusal import Refusal
 from .checkrules import CheckRules, is_too_late
 from .halfcopies import HalfCopies
 from .halfmessages import committed
 from .transactions import Transactions
 
-END_CODES = frozenset({RequestCode.END_TRANSACTION})
+TRANSACTION_UNAVAILABLE: Final = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")
 _ENDS = (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)
 
 
-class Committing(NamedTuple):
-    """What makes a message of a committed half message: where it waits, and who waits for the disk."""
+class TransactionEnd(Protocol):
+    """What a producer says has become of its transaction."""
 
-    parking: Parking
-    group: GroupCommit | None
-    now_ms: Callable[[], int]
+    producer_group: str
+    half_offset: int
+    log_offset: int
+    outcome: int
+    is_from_check: bool | None
 
 
-class EndTransactionHandler:
+class EndTransaction:
     """Commits and rolls back."""
 
-    def __init__(
-        self, store: MessageStore, transactions: Transactions, rules: CheckRules, committing: Committing
-    ) -> None:
-        self._store = store
+    def __init__(self, transactions: Transactions, rules: CheckRules, parking: Parking, storing: Storing) -> None:
         self._transactions = transactions
         self._rules = rules
-        self._parking, self._group, self._now_ms = committing
-        self._copies = HalfCopies(store)
+        self._parking = parking
+        self._store, self._scheduler, self._now_ms = storing
+        self._copies = HalfCopies(storing.store)
 
-    def end(self, command: Command, connection: Connection) -> Command | Encoded | Later:
-        """Take in what has become of a transaction."""
-        header = decode_header(EndTransactionHeader, command)
-        if header.outcome == TRANSACTION_NONE:
-            return _no_answer(command)
-        if header.outcome not in _ENDS:
+    def end(self, end: TransactionEnd, *, waits: bool = True) -> Outcome[Refusal | None]:
+        """Take in what has become of a transaction; the producer may wait for the disk."""
+        if end.outcome == TRANSACTION_NONE:
+            return NO_ANSWER_WANTED
+        if end.outcome not in _ENDS:
             raise HeaderError("commitOrRollback field wrong")
-        half = self._find(header.log_offset)
+        half = self._find(end.log_offset)
         if half is None:
-            return _refused("Find prepared transaction message failed")
-        if not header.is_from_check and is_too_late(half, self._rules, self._now_ms()):
-            return Command.response(ResponseCode.ILLEGAL_OPERATION)
-        if (remark := _mismatch(half, header)) is not None:
-            return _refused(remark)
-        if header.outcome == TRANSACTION_ROLLBACK:
+            return _refuse(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        if not end.is_from_check and is_too_late(half, self._rules, self._now_ms()):
+            return _refuse(ResponseCode.ILLEGAL_OPERATION)
+        if (remark := _mismatch(half, end)) is not None:
+            return _refuse(ResponseCode.SYSTEM_ERROR, remark)
+        if end.outcome == TRANSACTION_ROLLBACK:
             self._settle(self._open(self._offsets(half)))
-            return Command.response(ResponseCode.SUCCESS)
-        return self._commit(command, half)
+            rolled_back: Outcome[Refusal | None] = self._scheduler.after_commit(None)
+            rolled_back.waits_for_flush = False
+            return rolled_back
+        outcome = self._commit(half)
+        outcome.waits_for_flush = waits and wants_to_wait(str(half.property_text, "utf-8", "replace"))
+        return outcome
 
-    def refuse_uncommitted(self, _command: Command, _error: StoreError) -> Command:
-        """Return the answer to a transaction whose end could not be written."""
-        return _unavailable()
-
-    def _commit(self, command: Command, half: Record) -> Command | Encoded | Later:
-        offsets, done = self._offsets(half), Command.response(ResponseCode.SUCCESS)
+    def _commit(self, half: Record) -> Outcome[Refusal | None]:
+        offsets = self._offsets(half)
         is_known = any(self._transactions.is_settled(offset) for offset in offsets)
         still_open = self._open(offsets)
         if not still_open and (is_known or self._copies.is_delivered(half)):
-            return done
+            return Outcome(None, is_settled=True)
         try:
-            self._store.append(self._parking.place(committed(half), self._now_ms()))
+            outcome: Outcome[Any] = self._scheduler.append(self._parking.place(committed(half), self._now_ms()))
         except MessageIllegalError:
-            return Command.response(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._store.config.max_message_bytes))
+            return _refuse(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._store.config.max_message_bytes))
         except MessageRefusedError as error:
-            return Command.response(error.code, error.remark)
-        except StoreError:
-            return _unavailable()
+            return _refuse(error.code, error.remark)
+        except StoreError as error:
+            return self._scheduler.failed(error)
+        outcome.answer = None
         self._settle(still_open or [half.queue_offset])
-        return self._hold(command, half, done)
-
-    def _hold(self, command: Command, half: Record, done: Command) -> Command | Encoded | Later:
-        if self._group is None:
-            return done
-        reply = self._group.hold(command, str(half.property_text, "utf-8", "replace"), done)
-        if isinstance(reply, Later):
-            later = reply
-            self._group.pay_last_by(lambda paid: later.answer(_as_ended(paid)))
-        return reply
+        return outcome
 
     def _find(self, log_offset: int) -> Record | None:
         data = self._store.record_at(log_offset)
@@ -134,34 +122,16 @@ class EndTransactionHandler:
             self._transactions.settle(half_offset)
 
 
-def _mismatch(half: Record, header: EndTransactionHeader) -> str | None:
-    if half.properties.get(PRODUCER_GROUP) != header.producer_group:
+def _mismatch(half: Record, end: TransactionEnd) -> str | None:
+    if half.properties.get(PRODUCER_GROUP) != end.producer_group:
         return "The producer group wrong"
-    if half.queue_offset != header.half_offset:
+    if half.queue_offset != end.half_offset:
         return "The transaction state table offset wrong"
-    return None if half.log_offset == header.log_offset else "The commit log offset wrong"
+    return None if half.log_offset == end.log_offset else "The commit log offset wrong"
 
 
-def _no_answer(command: Command) -> Later:
-    later = Later(command)
-    later.write_off()
-    return later
-
-
-def _as_ended(paid: Command | Encoded) -> Command | Encoded:
-    """Return what is answered when a send would be answered so."""
-    code = paid.code if isinstance(paid, Command) else ResponseCode.SUCCESS
-    if code == ResponseCode.FLUSH_DISK_TIMEOUT:
-        return Command.response(ResponseCode.SUCCESS)
-    return _unavailable() if code == ResponseCode.SERVICE_NOT_AVAILABLE else paid
-
-
-def _refused(remark: str) -> Command:
-    return Command.response(ResponseCode.SYSTEM_ERROR, remark)
-
-
-def _unavailable() -> Command:
-    return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")
+def _refuse(code: int, remark: str | None = None) -> Outcome[Refusal | None]:
+    return Outcome(Refusal(code, remark), is_settled=True)
 
 
 def _illegal_remark(most_bytes: int) -> str:

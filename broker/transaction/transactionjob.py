@@ -15,7 +15,7 @@ from ...common.names import TRANSACTION_DISCARD_TOPIC
 from ...common.record import NewRecord, Record
 from ...remoting.transport.tasks import TaskScope, repeat
 from ...store.message_store import MessageStore
-from ..delay.flushed import wait_flushed
+from ..outcomes.flushed import wait_flushed
 from ..topic.topics import TopicTable
 from .checkback import CheckBack, Question
 from .halfmessages import given_up

@@ -24,6 +24,7 @@ from ...common.names import HALF_TOPIC, OP_HALF_TOPIC
 from ...common.record import decode_record
 from ...store.message_store import MessageStore
 from ..group.offsets import OffsetTable
+from ..outcomes.scheduler import CommitParticipant
 from .opmessages import op_messages, settled_offsets
 from .settled import SettledOffsets
 
@@ -42,19 +43,24 @@ class Cursors(NamedTuple):
 
 
 class Transactions:
-    """The half messages of a broker; ``most_op_bytes`` is about the longest body of an op message."""
+    """The half messages of a broker.
+
+    ``join`` lets them add op messages to a commit; the body of one has about ``most_op_bytes`` at most.
+    """
 
     def __init__(
         self,
         store: MessageStore,
         offsets: OffsetTable,
+        join: Callable[[CommitParticipant], None],
         now_ms: Callable[[], int],
         *,
         most_op_bytes: int = 4096,
     ) -> None:
         self._store = store
-        self._offsets = offsets
+        self._join = join
         self._now_ms = now_ms
+        self._offsets = offsets
         self._most_op_bytes = most_op_bytes
         self.cursors = Cursors(self._committed(HALF_TOPIC), self._committed(OP_HALF_TOPIC))
         self._next_op = self.cursors.op
@@ -86,7 +92,7 @@ class Transactions:
         """Note that a half message is settled, as soon as what is planned has been written."""
         (self._late if self.is_passed(half_offset) else self._settled).add(half_offset)
         self._unnamed.append(half_offset)
-        self._store.companion = self
+        self._join(self)
 
     def note_copy(self, half_offset: int, copy_offset: int) -> None:
         """Note where the copy of a half message is that is about to be passed."""
@@ -106,7 +112,7 @@ class Transactions:
         self._copies.clear()
 
     def join(self) -> None:
-        """Add the op messages to a commit; the store calls this."""
+        """Add the op messages to a commit; the scheduler calls this."""
         self._joined, self._unnamed = self._unnamed, []
         try:
             for new in op_messages(self._joined, self._most_op_bytes, self._now_ms(), self._store.store_host):
@@ -117,7 +123,7 @@ class Transactions:
             )
 
     def undo(self) -> None:
-        """Take back what that commit would have settled; the store calls this when nothing of it was kept."""
+        """Take back what that commit would have settled; the scheduler calls this when nothing of it was kept."""
         for half_offset in self._joined:
             self._settled.discard(half_offset)
             self._late.discard(half_offset)

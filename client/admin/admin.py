@@ -20,9 +20,8 @@ from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.register import KVTable
 from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
-from ..session.borrowing import borrow_session
 from ..session.life import Life
-from ..session.session import Session
+from ..session.session import Session, borrow_session
 from ..session.settings import ClientSettings
 from .admin_messages import MessageAdmin
 from .admin_offsets import OffsetAdmin

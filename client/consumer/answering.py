@@ -21,6 +21,7 @@ import msgspec
 
 from ...common.errors import DecodeError
 from ...common.message import MessageQueue, ReceivedMessage
+from ...common.outcome import Outcome as OwedAnswer
 from ...common.properties import RETRY_TOPIC
 from ...common.record import decode_message, decode_record
 from ...remoting.bodies.admin import ResetOffsets
@@ -36,7 +37,6 @@ from ...remoting.bodies.consumer import (
 )
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.codec.later import Later
 from ...remoting.headers.consumer import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Handler as RequestHandler
@@ -192,11 +192,11 @@ class Answers:
             message = decode_message(decode_record(command.body), header.broker_name or "")
         except DecodeError as error:
             return Command.response(ResponseCode.SYSTEM_ERROR, f"the message cannot be read: {error}")
-        later = Later(command)
-        self._member.tasks.start(self._consume_now(later, message), name="consume directly")
-        return later
+        owed: OwedAnswer[Command] = OwedAnswer()
+        self._member.tasks.start(self._consume_now(owed, message), name="consume directly")
+        return owed
 
-    async def _consume_now(self, later: Later, message: ReceivedMessage) -> None:
+    async def _consume_now(self, owed: OwedAnswer[Command], message: ReceivedMessage) -> None:
         message = self._as_listeners_see(message)
         handler = self._consumer.handlers.get(message.topic)
         begun_at_ms = self._clock.monotonic_ms()
@@ -212,7 +212,7 @@ class Answers:
             remark=f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, BaseException) else None,
             spent_ms=self._clock.monotonic_ms() - begun_at_ms,
         )
-        later.answer(Command.response(ResponseCode.SUCCESS, body=encode_body(body)))
+        owed.answer_with(Command.response(ResponseCode.SUCCESS, body=encode_body(body)))
 
     def _as_listeners_see(self, message: ReceivedMessage) -> ReceivedMessage:
         message = msgspec.structs.replace(message, topic=message.properties.get(RETRY_TOPIC, message.topic))

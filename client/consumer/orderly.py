@@ -32,9 +32,9 @@ from ...common.message import MessageQueue, ReceivedMessage, describe_messages
 from ...remoting.transport.tasks import TaskScope, repeat
 from ..group.queue_locks import LOCK_INTERVAL_MS, QueueLocks
 from ..session.results import ConsumeResult, Retry
+from ..session.settings import FlowLimits
 from .concurrently import Workplace
 from .listening import NO_HANDLER, Outcome, cut_batches, retry_of
-from .process_queue import FlowLimits
 from .push_queue import PushQueue, Submit
 
 log = logging.getLogger(__name__)

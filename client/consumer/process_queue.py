@@ -10,17 +10,9 @@ dict and the order of arrival are enough. No I/O, no clock.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from ...common.message import ReceivedMessage
-
-
-class FlowLimits(NamedTuple):
-    """How much of one queue may be buffered before pulling pauses (Java's ``pullThresholdForQueue`` and others)."""
-
-    max_messages: int = 1000
-    max_bytes: int = 100 * 1024 * 1024
-    max_span: int = 2000
+from ..session.settings import FlowLimits
 
 
 class ProcessQueue:

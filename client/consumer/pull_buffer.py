@@ -12,7 +12,8 @@ from collections import deque
 from typing import NamedTuple
 
 from ...common.message import MessageQueue, ReceivedMessage
-from .process_queue import FlowLimits, ProcessQueue
+from ..session.settings import FlowLimits
+from .process_queue import ProcessQueue
 
 
 class Shelved(NamedTuple):

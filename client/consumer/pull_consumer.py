@@ -27,11 +27,10 @@ from ..group.membership import GroupMember, MemberPlan
 from ..group.offsets import start_rule
 from ..group.rebalance import compare_share
 from ..group.subscriptions import Sql
-from ..session.borrowing import borrow_session
 from ..session.life import Life
 from ..session.observing import ConsumeObserver, observe_consumer
 from ..session.pulls import PullPlan
-from ..session.session import Session
+from ..session.session import Session, borrow_session
 from ..session.settings import PullConsumerSettings, check_group
 from .pull_buffer import PullBuffer, Shelf
 from .pull_checks import check_offset, check_poll, checked_queues

@@ -28,11 +28,10 @@ from ..group.membership import GroupMember, MemberPlan
 from ..group.offsets import start_rule
 from ..group.queue_locks import QueueLocks
 from ..group.subscriptions import Sql
-from ..session.borrowing import borrow_session
 from ..session.life import Life
 from ..session.observing import observe_consumer
 from ..session.pulls import PullPlan
-from ..session.session import Session
+from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group
 from .answering import Answers, Described
 from .concurrently import ConcurrentListening, Workplace

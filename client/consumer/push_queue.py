@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from ...common.clock import Clock
 from ...common.message import MessageQueue, ReceivedMessage
 from ..group.offsets import OffsetTable
-from .process_queue import FlowLimits, ProcessQueue
+from ..session.settings import FlowLimits
+from .process_queue import ProcessQueue
 
 Submit = Callable[["PushQueue", Sequence[ReceivedMessage]], object]
 

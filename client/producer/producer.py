@@ -26,11 +26,10 @@ from ...common.message import Message, MessageQueue, ReceivedMessage
 from ...remoting.bodies.client import ConsumerData
 from ...remoting.transport.service import Handler
 from ...remoting.transport.tasks import TaskScope
-from ..session.borrowing import borrow_session
 from ..session.life import Life
 from ..session.outgoing import Outgoing, check_message, prepare_batch, prepare_message
 from ..session.results import SendResult
-from ..session.session import Session
+from ..session.session import Session, borrow_session
 from ..session.settings import ProducerSettings, check_group, choose_settings
 from .accumulator import Accumulator
 from .delivery import Delivery

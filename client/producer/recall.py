@@ -5,8 +5,8 @@ to (``recallMessageEnable``), and only for ``delay_ms`` and ``deliver_at_ms``.
 """
 
 from ...common.errors import DecodeError, ResponseError
+from ...common.ids import parse_recall_handle
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX
-from ...common.recallhandle import parse_recall_handle
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.recall import RecallHeader, RecallReply

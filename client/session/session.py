@@ -16,7 +16,7 @@ code 3.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -48,7 +48,7 @@ from .outages import Outages
 from .participant import Participant, answer_of, farewell_of, heartbeat_of, key_of
 from .replies import AwaitedReplies
 from .routes import Route, RouteTable, TemplateTopic, cut_template, route_from
-from .settings import ClientSettings, check_own_settings, choose_nameserver, client_id_of
+from .settings import ClientSettings, check_own_settings, check_shared_settings, choose_nameserver, client_id_of
 from .tls import ssl_context_of
 from .wakeup import Wakeup
 from .wire import wire_of
@@ -398,3 +398,23 @@ class Session:
         if self._wire is not None:
             self._wire.receive_request(command)
         return answer_of(self._participants.values(), command, connection)
+
+
+def borrow_session(
+    session: Session | None, nameserver: str | None, settings: ClientSettings, clock: Clock | None
+) -> tuple[Session, AbstractAsyncContextManager[Session]]:
+    """Return the session of a participant, and what it has to enter: its own session, or nothing around a shared one.
+
+    Raises:
+        ConfigError: there is no name server, or one beside a session; a setting of sessions differs from the session's.
+        TypeError: what was given is no session.
+    """
+    if session is None:
+        session = Session(nameserver, clock, settings)
+        return session, session
+    if not isinstance(session, Session):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"session is {type(session).__name__}, it must be a Session")
+    if nameserver is not None:
+        raise ConfigError("give nameserver or session, not both", key="nameserver")
+    check_shared_settings(settings, session.settings)
+    return session, nullcontext(session)

@@ -9,19 +9,27 @@ import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from ...common.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from ...common.compression import CompressionKind, check_available
 from ...common.errors import ConfigError
 from ...common.names import AUTO_CREATE_TOPIC, DEFAULT_CONSUMER_GROUP, DEFAULT_PRODUCER_GROUP, client_group_remark
 from ...remoting.transport.addresses import is_ip_address
-from ..consumer.process_queue import FlowLimits
 from .credentials import Credentials
 from .hooks import Hook, HookSource, RpcHook, check_hooks, hooks_of
 from .namespace import Namespace
 from .results import ConsumeFrom
 from .tls import Tls
+
+
+class FlowLimits(NamedTuple):
+    """How much of one queue may be buffered before pulling pauses (Java's ``pullThresholdForQueue`` and others)."""
+
+    max_messages: int = 1000
+    max_bytes: int = 100 * 1024 * 1024
+    max_span: int = 2000
+
 
 MIB = 1024 * 1024
 DEFAULT_LIMITS = FlowLimits()

@@ -3,7 +3,7 @@
 import logging
 import os
 
-from ...common.errors import DecodeError, StoreError
+from ...common.errors import DecodeError
 from .codes import RequestCode, ResponseCode
 from .command import Command
 
@@ -68,11 +68,6 @@ def failure_reply(command: Command, error: BaseException, peer: str = "", *, is_
         return Command.response(ResponseCode.SYSTEM_ERROR, remark)
     _log.log(level, "%s failed", describe_request(command, peer), exc_info=error)
     return Command.response(ResponseCode.SYSTEM_ERROR, describe_failure(error))
-
-
-def commit_failure_reply(_command: Command, error: StoreError) -> Command:
-    """Return the answer to a request whose records could not be written."""
-    return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
 
 
 def unknown_code_reply(command: Command, peer: str = "", *, is_logged: bool = True) -> Command:

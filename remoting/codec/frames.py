@@ -20,6 +20,10 @@ from .binary_header import decode_binary_header, encode_binary_header, fits_bina
 from .command import JSON, ROCKETMQ, Command
 from .json_header import decode_json_header, encode_json_header
 
+Buffer = bytes | memoryview
+Encoded = bytes | list[Buffer]
+"""A whole frame, with the opaque of its request: one buffer, or several in order."""
+
 MAX_FRAME_BYTES = 16_777_216
 PREFIX = struct.Struct(">ii")
 _MAX_HEADER_BYTES = 2**24 - 1

@@ -5,8 +5,7 @@ from typing import cast
 from .codes import ResponseCode
 from .command import RESPONSE, Command
 from .failures import NO_ANSWER
-from .frames import encode_command
-from .later import Buffer, Encoded
+from .frames import Buffer, Encoded, encode_command
 
 _DEBT_BYTES = 1500  # of a held pull without its texts: command, waiter, filter, timer
 

@@ -12,8 +12,7 @@ import msgspec
 
 from ..codec.codes import VERSION, ResponseCode
 from ..codec.command import JSON, RESPONSE, Command
-from ..codec.frames import PREFIX, encode_command
-from ..codec.later import Buffer, Encoded
+from ..codec.frames import PREFIX, Buffer, Encoded, encode_command
 from .pull import PullReply
 from .send import SendReply
 
@@ -50,39 +49,37 @@ class SendReplies:
     ) -> Encoded | Command:
         """Return the answer SUCCESS; ``message_id`` is the offset message id, or several with commas."""
         if command.serialize != JSON or unique_key is None:
-            return self._stored_slowly(message_id, queue_id, queue_offset, unique_key)
+            return Command.response(
+                ResponseCode.SUCCESS, None, self.describe(message_id, queue_id, queue_offset, unique_key)
+            )
         try:
             key = _quote(unique_key)
         except UnicodeEncodeError:  # half a surrogate pair
-            return self._stored_slowly(message_id, queue_id, queue_offset, unique_key)
+            return Command.response(
+                ResponseCode.SUCCESS, None, self.describe(message_id, queue_id, queue_offset, unique_key)
+            )
         header = self._template % (message_id.encode(), queue_id, queue_offset, key, command.opaque)
         size = len(header)
         return PREFIX.pack(size + 4, size) + header
 
-    def stored_timer(
-        self, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None, handle: str | None
-    ) -> Command:
-        """Return the answer SUCCESS to a timer message."""
-        reply = self._reply(message_id, queue_id, queue_offset, unique_key)
-        reply.recall_handle = handle
-        return Command.response(ResponseCode.SUCCESS, None, reply)
-
-    def stored_inner_batch(self, message_id: str, queue_id: int, queue_offset: int, unique_key: str) -> Command:
-        """Return the answer SUCCESS to a batch that was stored as one record."""
-        reply = self._reply(message_id, queue_id, queue_offset, unique_key)
-        reply.batch_uniq_id = unique_key
-        return Command.response(ResponseCode.SUCCESS, None, reply)
-
-    def _stored_slowly(self, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> Command:
-        reply = self._reply(message_id, queue_id, queue_offset, unique_key)
-        return Command.response(ResponseCode.SUCCESS, None, reply)
-
-    def _reply(self, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None) -> SendReply:
+    def describe(
+        self,
+        message_id: str,
+        queue_id: int,
+        queue_offset: int,
+        unique_key: str | None,
+        *,
+        batch_key: str | None = None,
+        recall_handle: str | None = None,
+    ) -> SendReply:
+        """Return the header of any answer to a stored message; ``batch_key`` says that a batch is one record."""
         return SendReply(
             msg_id=message_id,
             queue_id=queue_id,
             queue_offset=queue_offset,
             transaction_id=unique_key,
+            batch_uniq_id=batch_key,
+            recall_handle=recall_handle,
             region=self._region,
             trace_on=self._trace,
         )

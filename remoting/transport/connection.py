@@ -1,7 +1,8 @@
 """A connection, the same class for both ends.
 
 Rule 1: Everything that a read brought is parsed and served in one go, and all its replies are written at once.
-Rule 2: No task, future or closure per request served; what a handler owes is a ``Later``.
+Rule 2: No task, future or closure per request served; what a handler cannot answer yet is an ``Outcome``, which is
+        looked at again when the batch of a read is over, and owed from then on.
 Rule 3: Every request is answered exactly once, one-way requests never.
 Rule 4: What a handler raises ends its request; what the connection's own steps raise ends the connection.
 Rule 5: A peer that does not read its replies is not read from; one that lets them pile up is cut off (``Limits``).
@@ -13,16 +14,16 @@ Upstream: ``NettyRemotingAbstract``, ``spec/remoting.md`` §1.4, §1.7, §1.8.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from ...common.clock import Clock
 from ...common.errors import ConnectionClosedError, FrameError, StoreError
+from ...common.outcome import Outcome
 from ..codec.codes import ResponseCode
 from ..codec.command import ONEWAY, RESPONSE, Command
 from ..codec.failures import OVERLOAD, describe_request, failure_reply
-from ..codec.frames import FrameParser, encode_command
-from ..codec.later import Encoded, Later
+from ..codec.frames import Encoded, FrameParser, encode_command
 from ..codec.outgoing import buffers_of, encode_reply, keep, size_of
 from .addresses import Address, address_of
 from .calls import Answer, Calls
@@ -57,16 +58,16 @@ class Connection(asyncio.Protocol):
         self._parser = FrameParser(limits.max_frame_bytes)
         self._calls = Calls(clock, limits.max_calls)
         self._transport: asyncio.Transport | None = None
-        self._owed: dict[Later, int] = {}  # with what each keeps of its request, in bytes
+        self._owed: dict[Outcome[Any], int] = {}  # with what each keeps of its request, in bytes
         self._owed_bytes = 0
         self._on_close: list[Callable[[Connection], object]] = []
         self._out: list[Encoded] = []
+        self._served: list[Encoded | Outcome[Any]] = []  # of this batch, in order
         self._out_bytes = 0
         self._written_bytes: int = 0
         self.reads = 0  # how often the peer has sent something
         self._seen_reads = -1
         self._taken_bytes: int = 0  # by the peer, when last looked
-        self._uncommitted: list[tuple[Command, int | Later]] = []
         self._backlog: list[Command] = []
         self._is_serving = False
         self._is_joining = False  # frames of one turn of the loop
@@ -220,33 +221,21 @@ class Connection(asyncio.Protocol):
         _log.debug("connection to %s ended: %s", self._peer, exc)
         self._home.discard(self)
         self._calls.fail_all(f"the connection to {self._peer} ended before the answer")
-        self._backlog, self._out = [], []
+        self._backlog, self._out, self._served = [], [], []
         owed, self._owed = self._owed, {}
-        for later in owed:
-            self._guard(later.drop)
+        for outcome in owed:
+            self._guard(outcome.drop)
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
             self._guard(callback, self)
 
-    def settle_later(self, later: Later, reply: Command | Encoded) -> None:
-        """Send an answer that was owed; ``Later`` calls this. What fails ends this connection, not who pays."""
-        self._owed_bytes -= self._owed.pop(later, 0)
-        self._guard(self._settle, later, reply)
+    def _pay(self, outcome: Outcome[Any]) -> None:
+        """Send an answer that was owed. What fails ends this connection, not who pays."""
+        self._owed_bytes -= self._owed.pop(outcome, 0)
+        self._guard(self._push_answer, outcome)
 
-    def _settle(self, later: Later, reply: Command | Encoded) -> None:
-        try:
-            self._push(encode_reply(later.command, reply))
-        except FrameError as error:  # too large to be sent: say so
-            refusal = failure_reply(later.command, error, self._peer, is_logged=self.may_complain())
-            self._push(encode_reply(later.command, refusal))
-
-    def begin_again(self, laters: Sequence[Later]) -> None:
-        """Serve requests that were put off, in this order and before what has come since."""
-        for later in laters:
-            self._owed_bytes -= self._owed.pop(later, 0)
-            later.write_off()
-        self._backlog[:0] = [later.command for later in laters]
-        self._guard(self._serve_backlog)
+    def _push_answer(self, outcome: Outcome[Any]) -> None:
+        self._push(self._encode(outcome))
 
     # one read
 
@@ -288,13 +277,13 @@ class Connection(asyncio.Protocol):
             self._home.held.forget(self)
 
     def _serve(self, commands: list[Command]) -> None:
-        self._is_serving = True
+        self._is_serving, high_water_bytes = True, self._limits.high_water_bytes
         for index, command in enumerate(commands):
             if command.flag & RESPONSE:
                 self._calls.settle(command)
                 continue
             self._serve_one(command)
-            if self._out_bytes > self._limits.high_water_bytes:
+            if self._out_bytes > high_water_bytes:
                 self._end_turn()
                 if self._is_write_paused:
                     self._backlog = commands[index + 1 :]
@@ -316,7 +305,11 @@ class Connection(asyncio.Protocol):
     def _serve_one(self, command: Command) -> None:
         try:
             reply = self._handlers.get(command.code, self._fallback)(command, self)
-            if isinstance(reply, Later) and (reply := self._take_debt(reply)) is None:
+            if type(reply) is Outcome:
+                if not reply.is_dropped:
+                    reply.request = command
+                    if not command.flag & ONEWAY:
+                        self._served.append(reply)
                 return
             if command.flag & ONEWAY:
                 return
@@ -326,52 +319,67 @@ class Connection(asyncio.Protocol):
             if command.flag & ONEWAY:
                 return
             encoded = encode_reply(command, reply)
-        if command.code in self._service.committing:
-            self._uncommitted.append((command, len(self._out)))
-        self._out.append(encoded)
+        self._served.append(encoded)
         self._out_bytes += len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
 
-    def _take_debt(self, later: Later) -> Command | Encoded | None:
-        """Remember an owed answer; return the one to send now, if there is one."""
-        if later.command.flag & ONEWAY:
-            later.write_off()
-            return None
-        if later.is_settled:  # by its handler: nobody waits for an answer
-            return None
-        if (early_reply := later.hand_over(self)) is not None:
-            return early_reply
-        if len(self._owed) >= self._limits.max_owed_answers:
-            later.drop()
-            return Command.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-        size = self._owed[later] = keep(later.command) + later.extra_bytes
-        self._owed_bytes += size
-        if later.command.code in self._service.committing:
-            self._uncommitted.append((later.command, later))
-        return None
-
     def _end_turn(self) -> None:
-        try:
-            self._service.end_of_read()
-        except StoreError as error:
-            self._take_back(error)
-        self._uncommitted.clear()
+        self._service.after_batch()
+        served = self._served
+        if served:
+            self._served, out, has_failed = [], self._out, False
+            for reply in served:
+                if type(reply) is not Outcome:
+                    out.append(reply)
+                elif not reply.is_settled:
+                    self._owe(reply)
+                elif not reply.is_dropped:
+                    encoded = self._encode(reply)
+                    out.append(encoded)
+                    self._out_bytes += len(encoded) if type(encoded) is bytes else size_of(encoded)
+                    if reply.failure is not None:
+                        has_failed = True
+            if has_failed:
+                self._log_rejected(served)
         out, size = self._out, self._out_bytes
         if out:
             self._out, self._out_bytes = [], 0
             self._write(out, size)
 
-    def _take_back(self, error: StoreError) -> None:
-        """Replace the replies to what was not stored after all, and log the first of them."""
-        if self._uncommitted and self.may_complain():
-            first = describe_request(self._uncommitted[0][0], self._peer)
-            others = f" and {count} more of the same read" if (count := len(self._uncommitted) - 1) else ""
-            _log.warning("rejecting %s%s, not stored: %s", first, others, error)
-        for command, place in self._uncommitted:
-            reply = self._service.on_commit_failed(command, error)
-            if isinstance(place, Later):
-                place.answer(reply)
+    def _encode(self, outcome: Outcome[Any]) -> Encoded:
+        command: Command = outcome.request
+        try:
+            if outcome.encode is not None:
+                reply = outcome.encode(command, outcome)
+            elif outcome.failure is None:
+                reply = outcome.answer
             else:
-                self._out[place] = encode_reply(command, reply)
+                reply = failure_reply(command, outcome.failure, self._peer, is_logged=self.may_complain())
+            return reply if type(reply) is bytes else encode_reply(command, reply)
+        except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
+            return encode_reply(command, failure_reply(command, error, self._peer, is_logged=self.may_complain()))
+
+    def _log_rejected(self, served: list[Encoded | Outcome[Any]]) -> None:
+        """Log the first request of a batch whose answer was ready when its commit failed, and count the others."""
+        failed = [
+            one
+            for one in served
+            if type(one) is Outcome and isinstance(one.failure, StoreError) and one.answer is not None
+        ]
+        if failed and self.may_complain():
+            first = describe_request(failed[0].request, self._peer)
+            others = f" and {len(failed) - 1} more of the same read" if len(failed) > 1 else ""
+            _log.warning("rejecting %s%s, not stored: %s", first, others, failed[0].failure)
+
+    def _owe(self, outcome: Outcome[Any]) -> None:
+        """Keep an answer that cannot be given yet."""
+        command: Command = outcome.request
+        if len(self._owed) >= self._limits.max_owed_answers:
+            outcome.drop()
+            self._push(encode_reply(command, Command.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)))
+            return
+        size = self._owed[outcome] = keep(command) + outcome.extra_bytes
+        self._owed_bytes += size
+        outcome.on_settled = self._pay
 
     def _push(self, encoded: Encoded) -> None:
         """Send a frame, with the others of this read or of this turn of the loop."""

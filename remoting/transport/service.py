@@ -5,21 +5,21 @@ Both ends serve: a broker answers clients, a client answers the broker's request
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...common.errors import ConfigError, StoreError
+from ...common.errors import ConfigError
+from ...common.outcome import Outcome
 from ..codec.command import Command
-from ..codec.failures import commit_failure_reply, unknown_code_reply
-from ..codec.frames import MAX_FRAME_BYTES
-from ..codec.later import Encoded, Later
+from ..codec.failures import unknown_code_reply
+from ..codec.frames import MAX_FRAME_BYTES, Encoded
 from .addresses import format_address
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-Reply = Command | Encoded | Later | None
+Reply = Command | Encoded | Outcome[Any] | None
 Handler = Callable[[Command, "Connection"], Reply]
 """A plain function on the event loop. ``None`` is for one-way requests; for others it is answered SYSTEM_ERROR."""
 
@@ -30,23 +30,21 @@ def refuse_unknown(command: Command, connection: Connection) -> Command:
 
 
 def _nothing() -> None:
-    """Do nothing at the end of a read."""
+    """Do nothing when a batch is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
     """The handlers of one end.
 
-    ``end_of_read`` is called once after all frames of a read went through their handlers and before their replies are
-    written; more often only when the replies of one read exceed the high-water mark. If it raises ``StoreError``, the
-    replies to requests with a ``committing`` code are replaced by what ``on_commit_failed`` says.
+    ``after_batch`` is called once when all frames of a read have gone through their handlers, before their answers are
+    written; more often only when the answers of one read exceed the high-water mark. What it settles of the batch's
+    outcomes goes out with them.
     """
 
     handlers: Mapping[int, Handler] = field(default_factory=dict[int, Handler])
     fallback: Handler = refuse_unknown
-    committing: Collection[int] = frozenset()
-    end_of_read: Callable[[], None] = _nothing
-    on_commit_failed: Callable[[Command, StoreError], Command] = commit_failure_reply
+    after_batch: Callable[[], None] = _nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...common.checksum import PROPERTY_CRC_BYTES
 from ...common.errors import StoreDamagedError
+from ...common.hashing import PROPERTY_CRC_BYTES
 from ...common.properties import UNIQ_KEY, parse_properties
 from ...common.record import BLANK_BYTES, decode_record, has_sealed_crc
 from ...common.walk import Verdict, check_record

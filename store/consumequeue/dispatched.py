@@ -1,7 +1,7 @@
 """A record that has its place in the log, on its way to queue and index."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import final
 
 import msgspec
 
@@ -12,6 +12,7 @@ from .batchqueue import BatchQueue
 from .consumequeue import ConsumeQueue
 
 
+@final
 class Appended(msgspec.Struct, gc=False):
     """Where a record stands; ``queue`` is ``None`` when it gets no queue entry."""
 
@@ -25,18 +26,6 @@ class Appended(msgspec.Struct, gc=False):
     properties: dict[str, str]
     queue: ConsumeQueue | BatchQueue | None
     tags_code: int = 0
-
-
-class Companion(Protocol):
-    """Somebody who adds records to a commit; what was planned decides which, so that they come last."""
-
-    def join(self) -> None:
-        """Append them."""
-        ...
-
-    def undo(self) -> None:
-        """Take note that nothing of the commit was kept."""
-        ...
 
 
 def leave_topic(records: Iterable[Appended], topic: str) -> None:

@@ -19,17 +19,19 @@ import logging
 import threading
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...common.errors import StoreNotWritableError
 from ..files.removal import Removal
 from ..files.syncing import sync_all
 from ..files.timerconfig import BLANK_SLOTS
-from ..message_store import MessageStore
 from .timercheck import REBUILDING, TimerCheck, save_timer_check, timer_check_path
 from .timerclean import find_log_start
 from .timerlog import DELETES, NORMAL, ROLLS, UNIT_BYTES, TimerLog, TimerUnit, encode_unit, timer_log_directory
 from .timerwheel import Slot, SlotChanges, TimerWheel
+
+if TYPE_CHECKING:
+    from ..message_store import MessageStore
 
 MOST_UNSAVED: Final = 1 << 18
 """Slots that are kept in memory while they cannot be saved; a broker that saves every second has a few thousand."""
@@ -65,7 +67,7 @@ class Timers:
     Messages before ``known_until`` were put before the start, as far as they were not late.
     """
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: "MessageStore") -> None:
         config, files, root = store.config.timers, store.files, store.config.root
         self.store = store
         self.config = config

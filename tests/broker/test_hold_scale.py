@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.pull.hold import PullWaiters, QueueKey, Waiter
+from rocketlet.broker.outcomes.long_polling import PullWaiters, QueueKey, Waiter
 from rocketlet.broker.server import Broker
 from rocketlet.common.hashing import java_hash
 from rocketlet.common.record import iter_records

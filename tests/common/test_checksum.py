@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rocketlet.common.checksum import PROPERTY_CRC_BYTES, crc31, format_property_crc
+from rocketlet.common.hashing import PROPERTY_CRC_BYTES, crc31, format_property_crc
 
 CASES: list[dict[str, Any]] = json.loads(
     (pathlib.Path(__file__).parents[1] / "vectors/codec/crc32.json").read_text("utf-8")

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from rocketlet.common import names
 from rocketlet.common.errors import RocketletError
+from rocketlet.common.ids import parse_recall_handle
 from rocketlet.common.javaproperties import parse_java_properties
 from rocketlet.common.json.javajson import read_json
 from rocketlet.common.message import split_keys
 from rocketlet.common.properties import parse_properties
-from rocketlet.common.recallhandle import parse_recall_handle
 from rocketlet.common.record import decode_batch
 from rocketlet.common.sql.sql92 import compile_sql
 from rocketlet.common.sql.tokens import END, Words

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from rocketlet.common.errors import DecodeError
-from rocketlet.common.recallhandle import RecallHandle, format_recall_handle, parse_recall_handle
+from rocketlet.common.ids import RecallHandle, format_recall_handle, parse_recall_handle
 
 
 @pytest.mark.feature("L8")

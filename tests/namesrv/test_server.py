@@ -10,8 +10,8 @@ import pytest
 from raw_calls import Caller, open_caller, until
 from registrations import BROKER, VERSION, register, registration_body, route
 
-from rocketlet.common.checksum import crc31
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.hashing import crc31
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode

@@ -8,9 +8,9 @@ import pytest
 from hostile import Ground, frame, is_ended, numbered, reset, send_while_taken, serving
 from raw_calls import until
 
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import PREFIX
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.service import Limits, Reply, Service
 
@@ -28,10 +28,10 @@ class _Debts:
     """Handlers of a service, and what they owe."""
 
     def __init__(self) -> None:
-        self.owed: list[Later] = []
+        self.owed: list[Outcome[Command]] = []
 
     def owe(self, command: Command, _connection: Connection) -> Reply:
-        self.owed.append(Later(command))
+        self.owed.append(Outcome[Command]())
         return self.owed[-1]
 
     def service(self) -> Service:
@@ -128,7 +128,7 @@ async def test_vanished_peer_is_idle_whatever_is_sent_to_it(dial: Dial):
         assert len(debts.owed) == 20
         for later in debts.owed:
             assert len(ground.server.connections) == 1 or later.is_dropped
-            later.answer(Command.response(0, body=b"news"))
+            later.answer_with(Command.response(0, body=b"news"))
             await ground.clock.elapse(10_000)
         assert await _is_gone(ground)
 
@@ -194,7 +194,7 @@ async def test_handler_that_closes_while_answers_wait(dial: Dial, read_commands:
 async def test_thousands_of_tiny_frames_in_one_read(dial: Dial, read_commands: ReadCommands):
     """Ten thousand requests of thirty bytes that come at once are answered once each, in order."""
     turns: list[int] = []
-    service = Service({SMALL: _answer_small}, end_of_read=lambda: turns.append(1))
+    service = Service({SMALL: _answer_small}, after_batch=lambda: turns.append(1))
     async with serving(service) as ground:
         peer = await dial(ground.address)
         requests = b"".join(numbered(PREFIX.pack(0, 0) + b'{"code":7,"opaque":0}', 10_000))
@@ -209,8 +209,8 @@ async def test_answer_that_is_written_off_is_not_owed(dial: Dial, read_commands:
     """A request that by the protocol gets no answer leaves no debt."""
 
     def say_nothing(command: Command, _connection: Connection) -> Reply:
-        later = Later(command)
-        later.write_off()
+        later = Outcome[Command]()
+        later.drop()
         return later
 
     async with serving(Service({SMALL: _answer_small, OWED: say_nothing})) as ground:

@@ -10,9 +10,9 @@ from memory_connection import connect_in_memory
 
 from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import ONEWAY, Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.transport.calls import Calls
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
@@ -27,7 +27,7 @@ ReadCommands = Callable[[socket.socket, int], Awaitable[list[Command]]]
 
 
 def _owe(command: Command, _connection: Connection) -> Reply:
-    return Later(command)
+    return Outcome[Command]()
 
 
 async def _outcome(request: Awaitable[Command]) -> Command | RemotingError:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rocketlet.common.clock import Clock
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.remoting.transport.service import Limits, Reply, Service
@@ -59,11 +59,11 @@ async def test_peer_that_does_not_read_is_not_served_further(
 
 async def test_peer_that_lets_answers_pile_up_is_cut_off(clock: Clock, dial: Dial, caplog: pytest.LogCaptureFixture):
     """Owed answers are sent to a peer that does not read until the limit, then its connection ends with a warning."""
-    debts: list[Later] = []
+    debts: list[Outcome[Command]] = []
     ready, ended = asyncio.Event(), asyncio.Event()
 
     def owe(command: Command, connection: Connection) -> Reply:
-        debts.append(Later(command))
+        debts.append(Outcome[Command]())
         connection.on_close(lambda _: ended.set())
         if len(debts) == 100:
             ready.set()
@@ -74,7 +74,7 @@ async def test_peer_that_lets_answers_pile_up_is_cut_off(clock: Clock, dial: Dia
         await asyncio.get_running_loop().sock_sendall(peer, _frames(100))
         await ready.wait()
         for later in debts:
-            later.answer(Command.response(0, body=bytes(ANSWER_BYTES)))
+            later.answer_with(Command.response(0, body=bytes(ANSWER_BYTES)))
         await ended.wait()
         assert len(server.connections) == 0
     assert "bytes are unread, limit is 20000000" in caplog.text

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from scripted_cluster import ScriptedCluster, ScriptedServer
 
 from rocketlet.client import ConsumeFrom, ConsumeResult, PushConsumer, PushConsumerSettings, ReceivedMessage
+from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.headers.offset import CommitOffsetHeader
 from rocketlet.remoting.headers.pull import PullHeader, PullReply
 from rocketlet.remoting.transport.service import Reply
@@ -46,7 +46,7 @@ class Feed:
     def __call__(self, command: Command) -> Reply:
         """Answer the next pull."""
         is_of_topic = decode_header(PullHeader, command).topic == "T"
-        return self._answers.pop(0) if self._answers and is_of_topic else Later(command)
+        return self._answers.pop(0) if self._answers and is_of_topic else Outcome[Command]()
 
 
 class Bench:

@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Self
 
 from rocketlet.common.names import PERM_READ, PERM_WRITE
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import ConsumerList, HeartbeatData
 from rocketlet.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.headers.namesrv import RouteHeader
 from rocketlet.remoting.headers.offset import OffsetReply
 from rocketlet.remoting.headers.send import SendReply, decode_send_header
@@ -148,9 +148,9 @@ def refused(code: int, remark: str = "as the test wants it") -> Answer:
     return lambda _: Command.response(code, remark)
 
 
-def silent(command: Command) -> Later:
+def silent(command: Command) -> Outcome[Command]:
     """Leave a request without an answer."""
-    return Later(command)
+    return Outcome[Command]()
 
 
 def members_in(broker: ScriptedServer) -> Command:

@@ -13,12 +13,12 @@ from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.outcome import Outcome
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import Record, iter_records
 from rocketlet.common.sysflag import COMPRESSED, TRANSACTION_PREPARED
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.headers.send import SendHeader
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.clock import LoopClock
@@ -34,11 +34,11 @@ NOT_STORED = {**ANSWERED, "msgId": "0", "queueId": "0", "queueOffset": "0"}
 class Requester:
     """A producer that waits for replies; ``owed`` are the pushes that it has not answered."""
 
-    def __init__(self, caller: Caller, owed: asyncio.Queue[Later]) -> None:
+    def __init__(self, caller: Caller, owed: asyncio.Queue[Outcome[Command]]) -> None:
         self.caller = caller
         self.owed = owed
 
-    async def next(self) -> Later:
+    async def next(self) -> Outcome[Command]:
         """Return the next push."""
         async with LoopClock().timeout(TIMEOUT_MS):
             return await self.owed.get()
@@ -46,17 +46,17 @@ class Requester:
     async def take(self, code: int = ResponseCode.SUCCESS) -> Command:
         """Answer the next push and return it."""
         owed = await self.next()
-        owed.answer(Command.response(code, "no"))
-        return owed.command
+        owed.answer_with(Command.response(code, "no"))
+        return owed.request
 
 
 @asynccontextmanager
 async def open_requester(address: str, client_id: str = "asker@1", group: str = "askers") -> AsyncGenerator[Requester]:
     """Connect a producer."""
-    owed: asyncio.Queue[Later] = asyncio.Queue()
+    owed: asyncio.Queue[Outcome[Command]] = asyncio.Queue()
 
-    def owe(command: Command, _connection: Connection) -> Later:
-        later = Later(command)
+    def owe(command: Command, _connection: Connection) -> Outcome[Command]:
+        later = Outcome[Command]()
         owed.put_nowait(later)
         return later
 
@@ -236,7 +236,7 @@ async def test_nobody_else_waits(caller: Caller, requester: Requester, broker: B
         await other.take()
         assert (await quick).code == (await caller.send()).code == ResponseCode.SUCCESS
         assert not slow.done()
-        owed.answer(Command.response(ResponseCode.SUCCESS))
+        owed.answer_with(Command.response(ResponseCode.SUCCESS))
     assert slow.result().code == ResponseCode.SUCCESS
 
 
@@ -256,7 +256,7 @@ async def test_sender_that_goes_ends_the_waiting(caller: Caller, requester: Requ
 async def test_oneway_reply_does_not_wait(caller: Caller, requester: Requester, broker: Broker) -> None:
     """For a sender that wants no answer the requester gets a one-way push, and nobody waits for it."""
     caller.ask_oneway(RequestCode.SEND_REPLY_MESSAGE_V2, reply_header(), b"answer")
-    push = (await requester.next()).command
+    push = (await requester.next()).request
     assert (push.is_oneway, push.body, is_waiting(broker)) == (True, b"answer", False)
     caller.ask_oneway(RequestCode.SEND_REPLY_MESSAGE_V2, reply_header("nobody"), b"answer")
     await records(caller)  # the next read; the one-way request has been served before
@@ -279,7 +279,7 @@ async def test_reply_that_cannot_be_stored_is_passed_on(
 ) -> None:
     """Properties that are too long for a record reach the requester; the answer is 0, the message id "0".
 
-    The log names the request and its peer.
+    The log names its sender.
     """
     caplog.set_level(logging.INFO, "rocketlet.broker.send.replies")
     async with asyncio.TaskGroup() as group:
@@ -288,7 +288,7 @@ async def test_reply_that_cannot_be_stored_is_passed_on(
     assert parse_properties(push.ext["properties"])["long"] == "x" * 33_000
     assert (answering.result().code, answering.result().ext) == (ResponseCode.SUCCESS, NOT_STORED)
     assert await records(caller) == []
-    assert "not storing the reply of SEND_REPLY_MESSAGE_V2 (325) from 127.0.0.1:" in caplog.text
+    assert "not storing the reply of 127.0.0.1:" in caplog.text
 
 
 async def test_full_disk(settings: dict[str, str], clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
@@ -301,7 +301,7 @@ async def test_full_disk(settings: dict[str, str], clock: ManualClock, caplog: p
             answer = await reply(caller)
             assert (await requester.take()).body == b"answer"
         assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "rejecting SEND_REPLY_MESSAGE_V2 (325) from 127.0.0.1:" in caplog.text
+        assert "rejecting the reply of 127.0.0.1:" in caplog.text
         disk.has_room = True
 
 

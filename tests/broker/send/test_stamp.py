@@ -5,8 +5,8 @@ import pytest
 from rocketlet.broker.send.stamp import PropertyStamp
 from rocketlet.common.properties import parse_properties
 
-STAMP = PropertyStamp("here", "false", "cluster", lambda: "made")
 OWN = {"MSG_REGION": "here", "TRACE_ON": "false", "CLUSTER": "cluster"}
+STAMP = PropertyStamp(OWN, lambda: "made")
 
 
 @pytest.mark.parametrize(

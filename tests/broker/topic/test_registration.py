@@ -20,13 +20,13 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.registration import Registration
 from rocketlet.broker.topic.topics import TopicTable, make_topic
+from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import iter_records
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.register import TopicConfigTable
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.later import Encoded, Later
 from rocketlet.remoting.transport.addresses import format_address
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.server import RemotingServer
@@ -53,9 +53,9 @@ async def silent_nameserver(clock: ManualClock) -> AsyncGenerator[SilentNameServ
     """Run a server that never answers."""
     asked: list[Command] = []
 
-    def owe(command: Command, _connection: Connection) -> Later:
+    def owe(command: Command, _connection: Connection) -> Outcome[Command]:
         asked.append(command)
-        return Later(command)
+        return Outcome[Command]()
 
     async with RemotingServer("127.0.0.1", 0, Service(fallback=owe), clock) as server:
         yield SilentNameServer(format_address(*server.address), asked)
@@ -291,13 +291,13 @@ async def test_more_topics_than_a_registration_holds_go_in_parts(
 
 async def test_topic_created_during_a_registration_is_told_again(settings: dict[str, str], clock: ManualClock) -> None:
     """A registration that was made before a topic came does not take it back: it is told by itself once more."""
-    registered: list[Later] = []
+    registered: list[Outcome[Command]] = []
     told: list[str] = []
 
-    def register(command: Command, _connection: Connection) -> Later:
-        owed = Later(command)
+    def register(command: Command, _connection: Connection) -> Outcome[Command]:
+        owed = Outcome[Command]()
         if not registered:
-            owed.answer(Command.response(ResponseCode.SUCCESS))
+            owed.answer_with(Command.response(ResponseCode.SUCCESS))
         registered.append(owed)
         return owed
 
@@ -316,7 +316,7 @@ async def test_topic_created_during_a_registration_is_told_again(settings: dict[
             await until(lambda: len(registered) == 2)
             await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
             assert told == ["T"]
-            registered[1].answer(Command.response(ResponseCode.SUCCESS))
+            registered[1].answer_with(Command.response(ResponseCode.SUCCESS))
             await until(lambda: told == ["T", "T"])
 
 
@@ -491,14 +491,6 @@ async def test_topic_that_was_not_saved_is_saved_again(
         assert await topics_known(nameserver) >= {"T", "U"}
 
 
-class Sink:
-    """Takes an owed answer."""
-
-    def settle_later(self, later: Later, reply: Command | Encoded) -> None:
-        """Fail: the answer was there before."""
-        raise AssertionError(f"{later} is answered late: {reply!r}")
-
-
 async def test_topic_counts_as_unsaved_until_the_disk_has_it(settings: dict[str, str], clock: ManualClock) -> None:
     """Senders are told of a topic whose save has failed as of one that is being saved; it is tried once a second."""
     config = BrokerConfig.from_java(settings)
@@ -511,10 +503,10 @@ async def test_topic_counts_as_unsaved_until_the_disk_has_it(settings: dict[str,
         registration = Registration(config, topics, save, tasks, clock)
         for name in ("T", "U"):
             topics.put(make_topic(name, 1))
-        owed = Later(Command.request(RequestCode.SEND_MESSAGE))
-        registration.announce(["T"], owed, Command.response(ResponseCode.SUCCESS))
+        answered = asyncio.Event()
+        registration.make_known(["T"], answered.set)
         await clock.settle()
-        assert owed.hand_over(Sink()) is not None
+        assert answered.is_set()
         assert topics.unsaved == {"T", "U"}
         await clock.elapse(1000)
         assert (saved, topics.unsaved) == ([True], {"T", "U"})

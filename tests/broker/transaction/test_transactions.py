@@ -9,6 +9,7 @@ from javastores import unpack_store
 from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_queue
 
 from rocketlet.broker.group.offsets import OffsetTable
+from rocketlet.broker.outcomes.scheduler import Scheduler
 from rocketlet.broker.transaction.checkrules import CheckRules
 from rocketlet.broker.transaction.halfmessages import given_up, half_of
 from rocketlet.broker.transaction.transactionchecks import (
@@ -24,6 +25,7 @@ from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCAR
 from rocketlet.common.record import Record
 from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
+from rocketlet.testing.manual_clock import ManualClock
 
 LATER_MS = 60_000
 
@@ -40,8 +42,9 @@ class World:
     def start(self) -> None:
         """Open the store with the cursors that were saved last; op messages are not read yet."""
         self.store = self.directory.open(self.files)
-        self.transactions = Transactions(self.store, self.offsets, lambda: self.directory.now_ms)
-        self.checks = TransactionChecks(self.store, self.store.commit, self.transactions, CheckRules(), given_up)
+        self.scheduler = Scheduler(self.store, ManualClock(), lambda _names, done: done())
+        self.transactions = Transactions(self.store, self.offsets, self.scheduler.join, lambda: self.directory.now_ms)
+        self.checks = TransactionChecks(self.store, self.scheduler.commit, self.transactions, CheckRules(), given_up)
 
     def restart(self) -> None:
         """Stop, start again, and read what is settled."""
@@ -56,13 +59,13 @@ class World:
             new = half_of(new_record("T", 0, body, UNIQ_KEY=f"k{body[:9].decode()}", PGROUP="g", **properties))
             new.born_at_ms = self.directory.now_ms
             self.store.append(new)
-        self.store.commit()
+        self.scheduler.commit()
 
     def settle(self, *half_offsets: int) -> None:
         """Settle half messages together."""
         for half_offset in half_offsets:
             self.transactions.settle(half_offset)
-        self.store.commit()
+        self.scheduler.commit()
 
     def step(self) -> Step:
         """Take the first turn of a round that begins now."""
@@ -185,7 +188,7 @@ def test_op_message_that_names_what_is_not_there(world: World) -> None:
     world.send(b"a", b"b")
     op = new_record(OP_HALF_TOPIC, 0, b"0,99999999999999,", TAGS="d")
     world.store.append(op)
-    world.store.commit()
+    world.scheduler.commit()
     world.restart()
     assert "1 bytes" in repr(world.transactions)
     assert world.round() == [b"b"]
@@ -246,7 +249,7 @@ def test_many_rounds_that_cannot_pass_keep_little(world: World) -> None:
     world.send(b"a", b"b")
     for _ in range(1_000):
         world.store.append(new_record(OP_HALF_TOPIC, 0, b"x", TAGS="d"))
-        world.store.commit()
+        world.scheduler.commit()
         world.transactions.mark()
     world.round()
     world.round()
@@ -272,9 +275,10 @@ def test_java_transactions_go_on(keeps_cursors: bool, vectors: pathlib.Path, tmp
         offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 14)
         offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, 1)
     with MessageStore.open(config, now_ms=lambda: now_ms, store_host=HOST) as store:
-        transactions = Transactions(store, offsets, lambda: now_ms)
+        scheduler = Scheduler(store, ManualClock(), lambda _names, done: done())
+        transactions = Transactions(store, offsets, scheduler.join, lambda: now_ms)
         assert not transactions.read_ops()
-        checks = TransactionChecks(store, store.commit, transactions, CheckRules(most_checks=2), given_up)
+        checks = TransactionChecks(store, scheduler.commit, transactions, CheckRules(most_checks=2), given_up)
         questions, is_last, _ = checks.step(now_ms, now_ms)
         assert is_last
         asked = [question.copy.body.decode() for question in questions]

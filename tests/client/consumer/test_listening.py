@@ -16,10 +16,10 @@ from rocketlet.client.consumer.listening import (
     Outcome,
     cut_batches,
 )
-from rocketlet.client.consumer.process_queue import FlowLimits
 from rocketlet.client.consumer.push_queue import PushQueue
 from rocketlet.client.group.offsets import OffsetTable
 from rocketlet.client.session.results import ConsumeResult, Retry
+from rocketlet.client.session.settings import FlowLimits
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.remoting.transport.tasks import TaskScope
 from rocketlet.testing import ManualClock

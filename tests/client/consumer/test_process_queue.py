@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from received import received
 
-from rocketlet.client.consumer.process_queue import FlowLimits, ProcessQueue
+from rocketlet.client.consumer.process_queue import ProcessQueue
+from rocketlet.client.session.settings import FlowLimits
 
 
 @pytest.mark.feature("B17")

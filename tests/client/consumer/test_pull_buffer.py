@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from received import received
 
-from rocketlet.client.consumer.process_queue import FlowLimits
 from rocketlet.client.consumer.pull_buffer import PullBuffer, Shelf
+from rocketlet.client.session.settings import FlowLimits
 from rocketlet.common.message import MessageQueue
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(2)]

@@ -7,9 +7,9 @@ from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, s
 
 from rocketlet.client import Message, Producer, ProducerSettings, select_by_hash
 from rocketlet.common.errors import ConnectFailedError, RemotingError, RequestTimeoutError, ResponseError
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.headers.send import decode_send_header
 from rocketlet.testing import ManualClock
 
@@ -27,13 +27,13 @@ def hanging_up(server: ScriptedServer, times: int) -> Answer:
     """Return an answer that ends the connection so often, and then stores."""
     left = times
 
-    def answer(command: Command) -> Command | Later:
+    def answer(command: Command) -> Command | Outcome[Command]:
         nonlocal left
         if left == 0:
             return stored(command)
         left -= 1
         server.connections[-1].close()
-        return Later(command)
+        return Outcome[Command]()
 
     return answer
 

@@ -10,8 +10,8 @@ import pytest
 
 from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConnectFailedError, ConnectionClosedError, RemotingError, RequestTimeoutError
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.transport.client import CONNECT_TIMEOUT_MS, ConnectionPool, parse_address
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.server import RemotingServer
@@ -27,7 +27,7 @@ def _echo(command: Command, _connection: Connection) -> Reply:
 
 
 def _owe(command: Command, _connection: Connection) -> Reply:
-    return Later(command)
+    return Outcome[Command]()
 
 
 SERVICE = Service({7: _echo, 8: _owe})
@@ -151,7 +151,7 @@ async def test_request_times_out(is_connected: bool):
 
     def owe(command: Command, _connection: Connection) -> Reply:
         asked.set()
-        return Later(command)
+        return Outcome[Command]()
 
     async with RemotingServer("127.0.0.1", 0, Service({8: owe}), manual) as server, ConnectionPool(manual) as pool:
         if is_connected:

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from rocketlet.common.clock import Clock
-from rocketlet.common.errors import HeaderError, RemotingError, StoreError, StoreFullError
+from rocketlet.common.errors import HeaderError, RemotingError, StoreFullError
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.codec.command import ONEWAY, ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.server import RemotingServer
@@ -113,17 +113,17 @@ async def test_handler_without_an_answer_is_answered(clock: Clock):
 
 async def test_oneway_requests_are_never_answered(clock: Clock, dial: Dial, read_commands: ReadCommands):
     """A one-way request is not answered: not when it succeeds, fails, is unknown or is owed an answer."""
-    debts: list[Later] = []
+    debts: list[Outcome[Command]] = []
 
     def owe(command: Command, _connection: Connection) -> Reply:
-        debts.append(Later(command))
+        debts.append(Outcome[Command]())
         return debts[-1]
 
     async with _link(clock, Service({7: _echo, 8: _explode, 9: owe})) as link:
         peer = await dial(link.address)
         await _send(peer, b"".join(_frame(code, code, ONEWAY) for code in (7, 8, 9, 999)) + _frame(7, 70))
         [answer] = await read_commands(peer, 1)
-        debts[0].answer(Command.response(0))
+        debts[0].answer_with(Command.response(0))
         await _send(peer, _frame(7, 71))
         [second] = await read_commands(peer, 1)
         assert (answer.opaque, second.opaque) == (70, 71)
@@ -159,11 +159,11 @@ async def test_large_answers_pass_whole(clock: Clock):
 
 async def test_owed_answers_do_not_hold_up_others(clock: Clock):
     """A request that is answered later lets those behind it pass; owed answers may be paid in any order."""
-    debts: dict[str, Later] = {}
+    debts: dict[str, Outcome[Command]] = {}
     owed = asyncio.Event()
 
     def owe(command: Command, _connection: Connection) -> Reply:
-        debts[command.ext["name"]] = Later(command)
+        debts[command.ext["name"]] = Outcome[Command]()
         if len(debts) == 2:
             owed.set()
         return debts[command.ext["name"]]
@@ -174,10 +174,10 @@ async def test_owed_answers_do_not_hold_up_others(clock: Clock):
         await owed.wait()
         assert (await link.ask(8)).code == 0
         assert not first.done()
-        debts["second"].answer(Command.response(0, "paid second"))
+        debts["second"].answer_with(Command.response(0, "paid second"))
         assert (await second).remark == "paid second"
-        debts["first"].answer(Command.response(0, "paid first"))
-        debts["first"].answer(Command.response(0, "paid twice"))
+        debts["first"].answer_with(Command.response(0, "paid first"))
+        debts["first"].answer_with(Command.response(0, "paid twice"))
         assert (await first).remark == "paid first"
 
 
@@ -185,8 +185,8 @@ async def test_answer_owed_and_paid_at_once(clock: Clock):
     """A handler may owe an answer that was paid before it returns."""
 
     def owe(command: Command, _connection: Connection) -> Reply:
-        later = Later(command)
-        later.answer(Command.response(0, "at once"))
+        later = Outcome[Command]()
+        later.answer_with(Command.response(0, "at once"))
         return later
 
     async with _link(clock, Service({7: owe})) as link:
@@ -197,8 +197,8 @@ async def test_owed_answer_that_cannot_be_sent_is_replaced(clock: Clock):
     """An owed answer whose header is beyond all limits becomes an error answer."""
 
     def owe(command: Command, _connection: Connection) -> Reply:
-        later = Later(command)
-        asyncio.get_running_loop().call_soon(later.answer, Command.response(0, "x" * (1 << 24)))
+        later = Outcome[Command]()
+        asyncio.get_running_loop().call_soon(later.answer_with, Command.response(0, "x" * (1 << 24)))
         return later
 
     async with _link(clock, Service({7: owe})) as link:
@@ -217,8 +217,8 @@ async def test_debts_end_with_their_connection(clock: Clock, dial: Dial):
 
         connection.on_close(fail)
         connection.on_close(lambda ended: (told.append("closed" if ended.is_closed else "open"), closed.set()))
-        later = Later(command)
-        later.on_drop(lambda: (told.append("dropped"), dropped.set()))
+        later = Outcome[Command]()
+        later.on_drop = lambda: (told.append("dropped"), dropped.set())
         return later
 
     async with _link(clock, Service({7: owe})) as link:
@@ -233,10 +233,10 @@ async def test_debts_end_with_their_connection(clock: Clock, dial: Dial):
 
 async def test_too_many_debts_are_refused(clock: Clock):
     """A connection that waits for more answers than its limit is told to slow down."""
-    debts: list[Later] = []
+    debts: list[Outcome[Command]] = []
 
     def owe(command: Command, _connection: Connection) -> Reply:
-        debts.append(Later(command))
+        debts.append(Outcome[Command]())
         return debts[-1]
 
     async with _link(clock, Service({7: owe}), Limits(max_owed_answers=2)) as link, asyncio.TaskGroup() as tasks:
@@ -245,9 +245,9 @@ async def test_too_many_debts_are_refused(clock: Clock):
         answer = done.pop().result()
         assert answer.code == ResponseCode.SYSTEM_BUSY
         assert answer.remark == "[OVERLOAD]system busy, start flow control for a while"
-        assert debts[2].connection_closed
+        assert debts[2].is_dropped
         for later in debts:
-            later.answer(Command.response(0))
+            later.answer_with(Command.response(0))
 
 
 class _Book:
@@ -269,14 +269,10 @@ class _Book:
             raise self.failure
 
 
-def _say_why(command: Command, error: StoreError) -> Command:
-    return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, f"{command.code}: {error}")
-
-
-async def test_commit_comes_once_a_read(clock: Clock, dial: Dial, read_commands: ReadCommands):
+async def test_batch_ends_once_a_read(clock: Clock, dial: Dial, read_commands: ReadCommands):
     """All requests of one read are committed together, before any of them is answered."""
     book = _Book()
-    async with _link(clock, Service({7: book.note}, end_of_read=book.commit)) as link:
+    async with _link(clock, Service({7: book.note}, after_batch=book.commit)) as link:
         peer = await dial(link.address)
         await _send(peer, b"".join(_frame(7, opaque) for opaque in range(20)))
         answers = await read_commands(peer, 20)
@@ -285,42 +281,47 @@ async def test_commit_comes_once_a_read(clock: Clock, dial: Dial, read_commands:
         assert book.commits == [20]
 
 
-async def test_failed_commit_takes_the_answers_back(
+async def test_outcomes_are_looked_at_when_the_batch_is_over(
     clock: Clock, dial: Dial, read_commands: ReadCommands, caplog: pytest.LogCaptureFixture
 ):
-    """If the commit fails, requests that wanted to store are told so, owed ones too; others get their answers."""
-    book = _Book()
-    book.failure = StoreFullError("disk is full")
+    """What is settled then goes out in its place, also with a failure; what is not is owed, one-way requests never."""
+    begun: dict[int, Outcome[str]] = {}
 
-    def owe(command: Command, _connection: Connection) -> Reply:
-        return Later(command)
+    def begin(command: Command, _connection: Connection) -> Reply:
+        outcome: Outcome[str] = Outcome(encode=write)
+        begun[command.opaque] = outcome
+        return outcome
 
-    service = Service(
-        {7: book.note, 8: _echo, 9: owe, 10: _explode},
-        committing={7, 9, 10},
-        end_of_read=book.commit,
-        on_commit_failed=_say_why,
-    )
-    async with _link(clock, service) as link:
+    def write(command: Command, outcome: Outcome[str]) -> Command:
+        return Command.response(0, f"{command.opaque}: {outcome.failure or outcome.answer}")
+
+    def end_batch() -> None:
+        if 2 in begun:
+            begun[2].answer_with("stored")
+            begun[3].answer = "stored"
+            begun[3].fail(StoreFullError("disk is full"))
+
+    async with _link(clock, Service({7: begin, 8: _echo}, after_batch=end_batch)) as link:
         peer = await dial(link.address)
-        await _send(peer, _frame(8, 1) + _frame(7, 2) + _frame(9, 3) + _frame(7, 4, ONEWAY) + _frame(8, 5))
-        answers = {answer.opaque: answer.remark for answer in await read_commands(peer, 4)}
-        assert answers == {1: "echo", 2: "7: disk is full", 3: "9: disk is full", 5: "echo"}
-        host, port = peer.getsockname()
-        rejected = f"rejecting request of unknown code 7 from {host}:{port} and 1 more of the same read, not stored"
-        assert caplog.messages == [f"{rejected}: disk is full"]
-        book.failure = None
-        await _send(peer, _frame(7, 6))
+        await _send(
+            peer, _frame(8, 1) + _frame(7, 2) + _frame(7, 3) + _frame(7, 4) + _frame(7, 5, ONEWAY) + _frame(8, 6)
+        )
+        answers = [(answer.opaque, answer.remark) for answer in await read_commands(peer, 4)]
+        assert answers == [(1, "echo"), (2, "2: stored"), (3, "3: disk is full"), (6, "echo")]
+        [connection] = link.server.connections
+        assert "owes 1" in repr(connection)
+        begun[4].answer_with("late")
+        begun[5].answer_with("nobody hears this")
         [answer] = await read_commands(peer, 1)
-        assert answer.remark == "noted"
-        assert len(caplog.messages) == 1
+        assert answer.remark == "4: late"
+    assert "rejecting request of unknown code 7 from" in caplog.text
 
 
-async def test_commit_that_breaks_ends_the_connection(clock: Clock, caplog: pytest.LogCaptureFixture):
+async def test_end_of_a_batch_that_breaks_ends_the_connection(clock: Clock, caplog: pytest.LogCaptureFixture):
     """If the end of a read raises what nobody foresaw, no answer claims success; the server lives on."""
     book = _Book()
     book.failure = RuntimeError("a bug")
-    async with _link(clock, Service({7: book.note}, end_of_read=book.commit)) as link:
+    async with _link(clock, Service({7: book.note}, after_batch=book.commit)) as link:
         with pytest.raises(RemotingError):
             await link.ask(7)
         book.failure = None

@@ -8,8 +8,8 @@ import pytest
 from hostile import Ground, frame, is_ended, send_while_taken, serving
 from raw_calls import until
 
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.held import COUNTED_BYTES, HeldBytes
 from rocketlet.remoting.transport.service import Limits, Reply, Service
@@ -76,7 +76,7 @@ def _answer_big(_command: Command, _connection: Connection) -> Reply:
 
 
 def _owe(command: Command, _connection: Connection) -> Reply:
-    return Later(command)
+    return Outcome[Command]()
 
 
 SERVICE = Service({SMALL: _answer_small, BIG: _answer_big, OWED: _owe})

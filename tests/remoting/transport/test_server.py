@@ -8,9 +8,9 @@ import pytest
 
 from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
-from rocketlet.remoting.codec.later import Later
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.server import RemotingServer
@@ -28,7 +28,7 @@ def _echo(command: Command, _connection: Connection) -> Reply:
 
 
 def _owe(command: Command, _connection: Connection) -> Reply:
-    return Later(command)
+    return Outcome[Command]()
 
 
 SERVICE = Service({7: _echo, 8: _owe})

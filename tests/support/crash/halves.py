@@ -11,6 +11,7 @@ from crash.world import OFFSETS_FILE, World
 from stores import read_queue
 
 from rocketlet.broker.group.offsets import OffsetFile, OffsetTable
+from rocketlet.broker.outcomes.scheduler import CommitParticipant
 from rocketlet.broker.transaction.checkrules import CheckRules
 from rocketlet.broker.transaction.halfmessages import committed, given_up, half_of
 from rocketlet.broker.transaction.transactionchecks import TransactionChecks
@@ -23,6 +24,8 @@ from rocketlet.store.files.configfile import load_config_text
 from rocketlet.store.message_store import MessageStore
 
 LATER_MS = 60_000
+_JOINED: list[CommitParticipant] = []
+"""Who wants to add records to the next commit."""
 
 
 def send_half(world: World) -> None:
@@ -91,7 +94,7 @@ def _read_offsets(text: str | None, now_ms: int) -> OffsetTable:
 
 
 def _load_from(store: MessageStore, table: OffsetTable, now_ms: int) -> Transactions:
-    transactions = Transactions(store, table, lambda: now_ms)
+    transactions = Transactions(store, table, _JOINED.append, lambda: now_ms)
     while transactions.read_ops():
         pass
     return transactions
@@ -109,9 +112,9 @@ def _open_halves(store: MessageStore, transactions: Transactions) -> list[Record
 
 
 def _commit(world: World, transactions: Transactions) -> None:
-    """Write what was appended, and the op message, which the store asks for itself otherwise."""
-    if world.store.companion is not None:
-        world.store.companion = None
+    """Write what was appended, and the op message, which the scheduler asks for otherwise."""
+    if _JOINED:
+        _JOINED.clear()
         transactions.join()
     for new, placed in world.store.appended:
         world.place(new, placed)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.broker.pull.hold import RECHECK_MS, PullWaiters, QueueKey, Waiter
+from rocketlet.broker.outcomes.long_polling import RECHECK_MS, PullWaiters, QueueKey, Waiter
 from rocketlet.store.consumequeue.consumequeue import ConsumeQueue, QueueSpace
 from rocketlet.store.consumequeue.dispatched import Appended
 from rocketlet.store.files.descriptors import Descriptors

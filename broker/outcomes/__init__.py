@@ -1,0 +1,1 @@
+"""When requests are answered: the one scheduler, and the conditions it knows. It knows neither requests nor wire."""

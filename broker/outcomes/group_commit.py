@@ -1,0 +1,140 @@
+"""Outcomes that wait for the disk under SYNC_FLUSH (``GroupCommitService``, ``FlushDiskWatcher``; behaviour.md B.3).
+
+Rules
+
+    1. A send is answered when its bytes are on disk. One flush serves all who wait; what comes while it runs is served
+       by the next, which the flusher begins at once.
+    2. When a flush is over: records become readable, the sends are answered, in order, and then the pulls that wait.
+    3. Whoever waits longer than syncFlushTimeout is late: its message is stored and becomes readable when the disk is
+       done (FLUSH_DISK_TIMEOUT).
+    4. With the property WAIT=false, and for one-way requests, nobody waits; the next flush takes the message along.
+    5. When a flush fails, all who wait are told; nobody learns that a message is stored.
+    6. Somebody may watch how the flushes go (``FlushWatch``): ``disk_stall`` does.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ...common.clock import Clock, TimerHandle
+from ...common.outcome import Outcome
+from ...common.properties import WAIT, parse_properties
+from ...store.message_store import MessageStore
+
+_WAITS = f"\x02{WAIT}\x01true\x02"
+
+
+class FlushWatch(Protocol):
+    """Who is told when flushes begin and end."""
+
+    def asked(self) -> None:
+        """Hear that a flush has been asked for."""
+        ...
+
+    def ended(self, *, is_owed: bool) -> None:
+        """Hear that a flush is over and who waited for it is answered, and whether another one has been asked for."""
+        ...
+
+
+class _Group(NamedTuple):
+    """Those whose messages were written together."""
+
+    log_end: int
+    until_ms: int
+    outcomes: list[Outcome[Any]]
+
+
+class GroupCommit:
+    """All outcomes of a broker that wait for the disk; ``settle`` is called with each when that is over."""
+
+    def __init__(self, store: MessageStore, clock: Clock, settle: Callable[[Outcome[Any]], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._settle = settle
+        self._timeout_ms = store.config.sync_flush_timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Group] = deque()
+        self._requested_end = store.log_max_offset
+        self._timer: TimerHandle | None = None
+        self._is_told = False
+        self._is_closed = False
+        self._progress = asyncio.Event()
+        self.watch: FlushWatch | None = None
+
+    def __repr__(self) -> str:
+        waiting = sum(len(group.outcomes) for group in self._waiting)
+        return f"<GroupCommit {waiting} waiting, log at {self._store.flushed_offset}>"
+
+    def take(self, turn: list[Outcome[Any]]) -> list[Outcome[Any]]:
+        """Have what was committed flushed, and keep who waits for that; return the others."""
+        waiting = [outcome for outcome in turn if outcome.waits_for_flush]
+        end = self._store.log_max_offset
+        if waiting:
+            self._waiting.append(_Group(end, self._clock.monotonic_ms() + self._timeout_ms, waiting))
+            self._set_timer()
+        if self._requested_end != end:
+            self._requested_end = end
+            self._store.request_flush(self.tell_flushed)
+            if self.watch is not None:
+                self.watch.asked()
+        return turn if not waiting else [outcome for outcome in turn if not outcome.waits_for_flush]
+
+    def tell_flushed(self, _failure: object) -> None:
+        """Say that a flush is over; on the flusher's thread."""
+        if not self._is_told:
+            self._is_told = True
+            self._loop.call_soon_threadsafe(self._look)
+
+    async def drain(self) -> None:
+        """Wait until those who wait now are answered."""
+        end = self._store.log_max_offset
+        while self._waiting and self._waiting[0].log_end <= end:
+            self._progress.clear()
+            await self._progress.wait()
+
+    def close(self) -> None:
+        """Leave the store alone from now on."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._is_told = False  # before the offset is read: when another flush ends after that, it is told once more
+        if self._is_closed:
+            return
+        if (failure := self._store.flush_failure) is not None:
+            refused, self._waiting = self._waiting, deque()
+            for group in refused:
+                for outcome in group.outcomes:
+                    outcome.failure = failure
+                    self._settle(outcome)
+        flushed, waiting = self._store.flushed_offset, self._waiting
+        while waiting and waiting[0].log_end <= flushed:
+            for outcome in waiting.popleft().outcomes:
+                self._settle(outcome)
+        self._store.advance()
+        self._progress.set()
+        if self.watch is not None:
+            self.watch.ended(is_owed=flushed < self._requested_end and failure is None)
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._waiting:
+            self._timer = self._clock.call_at(self._waiting[0].until_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        while self._waiting and self._waiting[0].until_ms <= now_ms:
+            for outcome in self._waiting.popleft().outcomes:
+                outcome.is_late = True
+                self._settle(outcome)
+        self._set_timer()
+        self._progress.set()
+
+
+def wants_to_wait(properties: str) -> bool:
+    """Tell what ``WAIT`` says; without it, a send waits (``Message.isWaitStoreMsgOK``)."""
+    if WAIT not in properties or _WAITS in f"\x02{properties}":
+        return True
+    return parse_properties(properties).get(WAIT, "true").lower() == "true"

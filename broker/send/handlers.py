@@ -1,0 +1,155 @@
+"""The adapter of the wire for messages in: requests 10, 310, 320, 36, 324, 325, 370 and their answers.
+
+Each answer to a send carries ``MSG_REGION`` and ``TRACE_ON``, which Java's clients read unasked; its message id is made
+of the store's host and the position in the log.
+"""
+
+from ...common.errors import BusyError, DiskFullError, MessageIllegalError, MessageRefusedError, StoreError
+from ...common.ids import format_offset_id
+from ...common.outcome import Outcome
+from ...common.properties import UNIQ_KEY
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import ONEWAY, Command, decode_header
+from ...remoting.codec.failures import describe_failure
+from ...remoting.codec.frames import Encoded
+from ...remoting.headers.recall import RecallHeader, RecallReply
+from ...remoting.headers.replies import SendReplies
+from ...remoting.headers.retry import SendBackHeader
+from ...remoting.headers.send import decode_send_header
+from ...remoting.transport.connection import Connection
+from ...store.consumequeue.dispatched import Appended
+from ..settings.refusal import Refusal
+from .recall import RECALL_FAILED, RecallOperation
+from .replies import ReplyOperation, ReplySent
+from .send import Sender, SendOperations, Sent, SentAside
+from .sendback import SendBackOperation
+
+_OFFSET_DIGITS = 16
+_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+
+
+class SendHandlers:
+    """Answers producers, and consumers who send messages back or replies."""
+
+    def __init__(
+        self,
+        sends: SendOperations,
+        send_backs: SendBackOperation,
+        replies: ReplyOperation,
+        recalls: RecallOperation,
+        answers: SendReplies,
+    ) -> None:
+        self._sends = sends
+        self._send_backs = send_backs
+        self._replies = replies
+        self._recalls = recalls
+        self._answers = answers
+        self._fields = answers.fields()
+        self._host_text = ""
+
+    def set_store_host(self, store_host: bytes) -> None:
+        """Change the host in the message ids, which must be the one in the records."""
+        self._host_text = format_offset_id(store_host, 0)[:-_OFFSET_DIGITS]
+
+    def send(self, command: Command, connection: Connection) -> Outcome[Sent]:
+        """Store a message, or the messages of a batch."""
+        header = decode_send_header(command)
+        sender = Sender(connection.remote_address, command.version, not command.flag & ONEWAY)
+        if header.batch or command.code == _BATCH:
+            outcome = self._sends.send_batch(header, command.body, sender)
+        else:
+            outcome = self._sends.send(header, command.body, sender)
+        outcome.encode = self._encode_sent
+        return outcome
+
+    def send_back(self, command: Command, _connection: Connection) -> Outcome[Refusal | None]:
+        """Store the copy of a message that is to be consumed again, or of one that is given up."""
+        outcome = self._send_backs.send_back(decode_header(SendBackHeader, command), command.version)
+        outcome.encode = _encode_send_back
+        return outcome
+
+    def reply(self, command: Command, connection: Connection) -> Outcome[ReplySent | Refusal]:
+        """Store a reply and pass it on to who asked."""
+        sender = Sender(connection.remote_address, command.version, not command.flag & ONEWAY)
+        outcome = self._replies.reply(decode_send_header(command), command.body, sender)
+        outcome.encode = self._encode_reply
+        return outcome
+
+    def recall(self, command: Command, connection: Connection) -> Outcome[str | Refusal]:
+        """Keep a message from being delivered."""
+        outcome = self._recalls.recall(decode_header(RecallHeader, command), connection.remote_address)
+        outcome.encode = self._encode_recall
+        return outcome
+
+    def _encode_sent(self, command: Command, outcome: Outcome[Sent]) -> Command | Encoded:
+        sent = outcome.answer
+        if outcome.failure is not None:
+            return self._encode_failure(outcome.failure)
+        if type(sent) is Appended and not outcome.is_late:
+            message_id, key = f"{self._host_text}{sent.log_offset:016X}", sent.properties[UNIQ_KEY]
+            return self._answers.stored(command, message_id, sent.queue_id, sent.queue_offset, key)
+        return self._encode_unusual(command, outcome)
+
+    def _encode_unusual(self, command: Command, outcome: Outcome[Sent]) -> Command | Encoded:
+        sent = outcome.answer
+        if isinstance(sent, Refusal):
+            return Command.response(sent.code, sent.remark, self._fields)
+        if isinstance(sent, Appended):
+            log_offsets, key = (sent.log_offset,), sent.properties.get(UNIQ_KEY)
+            is_usual = not outcome.is_late
+        else:
+            log_offsets, key = sent.log_offsets, sent.unique_key
+            is_usual = not (outcome.is_late or sent.batch_key or sent.recall_handle)
+        message_ids = ",".join([f"{self._host_text}{log_offset:016X}" for log_offset in log_offsets])
+        if is_usual:
+            return self._answers.stored(command, message_ids, sent.queue_id, sent.queue_offset, key)
+        code = ResponseCode.FLUSH_DISK_TIMEOUT if outcome.is_late else ResponseCode.SUCCESS
+        header = self._answers.describe(message_ids, sent.queue_id, sent.queue_offset, key)
+        if isinstance(sent, SentAside):
+            header.batch_uniq_id, header.recall_handle = sent.batch_key, sent.recall_handle
+        return Command.response(code, None, header)
+
+    def _encode_failure(self, failure: Exception) -> Command:
+        """Return the answer to a message that the store does not take; when the disk is full, in Java's words."""
+        if isinstance(failure, BusyError):
+            return Command.response(ResponseCode.SYSTEM_BUSY, str(failure))
+        if not isinstance(failure, StoreError):
+            return Command.response(ResponseCode.SYSTEM_ERROR, describe_failure(failure))
+        remark = f"service not available now: {failure}"
+        if isinstance(failure, DiskFullError):
+            remark = (
+                f"service not available now. It may be caused by one of the following reasons: {failure}, "
+                "messages are put to the slave, message store has been shut down, etc."
+            )
+        return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, remark, self._fields)
+
+    def _encode_reply(self, _command: Command, outcome: Outcome[ReplySent | Refusal]) -> Command:
+        sent = outcome.answer
+        if outcome.failure is not None:
+            return self._encode_failure(outcome.failure)
+        if isinstance(sent, Refusal):
+            return Command.response(sent.code, sent.remark, self._fields)
+        fields = dict(self._fields)
+        if sent.stored is not None or sent.failure is None:
+            message_id = "0" if sent.stored is None else f"{self._host_text}{sent.stored.log_offset:016X}"
+            queue_offset = 0 if sent.stored is None else sent.stored.queue_offset
+            fields |= {"msgId": message_id, "queueId": str(sent.queue_id), "queueOffset": str(queue_offset)}
+        code = ResponseCode.SUCCESS if sent.failure is None else ResponseCode.SYSTEM_ERROR
+        return Command.response(code, sent.failure, fields)
+
+    def _encode_recall(self, _command: Command, outcome: Outcome[str | Refusal]) -> Command:
+        done, region = outcome.answer if outcome.failure is None else RECALL_FAILED, self._fields["MSG_REGION"]
+        if isinstance(done, Refusal):
+            return Command.response(done.code, done.remark, {"MSG_REGION": region})
+        return Command.response(ResponseCode.SUCCESS, None, RecallReply(msg_id=done, region=region))
+
+
+def _encode_send_back(_command: Command, outcome: Outcome[Refusal | None]) -> Command:
+    failure = outcome.failure
+    if isinstance(failure, MessageRefusedError):
+        return Command.response(ResponseCode.SYSTEM_ERROR, failure.status)
+    if failure is not None:
+        status = "MESSAGE_ILLEGAL" if isinstance(failure, MessageIllegalError) else "SERVICE_NOT_AVAILABLE"
+        return Command.response(ResponseCode.SYSTEM_ERROR, status)
+    refusal = outcome.answer
+    return Command.response(ResponseCode.SUCCESS) if refusal is None else Command.response(refusal.code, refusal.remark)
