@@ -30,8 +30,8 @@ from rocketlet.common.record import NewRecord
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.clock import LoopClock
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 

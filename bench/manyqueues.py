@@ -26,7 +26,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "support
 from interop.servers import RocketletServer
 
 from rocketlet.client import Admin, Message, MessageQueue, Producer, TopicSettings
-from rocketlet.remoting.transport.tasks import TaskScope
+from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.spark import register
 
 TOPIC_QUEUES: Final = 250

@@ -12,10 +12,10 @@ from ..common.ids import UniqueIds, decode_host
 from ..common.names import retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
-from ..remoting.headers.replies import SendReplies
+from ..remoting.headers.fast_replies import SendReplies
 from ..remoting.transport.addresses import format_address
 from ..remoting.transport.connection import Connection
-from ..remoting.transport.tasks import TaskScope
+from ..remoting.transport.event_loop import TaskScope
 from ..store.message_store import MessageStore
 from .admin.admin import AdminHandlers
 from .admin.cleaning import CleaningHandlers, CleaningJob

@@ -172,7 +172,7 @@ async def _send(loading: "Loading", settings: "ProducerSettings", flags: LoadFla
     from ..client.producer.outflow import Outflow, OutflowLimits
     from ..client.producer.pace import Pace
     from ..client.producer.producer import Producer
-    from ..remoting.transport.clock import LoopClock
+    from ..remoting.transport.event_loop import LoopClock
 
     clock = LoopClock()
     pace = None if flags["rate"] is None else Pace(flags["rate"], clock)

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..common.clock import Clock
-from ..remoting.transport.clock import LoopClock
-from ..remoting.transport.loop import find_loop_factory
+from ..remoting.transport.event_loop import LoopClock, find_loop_factory
 
 if TYPE_CHECKING:
     from ..broker.server import Broker

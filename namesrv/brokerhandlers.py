@@ -5,18 +5,20 @@ from collections.abc import Callable, Mapping
 from ..common.errors import DecodeError
 from ..common.hashing import crc31
 from ..remoting.bodies.body import decode_body, decode_body_if_any, encode_body
-from ..remoting.bodies.register import DataVersion, KVTable, TopicConfig, TopicConfigTable, decode_registration
+from ..remoting.bodies.route import DataVersion, KVTable, TopicConfig, TopicConfigTable, decode_registration
 from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command, decode_header
 from ..remoting.headers.namesrv import (
+    AddWriteReply,
     BrokerHeader,
     BrokerHeartbeatHeader,
+    BrokerNameHeader,
     DataVersionReply,
     RegisterBrokerHeader,
     RegisterBrokerReply,
     UnregisterBrokerHeader,
+    WipeWriteReply,
 )
-from ..remoting.headers.namesrv_admin import AddWriteReply, BrokerNameHeader, WipeWriteReply
 from ..remoting.transport.connection import Connection
 from .livesettings import LiveSettings
 from .routes import Identity, QueueShape, Registration, RouteTable

@@ -7,7 +7,7 @@ addresses that they name, are in ``routehandlers``.
 from collections.abc import Callable, Mapping
 
 from ..remoting.codec.codes import RequestCode
-from ..remoting.transport.service import Handler
+from ..remoting.transport.endpoint import Handler
 from .brokerhandlers import BrokerHandlers
 from .confighandlers import ConfigHandlers
 from .livesettings import LiveSettings

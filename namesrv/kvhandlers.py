@@ -9,12 +9,12 @@ from typing import Final
 from ..common.errors import HeaderError
 from ..common.outcome import Outcome
 from ..remoting.bodies.body import encode_body
-from ..remoting.bodies.register import KVTable
+from ..remoting.bodies.route import KVTable
 from ..remoting.codec.codes import RequestCode, ResponseCode
 from ..remoting.codec.command import Command, decode_header
-from ..remoting.headers.namesrv_admin import KvHeader, KvReply, NamespaceHeader, PutKvHeader
+from ..remoting.headers.namesrv import KvHeader, KvReply, NamespaceHeader, PutKvHeader
 from ..remoting.transport.connection import Connection
-from ..remoting.transport.service import Handler
+from ..remoting.transport.endpoint import Handler
 from .kv import KvTable
 
 MAX_ENTRY_CHARACTERS: Final = 1 << 20

@@ -19,8 +19,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ..common.names import PERM_READ, PERM_WRITE
-from ..remoting.bodies.register import DataVersion
-from ..remoting.bodies.route import MASTER_ID
+from ..remoting.bodies.route import MASTER_ID, DataVersion
 
 
 class QueueShape(NamedTuple):

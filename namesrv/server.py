@@ -30,9 +30,9 @@ from ..remoting.transport.addresses import (
     reachable_host,
 )
 from ..remoting.transport.connection import Connection
+from ..remoting.transport.endpoint import Service, server_limits
+from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.server import RemotingServer
-from ..remoting.transport.service import Service, server_limits
-from ..remoting.transport.tasks import TaskScope, repeat
 from ..store.files.configfile import load_config, save_config_text
 from .config import NameServerConfig
 from .handlers import name_server_handlers

@@ -10,8 +10,7 @@ from ..remoting.bodies.body import decode_body_if_any, encode_body
 from ..remoting.bodies.route import QueueData, TopicList, TopicRouteData
 from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command, decode_header
-from ..remoting.headers.namesrv import DeleteTopicHeader, RegisterTopicHeader
-from ..remoting.headers.namesrv_admin import ClusterHeader
+from ..remoting.headers.namesrv import ClusterHeader, DeleteTopicHeader, RegisterTopicHeader
 from ..remoting.transport.connection import Connection
 from .livesettings import LiveSettings
 from .routes import QueueShape, RouteTable

@@ -26,9 +26,8 @@ from ..remoting.codec.codes import RequestCode, ResponseCode
 from ..remoting.codec.command import Command
 from ..remoting.headers.client import CreateTopicHeader
 from ..remoting.transport.client import ConnectionPool
-from ..remoting.transport.clock import LoopClock
 from ..remoting.transport.connection import Connection
-from ..remoting.transport.loop import find_loop_factory
+from ..remoting.transport.event_loop import LoopClock, find_loop_factory
 from ..store.consumequeue.reading import ReadLimits
 from ..store.files.files import OS_FILES, Files
 

@@ -11,7 +11,7 @@ from ...common.names import broker_group_remark, broker_topic_remark, is_system_
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body_if_any, encode_body
 from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.bodies.register import TopicConfig
+from ...remoting.bodies.route import TopicConfig
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader

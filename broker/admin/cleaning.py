@@ -22,9 +22,9 @@ from ...common.names import is_system_topic
 from ...common.outcome import Outcome
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
-from ...remoting.codec.failures import NO_ANSWER
+from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.tasks import TaskScope, repeat
+from ...remoting.transport.event_loop import TaskScope, repeat
 from ...store.cleaning import Cleaner
 from ...store.files.removal import Step
 from ..topic.topics import TopicTable

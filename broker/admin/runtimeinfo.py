@@ -20,10 +20,10 @@ from typing import NamedTuple
 from ...common.names import SCHEDULE_TOPIC
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import encode_body
-from ...remoting.bodies.register import KVTable
+from ...remoting.bodies.route import KVTable
 from ...remoting.codec.codes import VERSION, Release, ResponseCode
 from ...remoting.codec.command import Command
-from ...remoting.codec.failures import NO_ANSWER
+from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.transport.connection import Connection
 from ...store.files.diskspace import DiskReport
 from ...store.message_store import MessageStore

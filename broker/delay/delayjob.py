@@ -27,7 +27,7 @@ from ...common.clock import Clock
 from ...common.errors import MessageIllegalError, RecordError, StoreNotWritableError
 from ...common.names import SCHEDULE_TOPIC
 from ...common.record import decode_record
-from ...remoting.transport.tasks import TaskScope, repeat, wait_at_most
+from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
 from ...store.consumequeue.consumequeue import Entry
 from ...store.consumequeue.dispatched import Appended
 from ...store.message_store import MessageStore

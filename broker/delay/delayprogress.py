@@ -19,7 +19,7 @@ import msgspec
 from msgspec import field
 
 from ...common.errors import StoreNotWritableError
-from ...remoting.bodies.register import DataVersion
+from ...remoting.bodies.route import DataVersion
 from ...store.message_store import MessageStore
 from ..outcomes.flushed import wait_flushed
 from ..topic.configtable import ConfigFolder, next_version

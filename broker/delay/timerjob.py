@@ -23,7 +23,7 @@ from contextlib import AsyncExitStack
 from ...common.clock import Clock
 from ...common.errors import StoreNotWritableError
 from ...common.names import TIMER_TOPIC
-from ...remoting.transport.tasks import TaskScope, repeat, wait_at_most
+from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
 from ...store.files.files import NO_ROOM
 from ...store.timer.timers import Timers
 from ..outcomes.flushed import wait_flushed

@@ -20,7 +20,7 @@ from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Reply
+from ...remoting.transport.endpoint import Reply
 from ..outcomes.scheduler import MakeKnown
 from .membernews import MemberNews
 from .members import CLUSTERING, Client, ConsumerSpec, Members, Presence

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import field
 
-from ...remoting.bodies.register import DataVersion
+from ...remoting.bodies.route import DataVersion
 from ..topic.configtable import next_version
 
 MAX_QUEUES: Final = 65_536

@@ -12,7 +12,7 @@ from ...common.errors import FrameError, RemotingError
 from ...common.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, encode_properties
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
-from ...remoting.headers.reply import ReplyPushHeader
+from ...remoting.headers.message import ReplyPushHeader
 from ...remoting.headers.send import SendHeader
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection

@@ -10,13 +10,13 @@ from sys import getsizeof
 from ...common.outcome import Outcome
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.codec.failures import failure_reply
+from ...remoting.codec.error_replies import failure_reply
 from ...remoting.codec.frames import Buffer, Encoded
+from ...remoting.headers.fast_replies import encode_pull_reply
 from ...remoting.headers.pull import PULL_COMMIT_OFFSET, PULL_SUSPEND, PullHeader, PullReply
-from ...remoting.headers.replies import encode_pull_reply
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Reply
+from ...remoting.transport.endpoint import Reply
 from ...store.consumequeue.reading import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
 from ..group.filters import PullFilter
 from ..group.offsets import OffsetTable

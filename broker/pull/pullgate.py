@@ -7,7 +7,7 @@ a subscription is, ``filtergate.py`` knows.
 
 from ...common.names import PERM_READ
 from ...common.subscription import Subscription
-from ...remoting.bodies.register import TopicConfig
+from ...remoting.bodies.route import TopicConfig
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.headers.pull import PULL_SUBSCRIPTION, PullHeader
 from ...remoting.transport.connection import Connection

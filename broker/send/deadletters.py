@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...common.names import dlq_topic, retry_topic
 from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.bodies.register import TopicConfig
+from ...remoting.bodies.route import TopicConfig
 from ..topic.topics import TopicTable, make_topic
 
 UNIT_SUBSCRIPTION = 2  # TopicSysFlag.FLAG_UNIT_SUB

@@ -10,11 +10,10 @@ from ...common.outcome import Outcome
 from ...common.properties import UNIQ_KEY
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import ONEWAY, Command, decode_header
-from ...remoting.codec.failures import describe_failure
+from ...remoting.codec.error_replies import describe_failure
 from ...remoting.codec.frames import Encoded
-from ...remoting.headers.recall import RecallHeader, RecallReply
-from ...remoting.headers.replies import SendReplies
-from ...remoting.headers.retry import SendBackHeader
+from ...remoting.headers.fast_replies import SendReplies
+from ...remoting.headers.message import RecallHeader, RecallReply, SendBackHeader
 from ...remoting.headers.send import decode_send_header
 from ...remoting.transport.connection import Connection
 from ...store.consumequeue.dispatched import Appended

@@ -31,7 +31,7 @@ from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.send import SendHeader
 from ...remoting.transport.addresses import format_address
-from ...remoting.transport.tasks import TaskScope
+from ...remoting.transport.event_loop import TaskScope
 from ...store.consumequeue.dispatched import Appended
 from ..delay.parking import Parking
 from ..group.requesters import Recipient, Requesters

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from ...common.names import NOT_SENDABLE_TOPICS, PERM_WRITE, RETRY_PREFIX, broker_topic_remark
-from ...remoting.bodies.register import TopicConfig
+from ...remoting.bodies.route import TopicConfig
 from ...remoting.codec.codes import Release, ResponseCode
 from ..group.groups import GroupTable
 from ..group.locks import QueueLocks

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from ...common.json.javajson import read_table_as
-from ...remoting.bodies.register import DataVersion
+from ...remoting.bodies.route import DataVersion
 from ...store.files.configfile import load_config, save_config_text
 from ...store.files.files import OS_FILES, Files
 

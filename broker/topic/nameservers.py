@@ -14,8 +14,7 @@ from typing import NamedTuple
 from ...common.errors import RemotingError
 from ...common.hashing import crc31
 from ...remoting.bodies.body import decode_body, encode_body
-from ...remoting.bodies.register import EncodedRegistration, KVTable, TopicConfig
-from ...remoting.bodies.route import QueueData, TopicRouteData
+from ...remoting.bodies.route import EncodedRegistration, KVTable, QueueData, TopicConfig, TopicRouteData
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.namesrv import RegisterBrokerHeader, RegisterTopicHeader, UnregisterBrokerHeader

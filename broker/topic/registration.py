@@ -28,8 +28,8 @@ from msgspec.structs import replace
 
 from ...common.clock import Clock
 from ...common.errors import RemotingError, RocketletError
-from ...remoting.bodies.register import MAX_PLAIN_TOPICS, EncodedRegistration, TopicConfig, encode_registration
-from ...remoting.transport.tasks import TaskScope, repeat, wait_at_most
+from ...remoting.bodies.route import MAX_PLAIN_TOPICS, EncodedRegistration, TopicConfig, encode_registration
+from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
 from ..settings.config import BrokerConfig
 from .configtable import RETRY_MS
 from .nameservers import NameServerLink, RegisterOutcome

@@ -27,7 +27,7 @@ from ...common.names import (
     is_system_topic,
     reply_topic,
 )
-from ...remoting.bodies.register import DataVersion, TopicConfig, TopicConfigTable
+from ...remoting.bodies.route import DataVersion, TopicConfig, TopicConfigTable
 from ...store.consumequeue.batchqueues import BATCH_TYPE, QUEUE_TYPE
 from ..settings.config import BrokerConfig
 from .configtable import next_version

@@ -14,7 +14,7 @@ from ...common.properties import PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, UNIQ
 from ...common.record import NewRecord, encode_record
 from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
-from ...remoting.headers.transaction import CheckTransactionHeader
+from ...remoting.headers.message import CheckTransactionHeader
 from ...remoting.transport.connection import Connection
 from ...store.consumequeue.dispatched import Appended
 from ..group.members import Members

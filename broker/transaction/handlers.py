@@ -4,7 +4,7 @@ from ...common.errors import HeaderError
 from ...common.outcome import Outcome
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import ONEWAY, Command, decode_header
-from ...remoting.headers.transaction import EndTransactionHeader, ResumeCheckHeader
+from ...remoting.headers.message import EndTransactionHeader, ResumeCheckHeader
 from ...remoting.transport.connection import Connection
 from ..settings.refusal import Refusal
 from .endtransaction import TRANSACTION_UNAVAILABLE, EndTransaction

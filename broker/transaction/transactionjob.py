@@ -13,7 +13,7 @@ from ...common.clock import Clock
 from ...common.errors import StoreNotWritableError
 from ...common.names import TRANSACTION_DISCARD_TOPIC
 from ...common.record import NewRecord, Record
-from ...remoting.transport.tasks import TaskScope, repeat
+from ...remoting.transport.event_loop import TaskScope, repeat
 from ...store.message_store import MessageStore
 from ..outcomes.flushed import wait_flushed
 from ..topic.topics import TopicTable

@@ -17,7 +17,7 @@ from typing import Self
 from ...common.clock import Clock
 from ...common.errors import ConfigError
 from ...remoting.bodies.body import decode_answer
-from ...remoting.bodies.register import KVTable
+from ...remoting.bodies.route import KVTable
 from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
 from ..session.life import Life

@@ -5,10 +5,9 @@ A group is made by its first consumer unless brokers are told not to (``autoCrea
 
 from ...common.errors import ConfigError
 from ...common.names import client_group_remark
-from ...remoting.bodies.admin import ConsumerConnections
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import ConsumerList
-from ...remoting.bodies.group import SubscriptionGroupTable
+from ...remoting.bodies.group import ConsumerConnections, SubscriptionGroupTable
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.admin import DeleteGroupHeader

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from ...common.errors import ClientStateError
 from ...common.message import MessageQueue
-from ...remoting.bodies.admin import ResetOffsets
 from ...remoting.bodies.body import decode_answer
+from ...remoting.bodies.group import ResetOffsets
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.admin import ResetOffsetHeader

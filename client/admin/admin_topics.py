@@ -10,12 +10,11 @@ from ...common.errors import RequestTimeoutError, RouteNotFoundError
 from ...common.message import MessageQueue
 from ...common.names import AUTO_CREATE_TOPIC
 from ...remoting.bodies.body import decode_answer
-from ...remoting.bodies.register import TopicConfig
-from ...remoting.bodies.route import TopicList
+from ...remoting.bodies.route import TopicConfig, TopicList
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.client import CreateTopicHeader, TopicHeader
-from ...remoting.headers.namesrv_admin import BrokerNameHeader, ClusterHeader
+from ...remoting.headers.namesrv import BrokerNameHeader, ClusterHeader
 from ..session.outgoing import check_topic
 from .admin_calls import ADMIN_TIMEOUT_MS, AdminCalls
 from .admin_values import TopicSettings, read_topic

@@ -8,7 +8,7 @@ from ...common.errors import ConfigError
 from ...common.message import MessageQueue
 from ...common.names import PERM_READ, PERM_WRITE
 from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.bodies.register import TopicConfig
+from ...remoting.bodies.route import TopicConfig
 
 MOST_QUEUES = 65_535
 

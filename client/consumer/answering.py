@@ -24,23 +24,24 @@ from ...common.message import MessageQueue, ReceivedMessage
 from ...common.outcome import Outcome as OwedAnswer
 from ...common.properties import RETRY_TOPIC
 from ...common.record import decode_message, decode_record
-from ...remoting.bodies.admin import ResetOffsets
 from ...remoting.bodies.body import decode_answer, encode_body
-from ...remoting.bodies.client import ConsumeType, SubscriptionData
-from ...remoting.bodies.consumer import (
+from ...remoting.bodies.client import (
     ConsumedDirectly,
     ConsumerOffsets,
+    ConsumeType,
     DirectResult,
     OwnedQueue,
     RunningInfo,
+    SubscriptionData,
     TopicFigures,
 )
+from ...remoting.bodies.group import ResetOffsets
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.headers.consumer import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
+from ...remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Handler as RequestHandler
-from ...remoting.transport.service import Reply
+from ...remoting.transport.endpoint import Handler as RequestHandler
+from ...remoting.transport.endpoint import Reply
 from ..group.membership import GroupMember
 from ..group.queue_locks import QueueLocks
 from ..session.results import ConsumeResult

@@ -17,7 +17,7 @@ import msgspec
 
 from ...common.clock import Clock, TimerHandle
 from ...common.message import MessageQueue, ReceivedMessage, describe_messages
-from ...remoting.transport.tasks import TaskScope, repeat
+from ...remoting.transport.event_loop import TaskScope, repeat
 from ..group.offsets import OffsetTable
 from ..session.settings import PushConsumerSettings
 from .listening import NO_HANDLER, Batch, Handler, ListenerCalls, ListenerPool, Outcome, cut_batches, retry_of

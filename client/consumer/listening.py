@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from ...common.message import ReceivedMessage, describe_messages
-from ...remoting.transport.tasks import TaskScope
+from ...remoting.transport.event_loop import TaskScope
 from ..session.observing import ConsumeObserver, Outcome
 from ..session.results import ConsumeOutcome, ConsumeResult, Retry
 from ..session.usercalls import UserCalls, is_async

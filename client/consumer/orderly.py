@@ -29,7 +29,7 @@ import msgspec
 
 from ...common.clock import TimerHandle
 from ...common.message import MessageQueue, ReceivedMessage, describe_messages
-from ...remoting.transport.tasks import TaskScope, repeat
+from ...remoting.transport.event_loop import TaskScope, repeat
 from ..group.queue_locks import LOCK_INTERVAL_MS, QueueLocks
 from ..session.results import ConsumeResult, Retry
 from ..session.settings import FlowLimits

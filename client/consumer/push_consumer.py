@@ -22,7 +22,7 @@ from ...common.message import MessageQueue
 from ...common.names import retry_topic
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
-from ...remoting.transport.service import Handler as RequestHandler
+from ...remoting.transport.endpoint import Handler as RequestHandler
 from ..group.local_offsets import DEFAULT_INSTANCE, LocalOffsets, OffsetFile, offset_file_of
 from ..group.membership import GroupMember, MemberPlan
 from ..group.offsets import start_rule

@@ -16,8 +16,8 @@ from ...common.errors import RemotingError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue
 from ...common.subscription import SQL92_TYPE
 from ...remoting.bodies.client import ConsumerData, ConsumeType
-from ...remoting.transport.service import Handler
-from ...remoting.transport.tasks import TaskScope, repeat
+from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.event_loop import TaskScope, repeat
 from ..session.brokers import Brokers
 from ..session.namespace import NamespacedStrategy
 from ..session.pulls import PullPlan

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from ...common.errors import ResponseError, RocketletError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...remoting.codec.codes import ResponseCode
-from ...remoting.transport.tasks import TaskScope
+from ...remoting.transport.event_loop import TaskScope
 from ..session.brokers import Brokers
 from ..session.pulls import PullPlan, PullPosition
 from ..session.routes import MASTER_ID

@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ...common.errors import ClientError, RocketletError
 from ...common.message import MessageQueue
-from ...remoting.transport.tasks import repeat
+from ...remoting.transport.event_loop import repeat
 from .handover import Handover
 from .offsets import GroupOffsets
 from .pulling import Consumption, Puller, PullSink

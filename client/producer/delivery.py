@@ -16,10 +16,9 @@ from ...common.errors import ClientError, RemotingError, RequestTimeoutError, Re
 from ...common.message import MessageQueue
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
-from ...remoting.headers.send_fields import SendFields
-from ...remoting.headers.send_frames import SendFrames
-from ...remoting.transport.calls import Answer
+from ...remoting.headers.fast_sends import SendFields, SendFrames
 from ...remoting.transport.connection import Connection
+from ...remoting.transport.pending_requests import Answer
 from ..session.observing import Attempt, SendObserver, sees_sends
 from ..session.outgoing import Outgoing
 from ..session.results import SendResult, SendStatus, read_send_answer

@@ -34,8 +34,7 @@ from ...common.errors import (
 )
 from ...common.message import MessageQueue
 from ...remoting.codec.codes import ResponseCode
-from ...remoting.transport.clock import LoopClock
-from ...remoting.transport.tasks import TaskScope
+from ...remoting.transport.event_loop import LoopClock, TaskScope
 from ..session.results import SendResult, SendStatus
 from .pace import Pace
 from .parcels import Letter, Packer, Parcel

@@ -24,8 +24,8 @@ from ...common.clock import Clock
 from ...common.ids import UniqueIds
 from ...common.message import Message, MessageQueue, ReceivedMessage
 from ...remoting.bodies.client import ConsumerData
-from ...remoting.transport.service import Handler
-from ...remoting.transport.tasks import TaskScope
+from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.event_loop import TaskScope
 from ..session.life import Life
 from ..session.outgoing import Outgoing, check_message, prepare_batch, prepare_message
 from ..session.results import SendResult

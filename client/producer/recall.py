@@ -9,7 +9,7 @@ from ...common.ids import parse_recall_handle
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.headers.recall import RecallHeader, RecallReply
+from ...remoting.headers.message import RecallHeader, RecallReply
 from ..session.outgoing import check_topic
 
 

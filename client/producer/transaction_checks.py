@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from ...common.message import ReceivedMessage
-from ...remoting.headers.transaction import CheckTransactionHeader
+from ...remoting.headers.message import CheckTransactionHeader
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.tasks import TaskScope
+from ...remoting.transport.event_loop import TaskScope
 from ..session.settings import TransactionProducerSettings
 
 log = logging.getLogger(__name__)

@@ -32,10 +32,10 @@ from ...common.record import decode_message, decode_record
 from ...common.sysflag import TRANSACTION_PREPARED as PREPARED_BIT
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.headers.transaction import CheckTransactionHeader, EndTransactionHeader
+from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Handler
+from ...remoting.transport.endpoint import Handler
 from ..session.hooks import EndTransactionContext
 from ..session.outgoing import check_message
 from ..session.results import SendResult, SendStatus

@@ -21,12 +21,13 @@ import random
 from ...common.errors import ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import Subscription
-from ...remoting.bodies.admin import ConsumerConnections
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import CheckClientBody, CheckedSubscription, ConsumerList
+from ...remoting.bodies.group import ConsumerConnections
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumerGroupHeader
+from ...remoting.headers.message import SendBackHeader
 from ...remoting.headers.offset import (
     CommitOffsetHeader,
     ConsumerOffsetHeader,
@@ -35,7 +36,6 @@ from ...remoting.headers.offset import (
     QueueHeader,
     SearchOffsetHeader,
 )
-from ...remoting.headers.retry import SendBackHeader
 from .observing import PullObserver
 from .pulls import PullAnswer, PullPlan, PullPosition, pull_header, read_pull_answer
 from .routes import MASTER_ID, BrokerAddress, choose_address, subscribe_queues

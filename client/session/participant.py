@@ -7,7 +7,7 @@ from ...remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
 from ...remoting.codec.command import Command
 from ...remoting.headers.client import UnregisterClientHeader
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Handler, Reply, refuse_unknown
+from ...remoting.transport.endpoint import Handler, Reply, refuse_unknown
 
 
 class Participant(Protocol):

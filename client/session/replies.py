@@ -34,7 +34,7 @@ from ...common.properties import (
 )
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.headers.reply import ReplyPushHeader
+from ...remoting.headers.message import ReplyPushHeader
 from ...remoting.transport.addresses import Address
 from ...remoting.transport.connection import Connection
 

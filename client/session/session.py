@@ -37,10 +37,9 @@ from ...remoting.headers.client import ConsumerGroupHeader
 from ...remoting.headers.namesrv import RouteHeader
 from ...remoting.transport.addresses import format_address, reachable_host
 from ...remoting.transport.client import ConnectionPool
-from ...remoting.transport.clock import LoopClock
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Handler, Reply, Service
-from ...remoting.transport.tasks import TaskScope, repeat
+from ...remoting.transport.endpoint import Handler, Reply, Service
+from ...remoting.transport.event_loop import LoopClock, TaskScope, repeat
 from .life import Life
 from .nameservers import NameServers, parse_addresses
 from .namespace import Namespace

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ...common.clock import Clock
-from ...remoting.bodies.consumer import TopicFigures
-from ...remoting.transport.clock import LoopClock
+from ...remoting.bodies.client import TopicFigures
+from ...remoting.transport.event_loop import LoopClock
 from ..session.hooks import ConsumeContext, PullContext, SendContext
 
 STEP_MS = 10_000

@@ -33,7 +33,7 @@ from ...common.properties import (
     TRACE_ON,
     TRANSACTION_PREPARED,
 )
-from ...remoting.transport.tasks import TaskScope, repeat
+from ...remoting.transport.event_loop import TaskScope, repeat
 from ..producer.producer import Producer
 from ..session.hooks import ConsumeContext, EndTransactionContext, HookOwner, SendContext, SentMessage
 from ..session.results import SendResult, SendStatus

@@ -1,6 +1,6 @@
-"""Bodies of subscription groups (``spec/remoting.md`` §5.5).
+"""Bodies of subscription groups and of their members (``spec/remoting.md`` §4.11, §5.5).
 
-    201  SubscriptionGroupTable      200, 352  SubscriptionGroupConfig
+    201  SubscriptionGroupTable    200, 352  SubscriptionGroupConfig    203  ConsumerConnections    222  ResetOffsets
 
 4.9 leaves out ``attributes``, ``consumeMessageOrderly``, ``consumeTimeoutMinute``, ``groupRetryPolicy`` and
 ``groupSysFlag``: the defaults stand for them.
@@ -12,8 +12,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import field
 
+from ...common.message import MessageQueue
 from ..codec.fields import Int32, Int64
-from .register import DataVersion
+from .client import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from .route import DataVersion
 
 MAX_TEXT_CHARACTERS: Final = 4_096
 MAX_ENTRIES: Final = 256
@@ -89,3 +91,28 @@ class SubscriptionGroupTable(msgspec.Struct, rename="camel", kw_only=True):
     subscription_group_table: dict[str, SubscriptionGroupConfig] = field(
         default_factory=dict[str, SubscriptionGroupConfig]
     )
+
+
+class ClientConnection(msgspec.Struct, rename="camel", kw_only=True):
+    """A connection of a client, as a broker sees it."""
+
+    client_addr: str = ""
+    client_id: str = ""
+    language: str = ""
+    version: Int32 = 0
+
+
+class ConsumerConnections(msgspec.Struct, rename="camel", kw_only=True):
+    """Who consumes in a group, and what (``ConsumerConnection``)."""
+
+    connection_set: list[ClientConnection] = field(default_factory=list[ClientConnection])
+    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    subscription_table: dict[str, SubscriptionData] = field(default_factory=dict[str, SubscriptionData])
+
+
+class ResetOffsets(msgspec.Struct, rename="camel", kw_only=True):
+    """Where a group begins again (``ResetOffsetBody``)."""
+
+    offset_table: dict[MessageQueue, Int64] = field(default_factory=dict[MessageQueue, int])

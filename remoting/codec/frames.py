@@ -16,9 +16,14 @@ Rule 4: What came whole before a bad frame is still delivered; after a bad frame
 import struct
 
 from ...common.errors import FrameError
-from .binary_header import decode_binary_header, encode_binary_header, fits_binary
 from .command import JSON, ROCKETMQ, Command
-from .json_header import decode_json_header, encode_json_header
+from .header_codec import (
+    decode_binary_header,
+    decode_json_header,
+    encode_binary_header,
+    encode_json_header,
+    fits_binary,
+)
 
 Buffer = bytes | memoryview
 Encoded = bytes | list[Buffer]

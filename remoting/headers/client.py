@@ -1,12 +1,19 @@
 """Headers of client life, topics and groups (``spec/remoting.md`` §4.7, §4.9, §4.12).
 
-    34   HEART_BEAT                      -                         HeartbeatReply (may be left out)
-    35   UNREGISTER_CLIENT               UnregisterClientHeader    -
-    38   GET_CONSUMER_LIST_BY_GROUP      ConsumerGroupHeader       -
-    40   NOTIFY_CONSUMER_IDS_CHANGED     ConsumerGroupHeader       - (broker to client, one-way)
-    17   UPDATE_AND_CREATE_TOPIC         CreateTopicHeader         -
-    351  GET_TOPIC_CONFIG                TopicHeader               -
-    352  GET_SUBSCRIPTIONGROUP_CONFIG    GroupHeader               -
+    34   HEART_BEAT                       -                         HeartbeatReply (may be left out)
+    35   UNREGISTER_CLIENT                UnregisterClientHeader    -
+    38   GET_CONSUMER_LIST_BY_GROUP       ConsumerGroupHeader       -
+    40   NOTIFY_CONSUMER_IDS_CHANGED      ConsumerGroupHeader       - (broker to client, one-way)
+    17   UPDATE_AND_CREATE_TOPIC          CreateTopicHeader         -
+    351  GET_TOPIC_CONFIG                 TopicHeader               -
+    352  GET_SUBSCRIPTIONGROUP_CONFIG     GroupHeader               -
+
+and of what brokers ask consumers for an administrator:
+
+    220  RESET_CONSUMER_CLIENT_OFFSET     GroupTopicHeader          - (one-way)
+    221  GET_CONSUMER_STATUS_FROM_CLIENT  GroupTopicHeader          -
+    307  GET_CONSUMER_RUNNING_INFO        RunningInfoHeader         -
+    309  CONSUME_MESSAGE_DIRECTLY         ConsumeDirectlyHeader     -
 
 41, 42 and 46 have no header of their own.
 """
@@ -63,3 +70,26 @@ class GroupHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which group."""
 
     group: str
+
+
+class GroupTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Whose offsets of which topic."""
+
+    topic: str
+    group: str
+
+
+class RunningInfoHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which consumer describes itself, with its stacks or without."""
+
+    consumer_group: str
+    client_id: str | None = None
+    with_stacks: bool = field(name="jstackEnable", default=False)
+
+
+class ConsumeDirectlyHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which consumer gets a message out of turn; the message is the body, as it is stored."""
+
+    consumer_group: str
+    client_id: str | None = None
+    broker_name: str | None = None

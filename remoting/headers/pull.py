@@ -1,18 +1,23 @@
-"""Headers of pulling and of message queries (``spec/remoting.md`` §4.4, §4.5).
+"""Headers of pulling and of message queries (``spec/remoting.md`` §4.4, §4.5), and the short way for frames of pulls.
 
-11, 361  PULL_MESSAGE, LITE_PULL_MESSAGE   PullHeader           PullReply
-12       QUERY_MESSAGE                     QueryMessageHeader   QueryMessageReply
-33       VIEW_MESSAGE_BY_ID                ViewMessageHeader    -
+    11, 361  PULL_MESSAGE, LITE_PULL_MESSAGE   PullHeader           PullReply
+    12       QUERY_MESSAGE                     QueryMessageHeader   QueryMessageReply
+    33       VIEW_MESSAGE_BY_ID                ViewMessageHeader    -
 
-A push consumer does not set ``PULL_SUBSCRIPTION``: its expression is that of its last heartbeat.
+A push consumer does not set ``PULL_SUBSCRIPTION``: its expression is that of its last heartbeat. ``PullFrames`` encodes
+what never changes once for each queue; the frame is that of a ``Command`` with a ``PullHeader``, and a test compares
+them.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import field
 
+from ..codec.codes import VERSION, RequestCode
+from ..codec.command import Command
 from ..codec.fields import NULL, Int32, Int64
+from ..codec.frames import PREFIX
 
 PULL_COMMIT_OFFSET = 1
 PULL_SUSPEND = 2
@@ -79,3 +84,27 @@ class ViewMessageHeader(msgspec.Struct, rename="camel", kw_only=True):
 
     log_offset: Int64 = field(name="offset")
     topic: str | None = None
+
+
+_quote = msgspec.json.Encoder().encode
+_CHANGING: Final = ("queueOffset", "maxMsgNums")
+_PATTERN: Final = (
+    b'{"code":%d,"extFields":%b,"queueOffset":"%%d","maxMsgNums":"%%d"},"flag":0,"language":"PYTHON","opaque":%%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":%d}'
+)
+
+
+class PullFrames:
+    """Makes the frames of pulls that differ in offset and number of messages only."""
+
+    __slots__ = ("_pattern",)
+
+    def __init__(self, header: PullHeader) -> None:
+        fields = Command.request(RequestCode.PULL_MESSAGE, header).ext
+        constant = _quote({name: value for name, value in fields.items() if name not in _CHANGING})
+        self._pattern = _PATTERN % (RequestCode.PULL_MESSAGE, constant[:-1].replace(b"%", b"%%"), VERSION)
+
+    def encode(self, queue_offset: int, max_messages: int, opaque: int) -> bytes:
+        """Return the frame of a pull."""
+        header = self._pattern % (queue_offset, max_messages, opaque)
+        return PREFIX.pack(4 + len(header), len(header)) + header

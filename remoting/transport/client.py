@@ -18,8 +18,8 @@ from ..codec.command import Command
 from .addresses import Address, is_address
 from .connection import Connection
 from .connections import Connections
-from .service import CLIENT_LIMITS, Limits, Service
-from .tasks import TaskScope
+from .endpoint import CLIENT_LIMITS, Limits, Service
+from .event_loop import TaskScope
 
 CONNECT_TIMEOUT_MS = 3_000
 TLS_TIMEOUTS = {"ssl_handshake_timeout": 3.0, "ssl_shutdown_timeout": 1.0}  # seconds; a silent peer holds up no end

@@ -22,14 +22,12 @@ from ...common.errors import ConnectionClosedError, FrameError, StoreError
 from ...common.outcome import Outcome
 from ..codec.codes import ResponseCode
 from ..codec.command import ONEWAY, RESPONSE, Command
-from ..codec.failures import OVERLOAD, describe_request, failure_reply
+from ..codec.error_replies import OVERLOAD, buffers_of, describe_request, encode_reply, failure_reply, keep, size_of
 from ..codec.frames import Encoded, FrameParser, encode_command
-from ..codec.outgoing import buffers_of, encode_reply, keep, size_of
 from .addresses import Address, address_of
-from .calls import Answer, Calls
-from .held import COUNTED_BYTES
-from .home import ConnectionHome
-from .service import Limits, Service
+from .endpoint import Limits, Service
+from .limits import COUNTED_BYTES, ConnectionRegistry
+from .pending_requests import Answer, PendingRequests
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
 _JOIN_FRAMES = 32  # at most, so that the other end begins with them while the next are made
@@ -45,7 +43,7 @@ def encode_oneway(command: Command) -> bytes:
 class Connection(asyncio.Protocol):
     """One connection, hashable by identity. With less than 30 attributes Python keeps their names once for all."""
 
-    def __init__(self, service: Service, clock: Clock, limits: Limits, home: ConnectionHome) -> None:
+    def __init__(self, service: Service, clock: Clock, limits: Limits, home: ConnectionRegistry) -> None:
         self.remote_address: Address = ("", 0)
         self.local_address: Address = ("", 0)
         self.is_closed = False
@@ -56,7 +54,7 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._home = home
         self._parser = FrameParser(limits.max_frame_bytes)
-        self._calls = Calls(clock, limits.max_calls)
+        self._calls = PendingRequests(clock, limits.max_calls)
         self._transport: asyncio.Transport | None = None
         self._owed: dict[Outcome[Any], int] = {}  # with what each keeps of its request, in bytes
         self._owed_bytes = 0

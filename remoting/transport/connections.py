@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 
 from ...common.clock import Clock, TimerHandle
 from .addresses import format_address
-from .complaints import Complaints
 from .connection import Connection
-from .held import HeldBytes
-from .service import Limits
+from .endpoint import Limits
+from .limits import LogRateLimiter, MemoryBudget
 
 _LOOKS_PER_LIMIT = 12
 _log = logging.getLogger(__name__)
@@ -35,8 +34,8 @@ class Connections:
         self._clock = clock
         self._idle_ms = limits.idle_ms
         self._first_kept = first_kept
-        self.held = HeldBytes(limits.max_held_bytes)
-        self.complaints = Complaints(clock)
+        self.held = MemoryBudget(limits.max_held_bytes)
+        self.complaints = LogRateLimiter(clock)
         self._quiet_since_ms: dict[Connection, int] = {}
         self._timer: TimerHandle | None = None
         self._is_over = False

@@ -4,11 +4,16 @@
         host, port = server.address
 
 Inside the block the port is bound and known. After it no connection, timer or socket is left.
+
+A process has so many descriptors, for files and for connections. A store without descriptors cannot flush, so the
+uppermost are kept for files: the system hands out the lowest free number, hence a connection with a high one says that
+the others are taken, by whomever (``first_kept_descriptor``).
 """
 
 import asyncio
 import errno
 import os
+import resource
 import socket
 from types import TracebackType
 from typing import Self
@@ -16,10 +21,9 @@ from typing import Self
 from ...common.clock import Clock
 from ...common.errors import AddressInUseError, ConfigError
 from .addresses import Address
-from .admission import first_kept_descriptor
 from .connection import Connection
 from .connections import Connections
-from .service import Limits, Service
+from .endpoint import Limits, Service
 
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 32  # asyncio takes its backlog for this too, and when descriptors run out it reports each of them
@@ -92,3 +96,13 @@ def _bind_failure(host: str, port: int, error: Exception) -> ConfigError:
         return AddressInUseError(f"cannot listen on {host}:{port}: the address is in use", port=port)
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
     return ConfigError(f"cannot listen on {host}:{port}: {reason}", key="bindAddress")
+
+
+FILE_DESCRIPTORS = 6_000
+"""How many are kept for files; of a small limit, half. A store uses 4,608 at most (``store/opening.py``)."""
+
+
+def first_kept_descriptor() -> int | None:
+    """Return the lowest number that no connection may have; None without a limit."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft - min(soft // 2, FILE_DESCRIPTORS)

@@ -33,7 +33,7 @@ from ...remoting.bodies.route import ClusterInfo, TopicList
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.offset import MaxOffsetHeader, OffsetReply, QueueHeader, SearchOffsetHeader
-from ...remoting.transport.tasks import TaskScope
+from ...remoting.transport.event_loop import TaskScope
 from ..options.access import Access
 from .attempts import attempt
 from .liverange import Extent

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from ...common.errors import RemotingError, ResponseError
 from ...common.message import MessageQueue
-from ...remoting.transport.clock import LoopClock
+from ...remoting.transport.event_loop import LoopClock
 from .choice import Choice, find_present, find_queues
 from .cluster import Addresses, Cluster
 from .liverange import Extent

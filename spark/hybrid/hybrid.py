@@ -26,7 +26,7 @@ from ...common.nearest import nearest
 from ...export.columns.schema import SCHEMA
 from ...export.plan.plan import Plan
 from ...export.write.pulled import BROKER_COLUMN, pick_live_columns
-from ...remoting.transport.clock import LoopClock
+from ...remoting.transport.event_loop import LoopClock
 from ..cluster.choice import Choice, find_present
 from ..cluster.cluster import Addresses, Cluster
 from ..cluster.liveoffsets import make_ranges

@@ -21,7 +21,7 @@ from ...common.message import MessageQueue
 from ...export.report.tally import StoreTally
 from ...export.write.blockread import ReadOptions
 from ...export.write.pulled import PulledReader, pick_live_columns
-from ...remoting.transport.loop import find_loop_factory
+from ...remoting.transport.event_loop import find_loop_factory
 from ...store.commitlog.blockscan import ScanLimits
 from ..cluster.liveoptions import LiveOptions
 from ..cluster.liveplan import plan_live

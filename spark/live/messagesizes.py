@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from ...common.errors import RocketletError
-from ...remoting.transport.loop import find_loop_factory
+from ...remoting.transport.event_loop import find_loop_factory
 from ..cluster.liveoptions import LiveOptions
 from ..cluster.liverange import MESSAGE_BYTES, USUAL_TASKS, LiveRange
 from ..options.losses import Losses

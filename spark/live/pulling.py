@@ -26,7 +26,7 @@ from ...export.write.pulled import Pulled
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import decode_header
 from ...remoting.headers.pull import PullReply
-from ...remoting.transport.tasks import TaskScope
+from ...remoting.transport.event_loop import TaskScope
 from ..cluster.attempts import may_pass
 from ..cluster.liveoptions import LiveOptions
 from ..cluster.liverange import LiveRange

@@ -17,14 +17,13 @@ from ...common.message import MessageQueue
 from ...common.names import is_system_topic
 from ...common.subscription import ALL, TAG_TYPE
 from ...remoting.bodies.body import decode_answer
-from ...remoting.bodies.register import TopicConfig
+from ...remoting.bodies.route import TopicConfig
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.client import TopicHeader
-from ...remoting.headers.pull import PULL_SUBSCRIPTION, PullHeader
-from ...remoting.headers.pull_frames import PullFrames
+from ...remoting.headers.pull import PULL_SUBSCRIPTION, PullFrames, PullHeader
 from ...remoting.transport.client import ConnectionPool
-from ...remoting.transport.clock import LoopClock
+from ...remoting.transport.event_loop import LoopClock
 from ..cluster.liveoptions import LiveOptions
 from ..cluster.liverange import LiveRange
 

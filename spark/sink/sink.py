@@ -36,7 +36,7 @@ from ...client.producer.producer import Producer
 from ...common.clock import Clock
 from ...common.errors import ClientError, ConfigError, RemotingError
 from ...common.names import AUTO_CREATE_TOPIC
-from ...remoting.transport.clock import LoopClock
+from ...remoting.transport.event_loop import LoopClock
 from .sinkoptions import SinkOptions, parse_sink_options
 from .sinkrows import Letters, SinkColumns
 

@@ -14,7 +14,7 @@ from rocketlet.remoting.bodies.route import TopicRouteData
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
 

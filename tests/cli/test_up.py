@@ -23,7 +23,7 @@ from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.addresses import is_loopback, reachable_host
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 

@@ -10,7 +10,7 @@ from scripted_cluster import ScriptedCluster, offset_of, refused, silent
 from rocketlet.client import ConsumeResult, FlowLimits, PushConsumer, ReceivedMessage
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
-from rocketlet.remoting.headers.retry import SendBackHeader
+from rocketlet.remoting.headers.message import SendBackHeader
 from rocketlet.testing import ManualClock
 
 

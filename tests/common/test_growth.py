@@ -25,8 +25,7 @@ from rocketlet.common.sql.sql92 import compile_sql
 from rocketlet.common.sql.tokens import END, Words
 from rocketlet.common.sql.values import read_double, read_int32
 from rocketlet.common.subscription import parse_tag_expression
-from rocketlet.remoting.codec.binary_header import decode_binary_header
-from rocketlet.remoting.codec.json_header import decode_json_header
+from rocketlet.remoting.codec.header_codec import decode_binary_header, decode_json_header
 
 Read = Callable[[str], object]
 LONGEST = 1_000_000

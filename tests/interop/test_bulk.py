@@ -13,7 +13,7 @@ from interop.servers import JavaServer, Server
 
 from rocketlet.cli.main import main
 from rocketlet.export.write.dumpfile import DumpedMessage, DumpWriter
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.spark.sink.sink import send_rows
 from rocketlet.spark.sink.sinkoptions import parse_sink_options
 from rocketlet.spark.sink.sinkrows import Letters, SinkColumns, SinkRow

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlet.namesrv.routes import Identity, QueueShape, Registered, Registration, RouteTable
-from rocketlet.remoting.bodies.register import DataVersion
+from rocketlet.remoting.bodies.route import DataVersion
 
 EXPIRY_MS = 120_000
 MASTER = Identity("c", "broker-a", 0, "10.0.0.1:10911")

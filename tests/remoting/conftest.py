@@ -17,7 +17,7 @@ import uvloop
 from rocketlet.common.clock import Clock
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import FrameParser
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

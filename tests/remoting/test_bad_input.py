@@ -14,8 +14,8 @@ from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
 from rocketlet.remoting.headers.pull import PullHeader
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Limits, Reply, Service
 from rocketlet.testing import ManualClock
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")

@@ -18,7 +18,7 @@ from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.client import ConsumerList
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport import admission
+from rocketlet.remoting.transport import server as admission
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

@@ -13,11 +13,11 @@ from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.fields import encode_fields
 from rocketlet.remoting.codec.frames import FrameParser
 from rocketlet.remoting.headers import client as headers_client
+from rocketlet.remoting.headers import message as headers_retry
 from rocketlet.remoting.headers import namesrv as headers_namesrv
-from rocketlet.remoting.headers import namesrv_admin as headers_namesrv_admin
+from rocketlet.remoting.headers import namesrv as headers_namesrv_admin
 from rocketlet.remoting.headers import offset as headers_offset
 from rocketlet.remoting.headers import pull as headers_pull
-from rocketlet.remoting.headers import retry as headers_retry
 from rocketlet.remoting.headers import send as headers_send
 
 ReadFrames = Callable[[str], list[dict[str, Any]]]

@@ -12,7 +12,7 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import PREFIX
 from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.service import Limits, Reply, Service
+from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

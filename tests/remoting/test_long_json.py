@@ -9,10 +9,14 @@ from rocketlet.common.json.javajson import read_json, read_json_as
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.bodies.body import decode_answer, decode_body
 from rocketlet.remoting.bodies.client import HeartbeatData, LockBatchBody, LockedQueues, decode_lock_body
-from rocketlet.remoting.codec.binary_header import MAX_FIELDS, decode_binary_header, encode_binary_header
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.fields import SLOW_BYTES, parse_texts
-from rocketlet.remoting.codec.json_header import decode_json_header
+from rocketlet.remoting.codec.header_codec import (
+    MAX_FIELDS,
+    decode_binary_header,
+    decode_json_header,
+    encode_binary_header,
+)
 
 TOO_LONG = f"above {SLOW_BYTES} it must be strict and fit what is asked for"
 SLOPPY = b"'" + b"x" * SLOW_BYTES + b"'"

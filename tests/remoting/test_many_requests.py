@@ -8,8 +8,8 @@ from rocketlet.common.clock import Clock
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Reply, Service
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Reply, Service
 
 WAIT_MS = 20_000
 pytestmark = pytest.mark.usefixtures("no_leftovers")

@@ -13,11 +13,11 @@ from rocketlet.common.errors import ConnectionClosedError, RemotingError, Reques
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import ONEWAY, Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
-from rocketlet.remoting.transport.calls import Calls
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
+from rocketlet.remoting.transport.pending_requests import PendingRequests
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Limits, Reply, Service
 from rocketlet.testing import ManualClock
 
 WAIT_MS = 60_000  # longer than any test takes: nothing here waits it out
@@ -162,7 +162,7 @@ async def test_requests_in_flight_are_bounded(clock: Clock):
 
 async def test_numbers_of_requests_in_flight_are_not_used_twice():
     """The count begins again after Java's largest int, and skips what is still waited for."""
-    calls = Calls(ManualClock(), 10, last_opaque=2**31 - 2)
+    calls = PendingRequests(ManualClock(), 10, last_opaque=2**31 - 2)
     calls.start(1, 1000, 10)
     calls.start(2, 1000, 10)
     assert [calls.next_opaque(), calls.next_opaque()] == [2**31 - 1, 3]

@@ -11,8 +11,8 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Limits, Reply, Service
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

@@ -10,7 +10,7 @@ from interop.servers import RocketletServer
 
 from rocketlet.export.plan.plan import plan_stores
 from rocketlet.export.write.read import SplitReader
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.spark.sink.sink import send_rows
 from rocketlet.spark.sink.sinkoptions import parse_sink_options
 from rocketlet.spark.sink.sinkrows import Letters, SinkColumns

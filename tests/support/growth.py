@@ -12,7 +12,7 @@ GROWTH = 2.2
 
 
 class Spent(NamedTuple):
-    """Calls of Python and C functions, the most bytes held at once, and those that are held afterwards."""
+    """PendingRequests of Python and C functions, the most bytes held at once, and those that are held afterwards."""
 
     calls: int
     peak_bytes: int

@@ -12,7 +12,7 @@ from rocketlet.common.ids import parse_offset_id
 from rocketlet.common.record import Record, decode_record, iter_records
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
-from rocketlet.remoting.headers.transaction import CheckTransactionHeader, EndTransactionHeader
+from rocketlet.remoting.headers.message import CheckTransactionHeader, EndTransactionHeader
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

@@ -3,18 +3,17 @@
 import asyncio
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.transport.complaints import Complaints
 from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.held import HeldBytes
-from rocketlet.remoting.transport.service import Limits, Service
+from rocketlet.remoting.transport.endpoint import Limits, Service
+from rocketlet.remoting.transport.limits import LogRateLimiter, MemoryBudget
 
 
 class _Home:
     """Keeps no connections."""
 
     def __init__(self, clock: Clock) -> None:
-        self.held = HeldBytes(Limits().max_held_bytes)
-        self.complaints = Complaints(clock)
+        self.held = MemoryBudget(Limits().max_held_bytes)
+        self.complaints = LogRateLimiter(clock)
 
     def add(self, connection: Connection) -> None:
         """Do nothing."""

@@ -19,7 +19,7 @@ from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command, decode_header
-from rocketlet.remoting.headers.transaction import CheckTransactionHeader, EndTransactionHeader
+from rocketlet.remoting.headers.message import CheckTransactionHeader, EndTransactionHeader
 from rocketlet.testing import ManualClock
 
 HOST = encode_host("127.0.0.1", 10911)

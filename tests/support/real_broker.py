@@ -8,7 +8,7 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 SMALL_FILES = {
     "mappedFileSizeCommitLog": "4194304",

@@ -20,10 +20,10 @@ from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.headers.namesrv import RouteHeader
 from rocketlet.remoting.headers.offset import OffsetReply
 from rocketlet.remoting.headers.send import SendReply, decode_send_header
-from rocketlet.remoting.transport.clock import LoopClock
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Reply, Service
+from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Reply, Service
 
 Answer = Callable[[Command], Reply]
 

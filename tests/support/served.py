@@ -16,8 +16,8 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Handler, Limits, Service
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Handler, Limits, Service
 from rocketlet.testing.manual_clock import ManualClock
 
 

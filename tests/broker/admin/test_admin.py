@@ -11,7 +11,7 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from rocketlet.remoting.bodies.register import TopicConfig, TopicConfigTable
+from rocketlet.remoting.bodies.route import TopicConfig, TopicConfigTable
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.testing.manual_clock import ManualClock

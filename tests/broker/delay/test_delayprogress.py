@@ -12,7 +12,7 @@ from rocketlet.broker.delay.delayprogress import DelayFile, DelayProgress, Delay
 from rocketlet.broker.topic.configtable import ConfigFolder
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.json.javajson import read_json_as
-from rocketlet.remoting.bodies.register import DataVersion
+from rocketlet.remoting.bodies.route import DataVersion
 from rocketlet.store.message_store import MessageStore
 
 JAVA_FILE = """{

@@ -15,7 +15,7 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.codes import ResponseCode
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing.manual_clock import ManualClock
 
 SECOND_MS, HOUR_MS = 1_000, 3_600_000

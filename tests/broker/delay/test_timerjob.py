@@ -15,7 +15,7 @@ from timers import HOUR_MS, SECOND_MS, timer_directory
 from rocketlet.broker.delay.timerdelivery import TimerDelivery
 from rocketlet.broker.delay.timerjob import RETRY_MS, TimerJob, TimerSaveJob, start_timers
 from rocketlet.broker.delay.timerrequest import TimerRequests
-from rocketlet.remoting.transport.tasks import TaskScope
+from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.timer.timercheck import load_timer_check

@@ -15,7 +15,7 @@ from rocketlet.common.record import Record, decode_record, iter_records
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.headers.retry import SendBackHeader
+from rocketlet.remoting.headers.message import SendBackHeader
 from rocketlet.testing.manual_clock import ManualClock
 
 LEVELS = 18

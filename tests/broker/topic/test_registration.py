@@ -24,14 +24,14 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import iter_records
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.bodies.register import TopicConfigTable
+from rocketlet.remoting.bodies.route import TopicConfigTable
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.addresses import format_address
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Handler, Service
+from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Handler, Service
-from rocketlet.remoting.transport.tasks import TaskScope
 from rocketlet.store.files.configfile import save_config_text
 from rocketlet.store.files.files import Files
 from rocketlet.testing.manual_clock import ManualClock
@@ -281,7 +281,7 @@ async def test_more_topics_than_a_registration_holds_go_in_parts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Above the limit of a registration, 100,000 topics, all have routes when the broker is ready; the log says how."""
-    monkeypatch.setattr("rocketlet.remoting.bodies.register.MAX_TOPICS", 50)
+    monkeypatch.setattr("rocketlet.remoting.bodies.route.MAX_TOPICS", 50)
     names = await save_topics(settings, 170)
     async with Broker(BrokerConfig.from_java(settings), clock):
         assert await topics_known(nameserver) >= names

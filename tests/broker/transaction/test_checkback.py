@@ -15,7 +15,7 @@ from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.frames import FrameParser
 from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.service import Service
+from rocketlet.remoting.transport.endpoint import Service
 from rocketlet.store.consumequeue.dispatched import Appended
 from rocketlet.testing.manual_clock import ManualClock
 

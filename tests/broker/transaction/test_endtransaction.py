@@ -25,7 +25,7 @@ from rocketlet.common.names import HALF_TOPIC
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import ONEWAY, Command
 from rocketlet.remoting.codec.frames import encode_command
-from rocketlet.remoting.headers.transaction import EndTransactionHeader
+from rocketlet.remoting.headers.message import EndTransactionHeader
 from rocketlet.testing.manual_clock import ManualClock
 
 SAME = "body", "flag", "born_at_ms", "born_host", "store_host", "reconsume_times"

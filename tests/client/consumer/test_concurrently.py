@@ -12,7 +12,7 @@ from rocketlet.common.errors import ClientStateError, ConfigError
 from rocketlet.common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, parse_properties
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import decode_header
-from rocketlet.remoting.headers.retry import SendBackHeader
+from rocketlet.remoting.headers.message import SendBackHeader
 from rocketlet.remoting.headers.send import decode_send_header
 
 SEND = RequestCode.SEND_MESSAGE_V2

@@ -21,7 +21,7 @@ from rocketlet.client.group.offsets import OffsetTable
 from rocketlet.client.session.results import ConsumeResult, Retry
 from rocketlet.client.session.settings import FlowLimits
 from rocketlet.common.message import MessageQueue, ReceivedMessage
-from rocketlet.remoting.transport.tasks import TaskScope
+from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.testing import ManualClock
 
 

@@ -31,9 +31,9 @@ from rocketlet.common.errors import (
 from rocketlet.common.properties import encode_properties, parse_properties
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.headers.reply import ReplyPushHeader
+from rocketlet.remoting.headers.message import ReplyPushHeader
 from rocketlet.remoting.headers.send import decode_send_header
-from rocketlet.remoting.transport.service import Reply
+from rocketlet.remoting.transport.endpoint import Reply
 from rocketlet.testing import ManualClock
 
 SEND, REPLY, BEAT = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2, RequestCode.HEART_BEAT

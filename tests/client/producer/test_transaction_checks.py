@@ -18,7 +18,7 @@ from rocketlet.client import (
 from rocketlet.common.errors import ClientStateError
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command, decode_header
-from rocketlet.remoting.headers.transaction import EndTransactionHeader
+from rocketlet.remoting.headers.message import EndTransactionHeader
 from rocketlet.testing import ManualClock
 
 END = RequestCode.END_TRANSACTION

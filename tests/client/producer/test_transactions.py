@@ -27,8 +27,8 @@ from rocketlet.remoting.bodies.client import HeartbeatData
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.headers.message import EndTransactionHeader
 from rocketlet.remoting.headers.send import SendReply, decode_send_header
-from rocketlet.remoting.headers.transaction import EndTransactionHeader
 from rocketlet.testing import ManualClock
 
 SEND, END, BEAT = RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION, RequestCode.HEART_BEAT

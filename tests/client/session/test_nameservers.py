@@ -11,7 +11,7 @@ from rocketlet.common.errors import ConfigError, RemotingError
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing import ManualClock
 
 ASK = RequestCode.GET_BROKER_CLUSTER_INFO

@@ -16,10 +16,10 @@ from rocketlet.client.session.tls import ssl_context_of
 from rocketlet.common.errors import ConfigError, ConnectFailedError
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.clock import LoopClock
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.connections import Connections
-from rocketlet.remoting.transport.service import Limits, Service
+from rocketlet.remoting.transport.endpoint import Limits, Service
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from rocketlet.client import (
     Tally,
 )
 from rocketlet.common.errors import ResponseError
-from rocketlet.remoting.bodies.consumer import TopicFigures
+from rocketlet.remoting.bodies.client import TopicFigures
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.testing import ManualClock
 

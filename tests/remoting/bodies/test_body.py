@@ -27,15 +27,19 @@ from rocketlet.remoting.bodies.client import (
     SubscriptionData,
 )
 from rocketlet.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from rocketlet.remoting.bodies.register import (
+from rocketlet.remoting.bodies.route import (
+    BrokerMemberGroupBody,
+    ClusterInfo,
     DataVersion,
     KVTable,
+    QueueData,
     TopicConfig,
     TopicConfigTable,
+    TopicList,
+    TopicRouteData,
     decode_registration,
     encode_registration,
 )
-from rocketlet.remoting.bodies.route import BrokerMemberGroupBody, ClusterInfo, QueueData, TopicList, TopicRouteData
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import FrameParser
 

@@ -5,8 +5,7 @@ import pytest
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
-from rocketlet.remoting.headers.pull import PullHeader
-from rocketlet.remoting.headers.pull_frames import PullFrames
+from rocketlet.remoting.headers.pull import PullFrames, PullHeader
 
 
 def header_of(topic: str, queue_offset: int, max_messages: int) -> PullHeader:

@@ -6,8 +6,8 @@ import pytest
 
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.codec.fields import encode_fields
+from rocketlet.remoting.headers.fast_sends import SendFields
 from rocketlet.remoting.headers.send import LetterSendHeader
-from rocketlet.remoting.headers.send_fields import SendFields
 
 
 class Sent(NamedTuple):

@@ -14,8 +14,8 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import CONNECT_TIMEOUT_MS, ConnectionPool, parse_address
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Limits, Reply, Service
 from rocketlet.testing import ManualClock
 
 WAIT_MS = 60_000

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 
 def test_loop_clock_is_a_clock():

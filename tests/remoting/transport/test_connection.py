@@ -17,8 +17,8 @@ from rocketlet.remoting.codec.command import ONEWAY, ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Limits, Reply, Service
 
 WAIT_MS = 60_000  # longer than any test takes: nothing here waits it out
 pytestmark = pytest.mark.usefixtures("no_leftovers")

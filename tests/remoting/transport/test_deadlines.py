@@ -1,6 +1,6 @@
 """Time limits of many waits."""
 
-from rocketlet.remoting.transport.deadlines import Deadlines
+from rocketlet.remoting.transport.pending_requests import Deadlines
 from rocketlet.testing import ManualClock
 
 

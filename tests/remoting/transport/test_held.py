@@ -11,8 +11,8 @@ from raw_calls import until
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.held import COUNTED_BYTES, HeldBytes
-from rocketlet.remoting.transport.service import Limits, Reply, Service
+from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
+from rocketlet.remoting.transport.limits import COUNTED_BYTES, MemoryBudget
 
 Dial = Callable[[str], Awaitable[socket.socket]]
 ReadCommands = Callable[[socket.socket, int], Awaitable[list[Command]]]
@@ -34,7 +34,7 @@ class _Holder:
 
 def test_total_follows_its_holders():
     """A holder counts with what it held when it was noted last, and no more when it is forgotten."""
-    held = HeldBytes(1000)
+    held = MemoryBudget(1000)
     one, other = _Holder(300), _Holder(400)
     held.note(one)
     held.note(other)
@@ -43,12 +43,12 @@ def test_total_follows_its_holders():
     assert (held.total, len(held)) == (600, 2)
     held.forget(other)
     held.forget(other)
-    assert (held.total, len(held), repr(held)) == (200, 1, "<HeldBytes 200 of 1000 by 1 holders>")
+    assert (held.total, len(held), repr(held)) == (200, 1, "<MemoryBudget 200 of 1000 by 1 holders>")
 
 
 def test_largest_is_cut_off():
     """Above the limit the largest holders are cut off, as many as it takes, whoever was noted last."""
-    held = HeldBytes(1000)
+    held = MemoryBudget(1000)
     holders = [_Holder(size) for size in (500, 100, 300, 450)]
     for holder in holders:
         held.note(holder)
@@ -59,7 +59,7 @@ def test_largest_is_cut_off():
 
 def test_holder_that_holds_less_by_now_is_not_cut_off():
     """What holders hold is asked again before one of them is cut off."""
-    held = HeldBytes(1000)
+    held = MemoryBudget(1000)
     shrunk, grown = _Holder(900), _Holder(200)
     held.note(shrunk)
     shrunk.held_bytes = 10

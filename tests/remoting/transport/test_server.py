@@ -13,8 +13,8 @@ from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.remoting.transport.service import Limits, Reply, Service
 from rocketlet.testing import ManualClock
 
 WAIT_MS = 60_000

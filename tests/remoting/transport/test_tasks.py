@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from rocketlet.common.errors import StoreFullError
-from rocketlet.remoting.transport.tasks import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, TaskScope, repeat
+from rocketlet.remoting.transport.event_loop import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, TaskScope, repeat
 from rocketlet.testing import ManualClock
 
 

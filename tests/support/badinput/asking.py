@@ -12,11 +12,11 @@ from typing import Any
 
 from badinput.case import Answer, Case, without_addresses
 
-from rocketlet.remoting.codec.binary_header import encode_binary_header
 from rocketlet.remoting.codec.codes import VERSION, RequestCode
 from rocketlet.remoting.codec.command import JSON, ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, FrameParser
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.codec.header_codec import encode_binary_header
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 PATIENCE_MS = 4_000
 _REMEMBERED = {RequestCode.HEART_BEAT}

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple, Self
 
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
-from rocketlet.remoting.transport.tasks import TaskScope
+from rocketlet.remoting.transport.event_loop import TaskScope
 
 READ_BYTES = 1 << 16
 

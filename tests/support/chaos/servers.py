@@ -21,7 +21,7 @@ from chaos.proxy import Proxy, Replaced
 from interop.parts import Part
 from interop.servers import free_port
 
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 SHORT_MS, LONG_MS = 100, 1_500
 _clock = LoopClock()

@@ -23,8 +23,7 @@ from rocketlet.client import (
     SendStatus,
 )
 from rocketlet.common.errors import RocketletError
-from rocketlet.remoting.transport.clock import LoopClock
-from rocketlet.remoting.transport.tasks import TaskScope
+from rocketlet.remoting.transport.event_loop import LoopClock, TaskScope
 
 TOPIC = "Chaos"
 WORKERS = 8

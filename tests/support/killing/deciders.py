@@ -22,7 +22,7 @@ from raw_calls import Caller, open_caller
 from rocketlet.common.errors import RemotingError
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.codes import ResponseCode
-from rocketlet.remoting.transport.clock import LoopClock
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 SETTINGS = {"transactionCheckInterval": "100", "transactionTimeOut": "0", "transactionCheckMax": "1000"}
 TOPIC = "Decided"

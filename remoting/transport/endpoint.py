@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...common.errors import ConfigError
 from ...common.outcome import Outcome
 from ..codec.command import Command
-from ..codec.failures import unknown_code_reply
+from ..codec.error_replies import unknown_code_reply
 from ..codec.frames import MAX_FRAME_BYTES, Encoded
 from .addresses import format_address
 
@@ -53,7 +53,7 @@ class Limits:
 
     Above ``high_water_bytes`` of unsent answers nothing more is read until they fell to ``low_water_bytes``; answers
     that were owed add to that, and above ``max_unsent_bytes`` the connection is closed. When all connections together
-    hold more than ``max_held_bytes``, the one that holds most is closed (``HeldBytes``).
+    hold more than ``max_held_bytes``, the one that holds most is closed (``MemoryBudget``).
 
     A client ``reads_on`` whatever is unsent: its requests wait there, and with neither end reading both would wait for
     ever.

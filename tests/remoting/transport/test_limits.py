@@ -9,8 +9,8 @@ import pytest
 from hostile import frame, is_ended, numbered, serving
 
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.complaints import MOST, PERIOD_MS, Complaints
-from rocketlet.remoting.transport.service import Service
+from rocketlet.remoting.transport.endpoint import Service
+from rocketlet.remoting.transport.limits import MOST, PERIOD_MS, LogRateLimiter
 from rocketlet.testing import ManualClock
 
 Dial = Callable[[str], Awaitable[socket.socket]]
@@ -20,7 +20,7 @@ ReadCommands = Callable[[socket.socket, int], Awaitable[list[Command]]]
 def test_hundred_mistakes_are_logged_in_ten_seconds(caplog: pytest.LogCaptureFixture):
     """Of all mistakes of a period the first hundred may be logged; one line says that more came."""
     clock = ManualClock()
-    complaints = Complaints(clock)
+    complaints = LogRateLimiter(clock)
     for _ in range(3):
         assert [complaints.may_log() for _ in range(3 * MOST)] == [True] * MOST + [False] * 2 * MOST
         clock.advance(PERIOD_MS)

@@ -1,21 +1,61 @@
-"""The tasks of one server or client, and the only place where a timed job may fail.
+"""The event loop of a server or client: which one it is, its clock, and its tasks.
 
 Rules
-    1. ``TaskScope`` is a TaskGroup that ends by cancelling what still runs, so that leaving it never waits for a job.
-    2. A job does one round and returns how long to wait for the next, or None to end.
-    3. An error in a round is logged, and the job goes on after a pause that doubles with each failure in a row: the
+    1. uvloop where it is installed, asyncio's own loop where there is no wheel of it.
+    2. ``TaskScope`` is a TaskGroup that ends by cancelling what still runs, so that leaving it never waits for a job.
+    3. A job does one round and returns how long to wait for the next, or None to end.
+    4. An error in a round is logged, and the job goes on after a pause that doubles with each failure in a row: the
        fault boundary "per timed job".
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ...common.clock import Clock
 from ...common.errors import RocketletError
+
+
+def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what ``asyncio.Runner`` shall make its loop with; ``None`` stands for asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class LoopClock:
+    """A ``Clock`` whose timers are those of the running loop."""
+
+    def __repr__(self) -> str:
+        return f"<LoopClock at {self.now_ms()}>"
+
+    def now_ms(self) -> int:
+        """Return the wall clock time."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Return the time of this process, which never goes back."""
+        return time.monotonic_ns() // 1_000_000
+
+    def call_at(self, at_ms: int, callback: Callable[..., object], *args: object) -> asyncio.TimerHandle:
+        """Call ``callback(*args)`` on the loop once ``monotonic_ms()`` has reached ``at_ms``."""
+        delay_ms = at_ms - self.monotonic_ms() + 1  # loops count whole milliseconds and may be one early
+        return asyncio.get_running_loop().call_later(max(0, delay_ms) / 1000, callback, *args)
+
+    async def sleep(self, delay_ms: int) -> None:
+        """Wait until ``delay_ms`` have passed."""
+        await asyncio.sleep(delay_ms / 1000)
+
+    def timeout(self, delay_ms: int) -> AbstractAsyncContextManager[asyncio.Timeout]:
+        """Return a block that raises ``TimeoutError`` once it has run for ``delay_ms``."""
+        return asyncio.timeout(delay_ms / 1000)
+
 
 T = TypeVar("T")
 Job = Callable[[], Awaitable[int | None]]

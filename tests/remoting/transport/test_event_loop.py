@@ -6,7 +6,7 @@ import sys
 import pytest
 import uvloop
 
-from rocketlet.remoting.transport.loop import find_loop_factory
+from rocketlet.remoting.transport.event_loop import find_loop_factory
 
 
 def test_loop_is_uvloop():
