@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from interop.servers import RocketletServer
 
-from rocketlet.broker.delay.delay import Delays
+from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
 from rocketlet.remoting.codec.codes import RequestCode

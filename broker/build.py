@@ -19,43 +19,34 @@ from ..remoting.transport.event_loop import TaskScope
 from ..store.message_store import MessageStore
 from .admin.admin import AdminHandlers
 from .admin.cleaning import CleaningHandlers, CleaningJob
-from .admin.runtimeinfo import RuntimeInfo
-from .delay.parking import Parking
-from .group.clients import ClientHandlers
-from .group.filtergate import FilterGate
-from .group.filtertable import FilterTable
+from .admin.runtime_info import RuntimeInfo
+from .delay.delayed_messages import Parking
+from .group.filter_table import FilterGate, FilterTable
 from .group.groups import GroupTable
-from .group.locks import QueueLocks
-from .group.membernews import MemberNews
+from .group.handlers import ClientHandlers, LockHandlers, MemberNews, ProgressHandlers
 from .group.members import Members
 from .group.offsets import OffsetTable
-from .group.ordering import LockHandlers
-from .group.progress import ProgressHandlers
-from .group.requesters import Requesters
+from .group.queue_locks import QueueLocks
+from .group.reply_routing import Requesters
 from .handlers import BrokerParts
 from .outcomes.long_polling import PullWaiters
 from .outcomes.scheduler import MakeKnown, Scheduler, Storing
 from .pull.pull import Puller
-from .pull.pullgate import PullGate
 from .pull.queries import QueryHandlers
-from .send.deadletters import UNIT_SUBSCRIPTION
+from .pull.validation import PullGate
 from .send.handlers import SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
-from .send.send import SendOperations
-from .send.sendback import SendBackOperation
-from .send.stamp import PropertyStamp
-from .send.validation import SendValidator
+from .send.send import PropertyStamp, SendOperations
+from .send.send_back import SendBackOperation
+from .send.validation import UNIT_SUBSCRIPTION, SendValidator
 from .settings.config import BrokerConfig
 from .settings.refusal import OwnBroker
 from .topic.topics import TopicTable, boot_topics
-from .transaction.checkback import CheckBack
-from .transaction.checkrules import CheckRules
-from .transaction.endtransaction import EndTransaction
+from .transaction.check_jobs import CheckJob, CheckTiming, CursorSaveJob, keep_given_up
+from .transaction.checks import CheckBack, CheckRules, GiveUp, TransactionChecks
+from .transaction.end_transaction import EndTransaction, ResumeCheck
 from .transaction.handlers import TransactionHandlers
-from .transaction.resumecheck import ResumeCheck
-from .transaction.transactionchecks import GiveUp, TransactionChecks
-from .transaction.transactionjob import CheckJob, CheckTiming, CursorSaveJob, keep_given_up
 from .transaction.transactions import Transactions
 
 

@@ -9,11 +9,9 @@ from ..remoting.codec.codes import RequestCode as Code
 from ..remoting.transport.endpoint import Handler
 from .admin.admin import AdminHandlers
 from .admin.cleaning import CleaningHandlers
-from .admin.runtimeinfo import RuntimeInfo
-from .group.clients import ClientHandlers
-from .group.filtergate import FilterGate
-from .group.ordering import LockHandlers
-from .group.progress import ProgressHandlers
+from .admin.runtime_info import RuntimeInfo
+from .group.filter_table import FilterGate
+from .group.handlers import ClientHandlers, LockHandlers, ProgressHandlers
 from .pull.pull import Puller
 from .pull.queries import QueryHandlers
 from .send.handlers import SendHandlers

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from ..store.files.rounds import Done
 from ..store.message_store import MessageStore
-from .group.clients import ClientHandlers
-from .group.filtertable import FilterTable
-from .topic.configtable import RETRY_MS, ConfigFolder, ConfigTable
+from .group.filter_table import FilterTable
+from .group.handlers import ClientHandlers
+from .topic.config_table import RETRY_MS, ConfigFolder, ConfigTable
 
 _LONGEST_PERIOD_MS = 1_000  # of the checkpoint
 _log = logging.getLogger(__name__)

@@ -31,36 +31,32 @@ from ..store.files.files import OS_FILES, Files
 from ..store.message_store import MessageStore
 from ..store.timer.timers import Timers
 from .admin.cleaning import FIRST_ROUND_MS, CleaningJob
-from .admin.runtimeinfo import RuntimeInfo, schedule_lines
+from .admin.runtime_info import RuntimeInfo, schedule_lines, tell_timers
 from .admin.statistics import Statistics
-from .admin.timerinfo import tell_timers
 from .build import Foundation, build_checks, build_parts
-from .delay.delay import Delays
-from .delay.delayjob import DelayedDelivery, start_delivery
-from .delay.delayprogress import DelayProgress, DelaySaveJob
-from .delay.parking import Parking
-from .delay.timerdelivery import TimerDelivery
-from .delay.timerjob import start_timers
-from .delay.timerrequest import TimerRequests
-from .group.bloom import BloomShape
-from .group.clients import ClientHandlers
-from .group.filtertable import FilterTable
+from .delay.delay_delivery import DelayedDelivery, start_delivery
+from .delay.delay_progress import DelayProgress, DelaySaveJob
+from .delay.delayed_messages import Delays, Parking
+from .delay.timer_delivery import TimerDelivery
+from .delay.timer_jobs import start_timers
+from .delay.timer_messages import TimerRequests
+from .group.filter_table import FilterTable
+from .group.filters import BloomShape
 from .group.groups import GroupTable
+from .group.handlers import ClientHandlers
 from .group.members import Members, Presence
 from .group.offsets import OffsetTable
 from .handlers import BrokerParts, broker_handlers
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
-from .outcomes.arrivals import ArrivalNotices, by_topic
 from .outcomes.disk_stall import Patience
-from .outcomes.long_polling import PullWaiters
+from .outcomes.long_polling import ArrivalNotices, PullWaiters, by_topic
 from .outcomes.scheduler import Scheduler
 from .settings.config import BrokerConfig
-from .topic.configtable import ConfigFolder
-from .topic.nameservers import NameServerLink
-from .topic.registration import Registration
+from .topic.config_table import ConfigFolder
+from .topic.registration import NameServerLink, Registration
 from .topic.topics import TopicTable
-from .transaction.transactionchecks import GiveUp
-from .transaction.transactionjob import start_checks
+from .transaction.check_jobs import start_checks
+from .transaction.checks import GiveUp
 from .transaction.transactions import Transactions
 
 T = TypeVar("T")

@@ -54,7 +54,7 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     if flags["print_config"]:
         click.echo(settings.format_settings(config.describe()))
         return
-    from ..broker.settings.keyrules import warn_unused
+    from ..broker.settings.java_keys import warn_unused
     from ..common.settings import setting_keys
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
@@ -81,7 +81,7 @@ def load_nameserver_config(given: Mapping[str, str], advertised: settings.Addres
     Raises:
         ConfigError: a key or value that cannot be used.
     """
-    from ..broker.settings.keyrules import refuse_dangerous
+    from ..broker.settings.java_keys import refuse_dangerous
     from ..namesrv.config import NameServerConfig
 
     # other keys that are dangerous are so for a broker, whose file this may be

@@ -18,8 +18,7 @@ from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHead
 from ...remoting.transport.connection import Connection
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import MakeKnown
-from ..topic.attributes import MESSAGE_TYPE, change_attributes, is_batch_topic
-from ..topic.topics import TopicTable
+from ..topic.topics import MESSAGE_TYPE, TopicTable, change_attributes, is_batch_topic
 
 _MIXED = "MIXED"
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")  # a Java broker could not load another one from topics.json

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...common.names import RESERVED_GROUPS, broker_group_remark, is_system_group
 from ...remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from ...remoting.bodies.route import DataVersion
-from ..topic.configtable import next_version
+from ..topic.config_table import next_version
 
 _READ_BIT = 1 << 2  # PermName.INDEX_PERM_READ in a forbidden mask
 

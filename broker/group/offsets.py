@@ -12,7 +12,7 @@ import msgspec
 from msgspec import field
 
 from ...remoting.bodies.route import DataVersion
-from ..topic.configtable import next_version
+from ..topic.config_table import next_version
 
 MAX_QUEUES: Final = 65_536
 """Of one topic that one group has offsets for: clients name queues by any number."""

@@ -10,6 +10,8 @@ Rules
     4. With the property WAIT=false, and for one-way requests, nobody waits; the next flush takes the message along.
     5. When a flush fails, all who wait are told; nobody learns that a message is stored.
     6. Somebody may watch how the flushes go (``FlushWatch``): ``disk_stall`` does.
+
+Waiting until what is in the log is on disk.
 """
 
 import asyncio
@@ -18,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from ...common.clock import Clock, TimerHandle
+from ...common.errors import StoreNotWritableError
 from ...common.outcome import Outcome
 from ...common.properties import WAIT, parse_properties
 from ...store.message_store import MessageStore
@@ -138,3 +141,28 @@ def wants_to_wait(properties: str) -> bool:
     if WAIT not in properties or _WAITS in f"\x02{properties}":
         return True
     return parse_properties(properties).get(WAIT, "true").lower() == "true"
+
+
+async def wait_flushed(store: MessageStore) -> None:
+    """Wait until everything that is committed now is on disk.
+
+    Raises:
+        StoreNotWritableError: The flush failed.
+    """
+    if store.flushed_offset >= store.log_max_offset:
+        return
+    loop = asyncio.get_running_loop()
+    flushed = loop.create_future()
+
+    def tell(failure: StoreNotWritableError | None) -> None:
+        loop.call_soon_threadsafe(_settle, flushed, failure)
+
+    store.request_flush(tell)
+    failure: StoreNotWritableError | None = await flushed
+    if failure is not None:
+        raise failure
+
+
+def _settle(flushed: asyncio.Future[StoreNotWritableError | None], failure: StoreNotWritableError | None) -> None:
+    if not flushed.done():
+        flushed.set_result(failure)

@@ -22,7 +22,7 @@ from ..group.filters import PullFilter
 from ..group.offsets import OffsetTable
 from ..outcomes.long_polling import PullWaiters, QueueKey, Waiter
 from ..settings.refusal import Refusal
-from .pullgate import PullGate
+from .validation import PullGate
 
 MOST_BYTES = 128 << 20
 _JOIN_RECORD_BYTES = 1024  # records that average no more are cheaper to send as one copy

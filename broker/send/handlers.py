@@ -21,7 +21,7 @@ from ..settings.refusal import Refusal
 from .recall import RECALL_FAILED, RecallOperation
 from .replies import ReplyOperation, ReplySent
 from .send import Sender, SendOperations, Sent, SentAside
-from .sendback import SendBackOperation
+from .send_back import SendBackOperation
 
 _OFFSET_DIGITS = 16
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)

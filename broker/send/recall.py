@@ -27,7 +27,7 @@ from ...common.properties import (
 )
 from ...common.record import NewRecord
 from ...remoting.codec.codes import ResponseCode
-from ..delay.parking import Parking
+from ..delay.delayed_messages import Parking
 from ..outcomes.scheduler import Storing
 from ..settings.config import BrokerConfig
 from ..settings.refusal import Refusal

@@ -5,7 +5,7 @@ Rules
     1. A reply names its requester by a client id, in REPLY_TO_CLIENT. Topic and queue are checked as those of a send;
        what is refused is neither passed on nor stored.
     2. It is stored in its topic (``storeReplyMessageEnable``), whether it can be passed on or not.
-    3. It is passed on to the producer with that client id (``requesters.py``), whose answer is awaited. Its sender is
+    3. It is passed on to the producer with that client id (``reply_routing.py``), whose answer is awaited. Its sender is
        answered then: 0, or 1 and why it was not passed on; with the place of the stored reply.
     4. A reply that the store refuses, or that is not to be stored, has the message id "0"; that changes no code. One
        that the disk did not take in the end is answered as a send is.
@@ -33,8 +33,8 @@ from ...remoting.headers.send import SendHeader
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.event_loop import TaskScope
 from ...store.consumequeue.dispatched import Appended
-from ..delay.parking import Parking
-from ..group.requesters import Recipient, Requesters
+from ..delay.delayed_messages import Parking
+from ..group.reply_routing import Recipient, Requesters
 from ..outcomes.group_commit import wants_to_wait
 from ..outcomes.scheduler import Storing
 from ..settings.refusal import Refusal

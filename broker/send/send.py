@@ -2,9 +2,14 @@
 
 A send is plain function calls: where it goes, its properties, append. What comes of it depends on the commit of this
 turn, under SYNC_FLUSH on the disk, and for a topic that it created on that being known, whether it was stored or not.
+
+The properties of a sent message as they are stored (spec behaviour.md B.3.5).
+
+The broker sets ``MSG_REGION``, ``TRACE_ON`` and ``CLUSTER``, gives a message without ``UNIQ_KEY`` one, and drops
+``POP_CK``. A text that names none of these is stored as it came, with the additions behind it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -14,21 +19,70 @@ from ...common.errors import MessageIllegalError, MessageRefusedError, StoreErro
 from ...common.ids import encode_host
 from ...common.names import RETRY_PREFIX, TIMER_TOPIC
 from ...common.outcome import Outcome
-from ...common.properties import DELAY, INNER_NUM, UNIQ_KEY, parse_properties
+from ...common.properties import (
+    DELAY,
+    INNER_NUM,
+    POP_CK,
+    TRANSACTION_PREPARED,
+    UNIQ_KEY,
+    encode_properties,
+    parse_properties,
+)
 from ...common.record import BatchPart, NewRecord, decode_batch
 from ...common.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.dispatched import Appended
 from ...store.consumequeue.innerbatch import INNER_BATCH_FLAGS
-from ..delay.parking import Parking
-from ..delay.timerrequest import recall_handle_of
+from ..delay.delayed_messages import TIMER_NAMES, Parking
+from ..delay.timer_messages import recall_handle_of
 from ..outcomes.group_commit import wants_to_wait
 from ..outcomes.scheduler import Scheduler
 from ..settings.refusal import Refusal
-from ..topic.attributes import is_batch_topic
-from ..transaction.halfmessages import half_of, is_transactional
-from .stamp import PropertyStamp, Stamped
+from ..topic.topics import is_batch_topic
+from ..transaction.half_messages import half_of, is_transactional
 from .validation import Admission, Destination, SendValidator
+
+
+class Stamped(msgspec.Struct, gc=False):
+    """Properties in both forms; ``is_plain`` when none of them needs care."""
+
+    text: bytes
+    properties: dict[str, str]
+    is_plain: bool = False
+
+
+class PropertyStamp:
+    """Adds what this broker adds: ``own`` properties, and a unique key."""
+
+    def __init__(self, own: Mapping[str, str], new_key: Callable[[], str]) -> None:
+        self._own = dict(own)
+        self._own_text = encode_properties(self._own)
+        self._replaced = frozenset({*self._own, POP_CK})
+        self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM}
+        self._new_key = new_key
+
+    def stamp(self, text: str) -> Stamped:
+        """Return what shall be stored of the properties that a request carries."""
+        properties = parse_properties(text)
+        is_plain = self._needs_care.isdisjoint(properties)
+        if not is_plain and not self._replaced.isdisjoint(properties):
+            return self.stamp_parsed(properties)
+        if text and text[-1] != "\x02":
+            text = f"{text}\x02" if properties else ""  # what holds no property is not kept
+        if UNIQ_KEY not in properties:
+            properties[UNIQ_KEY] = key = self._new_key()
+            text = f"{text}{UNIQ_KEY}\x01{key}\x02"
+        properties.update(self._own)
+        return Stamped(text.encode() + self._own_text, properties, is_plain)
+
+    def stamp_parsed(self, properties: dict[str, str]) -> Stamped:
+        """Return what shall be stored of properties that are parsed already."""
+        stamped = {**properties, **self._own}
+        stamped.pop(POP_CK, None)
+        if UNIQ_KEY not in stamped:
+            stamped[UNIQ_KEY] = self._new_key()
+        return Stamped(encode_properties(stamped), stamped)
+
 
 _MULTI_TAG = "MULTI_TAG"
 MAX_BATCH_MESSAGES: Final = 65_536

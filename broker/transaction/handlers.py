@@ -7,8 +7,7 @@ from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.headers.message import EndTransactionHeader, ResumeCheckHeader
 from ...remoting.transport.connection import Connection
 from ..settings.refusal import Refusal
-from .endtransaction import TRANSACTION_UNAVAILABLE, EndTransaction
-from .resumecheck import RESUME_FAILED, UNREADABLE, ResumeCheck
+from .end_transaction import RESUME_FAILED, TRANSACTION_UNAVAILABLE, UNREADABLE, EndTransaction, ResumeCheck
 
 
 class TransactionHandlers:

@@ -9,9 +9,9 @@ from halfcalls import send_half
 from raw_calls import Caller, lock_body, open_caller, until
 from stores import StoreDirectory, new_record
 
-from rocketlet.broker.delay.delay import Delays
-from rocketlet.broker.delay.delayjob import DelayedDelivery
-from rocketlet.broker.delay.delayprogress import DelayFile, DelayProgress
+from rocketlet.broker.delay.delay_delivery import DelayedDelivery
+from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
+from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.message import MessageQueue

@@ -74,7 +74,7 @@ async def test_no_send_is_answered_before_its_new_topic_is_on_disk(
         assert may_save.wait(30)
         save_config_text(path, text)
 
-    monkeypatch.setattr("rocketlet.broker.topic.configtable.save_config_text", save)
+    monkeypatch.setattr("rocketlet.broker.topic.config_table.save_config_text", save)
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         async with asyncio.TaskGroup() as tasks:
             sends = [tasks.create_task(caller.send("Fresh", b"%d" % number)) for number in range(2)]

@@ -7,8 +7,8 @@ import pytest
 from stores import StoreDirectory, new_record
 from timers import HOUR_MS, SECOND_MS, timer_directory
 
-from rocketlet.broker.delay.timerdelivery import TimerDelivery
-from rocketlet.broker.delay.timerrequest import TimerRequests
+from rocketlet.broker.delay.timer_delivery import TimerDelivery
+from rocketlet.broker.delay.timer_messages import TimerRequests
 from rocketlet.common.record import iter_records
 from rocketlet.store.consumequeue.dispatched import Appended
 from rocketlet.store.consumequeue.reading import ReadLimits

@@ -11,7 +11,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 REFERENCES = [
     (page.name, *match)
     for page in PAGES
-    for match in re.findall(r"`((?:tests/)?[a-z]+/[a-z_]+\.py)(?:: ([A-Za-z_.]+))?`", page.read_text())
+    for match in re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)(?:: ([A-Za-z_.]+))?`", page.read_text())
 ]
 
 

@@ -31,5 +31,5 @@ def blocking_calls() -> Iterator[BlockBuster]:
             watched.functions[call].can_block_in("store/files/files.py", {"make_directories", "make_tree"})
         for call in ("os.stat", "io.BufferedReader.read", "io.TextIOWrapper.read"):
             watched.functions[call].can_block_in("namesrv/server.py", "_load_table")
-            watched.functions[call].can_block_in("broker/topic/configtable.py", "load")
+            watched.functions[call].can_block_in("broker/topic/config_table.py", "load")
         yield watched

@@ -4,8 +4,8 @@ from typing import Any
 
 from stores import StoreDirectory, new_record
 
-from rocketlet.broker.delay.timerdelivery import TimerDelivery
-from rocketlet.broker.delay.timerrequest import TimerRequests
+from rocketlet.broker.delay.timer_delivery import TimerDelivery
+from rocketlet.broker.delay.timer_messages import TimerRequests
 from rocketlet.common.record import Record, iter_records
 from rocketlet.store.consumequeue.dispatched import Appended
 from rocketlet.store.consumequeue.reading import ReadLimits

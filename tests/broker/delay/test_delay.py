@@ -6,7 +6,7 @@ import pytest
 from javastores import load_truth
 from stores import HOST, new_record
 
-from rocketlet.broker.delay.delay import Delays, deliverable
+from rocketlet.broker.delay.delayed_messages import Delays, deliverable
 from rocketlet.common.errors import DecodeError, MessageIllegalError
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import Record, decode_record, encode_record

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 from javastores import unpack_store
 
-from rocketlet.broker.group.bloom import BloomShape, murmur3_64
+from rocketlet.broker.group.filters import BloomShape, murmur3_64
 
 JAVA_DEFAULT = BloomShape.of(error_percent=20, consumers=32)
 

@@ -3,7 +3,7 @@
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.group.progress import NOT_FOUND_REMARK, NOT_ZERO_REMARK
+from rocketlet.broker.group.handlers import NOT_FOUND_REMARK, NOT_ZERO_REMARK
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.broker.send.stamp import PropertyStamp
+from rocketlet.broker.send.send import PropertyStamp
 from rocketlet.common.properties import parse_properties
 
 OWN = {"MSG_REGION": "here", "TRACE_ON": "false", "CLUSTER": "cluster"}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rocketlet.broker.topic.attributes import change_attributes, is_batch_topic
+from rocketlet.broker.topic.topics import change_attributes, is_batch_topic
 
 KNOWN = {"queue.type": "SimpleCQ", "message.type": "NORMAL", "reserve.time": "5"}
 

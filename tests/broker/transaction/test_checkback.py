@@ -9,8 +9,8 @@ from memory_connection import MemoryTransport, connect_in_memory
 from stores import HOST, new_record
 
 from rocketlet.broker.group.members import Client, Members
-from rocketlet.broker.transaction.checkback import CheckBack, Question
-from rocketlet.broker.transaction.halfmessages import half_of
+from rocketlet.broker.transaction.checks import CheckBack, Question
+from rocketlet.broker.transaction.half_messages import half_of
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.frames import FrameParser

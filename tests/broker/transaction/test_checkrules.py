@@ -3,7 +3,7 @@
 import pytest
 from stores import HOST
 
-from rocketlet.broker.transaction.checkrules import CheckRules, Verdict, check_times, is_too_late, judge
+from rocketlet.broker.transaction.checks import CheckRules, Verdict, check_times, is_too_late, judge
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, Record, decode_record, encode_record
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from stores import HOST
 
-from rocketlet.broker.transaction.opmessages import op_messages, settled_offsets
+from rocketlet.broker.transaction.half_messages import op_messages, settled_offsets
 from rocketlet.common.record import Record, decode_record, encode_record
 
 

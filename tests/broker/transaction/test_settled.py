@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.broker.transaction.settled import SettledOffsets
+from rocketlet.broker.transaction.transactions import SettledOffsets
 
 
 @pytest.mark.parametrize("first", [0, 5, 8, 1_000_003])

@@ -10,15 +10,15 @@ from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_queue
 
 from rocketlet.broker.group.offsets import OffsetTable
 from rocketlet.broker.outcomes.scheduler import Scheduler
-from rocketlet.broker.transaction.checkrules import CheckRules
-from rocketlet.broker.transaction.halfmessages import given_up, half_of
-from rocketlet.broker.transaction.transactionchecks import (
+from rocketlet.broker.transaction.checks import (
     MOST_BYTES,
     MOST_MESSAGES,
     MOST_ROUND_MS,
+    CheckRules,
     Step,
     TransactionChecks,
 )
+from rocketlet.broker.transaction.half_messages import given_up, half_of
 from rocketlet.broker.transaction.transactions import OPS_A_TURN, TRANSACTION_GROUP, Cursors, Transactions
 from rocketlet.common.errors import StoreFullError
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC

@@ -2,8 +2,8 @@
 
 import json
 
-from rocketlet.broker.group.bloom import BloomShape
-from rocketlet.broker.group.filtertable import FilterFile, FilterTable
+from rocketlet.broker.group.filter_table import FilterFile, FilterTable
+from rocketlet.broker.group.filters import BloomShape
 from rocketlet.common.json.javajson import read_json_as
 
 FILTERS_FILE = "config/consumerFilter.json"

@@ -12,9 +12,8 @@ from stores import read_queue
 
 from rocketlet.broker.group.offsets import OffsetFile, OffsetTable
 from rocketlet.broker.outcomes.scheduler import CommitParticipant
-from rocketlet.broker.transaction.checkrules import CheckRules
-from rocketlet.broker.transaction.halfmessages import committed, given_up, half_of
-from rocketlet.broker.transaction.transactionchecks import TransactionChecks
+from rocketlet.broker.transaction.checks import CheckRules, TransactionChecks
+from rocketlet.broker.transaction.half_messages import committed, given_up, half_of
 from rocketlet.broker.transaction.transactions import TRANSACTION_GROUP, Transactions
 from rocketlet.common.json.javajson import read_json_as
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC

@@ -17,7 +17,7 @@ from crash.ledger import Consumed, Retired, TopicRemoved
 from crash.timed import send_timed, work_timers
 from crash.world import DELAYS_FILE, INNER_BATCH_TOPIC, OFFSETS_FILE, World
 
-from rocketlet.broker.delay.delayprogress import DelayFile, DelayProgress
+from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
 from rocketlet.common.errors import MessageIllegalError
 from rocketlet.common.json.javajson import read_json_as
 from rocketlet.common.record import BatchPart, encode_batch

@@ -8,8 +8,8 @@ from crash.ledger import Ledger, Sent
 from crash.world import World
 from stores import read_queue
 
-from rocketlet.broker.delay.timerdelivery import TimerDelivery
-from rocketlet.broker.delay.timerrequest import TimerRequests
+from rocketlet.broker.delay.timer_delivery import TimerDelivery
+from rocketlet.broker.delay.timer_messages import TimerRequests
 from rocketlet.common.names import TIMER_TOPIC
 from rocketlet.common.properties import TIMER_DEL_UNIQKEY, UNIQ_KEY
 from rocketlet.common.record import decode_record

@@ -19,8 +19,8 @@ from crash.ledger import Acknowledged, Delivered, Refused, Saved, Saving, Sent
 from crash.recorder import Recorder
 from stores import HOST, TINY
 
-from rocketlet.broker.delay.delayjob import DelayedDelivery
-from rocketlet.broker.delay.delayprogress import DelayProgress
+from rocketlet.broker.delay.delay_delivery import DelayedDelivery
+from rocketlet.broker.delay.delay_progress import DelayProgress
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.common.sysflag import (

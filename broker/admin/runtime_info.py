@@ -1,0 +1,280 @@
+"""GET_BROKER_RUNTIME_INFO(28): how a broker is doing (``AdminBrokerProcessor.prepareRuntimeInfo``; behaviour.md D.4).
+
+Rules
+
+    1. All keys of D.4 are there and every value is text, since dashboards and exporters parse them strictly.
+    2. What this broker counts or measures is told as it is (``statistics.py``); disks are measured in a thread.
+    3. What it does not have gets the value that it has in an idle Java broker: threads' queues are empty and of Java's
+       sizes, no lock is held, no buffers are lent out. The queue of sends is real: those that a stalled disk keeps from
+       being begun (``disk_stall.py``).
+    4. Times of puts before the first full minute are told as none; Java says "null".
+    5. A part that knows more adds its own lines (``sources``, in a thread ``slow_sources``); they replace what stands
+       here.
+
+What GET_BROKER_RUNTIME_INFO tells about timers (``TimerMessageStore``; behaviour.md D.4).
+
+timerReadBehind    seconds that the first waiting message is late
+timerOffsetBehind  messages of the timer topic that are not in the wheel yet
+timerCongestNum    messages in the wheel
+timer…Tps          messages into the timer topic, and out of the wheel, in a second; of the last ten
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from math import log
+from typing import NamedTuple
+
+from ...common.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from ...common.outcome import Outcome
+from ...remoting.bodies.body import encode_body
+from ...remoting.bodies.route import KVTable
+from ...remoting.codec.codes import VERSION, Release, ResponseCode
+from ...remoting.codec.command import Command
+from ...remoting.codec.error_replies import NO_ANSWER
+from ...remoting.transport.connection import Connection
+from ...store.files.diskspace import DiskReport
+from ...store.message_store import MessageStore
+from ..delay.timer_delivery import TimerDelivery
+from ..outcomes.disk_stall import DiskStall
+from ..outcomes.scheduler import Scheduler
+from .cleaning import CleaningJob
+from .statistics import Sample, Statistics
+
+Lines = Mapping[str, str]
+
+_IDLE: Lines = {
+    "brokerActive": "true",
+    "brokerVersion": str(VERSION),
+    "brokerVersionDesc": Release(VERSION).name,
+    "startAcceptSendRequestTimeStamp": "0",
+    "dispatchMaxBuffer": "0",
+    "pageCacheLockTimeMills": "0",
+    "remainTransientStoreBufferNumbs": "2147483647",
+    "timerReadBehind": "0",
+    "timerOffsetBehind": "0",
+    "timerCongestNum": "0",
+    "timerEnqueueTps": "0.0",
+    "timerDequeueTps": "0.0",
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "100000",
+}
+_POOLS = {"pull": 100_000, "litePull": 100_000, "query": 20_000, "ack": 100_000}
+_RATES: Mapping[str, Callable[[Sample], int]] = {
+    "putTps": lambda sample: sample.puts,
+    "getFoundTps": lambda sample: sample.found,
+    "getMissTps": lambda sample: sample.missed,
+    "getTransferredTps": lambda sample: sample.handed_out,
+}
+_SPANS_S = (10, 60, 600)
+
+
+class _Class(NamedTuple):
+    """Puts that took less than ``end_ms``, but not less than those of the class before."""
+
+    name: str
+    end_ms: float
+
+
+_CLASSES = (
+    _Class("<=0ms", 1),
+    _Class("0~10ms", 10),
+    _Class("10~50ms", 50),
+    _Class("50~100ms", 100),
+    _Class("100~200ms", 200),
+    _Class("200~500ms", 500),
+    _Class("500ms~1s", 1_000),
+    _Class("1~2s", 2_000),
+    _Class("2~3s", 3_000),
+    _Class("3~4s", 4_000),
+    _Class("4~5s", 5_000),
+    _Class("5~10s", 10_000),
+    _Class("10s~", float("inf")),
+)
+
+
+class RuntimeInfo:
+    """Answers with the figures of a running broker."""
+
+    def __init__(
+        self, store: MessageStore, statistics: Statistics, cleaning: CleaningJob, scheduler: Scheduler
+    ) -> None:
+        self._store = store
+        self.statistics = statistics
+        self._cleaning = cleaning
+        self._scheduler = scheduler
+        self.sources: list[Callable[[], Lines]] = []
+        self.slow_sources: list[Callable[[], Lines]] = []
+
+    def answer(self, command: Command, _connection: Connection) -> Outcome[Command]:
+        """Answer when the disks have been measured."""
+        outcome: Outcome[Command] = Outcome()
+
+        async def measure() -> None:
+            try:
+                table = self.table(await self._cleaning.in_thread(self._cleaning.cleaner.report))
+                for source in self.slow_sources:
+                    table |= await self._cleaning.in_thread(source)
+                body = encode_body(KVTable(table=table))
+            except OSError as error:
+                outcome.answer_with(Command.response(ResponseCode.SYSTEM_ERROR, str(error)))
+            else:
+                outcome.answer_with(Command.response(ResponseCode.SUCCESS, None, None, body))
+            finally:  # a second answer counts for nothing
+                outcome.answer_with(Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER))
+
+        self._cleaning.start(measure, "tell how the broker is doing")
+        return outcome
+
+    def table(self, disks: DiskReport) -> dict[str, str]:
+        """Return all lines."""
+        table = {**_IDLE, **_pool_lines(self._scheduler.stall), **_statistics_lines(self.statistics)}
+        table["putMessageFailedTimes"] = str(self._scheduler.failed_puts)
+        table |= {**_rate_lines(self.statistics), **_store_lines(self._store), **_disk_lines(disks)}
+        for source in self.sources:
+            table |= source()
+        return table
+
+
+def schedule_lines(store: MessageStore, progress: Mapping[int, int]) -> Lines:
+    """Return how far each delay level in use has come, and where its queue ends."""
+    return {
+        f"scheduleMessageOffset_{level}": f"{next_offset},{store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+        for level, next_offset in progress.items()
+    }
+
+
+def rate(span: tuple[Sample, Sample] | None, count: Callable[[Sample], int]) -> float:
+    """Return how much a total has grown in a second between two samples, 0 without them."""
+    if span is None:
+        return 0.0
+    first, last = span
+    return (count(last) - count(first)) / max(1, last.at_ms - first.at_ms) * 1000
+
+
+def _pool_lines(stall: DiskStall | None) -> Lines:
+    lines: dict[str, str] = {}
+    for pool, capacity in _POOLS.items():
+        lines[f"{pool}ThreadPoolQueueSize"] = lines[f"{pool}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        lines[f"{pool}ThreadPoolQueueCapacity"] = str(capacity)
+    lines["sendThreadPoolQueueSize"] = str(0 if stall is None else len(stall))
+    lines["sendThreadPoolQueueCapacity"] = str(10_000 if stall is None else stall.most_parked)
+    lines["sendThreadPoolQueueHeadWaitTimeMills"] = str(0 if stall is None else stall.head_wait_ms)
+    return lines
+
+
+def _statistics_lines(statistics: Statistics) -> Lines:
+    totals, now = statistics.totals(), statistics.day_totals()
+    puts = max(1, totals.puts)  # as Java tells it
+    lines: dict[str, object] = {
+        "bootTimestamp": statistics.started_at_ms,
+        "runtime": _format_span(totals.at_ms - statistics.started_at_ms),
+        "putMessageTimesTotal": puts,
+        "putMessageSizeTotal": statistics.put_bytes,
+        "putMessageAverageSize": format_double(statistics.put_bytes / puts),
+        "putMessageEntireTimeMax": statistics.longest_put_ms,
+        "getMessageEntireTimeMax": statistics.longest_read_ms,
+        "putMessageDistributeTime": _format_classes(statistics.last_minute),
+        "putLatency99": f"{statistics.percentile(0.99):.2f}",
+        "putLatency999": f"{statistics.percentile(0.999):.2f}",
+    }
+    days = {
+        "YesterdayMorning": statistics.yesterday_morning,
+        "TodayMorning": statistics.this_morning,
+        "TodayNow": now,
+    }
+    for day, day_totals in days.items():
+        lines[f"msgPutTotal{day}"], lines[f"msgGetTotal{day}"] = day_totals
+    return {key: str(value) for key, value in lines.items()}
+
+
+def _rate_lines(statistics: Statistics) -> Lines:
+    """Return the rates of 10, 60 and 600 seconds; one is missing while there are too few samples."""
+    spans = [statistics.span(seconds) for seconds in _SPANS_S]
+    lines = {key: " ".join(_format_rate(span, count) for span in spans) for key, count in _RATES.items()}
+    reads = (format_double(rate(span, lambda sample: sample.found + sample.missed)) for span in spans)
+    return {**lines, "getTotalTps": " ".join(reads), "getTransferedTps": lines["getTransferredTps"]}
+
+
+def _store_lines(store: MessageStore) -> Lines:
+    return {
+        "earliestMessageTimeStamp": str(store.first_stored_at()),
+        "dispatchBehindBytes": str(store.dispatch_behind_bytes),
+        "commitLogMinOffset": str(store.log_min_offset),
+        "commitLogMaxOffset": str(store.log_max_offset),
+        "remainHowManyDataToFlush": format_bytes(store.log_max_offset - store.flushed_offset),
+    }
+
+
+def _disk_lines(disks: DiskReport) -> Lines:
+    lines = {f"commitLogDiskRatio_{path}": _format_percent(percent) for path, percent in disks.use.log.items()}
+    return {
+        **lines,
+        "commitLogDiskRatio": _format_percent(disks.use.least_log),
+        "consumeQueueDiskRatio": _format_percent(disks.use.queues),
+        "commitLogDirCapacity": f"Total : {format_bytes(disks.total)}, Free : {format_bytes(disks.free)}.",
+    }
+
+
+def _format_percent(percent: int) -> str:
+    return "-1.0" if percent < 0 else format_double(percent / 100)
+
+
+def _format_rate(span: tuple[Sample, Sample] | None, count: Callable[[Sample], int]) -> str:
+    return "" if span is None else format_double(rate(span, count))
+
+
+def _format_span(duration_ms: int) -> str:
+    minutes, seconds = divmod(duration_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def _format_classes(times: Mapping[int, int]) -> str:
+    return "".join(f"[{each.name}]:{count} " for each, count in zip(_CLASSES, _count_classes(times), strict=True))
+
+
+def _count_classes(times: Mapping[int, int]) -> Iterable[int]:
+    begin_ms = float("-inf")
+    for _, end_ms in _CLASSES:
+        yield sum(count for took_ms, count in times.items() if begin_ms <= took_ms < end_ms)
+        begin_ms = end_ms
+
+
+def format_double(value: float) -> str:
+    """Return a number as Java's ``Double.toString`` writes it."""
+    text = repr(float(value))
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return text
+    sign, digits, exponent = Decimal(text).normalize().as_tuple()
+    assert isinstance(exponent, int), "the number is finite"
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{len(digits) + exponent - 1}"
+
+
+def format_bytes(count: int) -> str:
+    """Return a size as Java's tools parse it (``MixAll.humanReadableByteCount``)."""
+    if count < 1024:
+        return f"{count} B"
+    power = int(log(count) / log(1024))
+    return f"{count / 1024**power:.1f} {'KMGTPE'[power - 1]}iB"
+
+
+def tell_timers(runtime: RuntimeInfo, delivery: TimerDelivery, now_ms: Callable[[], int]) -> None:
+    """Have the figures of the timers told from now on."""
+    timers, statistics = delivery.timers, runtime.statistics
+    statistics.count_timers_out = lambda: delivery.taken_out
+
+    def lines() -> Mapping[str, str]:
+        due_at_ms, span = delivery.due_at_ms, statistics.span(10)
+        behind_ms = 0 if due_at_ms is None else max(0, now_ms() - due_at_ms)
+        waiting = timers.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset
+        return {
+            "timerReadBehind": str(behind_ms // 1000),
+            "timerOffsetBehind": str(max(0, waiting)),
+            "timerEnqueueTps": format_double(rate(span, lambda sample: sample.timers_in)),
+            "timerDequeueTps": format_double(rate(span, lambda sample: sample.timers_out)),
+        }
+
+    runtime.sources.append(lines)
+    runtime.slow_sources.append(lambda: {"timerCongestNum": str(timers.count_waiting())})

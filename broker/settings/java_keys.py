@@ -1,0 +1,206 @@
+"""What happens to settings that rocketlet does not use: refused, or warned about.
+
+``_REFUSED`` lists the keys whose neglect would lose data, split a role or open access, with the values that ask for
+nothing and are therefore let through, and what would be needed.
+
+The names of every setting that a Java broker reads from its file.
+
+Taken from the setters of RocketMQ's ``BrokerConfig``, ``BrokerIdentity``, ``MessageStoreConfig``,
+``NettyServerConfig``, ``NettyClientConfig`` and ``AuthConfig`` and from ``TlsSystemConfig`` and ``MixAll``, up to
+5.4.0. A name that stands here and in no part of rocketlet is known but unused; a name that stands nowhere is a
+misspelling.
+"""
+
+import difflib
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...common.errors import ConfigError
+
+_NAMES = """
+    accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio accountStatsEnable accountStatsPrintZeroValues
+    ackMessageThreadPoolNums ackThreadPoolQueueCapacity aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond
+    aclEnable adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity allAckInSyncStateSet
+    allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner
+    asyncSendEnable authConfigPath authenticationEnabled authenticationMetadataProvider authenticationProvider
+    authenticationStrategy authenticationWhitelist authorizationEnabled authorizationMetadataProvider
+    authorizationProvider authorizationStrategy authorizationWhitelist autoCreateSubscriptionGroup
+    autoCreateTopicEnable autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums
+    bindAddress bitMapLengthConsumeQueueExt bottomMostCompressionTypeForConsumeQueueStore
+    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerClusterName brokerConfigPath
+    brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval brokerIP1 brokerIP2 brokerId brokerName
+    brokerNotActiveTimeoutMillis brokerPermission brokerRole brokerTopicEnable cgColdReadThreshold
+    channelExpiredTimeout channelNotActiveInterval checkCRCOnRecover checkSyncStateSetPeriod cleanFileForciblyEnable
+    cleanOfflineBrokerInterval cleanResourceInterval cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval
+    clearRetryTopicWhenDeleteTopic clientAsyncSemaphoreValue clientCallbackExecutorThreads
+    clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout clientManageThreadPoolNums
+    clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable
+    clientSocketRcvBufSize clientSocketSndBufSize clientWorkerThreads clusterTopicEnable coldCtrStrategyEnable
+    coldDataFlowControlEnable coldDataScanEnable combineAssignOffsetCQType combineCQEnableCheckSelf
+    combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType commercialBaseCount
+    commercialSizePerMsg commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog
+    commitLogForceSwapMapInterval commitLogRecoverMaxNum commitLogSwapMapInterval commitLogSwapMapReserveFileNum
+    compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal compactionThreadNum
+    compatibleWithOldNameSrv compressedRegister configBlackList configManagerVersion connectTimeoutMillis
+    consumerFallbehindThreshold consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity
+    consumerOffsetUpdateVersionStep controllerAddr controllerHeartBeatTimeoutMills
+    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dLegerGroup dLegerPeers dLegerSelfId
+    dataReadAheadEnable debugLockEnable defaultMessageRequestMode defaultPopShareQueueNum defaultQueryMaxNum
+    defaultTopicQueueNums delayOffsetUpdateVersionStep deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval
+    deleteFileBatchMax deleteWhen destroyMapedFileIntervalForcibly disableCallbackExecutor
+    disableConsumeIfConsumerReadSlowly disableNettyWorkerGroup disappearTimeAfterStart diskFallRecorded
+    diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio dispatchCqCacheNum
+    dispatchCqThreads dispatchFromSenderThread duplicationEnable enableAcceleratedRecovery enableAsyncReput
+    enableAutoInSyncReplicas enableBatchPush enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently
+    enableCalcFilterBitMap enableCleanExpiredOffset enableCompaction enableConnectionMetrics enableConsumeQueueExt
+    enableControllerMode enableCreateSysGroup enableDLegerCommitLog enableDetailStat enableFastChannelEventProcess
+    enableLagAndDlqMetrics enableLmq enableLmqStats enableLogConsumeQueueRepeatedlyBuildWhenRecover
+    enableMessageStoreMetrics enableMixedMessageType enableMultiDispatch enableNetWorkFlowControl
+    enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge
+    enablePopLog enablePopMessageThreshold enablePopMetrics enablePropertyFilter enableReconnectForGoAway
+    enableRegisterProducer enableRemoteEscape enableRemotingMetrics enableRequestMetrics enableRetryTopicV2
+    enableRocksDBLog enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
+    enableShutdownGracefully enableSingleTopicRegister enableSkipLongAwaitingAck enableSlaveActingMaster
+    enableSplitMetadata enableSplitRegistration enableStatsMetrics enableTransactionMetrics enabledAppendPropCRC
+    endTransactionPoolQueueCapacity endTransactionThreadPoolNums estimateAccumulation expectConsumerNumUseFilter
+    fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNameSrvAddrByDnsLookup
+    fetchNamesrvAddrByAddressServer fetchNamesrvAddrInterval fileReservedTime filterDataCleanTimeSpan
+    filterSupportRetry flushCommitLogLeastPages flushCommitLogThoroughInterval flushCommitLogTimed
+    flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushConsumerOffsetHistoryInterval
+    flushConsumerOffsetInterval flushDelayOffsetInterval flushDiskType flushIntervalCommitLog
+    flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC forwardTimeout
+    globalColdReadThreshold haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress
+    haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval haTransferBatchSize heartbeatThreadPoolNums
+    heartbeatThreadPoolQueueCapacity highSpeedMode inBrokerContainer inSyncReplicas indexFileReadEnable
+    indexFileWriteEnable indexRocksDBEnable initAuthenticationUser initPopOffsetByCheckMsgInMem
+    innerClientAuthenticationCredentials isBrokerContainer isInBrokerContainer isScanAvailableNameSrv
+    isolateLogEnable listenPort litePullMessageEnable litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity
+    loadBalancePollNameServerInterval loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity
+    lockInStrictMode logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum
+    logicalDiskSpaceCleanForciblyThreshold longPollingEnable mappedFileSizeCommitLog mappedFileSizeConsumeQueue
+    mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog mappedFileSwapEnable mapperFileSizeBatchConsumeQueue
+    maxAsyncPutMessageRequests maxBatchDeleteFilesNum maxChecksumRange maxConsumeQueueScan maxErrorRateOfBloomFilter
+    maxFilterMessageSize maxHaTransferByteInSecond maxHashSlotNum maxIndexNum maxLmqConsumeQueueNum maxMessageSize
+    maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
+    maxRocksDBIndexQueryDays maxSlaveResendLength maxStatsIdleTimeInMinutes maxTopicLength
+    maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInDisk
+    maxTransferCountOnMessageInMemory memTableFlushIntervalMs messageDelayLevel messageIndexEnable messageIndexSafe
+    messageStorePlugIn metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills
+    metricLoggingExporterIntervalInMills metricsExporterType metricsGrpcExporterHeader metricsGrpcExporterTarget
+    metricsInDelta metricsLabel metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort
+    migrateAuthFromV1Enabled minInSyncReplicas msgTraceTopicName namesrvAddr notifyConsumerIdsChangedEnable
+    offsetCheckInSlave osPageCacheBusyTimeOutMills popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
+    popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
+    popConsumerKVServiceLog popFromRetryProbability popFromRetryProbabilityForPriority popInflightMessageThreshold
+    popLongPollingForceNotifyInterval popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize
+    popResponseReturnActualRetryTopic popReviveConcurrency popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
+    preferredLeader preferredLeaderId printChannelGroups printChannelGroupsMinNum priorityOrderAsc
+    processReplyMessageThreadPoolNums pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+    putConsumeQueueDataByFileChannel putMessageFutureThreadPoolNums putMessageTimeout putMsgIndexHightWater
+    putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity readOnlyCommitLogStorePaths
+    readUnCommitted realTimeNotifyConsumerChange realTimePersistRocksDBConfig recallMessageEnable
+    recheckReputOffsetFromCq recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval regionId
+    registerBrokerTimeoutMills registerNameServerPeriod rejectPullConsumerEnable rejectTransactionMessage
+    replicasPerDiskPartition replyThreadPoolQueueCapacity retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs
+    reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime rmqAddressServerDomain rmqAddressServerSubGroup
+    rocketmqHome rocksdbCQDoubleWriteEnable rocksdbCompressionType rocksdbFlushWalFrequency
+    rocksdbWalFileRollingThreshold sampleCountThreshold sampleSteps scanAvailableNameSrv
+    scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable
+    sendHeartbeatTimeoutMillis sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue
+    serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable
+    serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads
+    serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads sharedByteBufferNum
+    shortPollingTimeMills shutdownWaitTimeSeconds skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable
+    slaveTimeout socksProxyConfig spinLockCollisionRetreatOptimalDegree splitMetadataSize splitRegistrationSize
+    startAcceptSendRequestTimeStamp statRocksDBCQIntervalSec statefulAuthenticationCacheExpiredSecond
+    statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum
+    storePathBrokerIdentity storePathCommitLog storePathDLedgerCommitLog storePathEpochFile storePathRootDir
+    storeReplyMessageEnable storeType subscriptionExpiredTimeout syncBrokerMemberGroupPeriod
+    syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFlushTimeout syncFromLastFile
+    syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen timerColdDataCheckIntervalMs timerCongestNumEachSlot
+    timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess timerFlushIntervalMs
+    timerGetMessageThreadNum timerInterceptDelayLevel timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
+    timerProgressLogIntervalMs timerPutMessageThreadNum timerRecallToTimeWheelEnable timerRecallToTimelineEnable
+    timerRocksDBEnable timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
+    timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps timerRollWindowSlot
+    timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable timerWheelSnapshotFlush
+    timerWheelSnapshotIntervalMs tls.client.authServer tls.client.certPath tls.client.keyPassword tls.client.keyPath
+    tls.client.trustCertPath tls.config.file tls.enable tls.server.authClient tls.server.certPath
+    tls.server.keyPassword tls.server.keyPath tls.server.mode tls.server.need.client.auth tls.server.trustCertPath
+    tls.test.mode.enable topicQueueLockNum totalReplicas traceOn traceTopicEnable transRocksDBEnable
+    transWriteOriginTransHalfEnable transactionCheckInterval transactionCheckMax transactionMetricFlushInterval
+    transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap transientStorePoolEnable
+    transientStorePoolSize travelCqFileNumWhenGetMessage updateNameServerAddrPeriod useABSLock
+    useEpollNativeSelector usePIDColdCtrStrategy useReentrantLockWhenPutMessage useSeparateRetryQueue
+    useServerSideResetOffset useSingleRocksDBForAllConfigs useStaticSubscription useTLS userCacheExpiredSecond
+    userCacheMaxNum userCacheRefreshSecond validateSystemTopicWhenUpdateTopic waitTimeMillsInAckQueue
+    waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue
+    waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage
+    wakeFlushWhenPutMessage warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithoutMmap
+"""
+
+JAVA_KEYS = frozenset(_NAMES.split())
+
+
+logger = logging.getLogger(__name__)
+
+
+class _Refusal(NamedTuple):
+    harmless: frozenset[str]
+    reason: str
+
+
+def _unless(harmless: str, reason: str) -> _Refusal:
+    return _Refusal(frozenset(harmless.split("|")), reason)
+
+
+_REFUSED = {
+    "brokerRole": _unless("ASYNC_MASTER", "replication is not built"),
+    "brokerId": _unless("0", "slaves are not built"),
+    "haMasterAddress": _unless("", "replication is not built"),
+    "inSyncReplicas": _unless("1", "replication is not built"),
+    "minInSyncReplicas": _unless("1", "replication is not built"),
+    "allAckInSyncStateSet": _unless("false", "replication is not built"),
+    "enableDLegerCommitLog": _unless("false", "the DLedger log is not built"),
+    "enableControllerMode": _unless("false", "controller mode is not built"),
+    "duplicationEnable": _unless("false", "a replicated log is not built"),
+    "storeType": _unless("default", "the RocksDB store is not built"),
+    "configManagerVersion": _unless("v1", "only the JSON config files are built"),
+    "timerRocksDBEnable": _unless("false", "timer messages in RocksDB are not built"),
+    "timerWheelSnapshotFlush": _unless("false", "snapshots of the timer wheel are not built"),
+    "enableLmq": _unless("false", "light message queues are not built"),
+    "enableMultiDispatch": _unless("false", "light message queues are not built"),
+    "aclEnable": _unless("false", "access control is not built"),
+    "authenticationEnabled": _unless("false", "access control is not built"),
+    "authorizationEnabled": _unless("false", "access control is not built"),
+    "tls.server.mode": _unless("permissive|disabled", "TLS is not built"),
+    "tls.server.need.client.auth": _unless("none", "TLS is not built"),
+    "tls.server.authClient": _unless("false", "TLS is not built"),
+    "tls.enable": _unless("false", "TLS is not built"),
+    "useTLS": _unless("false", "TLS is not built"),
+}
+
+
+def refuse_dangerous(settings: Mapping[str, str]) -> None:
+    """Stop the start for a key that must not be neglected, the most telling one if there are several.
+
+    Raises:
+        ConfigError: a value asks for something that is not built.
+    """
+    for key, refusal in _REFUSED.items():
+        value = settings.get(key, "").strip()
+        if key in settings and value not in refusal.harmless:
+            raise ConfigError(f"{key}={value} cannot be used: {refusal.reason}", key=key)
+
+
+def warn_unused(settings: Mapping[str, str], *, used: frozenset[str]) -> None:
+    """Name the keys that have no effect."""
+    for key in settings:
+        if key in used or key in _REFUSED:
+            continue
+        if key in JAVA_KEYS:
+            logger.warning("setting %s has no effect: rocketlet does not use it", key)
+            continue
+        nearest = difflib.get_close_matches(key, used | JAVA_KEYS, n=1, cutoff=0)
+        logger.warning("setting %s is unknown; did you mean %s?", key, nearest[0])

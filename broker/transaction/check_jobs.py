@@ -1,0 +1,135 @@
+"""The timed job of transactions (``TransactionalMessageCheckService``).
+
+First the op messages that were there at the start are read. Then a round begins every ``transactionCheckInterval``,
+counted from the end of the one before. The cursors are saved as often as consumer offsets, behind a flush of the log.
+"""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from ...common.clock import Clock
+from ...common.errors import StoreNotWritableError
+from ...common.names import TRANSACTION_DISCARD_TOPIC
+from ...common.record import NewRecord, Record
+from ...remoting.transport.event_loop import TaskScope, repeat
+from ...store.message_store import MessageStore
+from ..outcomes.group_commit import wait_flushed
+from ..topic.topics import TopicTable
+from .checks import CheckBack, GiveUp, Question, TransactionChecks
+from .half_messages import given_up
+from .transactions import Transactions
+
+_log = logging.getLogger(__name__)
+
+
+class CheckTiming(NamedTuple):
+    """The clock, and how long the pauses between rounds are."""
+
+    clock: Clock
+    period_ms: int
+
+
+class CheckJob:
+    """Checks the open transactions of a broker now and then."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        transactions: Transactions,
+        checks: TransactionChecks,
+        check_back: CheckBack,
+        timing: CheckTiming,
+    ) -> None:
+        self._store = store
+        self._transactions = transactions
+        self._checks = checks
+        self._check_back = check_back
+        self._clock, self._period_ms = timing
+        self._has_read = False
+        self._is_refused = False
+
+    async def run(self) -> int:
+        """Read op messages the first time, later check; return the pause."""
+        try:
+            if not self._has_read:
+                return await self._read()
+            await self._check()
+        except (StoreNotWritableError, OSError) as error:
+            if not self._is_refused:
+                text = "transaction checks are paused, retrying every %d ms: the store rejects writes: %s"
+                _log.warning(text, self._period_ms, error)
+            self._is_refused = True
+            return self._period_ms
+        self._is_refused = False
+        return self._period_ms
+
+    async def _read(self) -> int:
+        self._has_read = not self._transactions.read_ops()
+        await asyncio.sleep(0)  # others have their turn
+        return self._period_ms if self._has_read else 0
+
+    async def _check(self) -> None:
+        began_at_ms, is_last = self._store.time.stamp_ms(), False
+        self._transactions.mark()
+        self._check_back.begin()
+        while not is_last:
+            step = self._checks.step(began_at_ms, self._clock.now_ms())
+            await self._ask(step.questions)
+            if step.failure is not None:
+                raise step.failure
+            is_last = step.is_last
+            await asyncio.sleep(0)  # others have their turn
+
+    async def _ask(self, questions: list[Question]) -> None:
+        if self._transactions.has_copies and self._store.confirm_offset < self._store.log_max_offset:
+            await wait_flushed(self._store)  # a copy that cannot be read cannot be committed
+            self._store.advance()
+        self._transactions.forget_copies()
+        for question in questions:
+            self._check_back.ask(question, self._store.store_host)
+
+
+class CursorSaveJob:
+    """Has the cursors saved that have moved."""
+
+    def __init__(self, store: MessageStore, transactions: Transactions, period_ms: int) -> None:
+        self._store = store
+        self._transactions = transactions
+        self.period_ms = period_ms
+
+    async def run(self) -> int:
+        """Do it once; return the pause (raises ``OSError``, ``StoreNotWritableError``)."""
+        cursors = self._transactions.cursors
+        if not self._transactions.is_saved(cursors):
+            await wait_flushed(self._store)
+            self._transactions.save(cursors)
+        return self.period_ms
+
+    async def run_once(self) -> None:
+        """Do it for the last time; what is not saved is checked once more."""
+        try:
+            await self.run()
+        except (StoreNotWritableError, OSError) as error:
+            _log.warning(
+                "saving the progress of transaction checks failed, some are checked once more after the restart: %s",
+                error,
+            )
+
+
+def keep_given_up(topics: TopicTable) -> GiveUp:
+    """Return the policy of Java's default listener: a copy goes to TRANS_CHECK_MAX_TIME_TOPIC."""
+
+    def keep(half: Record) -> NewRecord:
+        topics.ensure(TRANSACTION_DISCARD_TOPIC, 1)
+        return given_up(half)
+
+    return keep
+
+
+def start_checks(stack: AsyncExitStack, tasks: TaskScope, clock: Clock, job: CheckJob, saving: CursorSaveJob) -> None:
+    """Check and save from now on; leaving the stack saves for the last time."""
+    stack.push_async_callback(saving.run_once)
+    tasks.start(repeat(job.run, clock), "check transactions")
+    tasks.start(repeat(saving.run, clock, first_ms=saving.period_ms), "save how far transactions are checked")
