@@ -21,7 +21,7 @@ from .admin.admin import AdminHandlers
 from .admin.cleaning import CleaningHandlers, CleaningJob
 from .admin.runtime_info import RuntimeInfo
 from .delay.delayed_messages import Parking
-from .group.filter_table import FilterGate, FilterTable
+from .group.filter_table import FilterSelection, FilterTable
 from .group.groups import GroupTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNews, ProgressHandlers
 from .group.members import Members
@@ -29,11 +29,11 @@ from .group.offsets import OffsetTable
 from .group.queue_locks import QueueLocks
 from .group.reply_routing import Requesters
 from .handlers import BrokerParts
-from .outcomes.long_polling import PullWaiters
+from .outcomes.long_polling import LongPolling
 from .outcomes.scheduler import MakeKnown, Scheduler, Storing
-from .pull.pull import Puller
-from .pull.queries import QueryHandlers
-from .pull.validation import PullGate
+from .pull.fetch import FetchOperation
+from .pull.handlers import PullHandlers, QueryHandlers
+from .pull.validation import FetchValidator
 from .send.handlers import SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
@@ -61,7 +61,7 @@ class Foundation:
     groups: GroupTable
     offsets: OffsetTable
     filters: FilterTable
-    waiters: PullWaiters
+    long_polling: LongPolling
     scheduler: Scheduler
     make_known: MakeKnown
     cleaning: CleaningJob
@@ -77,25 +77,27 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
     config, now_ms, monotonic_ms = base.config, base.clock.now_ms, base.clock.monotonic_ms
     members, locks = base.members, QueueLocks()
     news = MemberNews(base.groups, base.filters, is_on=config.notifies_members)
-    filters = FilterGate(config, base.filters)
+    filters = FilterSelection(config, base.filters)
     own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
     own = OwnBroker(config, decode_host(own_address + bytes(4))[0])
     storing = Storing(base.store, base.scheduler, now_ms)
     return BrokerParts(
         sends=_build_sends(base, storing, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
-        puller=Puller(
-            base.runtime.statistics.counting(base.store.read),
-            PullGate(own, base.topics, base.groups, members, filters),
-            base.offsets,
-            base.waiters,
-            short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
+        pulls=PullHandlers(
+            FetchOperation(
+                base.runtime.statistics.counting(base.store.read),
+                FetchValidator(own, base.topics, base.groups, members, filters),
+                base.offsets,
+                base.long_polling,
+                short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
+            ),
+            own,
         ),
         progress=ProgressHandlers(base.store, base.offsets, base.topics, base.groups, members),
         queries=QueryHandlers(base.store, unique_key_count=config.default_query_count),
         clients=ClientHandlers(
-            members, news, partial(open_group, base.groups, base.topics), base.make_known, monotonic_ms
+            members, news, filters, partial(open_group, base.groups, base.topics), base.make_known, monotonic_ms
         ),
-        filters=filters,
         locks=LockHandlers(locks, monotonic_ms),
         transactions=TransactionHandlers(
             EndTransaction(base.transactions, _check_rules(config), base.parking, storing), ResumeCheck(storing)

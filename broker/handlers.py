@@ -10,10 +10,8 @@ from ..remoting.transport.endpoint import Handler
 from .admin.admin import AdminHandlers
 from .admin.cleaning import CleaningHandlers
 from .admin.runtime_info import RuntimeInfo
-from .group.filter_table import FilterGate
 from .group.handlers import ClientHandlers, LockHandlers, ProgressHandlers
-from .pull.pull import Puller
-from .pull.queries import QueryHandlers
+from .pull.handlers import PullHandlers, QueryHandlers
 from .send.handlers import SendHandlers
 from .transaction.handlers import TransactionHandlers
 
@@ -22,11 +20,10 @@ class BrokerParts(NamedTuple):
     """Those who answer."""
 
     sends: SendHandlers
-    puller: Puller
+    pulls: PullHandlers
     progress: ProgressHandlers
     queries: QueryHandlers
     clients: ClientHandlers
-    filters: FilterGate
     locks: LockHandlers
     transactions: TransactionHandlers
     admin: AdminHandlers
@@ -48,8 +45,8 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         Code.SEND_REPLY_MESSAGE: parts.sends.reply,
         Code.SEND_REPLY_MESSAGE_V2: parts.sends.reply,
         # messages out
-        Code.PULL_MESSAGE: parts.puller.pull,
-        Code.LITE_PULL_MESSAGE: parts.puller.pull,
+        Code.PULL_MESSAGE: parts.pulls.pull,
+        Code.LITE_PULL_MESSAGE: parts.pulls.lite_pull,
         Code.QUERY_MESSAGE: parts.queries.query,
         Code.VIEW_MESSAGE_BY_ID: parts.queries.view,
         # offsets
@@ -63,7 +60,7 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         Code.HEART_BEAT: parts.clients.heartbeat,
         Code.UNREGISTER_CLIENT: parts.clients.unregister,
         Code.GET_CONSUMER_LIST_BY_GROUP: parts.clients.list_consumers,
-        Code.CHECK_CLIENT_CONFIG: parts.filters.check_client,
+        Code.CHECK_CLIENT_CONFIG: parts.clients.check_client,
         Code.LOCK_BATCH_MQ: parts.locks.lock,
         Code.UNLOCK_BATCH_MQ: parts.locks.unlock,
         # topics and groups

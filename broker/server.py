@@ -49,7 +49,7 @@ from .group.offsets import OffsetTable
 from .handlers import BrokerParts, broker_handlers
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .outcomes.disk_stall import Patience
-from .outcomes.long_polling import ArrivalNotices, PullWaiters, by_topic
+from .outcomes.long_polling import ArrivalNotices, LongPolling, by_topic
 from .outcomes.scheduler import Scheduler
 from .settings.config import BrokerConfig
 from .topic.config_table import ConfigFolder
@@ -208,12 +208,12 @@ class Broker:
         base.runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
         timing = None if timers is None else TimerDelivery(timers, commit, timers.now_ms)
         takers = {SCHEDULE_TOPIC: delivery.take} | ({} if timing is None else {TIMER_TOPIC: timing.arrived})
-        notices = ArrivalNotices(base.runtime.statistics.arrived, base.waiters.arrived, by_topic(takers))
+        notices = ArrivalNotices(base.runtime.statistics.arrived, base.long_polling.arrived, by_topic(takers))
         store.on_arrivals = notices.collect
         stack.callback(setattr, store, "on_arrivals", None)  # what the end of the store writes nobody waits for
         await self._bind(stack, scheduler, parts)
         parts.sends.set_store_host(self._store_host())
-        stack.callback(base.waiters.wake_all)
+        stack.callback(base.long_polling.wake_all)
         stack.push_async_callback(scheduler.drain)
         stack.callback(scheduler.stop_parking)
         self._start_jobs(base, ScanJob(parts.clients, tables.filters, self._config.channel_expiry_ms), on_files)
@@ -248,7 +248,7 @@ class Broker:
             clock,
             store,
             *tables,
-            PullWaiters(clock),
+            LongPolling(clock),
             scheduler,
             registration.make_known,
             cleaning,

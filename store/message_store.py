@@ -189,11 +189,6 @@ class MessageStore(ReadableStore):
         self._planned += placed
         return placed
 
-    @property
-    def has_planned(self) -> bool:
-        """Whether there is something to commit."""
-        return bool(self._planned)
-
     def commit(self) -> None:
         """Write all planned records and, unless they have to be flushed first, make them readable.
 

@@ -22,6 +22,7 @@ Rules
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Protocol
 
 import msgspec
 from msgspec import field
@@ -30,12 +31,7 @@ from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC
 from ...common.sql.sql92 import SqlLimitError, SqlSyntaxError
 from ...common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
-from ...remoting.bodies.body import decode_body_if_any
-from ...remoting.bodies.client import CheckClientBody, CheckedSubscription
 from ...remoting.codec.codes import ResponseCode
-from ...remoting.codec.command import Command
-from ...remoting.headers.pull import PULL_CLASS_FILTER, PullHeader
-from ...remoting.transport.connection import Connection
 from ..settings.config import BrokerConfig
 from ..settings.refusal import Refusal
 from .filters import TAKES_ALL, BloomShape, PullFilter, compile_filter, property_filter, sql_filter, tag_filter
@@ -216,64 +212,73 @@ _TAG_TYPES = (None, "", TAG_TYPE)
 _NO_DATA = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
 
-class FilterGate:
-    """Finds filters."""
+class Filtered(Protocol):
+    """What a consumer says of the filter that it wants."""
+
+    topic: str
+    consumer_group: str
+    subscription: str | None
+    expression_type: str | None
+    sub_version: int
+
+    @property
+    def has_class_filter(self) -> bool:
+        """Whether a class of the consumer filters."""
+        ...
+
+
+class FilterSelection:
+    """Finds the filter of a fetch."""
 
     def __init__(self, config: BrokerConfig, table: FilterTable) -> None:
         self._takes_properties = config.takes_property_filters
         self._filters_retries = config.filters_retries
         self._table = table
 
-    def check_client(self, command: Command, _connection: Connection) -> Command:
-        """Answer CHECK_CLIENT_CONFIG(46): whether the subscription of a client that starts can be served."""
-        wanted = self._asked_for(command.body)
-        if wanted is None or wanted.expression_type in _TAG_TYPES:
-            return Command.response(ResponseCode.SUCCESS)
+    def check(self, expression_type: str | None, expression: str) -> Refusal | None:
+        """Return why a client may not start with a subscription, None if it may."""
+        if expression_type in _TAG_TYPES:
+            return None
         if not self._takes_properties:
-            refusal = _unsupported(wanted.expression_type)
-            return Command.response(refusal.code, refusal.remark)
-        if wanted.expression_type != SQL92_TYPE:
-            remark = f"{wanted.expression_type} is no type of expression, there are {TAG_TYPE} and {SQL92_TYPE}"
-            return Command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
-        compiled = compile_filter(wanted.sub_string)
+            return _unsupported(expression_type)
+        if expression_type != SQL92_TYPE:
+            remark = f"{expression_type} is no type of expression, there are {TAG_TYPE} and {SQL92_TYPE}"
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+        compiled = compile_filter(expression)
         if isinstance(compiled, SqlSyntaxError):
-            return Command.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(compiled))
-        return Command.response(ResponseCode.SUCCESS)
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(compiled))
+        return None
 
-    def _asked_for(self, body: bytes) -> CheckedSubscription | None:
-        asked = decode_body_if_any(CheckClientBody, body)
-        return asked.subscription_data if asked else None
-
-    def own_filter(self, header: PullHeader) -> PullFilter | Refusal:
+    def own_filter(self, fetch: Filtered) -> PullFilter | Refusal:
         """Return the filter that stands in the request."""
-        if header.expression_type not in _TAG_TYPES:
-            if not header.subscription:
+        if fetch.expression_type not in _TAG_TYPES:
+            if not fetch.subscription:
                 return _unparsable()
-            return self._filter_properties(header, header.expression_type or SQL92_TYPE, header.subscription)
-        if header.sys_flag & PULL_CLASS_FILTER:
+            return self._filter_properties(fetch, fetch.expression_type or SQL92_TYPE, fetch.subscription)
+        if fetch.has_class_filter:
             return TAKES_ALL
         try:
-            return tag_filter(parse_tag_expression(header.topic, header.subscription))
+            return tag_filter(parse_tag_expression(fetch.topic, fetch.subscription))
         except ValueError:
             return _unparsable()
 
-    def group_filter(self, header: PullHeader, wanted: Subscription) -> PullFilter | Refusal:
+    def group_filter(self, fetch: Filtered, wanted: Subscription) -> PullFilter | Refusal:
         """Return the filter of the group, whose subscription is given."""
         if wanted.expression_type in _TAG_TYPES:
             return tag_filter(wanted)
-        registered = self._table.find(header.topic, header.consumer_group)
+        registered = self._table.find(fetch.topic, fetch.consumer_group)
         if registered is None:
             return Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, _NO_DATA)
-        if registered.client_version < header.sub_version:
+        if registered.client_version < fetch.sub_version:
             return Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
-        found = self._filter_properties(header, wanted.expression_type, registered.expression)
+        found = self._filter_properties(fetch, wanted.expression_type, registered.expression)
         return TAKES_ALL if wanted.has_class_filter and isinstance(found, PullFilter) else found
 
-    def _filter_properties(self, header: PullHeader, expression_type: str, expression: str) -> PullFilter | Refusal:
+    def _filter_properties(self, fetch: Filtered, expression_type: str, expression: str) -> PullFilter | Refusal:
         if not self._takes_properties:
             return _unsupported(expression_type)
-        if self._filters_retries and header.topic.startswith(RETRY_PREFIX):
-            return property_filter(_OfOrigin(header.topic.removeprefix(RETRY_PREFIX), self._table))
+        if self._filters_retries and fetch.topic.startswith(RETRY_PREFIX):
+            return property_filter(_OfOrigin(fetch.topic.removeprefix(RETRY_PREFIX), self._table))
         if expression_type != SQL92_TYPE:
             return TAKES_ALL
         compiled = compile_filter(expression)
@@ -298,7 +303,7 @@ class _OfOrigin:
         return compiled is None or isinstance(compiled, SqlSyntaxError) or compiled.matches(properties)
 
 
-def _unsupported(expression_type: str) -> Refusal:
+def _unsupported(expression_type: str | None) -> Refusal:
     remark = f"The broker does not support consumer to filter message by {expression_type}"
     return Refusal(ResponseCode.SYSTEM_ERROR, remark)
 

@@ -24,8 +24,15 @@ from typing import Final, Literal
 from ...common.errors import DecodeError
 from ...common.outcome import Outcome
 from ...common.subscription import Subscription
-from ...remoting.bodies.body import decode_body, encode_body
-from ...remoting.bodies.client import ConsumerData, ConsumerList, HeartbeatData, LockedQueues, decode_lock_body
+from ...remoting.bodies.body import decode_body, decode_body_if_any, encode_body
+from ...remoting.bodies.client import (
+    CheckClientBody,
+    ConsumerData,
+    ConsumerList,
+    HeartbeatData,
+    LockedQueues,
+    decode_lock_body,
+)
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
@@ -43,7 +50,7 @@ from ...remoting.transport.endpoint import Reply
 from ...store.message_store import MessageStore
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import TopicTable
-from .filter_table import FilterTable
+from .filter_table import FilterSelection, FilterTable
 from .groups import GroupTable
 from .members import CLUSTERING, Client, ConsumerGroup, ConsumerSpec, Members, Presence
 from .offsets import MAX_QUEUES, OffsetTable
@@ -89,12 +96,14 @@ class ClientHandlers:
         self,
         members: Members[Connection],
         news: MemberNews,
+        filters: FilterSelection,
         open_group: OpenGroup,
         make_known: MakeKnown,
         monotonic_ms: Callable[[], int],
     ) -> None:
         self._members = members
         self._news = news
+        self._filters = filters
         self._open_group = open_group
         self._make_known = make_known
         self._monotonic_ms = monotonic_ms
@@ -137,6 +146,15 @@ class ClientHandlers:
             return Command.response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
         body = encode_body(ConsumerList(consumer_id_list=client_ids))
         return Command.response(ResponseCode.SUCCESS, None, None, body)
+
+    def check_client(self, command: Command, _connection: Connection) -> Command:
+        """Tell whether the subscription of a client that starts can be served."""
+        asked = decode_body_if_any(CheckClientBody, command.body)
+        wanted = asked.subscription_data if asked else None
+        refusal = self._filters.check(wanted.expression_type, wanted.sub_string) if wanted else None
+        if refusal is not None:
+            return Command.response(refusal.code, refusal.remark)
+        return Command.response(ResponseCode.SUCCESS)
 
     def connected(self) -> Mapping[Connection, Presence]:
         """Return who is connected, with the groups of each connection."""

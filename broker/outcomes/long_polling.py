@@ -1,27 +1,26 @@
-"""Pulls that wait for a message (``PullRequestHoldService``; spec behaviour.md B.4.7).
+"""Fetches that wait for a message (``PullRequestHoldService``; spec behaviour.md B.4.7), and who is told of arrivals.
 
 Rules
-    1. A waiter stands under its queue; an arrival looks at the waiters of that queue and at no others.
-    2. An arrival that a waiter's filter may accept wakes it at once; so does one that the filter fails on.
+    1. A fetch stands under each queue that it wants; an arrival looks at the fetches of its queue and at no others.
+    2. An arrival that its filter may accept wakes it at once; so does one that the filter fails on.
     3. An arrival that it does not accept wakes it within 5 s, so that its offset moves on over what was skipped.
-    4. Its time limit wakes it too. Whoever is woken reads again and is answered whatever comes; it never waits twice.
-    5. A waiter is woken once or dropped once, never both.
-
-Who is told which records have become readable, and when: after the turn that committed them.
-
-Rules
-
-    1. The commit only collects what has arrived. The loop hands it out afterwards, behind the answers to the producers.
-    2. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and neither
-       the producer nor the store notices.
+    4. Its time limit wakes it too. Whoever is woken is run again and answered whatever comes, also when that fails; it
+       never waits twice.
+    5. A fetch is woken once or dropped once, never both.
+    6. A commit only collects what has arrived (``ArrivalNotices``). The loop hands it out afterwards, behind the
+       answers to the producers.
+    7. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and
+       neither the producer nor the store notices.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any
 
 from ...common.clock import Clock, TimerHandle
+from ...common.outcome import Outcome
 from ...remoting.transport.addresses import Address, format_address
 from ...store.consumequeue.dispatched import Appended
 from ...store.recovery.dispatcher import Arrivals
@@ -32,59 +31,54 @@ _log = logging.getLogger(__name__)
 Accepts = Callable[[Appended], bool]
 
 
-class QueueKey(NamedTuple):
-    """One queue of this broker."""
+class HeldFetch:
+    """One fetch that waits.
 
-    topic: str
-    queue_id: int
+    ``wanted`` maps its queues to the offsets that it waits for, ``accepts`` tells whether a message that arrives may be
+    wanted (None takes all), ``again`` runs it once more and returns its answer.
+    """
 
-
-class Waiter:
-    """One parked pull; ``accepts`` tells whether a message that arrives may be wanted, None takes all."""
-
-    __slots__ = ("accepts", "key", "peer", "timer", "until_ms", "wake", "wanted_offset")
+    __slots__ = ("accepts", "again", "outcome", "peer", "timer", "until_ms", "wanted")
 
     def __init__(
         self,
-        key: QueueKey,
-        wanted_offset: int,
+        wanted: Mapping[tuple[str, int], int],
         accepts: Accepts | None,
-        wake: Callable[[], None],
+        again: Callable[[], Any],
         peer: Address = ("", 0),
     ) -> None:
-        self.key = key
-        self.peer = peer
-        self.wanted_offset = wanted_offset
+        self.wanted = wanted
         self.accepts = accepts
-        self.wake = wake
+        self.again = again
+        self.peer = peer
+        self.outcome: Outcome[Any] = Outcome()
         self.until_ms = 0
         self.timer: TimerHandle | None = None
 
     def __repr__(self) -> str:
-        return f"<Waiter for {self.key.topic}@{self.key.queue_id} from {self.wanted_offset}>"
+        return f"<HeldFetch of {', '.join(f'{key[0]}@{key[1]} from {offset}' for key, offset in self.wanted.items())}>"
 
 
-class PullWaiters:
-    """All parked pulls."""
+class LongPolling:
+    """All fetches that wait."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._queues: dict[tuple[str, int], dict[Waiter, None]] = {}  # by QueueKey
+        self._queues: dict[tuple[str, int], dict[HeldFetch, None]] = {}
 
     def __repr__(self) -> str:
-        return f"<PullWaiters {len(self)} at {len(self._queues)} queues>"
+        return f"<LongPolling {len(self)} at {len(self._queues)} queues>"
 
     def __len__(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return len(self._held())
 
-    def add(self, waiter: Waiter, delay_ms: int) -> None:
-        """Park a pull for at most so long."""
-        self._queues.setdefault(waiter.key, {})[waiter] = None
-        self._wake_at(waiter, self._clock.monotonic_ms() + delay_ms)
-
-    def drop(self, waiter: Waiter) -> None:
-        """Forget a parked pull, whose connection has closed; harmless when it has been woken."""
-        self._take(waiter)
+    def hold(self, fetch: HeldFetch, delay_ms: int) -> Outcome[Any]:
+        """Keep a fetch for at most so long; return what will come of it."""
+        for key in fetch.wanted:
+            self._queues.setdefault(key, {})[fetch] = None
+        self._wake_at(fetch, self._clock.monotonic_ms() + delay_ms)
+        fetch.outcome.on_drop = partial(self._take, fetch)
+        return fetch.outcome
 
     def arrived(self, records: Sequence[Appended]) -> None:
         """Wake who waits for a message that has become readable."""
@@ -92,59 +86,68 @@ class PullWaiters:
         if not queues:
             return
         for record in records:
-            waiters = queues.get((record.topic, record.queue_id))
-            if waiters is not None and record.queue is not None:
-                self._offer(record, waiters)
+            fetches = queues.get((record.topic, record.queue_id))
+            if fetches is not None and record.queue is not None:
+                self._offer(record, fetches)
 
-    def _offer(self, record: Appended, waiters: dict[Waiter, None]) -> None:
-        for waiter in list(waiters):
-            if record.queue_offset < waiter.wanted_offset:
+    def _offer(self, record: Appended, fetches: dict[HeldFetch, None]) -> None:
+        for fetch in list(fetches):
+            if record.queue_offset < fetch.wanted[record.topic, record.queue_id]:
                 continue
-            if _may_want(waiter, record):
-                self._wake(waiter)
+            if _may_want(fetch, record):
+                self._wake(fetch)
             else:
-                self._wake_at(waiter, self._clock.monotonic_ms() + RECHECK_MS)
+                self._wake_at(fetch, self._clock.monotonic_ms() + RECHECK_MS)
 
     def wake_all(self) -> None:
         """Wake everybody: the broker stops."""
-        for waiters in list(self._queues.values()):
-            for waiter in list(waiters):
-                self._wake(waiter)
+        for fetch in self._held():
+            self._wake(fetch)
 
-    def _wake_at(self, waiter: Waiter, at_ms: int) -> None:
-        if waiter.timer is not None:
-            if waiter.until_ms <= at_ms:
+    def _held(self) -> dict[HeldFetch, None]:
+        return {fetch: None for fetches in self._queues.values() for fetch in fetches}
+
+    def _wake_at(self, fetch: HeldFetch, at_ms: int) -> None:
+        if fetch.timer is not None:
+            if fetch.until_ms <= at_ms:
                 return
-            waiter.timer.cancel()
-        waiter.until_ms = at_ms
-        waiter.timer = self._clock.call_at(at_ms, self._wake, waiter)
+            fetch.timer.cancel()
+        fetch.until_ms = at_ms
+        fetch.timer = self._clock.call_at(at_ms, self._wake, fetch)
 
-    def _wake(self, waiter: Waiter) -> None:
-        if self._take(waiter):
-            waiter.wake()
+    def _wake(self, fetch: HeldFetch) -> None:
+        if self._take(fetch):
+            try:
+                answer = fetch.again()
+            except Exception as error:  # the fault boundary of a held request
+                fetch.outcome.fail(error)
+            else:
+                fetch.outcome.answer_with(answer)
 
-    def _take(self, waiter: Waiter) -> bool:
-        waiters = self._queues.get(waiter.key)
-        if waiters is None or waiter not in waiters:
+    def _take(self, fetch: HeldFetch) -> bool:
+        """Let a fetch wait no longer; tell whether it did."""
+        if fetch.timer is None:
             return False
-        del waiters[waiter]
-        if not waiters:
-            del self._queues[waiter.key]
-        if waiter.timer is not None:
-            waiter.timer.cancel()
-            waiter.timer = None
+        fetch.timer.cancel()
+        fetch.timer = None
+        for key in fetch.wanted:
+            fetches = self._queues[key]
+            del fetches[fetch]
+            if not fetches:
+                del self._queues[key]
         return True
 
 
-def _may_want(waiter: Waiter, record: Appended) -> bool:
-    """Tell whether a waiter may want a message; one whose filter fails reads, and fails by itself."""
+def _may_want(fetch: HeldFetch, record: Appended) -> bool:
+    """Tell whether a fetch may want a message; one whose filter fails reads, and fails by itself."""
     try:
-        return waiter.accepts is None or waiter.accepts(record)
+        return fetch.accepts is None or fetch.accepts(record)
     except Exception:  # the fault boundary of a held request
         _log.exception(
             "filtering for the long poll from %s failed at topic %s, queueId %d, offset %d: running the pull again now",
-            format_address(*waiter.peer),
-            *waiter.key,
+            format_address(*fetch.peer),
+            record.topic,
+            record.queue_id,
             record.queue_offset,
         )
         return True

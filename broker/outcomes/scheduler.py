@@ -119,7 +119,7 @@ class Scheduler:
 
     def end_turn(self) -> None:
         """Commit what this turn has planned, and settle what depended on it."""
-        if self._turn or self._participant is not None or self._store.has_planned:
+        if self._turn or self._participant is not None:
             try:
                 self.commit()
             except StoreError:

@@ -5,8 +5,8 @@ Rules
     1. A reply names its requester by a client id, in REPLY_TO_CLIENT. Topic and queue are checked as those of a send;
        what is refused is neither passed on nor stored.
     2. It is stored in its topic (``storeReplyMessageEnable``), whether it can be passed on or not.
-    3. It is passed on to the producer with that client id (``reply_routing.py``), whose answer is awaited. Its sender is
-       answered then: 0, or 1 and why it was not passed on; with the place of the stored reply.
+    3. It is passed on to the producer with that client id (``reply_routing.py``), whose answer is awaited. Its sender
+       is answered then: 0, or 1 and why it was not passed on; with the place of the stored reply.
     4. A reply that the store refuses, or that is not to be stored, has the message id "0"; that changes no code. One
        that the disk did not take in the end is answered as a send is.
     5. Nobody else waits. The waiting ends when the requester is gone, and when the sender is. A sender that wants no

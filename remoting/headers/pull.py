@@ -45,6 +45,26 @@ class PullHeader(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     request_source: Int32 | None = None
     broker_name: str | None = field(name="bname", default=None)
 
+    @property
+    def commits_offset(self) -> bool:
+        """Whether the offset that it brings is to be committed."""
+        return self.sys_flag & PULL_COMMIT_OFFSET != 0
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it waits when there is nothing new."""
+        return self.sys_flag & PULL_SUSPEND != 0
+
+    @property
+    def brings_subscription(self) -> bool:
+        """Whether its own subscription counts, and not that of the group's last heartbeat."""
+        return self.sys_flag & PULL_SUBSCRIPTION != 0
+
+    @property
+    def has_class_filter(self) -> bool:
+        """Whether a class of the consumer filters, so that the broker hands out everything."""
+        return self.sys_flag & PULL_CLASS_FILTER != 0
+
 
 class PullReply(msgspec.Struct, rename="camel", kw_only=True):
     """Where to pull next; all four offsets are mandatory, also when nothing was found."""

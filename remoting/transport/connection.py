@@ -338,6 +338,7 @@ class Connection(asyncio.Protocol):
                         has_failed = True
             if has_failed:
                 self._log_rejected(served)
+            del served, reply  # what answers were made of is not held while they are written
         out, size = self._out, self._out_bytes
         if out:
             self._out, self._out_bytes = [], 0
@@ -352,7 +353,7 @@ class Connection(asyncio.Protocol):
                 reply = outcome.answer
             else:
                 reply = failure_reply(command, outcome.failure, self._peer, is_logged=self.may_complain())
-            return reply if type(reply) is bytes else encode_reply(command, reply)
+            return reply if type(reply) is bytes or type(reply) is list else encode_reply(command, reply)
         except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
             return encode_reply(command, failure_reply(command, error, self._peer, is_logged=self.may_complain()))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.outcomes.long_polling import PullWaiters, QueueKey, Waiter
+from rocketlet.broker.outcomes.long_polling import HeldFetch, LongPolling
 from rocketlet.broker.server import Broker
 from rocketlet.common.hashing import java_hash
 from rocketlet.common.record import iter_records
@@ -32,7 +32,7 @@ class Park:
 
     def __init__(self, queues: int) -> None:
         self.clock = ManualClock()
-        self.waiters = PullWaiters(self.clock)
+        self.waiters = LongPolling(self.clock)
         self.woken: list[tuple[int, int]] = []
         self.asked: list[tuple[int, int]] = []
         for queue_id in range(queues):
@@ -44,8 +44,8 @@ class Park:
             self.asked.append((queue_id, group))
             return record.tags_code == group
 
-        waiter = Waiter(QueueKey("T", queue_id), 0, accepts, lambda: self.woken.append((queue_id, group)))
-        self.waiters.add(waiter, LIMIT_MS)
+        waiter = HeldFetch({("T", queue_id): 0}, accepts, lambda: self.woken.append((queue_id, group)))
+        self.waiters.hold(waiter, LIMIT_MS)
 
 
 def arrival(queue_id: int, tags_code: int) -> list[Appended]:
@@ -87,8 +87,8 @@ def test_idle_waiters_cost_nothing() -> None:
     """Until their limit no call is made for 10,000 waiters; an arrival elsewhere makes none for them either."""
     large, none = Park(QUEUES), Park(0)
     calls = count_calls(lambda: large.clock.advance(LIMIT_MS - 1))
-    Waiter(QueueKey("T", 0), 0, None, lambda: None)
-    none.waiters.add(Waiter(QueueKey("T", 0), 0, None, lambda: None), LIMIT_MS)
+    HeldFetch({("T", 0): 0}, None, lambda: None)
+    none.waiters.hold(HeldFetch({("T", 0): 0}, None, lambda: None), LIMIT_MS)
     assert calls == count_calls(lambda: none.clock.advance(LIMIT_MS - 1))
     elsewhere = arrival(QUEUES, 0)
     calls = count_calls(lambda: large.waiters.arrived(elsewhere))
@@ -103,12 +103,12 @@ def test_idle_waiters_cost_nothing() -> None:
 def test_waiters_that_leave_take_their_timers_along() -> None:
     """When their connections close, 10,000 waiters leave neither an entry nor a timer."""
     clock = ManualClock()
-    waiters = PullWaiters(clock)
-    parked = [Waiter(QueueKey("T", number % QUEUES), 0, None, lambda: None) for number in range(QUEUES * GROUPS)]
+    waiters = LongPolling(clock)
+    parked = [HeldFetch({("T", number % QUEUES): 0}, None, lambda: None) for number in range(QUEUES * GROUPS)]
     for waiter in parked:
-        waiters.add(waiter, LIMIT_MS)
+        waiters.hold(waiter, LIMIT_MS)
     for waiter in parked:
-        waiters.drop(waiter)
+        waiter.outcome.drop()
     assert (len(waiters), clock.next_at_ms) == (0, None)
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from rocketlet.broker.outcomes.long_polling import RECHECK_MS, PullWaiters, QueueKey, Waiter
+from rocketlet.broker.outcomes.long_polling import RECHECK_MS, HeldFetch, LongPolling
 from rocketlet.store.consumequeue.consumequeue import ConsumeQueue, QueueSpace
 from rocketlet.store.consumequeue.dispatched import Appended
 from rocketlet.store.files.descriptors import Descriptors
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.testing.manual_clock import ManualClock
 
-KEY = QueueKey("T", 0)
+KEY = ("T", 0)
 LIMIT_MS = 15_000
 
 
@@ -22,12 +22,14 @@ def arrival(next_offset: int, tags_code: int) -> list[Appended]:
 class Hold:
     """A waiter that counts how often it was woken."""
 
-    def __init__(self, waiters: PullWaiters, *, wanted: int = 5, code: int | None = None, key: QueueKey = KEY) -> None:
+    def __init__(
+        self, waiters: LongPolling, *, wanted: int = 5, code: int | None = None, key: tuple[str, int] = KEY
+    ) -> None:
         self.woken = 0
         self.code = code
         self.asked = 0
-        self.waiter = Waiter(key, wanted, None if code is None else self.accepts, self.wake)
-        waiters.add(self.waiter, LIMIT_MS)
+        self.waiter = HeldFetch({key: wanted}, None if code is None else self.accepts, self.wake)
+        waiters.hold(self.waiter, LIMIT_MS)
 
     def accepts(self, record: Appended) -> bool:
         """Take one tags code only."""
@@ -46,21 +48,21 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def waiters(clock: ManualClock) -> PullWaiters:
+def waiters(clock: ManualClock) -> LongPolling:
     """Return an empty table."""
-    return PullWaiters(clock)
+    return LongPolling(clock)
 
 
 @pytest.mark.feature("P6")
-def test_arrival_wakes_all_waiters_of_its_queue(waiters: PullWaiters) -> None:
+def test_arrival_wakes_all_waiters_of_its_queue(waiters: LongPolling) -> None:
     """Whoever waits at the queue is woken at once, and nobody at another queue."""
-    here, too, there = Hold(waiters), Hold(waiters), Hold(waiters, key=QueueKey("T", 1))
+    here, too, there = Hold(waiters), Hold(waiters), Hold(waiters, key=("T", 1))
     waiters.arrived(arrival(6, 0))
     assert (here.woken, too.woken, there.woken) == (1, 1, 0)
     assert len(waiters) == 1
 
 
-def test_arrival_before_the_wanted_offset_wakes_nobody(waiters: PullWaiters) -> None:
+def test_arrival_before_the_wanted_offset_wakes_nobody(waiters: LongPolling) -> None:
     """A message in front of the wanted offset is not waited for."""
     hold = Hold(waiters)
     waiters.arrived(arrival(5, 0))
@@ -68,7 +70,7 @@ def test_arrival_before_the_wanted_offset_wakes_nobody(waiters: PullWaiters) -> 
 
 
 @pytest.mark.feature("P7")
-def test_time_limit_wakes_once(waiters: PullWaiters, clock: ManualClock) -> None:
+def test_time_limit_wakes_once(waiters: LongPolling, clock: ManualClock) -> None:
     """A waiter is woken at its limit, and then neither by an arrival nor by the stop."""
     hold = Hold(waiters)
     clock.advance(LIMIT_MS - 1)
@@ -80,7 +82,7 @@ def test_time_limit_wakes_once(waiters: PullWaiters, clock: ManualClock) -> None
 
 
 @pytest.mark.feature("P8")
-def test_unwanted_arrival_wakes_within_five_seconds(waiters: PullWaiters, clock: ManualClock) -> None:
+def test_unwanted_arrival_wakes_within_five_seconds(waiters: LongPolling, clock: ManualClock) -> None:
     """A message that the filter refuses wakes its waiter 5 s later; more of them do not put that off."""
     hold = Hold(waiters, code=7)
     waiters.arrived(arrival(6, 8))
@@ -92,7 +94,7 @@ def test_unwanted_arrival_wakes_within_five_seconds(waiters: PullWaiters, clock:
 
 
 @pytest.mark.feature("P8")
-def test_wanted_arrival_after_unwanted_wakes_at_once(waiters: PullWaiters, clock: ManualClock) -> None:
+def test_wanted_arrival_after_unwanted_wakes_at_once(waiters: LongPolling, clock: ManualClock) -> None:
     """The filter decides for each message."""
     hold = Hold(waiters, code=7)
     waiters.arrived(arrival(6, 8))
@@ -102,7 +104,7 @@ def test_wanted_arrival_after_unwanted_wakes_at_once(waiters: PullWaiters, clock
     assert hold.woken == 1
 
 
-def test_late_unwanted_arrival_does_not_extend_the_limit(waiters: PullWaiters, clock: ManualClock) -> None:
+def test_late_unwanted_arrival_does_not_extend_the_limit(waiters: LongPolling, clock: ManualClock) -> None:
     """The time limit stays the limit."""
     hold = Hold(waiters, code=7)
     clock.advance(LIMIT_MS - 1)
@@ -111,34 +113,57 @@ def test_late_unwanted_arrival_does_not_extend_the_limit(waiters: PullWaiters, c
     assert hold.woken == 1
 
 
-def test_waiter_whose_filter_fails_is_woken(waiters: PullWaiters, caplog: pytest.LogCaptureFixture) -> None:
+def test_waiter_whose_filter_fails_is_woken(waiters: LongPolling, caplog: pytest.LogCaptureFixture) -> None:
     """Its pull runs again, and fails by itself or not; the log names its queue and its peer."""
     woken: list[bool] = []
 
     def fail(_record: Appended) -> bool:
         raise ValueError("no filter")
 
-    waiter = Waiter(QueueKey("T", 0), 0, fail, lambda: woken.append(True), ("10.0.0.9", 4711))
-    waiters.add(waiter, LIMIT_MS)
+    waiter = HeldFetch({KEY: 0}, fail, lambda: woken.append(True), ("10.0.0.9", 4711))
+    waiters.hold(waiter, LIMIT_MS)
     waiters.arrived(arrival(6, 0))
     assert woken == [True]
     assert "the long poll from 10.0.0.9:4711 failed at topic T, queueId 0, offset 5" in caplog.text
 
 
-def test_dropped_waiter_is_never_woken(waiters: PullWaiters, clock: ManualClock) -> None:
+def test_dropped_waiter_is_never_woken(waiters: LongPolling, clock: ManualClock) -> None:
     """A closed connection takes its waiters along, timers included."""
     hold = Hold(waiters)
-    waiters.drop(hold.waiter)
-    waiters.drop(hold.waiter)
+    hold.waiter.outcome.drop()
+    hold.waiter.outcome.drop()
     waiters.arrived(arrival(6, 0))
     clock.advance(LIMIT_MS)
     assert hold.woken == 0
     assert clock.next_at_ms is None
 
 
-def test_stop_wakes_everybody(waiters: PullWaiters, clock: ManualClock) -> None:
+def test_stop_wakes_everybody(waiters: LongPolling, clock: ManualClock) -> None:
     """When the broker stops nobody is left waiting, and no timer either."""
-    holds = [Hold(waiters), Hold(waiters, key=QueueKey("T", 1))]
+    holds = [Hold(waiters), Hold(waiters, key=("T", 1))]
     waiters.wake_all()
     assert [hold.woken for hold in holds] == [1, 1]
     assert (len(waiters), clock.next_at_ms) == (0, None)
+
+
+def test_fetch_of_several_queues_is_woken_by_any_once(waiters: LongPolling, clock: ManualClock) -> None:
+    """A fetch may stand under several queues; whichever has something ends the waiting at all of them."""
+    woken: list[bool] = []
+    outcome = waiters.hold(HeldFetch({KEY: 5, ("T", 1): 9}, None, lambda: woken.append(True)), LIMIT_MS)
+    waiters.arrived(arrival(5, 0))
+    assert not outcome.is_settled
+    waiters.arrived(arrival(6, 0))
+    waiters.arrived(arrival(7, 0))
+    assert (woken, outcome.is_settled, len(waiters), clock.next_at_ms) == ([True], True, 0, None)
+
+
+def test_fetch_that_fails_when_it_is_run_again_fails_alone(waiters: LongPolling) -> None:
+    """What running it again raises is its own outcome; the others are woken all the same."""
+
+    def fail() -> None:
+        raise OSError("no such file")
+
+    failing, other = waiters.hold(HeldFetch({KEY: 0}, None, fail), LIMIT_MS), Hold(waiters)
+    waiters.arrived(arrival(6, 0))
+    assert isinstance(failing.failure, OSError)
+    assert other.woken == 1

@@ -1,0 +1,133 @@
+"""The adapter of the wire for messages out: requests 11, 361, 12 and 33 and their answers.
+
+Upstream: ``PullMessageProcessor``, ``QueryMessageProcessor`` (behaviour.md B.4, B.14). The index knows hashes, so an
+answer to a query by key may hold other messages too; clients compare the key.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from ...common.errors import HeaderError
+from ...common.names import PERM_READ
+from ...common.outcome import Outcome
+from ...remoting.codec.codes import ResponseCode
+from ...remoting.codec.command import Command, decode_header, header_reader
+from ...remoting.codec.error_replies import failure_reply
+from ...remoting.codec.frames import Buffer, Encoded
+from ...remoting.headers.fast_replies import encode_pull_reply
+from ...remoting.headers.pull import PullHeader, PullReply, QueryMessageHeader, QueryMessageReply, ViewMessageHeader
+from ...remoting.transport.addresses import format_address
+from ...remoting.transport.connection import Connection
+from ...store.consumequeue.reading import ReadResult, ReadStatus
+from ...store.index.query import KeyKind
+from ...store.message_store import MessageStore
+from ..settings.refusal import OwnBroker, Refusal
+from .fetch import Fetched, FetchOperation
+
+_JOIN_RECORD_BYTES = 1024  # records that average no more are cheaper to send as one copy
+
+_CODES = {
+    ReadStatus.FOUND: ResponseCode.SUCCESS,
+    ReadStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ReadStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+_KINDS: dict[str, KeyKind] = {"K": "K", "U": "U", "T": "T"}
+
+
+_read_pull = header_reader(PullHeader)
+
+
+class PullHandlers:
+    """Answers consumers that pull."""
+
+    def __init__(self, fetches: FetchOperation, own: OwnBroker) -> None:
+        self._fetches = fetches
+        self._own = own
+
+    def pull(self, command: Command, connection: Connection) -> Outcome[Fetched | Refusal]:
+        """Return what there is in a queue, or wait for it."""
+        header = _read_pull(command)
+        outcome = self._fetches.fetch(header, connection.remote_address)
+        if outcome.is_settled:
+            outcome.encode = _encode_fetched
+        else:
+            command.forget_content()
+            header.broker_name = None  # nobody reads it, and it may be long
+            outcome.encode = partial(_encode_held, header, connection)
+        return outcome
+
+    def lite_pull(self, command: Command, connection: Connection) -> Command | Outcome[Fetched | Refusal]:
+        """Do the same for consumers of this kind, if they are served."""
+        config = self._own.config
+        if config.permission & PERM_READ and not config.is_lite_pull_enabled:
+            return Command.response(ResponseCode.NO_PERMISSION, self._own.forbids("for lite pull consumer"))
+        return self.pull(command, connection)
+
+
+def _encode_fetched(command: Command, outcome: Outcome[Fetched | Refusal]) -> Command | Encoded:
+    fetched = outcome.answer
+    if type(fetched) is Refusal:
+        return Command.response(fetched.code, fetched.remark)
+    result = fetched.result
+    code = _CODES.get(result.status)
+    if code is None:  # a queue without messages
+        code = ResponseCode.PULL_NOT_FOUND if fetched.has_nothing_new else ResponseCode.PULL_OFFSET_MOVED
+    reply = PullReply(
+        suggest_which_broker_id=fetched.next_broker_id,
+        next_begin_offset=result.next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+    )
+    return encode_pull_reply(command, code, result.status.value, reply, _buffers(result))
+
+
+def _encode_held(
+    header: PullHeader, connection: Connection, command: Command, outcome: Outcome[Fetched | Refusal]
+) -> Command | Encoded:
+    """Encode the answer to a pull that has waited; when it failed, the log names what the request has forgotten."""
+    if outcome.failure is None:
+        return _encode_fetched(command, outcome)
+    place = f"consumerGroup {header.consumer_group}, topic {header.topic}, queueId {header.queue_id}"
+    peer = f"{format_address(*connection.remote_address)}, {place}"
+    return failure_reply(command, outcome.failure, peer, is_logged=connection.may_complain())
+
+
+def _buffers(result: ReadResult) -> Sequence[Buffer]:
+    records = result.records
+    if len(records) > 1 and result.size <= _JOIN_RECORD_BYTES * len(records):
+        return (b"".join(records),)
+    return records
+
+
+class QueryHandlers:
+    """Answers from the index and the log."""
+
+    def __init__(self, store: MessageStore, *, unique_key_count: int = 32) -> None:
+        self._store = store
+        self._unique_key_count = unique_key_count
+
+    def query(self, command: Command, _connection: Connection) -> Command:
+        """Find messages by key, unique key or tag."""
+        header = decode_header(QueryMessageHeader, command)
+        kind: KeyKind = "U" if header.is_unique_key else _KINDS.get(header.index_type or "K", "K")
+        count = self._unique_key_count if header.is_unique_key else header.max_messages
+        if count < 0:
+            raise HeaderError(f"the custom field <maxNum> is negative: {count}")
+        found = self._store.query(header.topic, header.key, count, header.begin_ms, header.end_ms, kind=kind)
+        reply = QueryMessageReply(index_updated_at_ms=found.last_at_ms, index_updated_log_offset=found.last_log_offset)
+        if not found.records:
+            remark = "can not find message, maybe time range not correct"
+            return Command.response(ResponseCode.QUERY_NOT_FOUND, remark, reply)
+        return Command.response(ResponseCode.SUCCESS, None, reply, b"".join(found.records))
+
+    def view(self, command: Command, _connection: Connection) -> Command:
+        """Return the message at a position of the log."""
+        log_offset = decode_header(ViewMessageHeader, command).log_offset
+        record = self._store.record_at(log_offset)
+        if record is None:
+            return Command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {log_offset}")
+        return Command.response(ResponseCode.SUCCESS, None, None, bytes(record))
