@@ -322,27 +322,29 @@ class Connection(asyncio.Protocol):
 
     def _end_turn(self) -> None:
         self._service.after_batch()
-        served = self._served
-        if served:
-            self._served, out, has_failed = [], self._out, False
-            for reply in served:
-                if type(reply) is not Outcome:
-                    out.append(reply)
-                elif not reply.is_settled:
-                    self._owe(reply)
-                elif not reply.is_dropped:
-                    encoded = self._encode(reply)
-                    out.append(encoded)
-                    self._out_bytes += len(encoded) if type(encoded) is bytes else size_of(encoded)
-                    if reply.failure is not None:
-                        has_failed = True
-            if has_failed:
-                self._log_rejected(served)
-            del served, reply  # what answers were made of is not held while they are written
+        if self._served:
+            self._take_served()
         out, size = self._out, self._out_bytes
         if out:
             self._out, self._out_bytes = [], 0
             self._write(out, size)
+
+    def _take_served(self) -> None:
+        """Encode what the batch has come to, and owe what is not settled; nothing of it is held afterwards."""
+        served, self._served, out, has_failed = self._served, [], self._out, False
+        for reply in served:
+            if type(reply) is not Outcome:
+                out.append(reply)
+            elif not reply.is_settled:
+                self._owe(reply)
+            elif not reply.is_dropped:
+                encoded = self._encode(reply)
+                out.append(encoded)
+                self._out_bytes += len(encoded) if type(encoded) is bytes else size_of(encoded)
+                if reply.failure is not None:
+                    has_failed = True
+        if has_failed:
+            self._log_rejected(served)
 
     def _encode(self, outcome: Outcome[Any]) -> Encoded:
         command: Command = outcome.request
@@ -353,7 +355,7 @@ class Connection(asyncio.Protocol):
                 reply = outcome.answer
             else:
                 reply = failure_reply(command, outcome.failure, self._peer, is_logged=self.may_complain())
-            return reply if type(reply) is bytes or type(reply) is list else encode_reply(command, reply)
+            return reply if type(reply) is bytes else encode_reply(command, reply)
         except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
             return encode_reply(command, failure_reply(command, error, self._peer, is_logged=self.may_complain()))
 
