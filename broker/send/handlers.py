@@ -45,6 +45,7 @@ class SendHandlers:
         self._answers = answers
         self._fields = answers.fields()
         self._host_text = ""
+        self._encode = self._encode_sent  # bound once, and not for each send
 
     def set_store_host(self, store_host: bytes) -> None:
         """Change the host in the message ids, which must be the one in the records."""
@@ -58,7 +59,7 @@ class SendHandlers:
             outcome = self._sends.send_batch(header, command.body, sender)
         else:
             outcome = self._sends.send(header, command.body, sender)
-        outcome.encode = self._encode_sent
+        outcome.encode = self._encode
         return outcome
 
     def send_back(self, command: Command, _connection: Connection) -> Outcome[Refusal | None]:

@@ -338,7 +338,12 @@ class Connection(asyncio.Protocol):
             elif not reply.is_settled:
                 self._owe(reply)
             elif not reply.is_dropped:
-                encoded = self._encode(reply)
+                try:
+                    encoded = self._encode(reply) if reply.encode is None else reply.encode(reply.request, reply)
+                    if type(encoded) is not bytes:
+                        encoded = encode_reply(reply.request, encoded)
+                except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
+                    encoded = self._encode_failure(reply.request, error)
                 out.append(encoded)
                 self._out_bytes += len(encoded) if type(encoded) is bytes else size_of(encoded)
                 if reply.failure is not None:
@@ -350,14 +355,15 @@ class Connection(asyncio.Protocol):
         command: Command = outcome.request
         try:
             if outcome.encode is not None:
-                reply = outcome.encode(command, outcome)
-            elif outcome.failure is None:
-                reply = outcome.answer
-            else:
-                reply = failure_reply(command, outcome.failure, self._peer, is_logged=self.may_complain())
-            return reply if type(reply) is bytes else encode_reply(command, reply)
+                return encode_reply(command, outcome.encode(command, outcome))
+            if outcome.failure is None:
+                return encode_reply(command, outcome.answer)
         except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
-            return encode_reply(command, failure_reply(command, error, self._peer, is_logged=self.may_complain()))
+            return self._encode_failure(command, error)
+        return self._encode_failure(command, outcome.failure)
+
+    def _encode_failure(self, command: Command, error: Exception) -> Encoded:
+        return encode_reply(command, failure_reply(command, error, self._peer, is_logged=self.may_complain()))
 
     def _log_rejected(self, served: list[Encoded | Outcome[Any]]) -> None:
         """Log the first request of a batch whose answer was ready when its commit failed, and count the others."""
