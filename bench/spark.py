@@ -26,8 +26,8 @@ from pyspark.sql.types import StructType
 from samplelog import write_log
 
 from rocketlet.export.columns.schema import SCHEMA, pick_columns
-from rocketlet.export.plan.plan import PlanOptions, plan_stores
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.plan.read_plan import PlanOptions, plan_stores
+from rocketlet.export.write.log_reader import Reading, ReadOptions
 from rocketlet.spark import register
 
 METADATA: Final = (

@@ -37,9 +37,8 @@ def dump(ctx: click.Context, **flags: Unpack[DumpFlags]) -> None:
 
 
 def _run(flags: DumpFlags) -> "Report":
-    from ..export.write.dumpfile import COLUMNS
-    from ..export.write.parallel import export_file
-    from ..export.write.pieces import ExportJob
+    from ..export.write.dump_file import COLUMNS
+    from ..export.write.export_job import ExportJob, export_file
 
     if os.path.exists(flags["to"]) and not flags["overwrites"]:
         raise ConfigError(f"{flags['to']} exists; --overwrite replaces it")

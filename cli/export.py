@@ -78,9 +78,8 @@ def export(ctx: click.Context, **flags: Unpack[ExportFlags]) -> None:
 
 
 def _run(flags: ExportFlags) -> "Report":
-    from ..export.plan.plan import SPLIT_BYTES
-    from ..export.write.parallel import export_directory, export_file
-    from ..export.write.pieces import ExportJob
+    from ..export.plan.read_plan import SPLIT_BYTES
+    from ..export.write.export_job import ExportJob, export_directory, export_file
     from ..store.files.config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
     target, kind, old = _target(flags)
@@ -101,8 +100,8 @@ def _run(flags: ExportFlags) -> "Report":
 
 def _target(flags: ExportFlags) -> tuple[str, str, list[str]]:
     """Return where to write, the format, and the files of an earlier export to the same directory."""
-    from ..export.write.parallel import find_parts
-    from ..export.write.write import format_of
+    from ..export.write.export_job import find_parts
+    from ..export.write.writers import format_of
 
     target = flags["to"]
     if not _is_directory(target):

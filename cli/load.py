@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..client.producer.parcels import Letter
     from ..client.producer.producer import Producer
     from ..client.session.settings import ProducerSettings
-    from ..export.write.dumpfile import DumpBlock, DumpedMessage, DumpReader
+    from ..export.write.dump_file import DumpBlock, DumpedMessage, DumpReader
 
 GROUP: Final = "rocketlet-load"
 ORIGIN: Final = {
@@ -129,7 +129,7 @@ def load(ctx: click.Context, **flags: Unpack[LoadFlags]) -> None:
     was refused, or that the dump is damaged or the cluster failed; then it is told from where to go on.
     """
     with needs_extra("load"):
-        from ..export.write.dumpfile import DumpReader
+        from ..export.write.dump_file import DumpReader
     with DumpReader(os.fspath(flags["path"])) as reader:
         is_whole = _check(reader) if flags["checks_only"] else _load(reader, flags)
     if not is_whole:

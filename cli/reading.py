@@ -23,11 +23,11 @@ from ..common.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..export.plan.plan import PlanOptions
+    from ..export.plan.read_plan import PlanOptions
     from ..export.plan.selection import Selection
     from ..export.plan.split import Split
     from ..export.report.report import Report
-    from ..export.write.read import ReadOptions
+    from ..export.write.log_reader import ReadOptions
 
 FAIL, SKIP, PREFIX = DAMAGE_WORDS = ("fail", "skip", "prefix")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -111,8 +111,8 @@ def make_read_options(
     Raises:
         ConfigError: A time that is none.
     """
-    from ..export.columns.systemcolumns import DEFAULT_DELAYS_MS
-    from ..export.write.read import ReadOptions
+    from ..export.columns.system_columns import DEFAULT_DELAYS_MS
+    from ..export.write.log_reader import ReadOptions
     from ..store.commitlog.blockscan import ScanLimits
 
     limits, skips = ScanLimits(checks_crc=not flags["skips_crc"]), flags["on_damage"] == SKIP
@@ -127,9 +127,8 @@ def plan_reading(flags: ReadingFlags, options: "ReadOptions", split_bytes: int |
         StoreDamagedError: It is damaged, and that is to fail.
         StoreError: It cannot be read.
     """
-    from ..export.plan.plan import plan_prefixes
-    from ..export.pushdown.planreport import planned_report
-    from ..export.pushdown.pushdown import Pushed, PushOptions, push_down
+    from ..export.plan.read_plan import plan_prefixes
+    from ..export.pushdown.pushdown import Pushed, PushOptions, planned_report, push_down
 
     plan = plan_prefixes(flags["stores"], _plan_options(flags, split_bytes))
     if flags["on_damage"] == FAIL:
@@ -148,7 +147,7 @@ def tell(ctx: click.Context, flags: ReadingFlags, report: "Report", done: str) -
     Raises:
         ConfigError: The report cannot be written.
     """
-    from ..export.report.reportparts import save_report
+    from ..export.report.report import save_report
 
     if flags["report_path"] is not None:
         save_report(report, flags["report_path"])
@@ -163,8 +162,8 @@ def tell(ctx: click.Context, flags: ReadingFlags, report: "Report", done: str) -
 
 
 def _plan_options(flags: ReadingFlags, split_bytes: int | None) -> "PlanOptions":
-    from ..export.plan.places import Storage
-    from ..export.plan.plan import SPLIT_BYTES, PlanOptions
+    from ..export.plan.filesystems import Storage
+    from ..export.plan.read_plan import SPLIT_BYTES, PlanOptions
 
     return PlanOptions(
         segment_bytes=flags["segment_bytes"],
@@ -175,8 +174,7 @@ def _plan_options(flags: ReadingFlags, split_bytes: int | None) -> "PlanOptions"
 
 
 def _selection(flags: ReadingFlags) -> "Selection":
-    from ..export.plan.instant import parse_instant
-    from ..export.plan.selection import Selection
+    from ..export.plan.selection import Selection, parse_instant
 
     starting, ending = flags["starting"], flags["ending"]
     return Selection(

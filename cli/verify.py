@@ -35,10 +35,9 @@ def verify(ctx: click.Context, **flags: Unpack[VerifyFlags]) -> None:
     difference; there is one line for each.
     """
     with needs_extra("verify"):
-        from ..export.plan.places import Storage
-        from ..export.report.reportparts import load_report
-        from ..export.write.outputs import find_outputs
-        from ..export.write.verify import compare, read_outputs
+        from ..export.plan.filesystems import Storage
+        from ..export.report.report import load_report
+        from ..export.write.verify import compare, find_outputs, read_outputs
     storage = Storage(flags["storage"] or "{}")
     report = load_report(flags["report"], storage)
     found = read_outputs(find_outputs(flags["paths"], storage), checks_bodies=not flags["skips_crc"])

@@ -35,7 +35,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..export.plan.plan import check_stores
+from ..export.plan.read_plan import check_stores
 from .cluster.liveoptions import parse_live
 from .hybrid.hybridoptions import parse_hybrid
 from .hybrid.modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options

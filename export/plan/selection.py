@@ -13,16 +13,18 @@ Rules:
 - ``among`` and ``queue_ids`` narrow what is wanted anyway: naming a topic there does not ask for a system topic.
 """
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...common.errors import ConfigError
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ...common.sysflag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...store.commitlog.block import Block
@@ -137,3 +139,31 @@ def _is_outside(numbers: npt.NDArray[np.int64], first: int | None, behind: int |
     if behind is not None:
         outside |= numbers >= behind
     return outside
+
+
+# Seconds from 1973 to 5138. As milliseconds they are days of 1970 to 1973, when there was no message.
+_SECONDS: Final = range(100_000_000, 100_000_000_000)
+
+
+def parse_instant(text: str, key: str) -> int:
+    """Return epoch milliseconds.
+
+    Raises:
+        ConfigError: The text is neither, or seconds; the message names the option ``key``.
+    """
+    word = text.strip()
+    if word.removeprefix("-").isdecimal():
+        return _checked(int(word), key)
+    try:
+        at = datetime.datetime.fromisoformat(word)
+    except ValueError:
+        raise ConfigError(f"{key} is {text!r}, neither epoch milliseconds nor an ISO 8601 time", key=key) from None
+    zoned = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+    return (zoned - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(milliseconds=1)
+
+
+def _checked(at_ms: int, key: str) -> int:
+    if at_ms in _SECONDS:
+        day = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).date()
+        raise ConfigError(f"{key} is {at_ms}, as epoch milliseconds {day}; of seconds it would be {at_ms}000", key=key)
+    return at_ms

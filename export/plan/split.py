@@ -14,23 +14,21 @@ Rules:
 - A split travels to the task that reads it. It opens its file there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from ...common.errors import StoreDamagedError
-from ...common.record import decode_record
+from ...common.record import Record, decode_record
+from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...common.walk import Verdict
 from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, count_leading, has_body_crc, measure
 from ...store.commitlog.blockscan import ScanLimits
-from .chain import Chain
-from .logfile import LogFile, check_at, size_at
-from .places import Storage, is_url
-from .remote import RemoteFile
-from .seek import find_first
-from .segment import map_file
-from .skip import find_next
+from .filesystems import Storage, is_url
+from .log_file import LogFile, RemoteFile, check_at, map_file, size_at
+from .record_walk import Chain, find_first, find_next
 
 
 class Skip(NamedTuple):
@@ -198,3 +196,46 @@ def _queue_of(file: LogFile, position: int) -> tuple[str, int]:
     window = file.window(position, size_at(file.window(position), file, position))
     record = decode_record(window.view, position - (window.base_offset - file.base_offset))
     return record.topic, record.queue_id
+
+
+_SIZE_BYTES = 4
+
+
+class PlannedLog:
+    """The splits of a store in log order, and the records at places of its log."""
+
+    def __init__(self, splits: Sequence[Split]) -> None:
+        self.splits = splits
+        self.start = splits[0].base_offset + splits[0].start
+        self.end = splits[-1].base_offset + splits[-1].stop
+        self._by_base = {split.base_offset: split for split in splits}
+        self._bases = sorted(self._by_base)
+        self._open = lru_cache(maxsize=8)(self._open_file)
+
+    def record_at(self, log_offset: int) -> Record | None:
+        """Return the record that begins at a place of the log, ``None`` when there is none."""
+        base = next((base for base in reversed(self._bases) if base <= log_offset), None)
+        if base is None or log_offset - base >= self._by_base[base].end:
+            return None
+        return read_record(self._open(base), log_offset - base)
+
+    def first_records(self) -> Iterator[tuple[int, Record | None]]:
+        """Yield the base offset of each file, and the record that it begins with."""
+        for base in self._bases:
+            yield base, self.record_at(base)
+
+    def _open_file(self, base: int) -> LogFile:
+        return self._by_base[base].open()
+
+
+def read_record(file: LogFile, position: int) -> Record | None:
+    """Return the sound record at a position of a file, its body unchecked."""
+    if check_at(file, position, checks_crc=False) <= 0:
+        return None
+    window = file.window(position, size_at(file.window(position, _SIZE_BYTES), file, position))
+    return decode_record(window.view, position - (window.base_offset - file.base_offset))
+
+
+def is_queued(record: Record) -> bool:
+    """Tell whether a record has an entry in its queue."""
+    return record.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)

@@ -27,11 +27,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...common.errors import ConfigError
-from ...export.columns.systemcolumns import DEFAULT_DELAYS_MS
-from ...export.plan.instant import parse_instant
-from ...export.plan.places import OPTIONS_KEY, Storage
-from ...export.plan.selection import Selection
-from ...export.report.folder import Folder
+from ...export.columns.system_columns import DEFAULT_DELAYS_MS
+from ...export.plan.filesystems import OPTIONS_KEY, Folder, Storage
+from ...export.plan.selection import Selection, parse_instant
 from ...store.files.config import DEFAULT_DELAY_LEVELS, DELAY_KEY, parse_delay_levels
 from ..options.access import GROUP, Access, parse_access
 from ..options.access import NAMES as ACCESS_NAMES

@@ -22,15 +22,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ...export.columns.schema import pick_columns
-from ...export.plan.plan import Plan, plan_prefixes
-from ...export.plan.prefix import cut_at_damage
+from ...export.plan.filesystems import Folder
+from ...export.plan.read_plan import Plan, cut_at_damage, plan_prefixes
 from ...export.plan.split import Split
-from ...export.pushdown.planreport import planned_report
-from ...export.pushdown.pushdown import Pushed, PushOptions, check_topics, push_down
-from ...export.report.folder import Folder
-from ...export.report.reportparts import ReportParts
-from ...export.report.tally import StoreTally
-from ...export.write.read import ReadOptions, SplitReader
+from ...export.pushdown.pushdown import Pushed, PushOptions, check_topics, planned_report, push_down
+from ...export.report.counters import StoreTally
+from ...export.report.report import ReportParts
+from ...export.write.log_reader import ReadOptions, SplitReader
 from ...store.commitlog.blockscan import ScanLimits
 from ..options.columns import check_types, fit
 from ..options.filters import PushFilters, push_filters

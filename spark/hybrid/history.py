@@ -13,12 +13,12 @@ from itertools import groupby
 from typing import Final
 
 from ...export.columns.schema import pick_columns
-from ...export.plan.plan import Plan
+from ...export.plan.log_end import LogStop
+from ...export.plan.read_plan import Plan
 from ...export.plan.selection import Selection
 from ...export.plan.split import Split
-from ...export.plan.tail import LogStop
-from ...export.pushdown.queueends import queue_ends
-from ...export.write.read import ReadOptions, SplitReader
+from ...export.pushdown.queue_ends import queue_ends
+from ...export.write.log_reader import ReadOptions, SplitReader
 from .seam import StoreEnd
 
 _GREW: Final = "the log has grown since"

@@ -24,8 +24,8 @@ from ...common.errors import ConfigError
 from ...common.message import MessageQueue
 from ...common.nearest import nearest
 from ...export.columns.schema import SCHEMA
-from ...export.plan.plan import Plan
-from ...export.write.pulled import BROKER_COLUMN, pick_live_columns
+from ...export.plan.read_plan import Plan
+from ...export.write.pulled_reader import BROKER_COLUMN, pick_live_columns
 from ...remoting.transport.clock import LoopClock
 from ..cluster.choice import Choice, find_present
 from ..cluster.cluster import Addresses, Cluster

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ...common.errors import ConfigError
 from ...export.columns.schema import FULL_SCHEMA, SCHEMA, pick_columns
-from ...export.write.pulled import BROKER_COLUMN, pick_live_columns
+from ...export.write.pulled_reader import BROKER_COLUMN, pick_live_columns
 from ..cluster import liveoptions
 from ..options import options as coldoptions
 from ..options.access import NAMESERVER

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from ...common.errors import RocketletError
 from ...common.message import MessageQueue
-from ...export.plan.plan import plan_prefixes
+from ...export.plan.read_plan import plan_prefixes
 from ..cluster.liveoptions import LiveOptions, parse_live
 from ..cluster.liverange import Extent
 from ..options.options import SourceOptions, parse_options

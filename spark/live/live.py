@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from ...common.message import MessageQueue
-from ...export.report.tally import StoreTally
-from ...export.write.blockread import ReadOptions
-from ...export.write.pulled import PulledReader, pick_live_columns
+from ...export.report.counters import StoreTally
+from ...export.write.log_reader import ReadOptions
+from ...export.write.pulled_reader import PulledReader, pick_live_columns
 from ...remoting.transport.loop import find_loop_factory
 from ...store.commitlog.blockscan import ScanLimits
 from ..cluster.liveoptions import LiveOptions

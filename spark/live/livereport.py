@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...export.plan.selection import Reason
-from ...export.report.report import Report
-from ...export.report.reportparts import ReportParts
-from ...export.report.tally import StoreTally
+from ...export.report.counters import StoreTally
+from ...export.report.report import Report, ReportParts
 from ..cluster.liveoptions import LiveOptions
 from ..cluster.liverange import LiveRange, RangePack, ranges_of
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from ...common.errors import RemotingError, ResponseError, RocketletError
 from ...common.message import MessageQueue
-from ...export.write.pulled import Pulled
+from ...export.write.pulled_reader import Pulled
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import decode_header
 from ...remoting.headers.pull import PullReply

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from pyspark.sql.types import StructField, StructType
 
-from ...export.plan.places import local_path
+from ...export.plan.filesystems import local_path
 
 _OPTION: Final = "option."
 _PROVIDER: Final = "provider"

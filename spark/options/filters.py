@@ -31,8 +31,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from ...export.columns.schema import SCHEMA
-from ...export.columns.timestamps import FIRST_MS, LAST_MS
+from ...export.columns.schema import FIRST_MS, LAST_MS, SCHEMA
 from ...export.plan.selection import Selection
 
 PUSH_KEY: Final = "spark.sql.python.filterPushdown.enabled"

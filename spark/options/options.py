@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from ...common.errors import ConfigError
-from ...export.columns.systemcolumns import DEFAULT_DELAYS_MS
-from ...export.plan.places import OPTIONS_KEY, Storage, split_places
-from ...export.plan.plan import SPLIT_BYTES, PlanOptions
+from ...export.columns.system_columns import DEFAULT_DELAYS_MS
+from ...export.plan.filesystems import OPTIONS_KEY, Storage, split_places
+from ...export.plan.read_plan import SPLIT_BYTES, PlanOptions
 from ...export.plan.selection import Selection
 from ...store.files.config import (
     DEFAULT_DELAY_LEVELS,

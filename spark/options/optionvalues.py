@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...common.errors import ConfigError
 from ...common.nearest import nearest
-from ...export.plan.instant import parse_instant
+from ...export.plan.selection import parse_instant
 
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.ASCII)

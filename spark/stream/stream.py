@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ...export.write.pulled import pick_live_columns
+from ...export.write.pulled_reader import pick_live_columns
 from ..cluster.cluster import Cluster
 from ..cluster.liveoffsets import make_ranges, resolve_offsets
 from ..cluster.liverange import USUAL_TASKS, pack_ranges, plan_ranges, ranges_of

@@ -15,7 +15,7 @@ from typing import Final
 
 from ...common.errors import ConfigError
 from ...common.names import client_group_remark
-from ...export.plan.places import OPTIONS_KEY
+from ...export.plan.filesystems import OPTIONS_KEY
 from ..cluster.liveoffsets import LATEST
 from ..cluster.liveoptions import END_NAMES, REPORT_PATH, LiveOptions, parse_live
 from ..cluster.liveoptions import NAMES as LIVE_NAMES

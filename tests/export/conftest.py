@@ -5,10 +5,10 @@ import pathlib
 import pytest
 from javastores import STORES, JavaStores, Read, Row, unpack_store
 
-from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import Reading, ReadOptions
 
 
 @pytest.fixture(scope="session")

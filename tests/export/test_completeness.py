@@ -16,9 +16,9 @@ from rocketlet.common.errors import ConfigError, DecodeError
 from rocketlet.common.record import Record, decode_batch, decode_record
 from rocketlet.common.sysflag import INNER_BATCH
 from rocketlet.common.walk import check_record
-from rocketlet.export.plan.plan import PlanOptions, plan_prefixes
+from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import Reading, ReadOptions
 
 Message = tuple[int, int, bytes]
 EVERYTHING = ReadOptions(Selection(includes_system=True))

@@ -7,10 +7,10 @@ import pytest
 from javastores import Row
 from logbuilder import FIRST_MS, LogBuilder
 
-from rocketlet.export.plan.plan import plan_prefixes
-from rocketlet.export.plan.tail import LogStop
+from rocketlet.export.plan.log_end import LogStop
+from rocketlet.export.plan.read_plan import plan_prefixes
 from rocketlet.export.report.report import StoreTally
-from rocketlet.export.write.read import Reading
+from rocketlet.export.write.log_reader import Reading
 from rocketlet.store.files.checkpoint import Checkpoint, save_checkpoint
 from rocketlet.store.files.files import OS_FILES
 

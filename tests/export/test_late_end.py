@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from logbuilder import LogBuilder
 
-from rocketlet.export.plan import tail
-from rocketlet.export.plan.chain import Chain
-from rocketlet.export.plan.plan import plan_prefixes
+from rocketlet.export.plan import log_end as tail
+from rocketlet.export.plan.read_plan import plan_prefixes
+from rocketlet.export.plan.record_walk import Chain
 from rocketlet.store.commitlog.block import Block
 
 SEGMENT_BYTES = 1 << 17

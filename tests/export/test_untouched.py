@@ -9,8 +9,8 @@ from logbuilder import LogBuilder
 PROGRAM = """
 import ctypes, dataclasses, mmap, sys
 import numpy as np
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.read import ReadOptions, SplitReader
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import ReadOptions, SplitReader
 from rocketlet.export.columns.schema import SCHEMA, pick_columns
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.split import Split, SplitScan

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from rocketlet.export.columns.schema import FULL_SCHEMA
-from rocketlet.export.columns.systemcolumns import state_of
-from rocketlet.export.write.pulled import BROKER_COLUMN
+from rocketlet.export.columns.system_columns import state_of
+from rocketlet.export.write.pulled_reader import BROKER_COLUMN
 from rocketlet.spark.cluster import liveoptions
 from rocketlet.spark.hybrid import hybridoptions
 from rocketlet.spark.options import access

@@ -12,7 +12,7 @@ from interop.driver import Driver
 from interop.servers import JavaServer, Server
 
 from rocketlet.cli.main import main
-from rocketlet.export.write.dumpfile import DumpedMessage, DumpWriter
+from rocketlet.export.write.dump_file import DumpedMessage, DumpWriter
 from rocketlet.remoting.transport.clock import LoopClock
 from rocketlet.spark.sink.sink import send_rows
 from rocketlet.spark.sink.sinkoptions import parse_sink_options

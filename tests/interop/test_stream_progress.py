@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from stream_run import StreamRun
 from threaded_cluster import send_texts
 
-from rocketlet.export.write.pulled import pick_live_columns
+from rocketlet.export.write.pulled_reader import pick_live_columns
 from rocketlet.spark.hybrid.modes import reading_options
 from rocketlet.spark.stream.stream import LiveStreamReader
 from rocketlet.spark.stream.streamoptions import parse_stream

@@ -14,10 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketlet.export.columns.schema import SCHEMA
-from rocketlet.export.plan.plan import plan_prefixes
+from rocketlet.export.plan.read_plan import plan_prefixes
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.report.report import StoreTally
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import Reading, ReadOptions
 from rocketlet.spark.hybrid.cold import StoreReader
 from rocketlet.spark.hybrid.modes import reading_options
 from rocketlet.spark.options.options import parse_options

@@ -9,7 +9,7 @@ from live_clusters import Clients, numbered, options_of, read
 from threaded_cluster import ThreadedCluster
 
 from rocketlet.common.errors import DataLossError, RemotingError, ResponseError
-from rocketlet.export.write.pulled import LIVE_SCHEMA
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.spark.cluster.cluster import Cluster
 from rocketlet.spark.cluster.liveplan import plan_live
 from rocketlet.spark.live.live import LiveReading, read_range

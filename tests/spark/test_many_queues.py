@@ -11,9 +11,9 @@ from live_clusters import Clients
 from stream_run import StreamRun
 
 from rocketlet.client import Admin, Message, Producer
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.pulled import LIVE_SCHEMA
-from rocketlet.export.write.read import Reading
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import Reading
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.spark.cluster.liverange import USUAL_TASKS
 from rocketlet.spark.hybrid.modes import reading_options
 from rocketlet.spark.source import RocketMQDataSource

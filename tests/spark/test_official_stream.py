@@ -13,7 +13,7 @@ from real_broker import SMALL_FILES
 from stream_run import StreamRun
 from threaded_cluster import send_texts
 
-from rocketlet.export.write.pulled import pick_live_columns
+from rocketlet.export.write.pulled_reader import pick_live_columns
 from rocketlet.spark.hybrid.hybrid import HybridReader
 from rocketlet.spark.hybrid.hybridoptions import parse_hybrid
 from rocketlet.spark.hybrid.modes import reading_options

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from interop.servers import RocketletServer
 
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.read import SplitReader
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import SplitReader
 from rocketlet.remoting.transport.clock import LoopClock
 from rocketlet.spark.sink.sink import send_rows
 from rocketlet.spark.sink.sinkoptions import parse_sink_options

@@ -10,9 +10,8 @@ from small_disk import SmallDisk, run_on_small_disk
 from stores import StoreDirectory, new_record, read_all, sample
 
 from rocketlet.common.errors import DiskFullError, StoreFullError
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.blockread import ReadOptions
-from rocketlet.export.write.read import Reading
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import Reading, ReadOptions
 from rocketlet.store.audit.audit import StoreAudit
 from rocketlet.store.files.diskspace import measure_use
 from rocketlet.store.files.files import OS_FILES

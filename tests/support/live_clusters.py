@@ -15,7 +15,7 @@ from rocketlet.client import (
     ProducerSettings,
     TopicSettings,
 )
-from rocketlet.export.write.pulled import LIVE_SCHEMA
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.spark.cluster.liveoptions import NAMES, LiveOptions, parse_live
 from rocketlet.spark.cluster.liveplan import plan_live
 from rocketlet.spark.live.live import LiveReading, read_range

@@ -10,12 +10,12 @@ from typing import Any
 from javastores import Row
 from stores import StoreDirectory, new_record
 
-from rocketlet.export.plan.plan import PlanOptions, plan_stores
+from rocketlet.export.plan.read_plan import PlanOptions, plan_stores
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.split import Split
 from rocketlet.export.pushdown.pushdown import Pushed, PushOptions, push_down
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import Reading, ReadOptions
 
 TOPICS = {"Orders": 3, "Rare": 2, "%RETRY%group": 1}
 MESSAGES = 160

@@ -13,12 +13,12 @@ from pushing import fill
 from stores import StoreDirectory, new_record
 
 from rocketlet.common.errors import StoreDamagedError
-from rocketlet.export.plan import plan
-from rocketlet.export.plan.plan import PlanOptions, plan_prefixes, plan_stores
-from rocketlet.export.plan.tail import LogEnd
-from rocketlet.export.pushdown.planreport import planned_report
+from rocketlet.export.plan import read_plan as plan
+from rocketlet.export.plan.log_end import LogEnd
+from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes, plan_stores
+from rocketlet.export.pushdown.pushdown import planned_report
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.read import SplitReader
+from rocketlet.export.write.log_reader import SplitReader
 from rocketlet.store.audit.audit import StoreAudit
 
 PROOF = "proof holds: every message is counted, every queue offset is there once, all body checksums are right"

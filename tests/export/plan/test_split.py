@@ -15,13 +15,13 @@ from logbuilder import LogBuilder
 from stores import StoreDirectory, new_record
 
 from rocketlet.common.errors import StoreDamagedError
-from rocketlet.export.plan import queueanchor
-from rocketlet.export.plan.plan import PlanOptions, plan_prefixes, plan_stores
-from rocketlet.export.plan.seek import find_first
-from rocketlet.export.plan.segment import map_file
+from rocketlet.export.plan import record_walk as queueanchor
+from rocketlet.export.plan.log_file import map_file
+from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes, plan_stores
+from rocketlet.export.plan.record_walk import find_first
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.split import Split
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import Reading, ReadOptions
 
 OPTIONS = ReadOptions(Selection(includes_system=True))
 

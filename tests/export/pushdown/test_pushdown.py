@@ -11,9 +11,9 @@ from pushing import SPOILS, check, configure, fill, looked_at, plan, push, read
 from stores import TINY, StoreDirectory
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.export.plan import queuefiles
+from rocketlet.export.plan import store_queues as queuefiles
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.plan.storequeues import MARGIN_MS
+from rocketlet.export.plan.store_queues import MARGIN_MS
 from rocketlet.export.pushdown.pushdown import CLOCK_MS, PushOptions, check_topics, push_down
 from rocketlet.store.commitlog.block import Structs
 

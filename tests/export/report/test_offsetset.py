@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.export.report import offsetset
-from rocketlet.export.report.offsetset import OffsetSet
-from rocketlet.export.report.runs import Runs
+from rocketlet.export.report import interval_set as offsetset
+from rocketlet.export.report.interval_set import OffsetSet, Runs
 
 
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=12), max_size=12), st.sampled_from([2, 1 << 20]))

@@ -7,14 +7,12 @@ from logbuilder import LogBuilder
 from s3 import serve_s3
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.report.folder import Folder
-from rocketlet.export.report.report import Report
-from rocketlet.export.report.reportparts import ReportParts, load_report, save_report
-from rocketlet.export.report.tally import StoreTally
-from rocketlet.export.write.outputs import find_outputs
-from rocketlet.export.write.read import Reading, SplitReader
-from rocketlet.export.write.verify import compare, read_outputs
+from rocketlet.export.plan.filesystems import Folder
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.report.counters import StoreTally
+from rocketlet.export.report.report import Report, ReportParts, load_report, save_report
+from rocketlet.export.write.log_reader import Reading, SplitReader
+from rocketlet.export.write.verify import compare, find_outputs, read_outputs
 
 
 @pytest.fixture

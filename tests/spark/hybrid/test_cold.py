@@ -12,7 +12,7 @@ from pyspark.sql.datasource import EqualTo, Filter
 from stores import StoreDirectory
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError
-from rocketlet.export.report.reportparts import load_report
+from rocketlet.export.report.report import load_report
 from rocketlet.spark.hybrid.cold import StoreReader
 from rocketlet.spark.hybrid.modes import check_batch, check_columns, find_mode, pick_schema, reading_options
 from rocketlet.spark.options.options import parse_options

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from threaded_cluster import ThreadedCluster
 
 from rocketlet.common.errors import ConfigError, DataLossError
-from rocketlet.export.write.pulled import LIVE_SCHEMA, pick_live_columns
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA, pick_live_columns
 from rocketlet.spark.hybrid.hybrid import HybridReader
 from rocketlet.spark.hybrid.hybridoptions import parse_hybrid
 from rocketlet.spark.hybrid.modes import reading_options

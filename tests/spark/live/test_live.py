@@ -15,7 +15,7 @@ from threaded_cluster import ThreadedCluster
 from rocketlet.client import ClientSettings, Credentials, Message, Tls
 from rocketlet.common.errors import ConfigError, DataLossError, ResponseError
 from rocketlet.common.message import MessageQueue
-from rocketlet.export.write.pulled import LIVE_SCHEMA
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.spark.cluster.choice import find_queues
 from rocketlet.spark.cluster.cluster import Cluster
 from rocketlet.spark.cluster.liveplan import plan_live

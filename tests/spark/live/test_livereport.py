@@ -12,13 +12,11 @@ from threaded_cluster import ThreadedCluster
 
 from rocketlet.client import Message
 from rocketlet.common.errors import ConfigError
-from rocketlet.export.plan.places import Storage
+from rocketlet.export.plan.filesystems import Storage
 from rocketlet.export.plan.selection import Reason
-from rocketlet.export.report.report import Report
-from rocketlet.export.report.reportparts import load_report
-from rocketlet.export.write.outputs import find_outputs
-from rocketlet.export.write.pulled import LIVE_SCHEMA
-from rocketlet.export.write.verify import compare, read_outputs
+from rocketlet.export.report.report import Report, load_report
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
+from rocketlet.export.write.verify import compare, find_outputs, read_outputs
 from rocketlet.spark.cluster.liveoptions import parse_live
 from rocketlet.spark.hybrid.hybrid import HybridReader
 from rocketlet.spark.hybrid.hybridoptions import parse_hybrid

@@ -17,8 +17,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from rocketlet.export.columns.schema import SCHEMA
-from rocketlet.export.columns.timestamps import FIRST_MS, LAST_MS
+from rocketlet.export.columns.schema import FIRST_MS, LAST_MS, SCHEMA
 from rocketlet.export.plan.selection import Selection
 from rocketlet.spark.hybrid.cold import StoreReader
 from rocketlet.spark.options.filters import push_filters

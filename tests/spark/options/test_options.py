@@ -4,8 +4,8 @@ import pathlib
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.export.plan.places import Storage
-from rocketlet.export.plan.plan import PlanOptions
+from rocketlet.export.plan.filesystems import Storage
+from rocketlet.export.plan.read_plan import PlanOptions
 from rocketlet.export.plan.selection import Selection
 from rocketlet.spark.hybrid.modes import check_batch, find_mode, reading_options
 from rocketlet.spark.options.options import NAMES, SIZE_KEYS, SourceOptions, parse_options

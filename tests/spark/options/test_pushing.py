@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo
 from pyspark.sql.types import StructType
 from stores import StoreDirectory
 
-from rocketlet.export.report.reportparts import load_report
+from rocketlet.export.report.report import load_report
 from rocketlet.spark import register, source
 from rocketlet.spark.options.filters import PUSH_KEY
 from rocketlet.spark.options.pushing import LIMIT_KEY, keeps_plans_apart

@@ -17,7 +17,7 @@ from rocketlet.common.errors import ConfigError, StoreDamagedError
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
-from rocketlet.export.plan.plan import PlanOptions, plan_prefixes
+from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes
 from rocketlet.export.plan.split import SplitScan
 from rocketlet.store.audit.audit import StoreAudit
 from rocketlet.store.commitlog.blockscan import ScanLimits

@@ -23,8 +23,8 @@ from killing.senders import JavaLoad, JavaStorm, Load, MixedLoad, OurLoad
 from killing.victim import Victim
 
 from rocketlet.export.columns.schema import pick_columns
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import Reading, ReadOptions
 
 CYCLES_PER_ROUND = 20
 MOST_ANSWERS = 600
