@@ -21,8 +21,12 @@ Rules:
 """
 
 import logging
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import MutableMapping
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -36,17 +40,22 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ..export.plan.read_plan import check_stores
-from .cluster.liveoptions import parse_live
-from .hybrid.hybridoptions import parse_hybrid
-from .hybrid.modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options
-from .hybrid.snapshot import take_snapshot
-from .options.access import NAMESERVER
-from .options.catalogtable import keep_options, kept_options, options_of_table, without_options
-from .options.filters import PUSH_KEY
-from .options.options import parse_options
-from .options.optionvalues import Given
-from .options.pushing import (
+from .cluster.cluster_options import parse_live
+from .hybrid.read_modes import (
+    Mode,
+    check_batch,
+    check_columns,
+    check_stream,
+    find_mode,
+    parse_hybrid,
+    pick_schema,
+    reading_options,
+    take_snapshot,
+)
+from .options.cluster_access import NAMESERVER
+from .options.filter_pushdown import (
     LIMIT_KEY,
+    PUSH_KEY,
     PUSH_OPTION,
     LimitedReader,
     keeps_plans_apart,
@@ -54,8 +63,10 @@ from .options.pushing import (
     switch_on,
     warn_of_whole_reading,
 )
-from .options.workerpython import choose_python
-from .stream.streamoptions import parse_stream
+from .options.option_values import Given
+from .options.spark_schemas import keep_options, kept_options, options_of_table, without_options
+from .options.store_options import parse_options
+from .stream.stream_options import parse_stream
 
 _SOURCES: Final = frozenset(("path", "paths", NAMESERVER))
 _log = logging.getLogger(__name__)
@@ -111,14 +122,14 @@ class RocketMQDataSource(DataSource):
         check_batch(given, mode)
         check_columns(given, arrow_schema)
         if mode is Mode.CLUSTER:
-            from .live.live import LiveReader
+            from .live.cluster_reader import LiveReader
 
             return LiveReader(parse_live(given), arrow_schema, self._snapshot and self._snapshot.extents)
         if mode is Mode.HYBRID:
-            from .hybrid.hybrid import HybridReader
+            from .hybrid.hybrid_reader import HybridReader
 
             return HybridReader(parse_hybrid(given), arrow_schema, self._snapshot)
-        from .hybrid.cold import StoreReader
+        from .hybrid.store_reader import StoreReader
 
         return StoreReader(parse_options(given), arrow_schema, (), self._snapshot and self._snapshot.log_ends)
 
@@ -133,10 +144,10 @@ class RocketMQDataSource(DataSource):
         check_stream(mode)
         check_columns(given, arrow_schema)
         if mode is Mode.HYBRID:
-            from .hybrid.hybridstream import read_as_stream
+            from .hybrid.hybrid_reader import read_as_stream
 
             return read_as_stream(given, arrow_schema)
-        from .stream.stream import LiveStreamReader
+        from .stream.stream_reader import LiveStreamReader
 
         return LiveStreamReader(parse_stream(given), arrow_schema)
 
@@ -151,7 +162,7 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, column or mode, or a cluster that cannot be reached.
         """
-        from .sink.sink import plan_batch
+        from .sink.sink_writer import plan_batch
 
         return plan_batch(self.options, schema, overwrites=overwrite)
 
@@ -165,7 +176,7 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, column or mode.
         """
-        from .sink.sink import plan_stream
+        from .sink.sink_writer import plan_stream
 
         return plan_stream(self.options, schema, overwrites=overwrite)
 
@@ -197,3 +208,36 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(LimitingDataSource if takes_limits else PushingDataSource)
     if not switch_on(spark, PUSH_KEY):
         _log.warning("%s is false, each query reads all messages and Spark filters them afterwards", PUSH_KEY)
+
+
+_VARIABLE: Final = "PYSPARK_PYTHON"
+_SETTINGS: Final = ("spark.pyspark.python", "spark.pyspark.driver.python")
+_ASK: Final = "import importlib.util, sys; sys.exit(importlib.util.find_spec('rocketlet') is None)"
+
+
+def choose_python(spark: SparkSession) -> None:
+    """Make the workers of a session run this Python, or warn where they will not find the package."""
+    context: Any = getattr(spark, "_sc", None)
+    if context is None:  # a client of a Spark that runs elsewhere
+        return
+    found = shutil.which(str(context.pythonExec))
+    if found is not None and os.path.samefile(os.path.dirname(found), os.path.dirname(sys.executable)):
+        return
+    is_sent = bool(context._python_includes)  # noqa: SLF001 # files of --py-files and addPyFile, which may be the package
+    is_chosen = _VARIABLE in os.environ or any(context.getConf().get(name) for name in _SETTINGS)
+    if not is_chosen and context.master.startswith("local"):
+        context.pythonExec = sys.executable
+    elif not is_sent and not _has_package(found):
+        _log.warning(
+            "Spark's workers run %s, which has no rocketlet: set %s to the Python of an environment that has it, as %s",
+            found or context.pythonExec,
+            _VARIABLE,
+            sys.executable,
+        )
+
+
+def _has_package(python: str | None) -> bool:
+    if python is None:
+        return False
+    asked = subprocess.run([python, "-c", _ASK], capture_output=True, check=False)  # noqa: S603 # what Spark would run
+    return not asked.returncode

@@ -24,7 +24,8 @@ import msgspec
 
 from ...client.session.routes import MASTER_ID, Route, choose_address, subscribe_queues
 from ...client.session.session import Session
-from ...common.errors import ConfigError, ResponseError, RocketletError, RouteNotFoundError
+from ...common.clock import Clock
+from ...common.errors import ConfigError, RemotingError, ResponseError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 from ...common.nearest import nearest
@@ -34,16 +35,55 @@ from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.offset import MaxOffsetHeader, OffsetReply, QueueHeader, SearchOffsetHeader
 from ...remoting.transport.tasks import TaskScope
-from ..options.access import Access
-from .attempts import attempt
-from .liverange import Extent
+from ..options.cluster_access import Access
+from .queue_ranges import Extent
+
+_PASSING: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+
+Asked = TypeVar("Asked")
+
+
+Found = TypeVar("Found")
+
+
+Addresses = Mapping[MessageQueue, str]
+
+
+def may_pass(error: RemotingError | ResponseError) -> bool:
+    """Tell whether the same request may succeed a little later."""
+    return isinstance(error, RemotingError) or error.code in _PASSING
+
+
+async def attempt(access: Access, clock: Clock, ask: Callable[[], Awaitable[Found]]) -> Found:
+    """Return what ``ask`` does, after as many failures as the access allows.
+
+    Raises:
+        RemotingError, ResponseError: The last failure, or one that will not pass.
+    """
+    for left in range(access.retries, -1, -1):
+        try:
+            return await ask()
+        except (RemotingError, ResponseError) as error:
+            if not left or not may_pass(error):
+                raise
+            _log.warning(
+                "request failed, retrying in %d ms, %d retries left: %s", access.retry_interval_ms, left, error
+            )
+            await clock.sleep(access.retry_interval_ms)
+    raise AssertionError("the last attempt returns or raises")
+
 
 _AT_ONCE: Final = 32
 _log = logging.getLogger(__name__)
-
-Asked = TypeVar("Asked")
-Found = TypeVar("Found")
-Addresses = Mapping[MessageQueue, str]
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from interop.servers import JavaServer, Server
 from rocketlet.cli.main import main
 from rocketlet.export.write.dump_file import DumpedMessage, DumpWriter
 from rocketlet.remoting.transport.clock import LoopClock
-from rocketlet.spark.sink.sink import send_rows
-from rocketlet.spark.sink.sinkoptions import parse_sink_options
-from rocketlet.spark.sink.sinkrows import Letters, SinkColumns, SinkRow
+from rocketlet.spark.sink.sink_options import parse_sink_options
+from rocketlet.spark.sink.sink_rows import Letters, SinkColumns, SinkRow
+from rocketlet.spark.sink.sink_writer import send_rows
 
 FIRST = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET"}
 TEXTS = pa.map_(pa.string(), pa.string())

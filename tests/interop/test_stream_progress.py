@@ -13,9 +13,9 @@ from stream_run import StreamRun
 from threaded_cluster import send_texts
 
 from rocketlet.export.write.pulled_reader import pick_live_columns
-from rocketlet.spark.hybrid.modes import reading_options
-from rocketlet.spark.stream.stream import LiveStreamReader
-from rocketlet.spark.stream.streamoptions import parse_stream
+from rocketlet.spark.hybrid.read_modes import reading_options
+from rocketlet.spark.stream.stream_options import parse_stream
+from rocketlet.spark.stream.stream_reader import LiveStreamReader
 
 COLUMNS = pick_live_columns(["queueId", "queueOffset", "body", "brokerName"])
 

@@ -18,9 +18,9 @@ from rocketlet.export.plan.read_plan import plan_prefixes
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.report.report import StoreTally
 from rocketlet.export.write.log_reader import Reading, ReadOptions
-from rocketlet.spark.hybrid.cold import StoreReader
-from rocketlet.spark.hybrid.modes import reading_options
-from rocketlet.spark.options.options import parse_options
+from rocketlet.spark.hybrid.read_modes import reading_options
+from rocketlet.spark.hybrid.store_reader import StoreReader
+from rocketlet.spark.options.store_options import parse_options
 
 SEGMENT_BYTES: int = SIZES["segment_bytes"]
 SEEDS = {"one directory": "cedar", "several directories": "ash"}

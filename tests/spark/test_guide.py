@@ -31,7 +31,7 @@ from spark_guide import (
 )
 from threaded_cluster import ThreadedCluster
 
-from rocketlet.spark.options.filters import PUSH_KEY
+from rocketlet.spark.options.filter_pushdown import PUSH_KEY
 
 SECTIONS = read_sections()
 DAILY, SUBMIT = "Daily Parquet, proved", "On a cluster of Spark"

@@ -19,7 +19,7 @@ from spark_guide import PAGE, blocks_of, fail_to_bill, localize, read_sections, 
 from threaded_cluster import ThreadedCluster
 
 from rocketlet.client import Message
-from rocketlet.spark.options.filters import PUSH_KEY
+from rocketlet.spark.options.filter_pushdown import PUSH_KEY
 
 Make = Callable[[str, int], Message]
 

@@ -11,8 +11,7 @@ from threaded_cluster import ThreadedCluster
 from rocketlet.common.errors import DataLossError, RemotingError, ResponseError
 from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.spark.cluster.cluster import Cluster
-from rocketlet.spark.cluster.liveplan import plan_live
-from rocketlet.spark.live.live import LiveReading, read_range
+from rocketlet.spark.live.cluster_reader import LiveReading, plan_live, read_range
 
 
 @pytest.fixture

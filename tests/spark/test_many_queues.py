@@ -14,11 +14,11 @@ from rocketlet.client import Admin, Message, Producer
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.write.log_reader import Reading
 from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
-from rocketlet.spark.cluster.liverange import USUAL_TASKS
-from rocketlet.spark.hybrid.modes import reading_options
+from rocketlet.spark.cluster.queue_ranges import USUAL_TASKS
+from rocketlet.spark.hybrid.read_modes import reading_options
 from rocketlet.spark.source import RocketMQDataSource
-from rocketlet.spark.stream.stream import LiveStreamReader
-from rocketlet.spark.stream.streamoptions import parse_stream
+from rocketlet.spark.stream.stream_options import parse_stream
+from rocketlet.spark.stream.stream_reader import LiveStreamReader
 
 QUEUES, TOPICS = 200, 5
 LARGE, MANY = 100, 50

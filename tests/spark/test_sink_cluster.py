@@ -5,8 +5,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from scripted_cluster import ScriptedCluster
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.spark.sink.sink import Written, check_cluster, plan_stream
-from rocketlet.spark.sink.sinkoptions import parse_sink_options
+from rocketlet.spark.sink.sink_options import parse_sink_options
+from rocketlet.spark.sink.sink_writer import Written, check_cluster, plan_stream
 
 
 @pytest.mark.parametrize("topic", ["T", None], ids=["a topic", "topics in a column"])

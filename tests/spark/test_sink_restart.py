@@ -11,9 +11,9 @@ from interop.servers import RocketletServer
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.write.log_reader import SplitReader
 from rocketlet.remoting.transport.clock import LoopClock
-from rocketlet.spark.sink.sink import send_rows
-from rocketlet.spark.sink.sinkoptions import parse_sink_options
-from rocketlet.spark.sink.sinkrows import Letters, SinkColumns
+from rocketlet.spark.sink.sink_options import parse_sink_options
+from rocketlet.spark.sink.sink_rows import Letters, SinkColumns
+from rocketlet.spark.sink.sink_writer import send_rows
 
 SMALL = {"mappedFileSizeCommitLog": "16777216", "mappedFileSizeConsumeQueue": "600000"}
 

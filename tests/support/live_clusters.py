@@ -16,10 +16,9 @@ from rocketlet.client import (
     TopicSettings,
 )
 from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
-from rocketlet.spark.cluster.liveoptions import NAMES, LiveOptions, parse_live
-from rocketlet.spark.cluster.liveplan import plan_live
-from rocketlet.spark.live.live import LiveReading, read_range
-from rocketlet.spark.options.optionvalues import Given
+from rocketlet.spark.cluster.cluster_options import CLUSTER_OPTIONS, LiveOptions, parse_live
+from rocketlet.spark.live.cluster_reader import LiveReading, plan_live, read_range
+from rocketlet.spark.options.option_values import Given
 
 Rows = list[dict[str, Any]]
 
@@ -76,7 +75,7 @@ def options_of(clients: Clients, **options: Any) -> LiveOptions:
     """Return options for a cluster; failures are tried again once, and soon."""
     given = {**clients.options, "retries": 1, "retryIntervalMs": 1, **options}
     texts = {name: json.dumps(value) if isinstance(value, dict) else str(value) for name, value in given.items()}
-    return parse_live(Given(texts, NAMES, "the source"))
+    return parse_live(Given(texts, CLUSTER_OPTIONS, "the source"))
 
 
 def read(clients: Clients, **options: Any) -> Rows:

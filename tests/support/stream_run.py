@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from rocketlet.spark.stream.stream import LiveStreamReader
+from rocketlet.spark.stream.stream_reader import LiveStreamReader
 
 EVERYTHING = ReadAllAvailable()
 

@@ -1,6 +1,6 @@
 """How many messages a pull asks for."""
 
-from rocketlet.spark.live.strides import MOST_MESSAGES, Strides
+from rocketlet.spark.live.pulling import MOST_MESSAGES, Strides
 
 
 def ask(strides: Strides, limit: int, times: int) -> list[int]:

@@ -17,8 +17,7 @@ from stores import StoreDirectory
 
 from rocketlet.export.report.report import load_report
 from rocketlet.spark import register, source
-from rocketlet.spark.options.filters import PUSH_KEY
-from rocketlet.spark.options.pushing import LIMIT_KEY, keeps_plans_apart
+from rocketlet.spark.options.filter_pushdown import LIMIT_KEY, PUSH_KEY, keeps_plans_apart
 from rocketlet.spark.source import LimitingDataSource, PushingDataSource, RocketMQDataSource
 
 SOURCES = pathlib.Path(__file__).parents[3] / "spark" / "toplevel"
