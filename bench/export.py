@@ -24,14 +24,14 @@ def read_rate(store: Path, names: Sequence[str] | None, *, checks_crc: bool, rou
     """Return gigabytes of log per second of CPU time, and microseconds per row."""
     from rocketlet.export.columns.schema import SCHEMA, pick_columns
     from rocketlet.export.plan.read_plan import plan_stores
-    from rocketlet.export.write.log_reader import Reading, ReadOptions
+    from rocketlet.export.write.log_reader import LogReader, ReadOptions
     from rocketlet.store.commitlog.blockscan import ScanLimits
 
     schema = SCHEMA if names is None else pick_columns(names)
     options, best, rows = ReadOptions(schema=schema, limits=ScanLimits(checks_crc=checks_crc)), float("inf"), 0
     splits = plan_stores([str(store)])
     for _ in range(rounds):
-        reading = Reading(splits, options)
+        reading = LogReader(splits, options)
         started = time.process_time()
         rows = sum(batch.num_rows for batch in reading)
         best = min(best, time.process_time() - started)

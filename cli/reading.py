@@ -128,15 +128,15 @@ def plan_reading(flags: ReadingFlags, options: "ReadOptions", split_bytes: int |
         StoreError: It cannot be read.
     """
     from ..export.plan.read_plan import plan_prefixes
-    from ..export.pushdown.pushdown import Pushed, PushOptions, planned_report, push_down
+    from ..export.pushdown.pushdown import PushdownOptions, PushdownResult, planned_report, push_down
 
     plan = plan_prefixes(flags["stores"], _plan_options(flags, split_bytes))
     if flags["on_damage"] == FAIL:
         for damage in plan.damages.values():
             raise damage
-    pushed = Pushed(plan.splits, {})
+    pushed = PushdownResult(plan.splits, {})
     if flags["pushes_down"]:
-        pushed = push_down(plan.splits, options.selection, PushOptions())
+        pushed = push_down(plan.splits, options.selection, PushdownOptions())
     report = planned_report(plan, pushed.stores, _named_filters(flags), checks_crc=options.limits.checks_crc)
     return Planned(pushed.splits, report)
 
@@ -151,9 +151,9 @@ def tell(ctx: click.Context, flags: ReadingFlags, report: "Report", done: str) -
 
     if flags["report_path"] is not None:
         save_report(report, flags["report_path"])
-    for tally in report.stores:
-        if tally.damage is not None:
-            click.echo(f"rocketlet: {tally.store} is {done} up to damage only: {tally.damage}", err=True)
+    for counters in report.stores:
+        if counters.damage is not None:
+            click.echo(f"rocketlet: {counters.store} is {done} up to damage only: {counters.damage}", err=True)
     for line in report.lines():
         click.echo(line)
     _warn_of_absent(flags["topics"], report)
@@ -203,7 +203,7 @@ def _named_filters(flags: ReadingFlags) -> list[str]:
 
 def _warn_of_absent(topics: tuple[str, ...], report: "Report") -> None:
     """Name the topics that were asked for and are not in the log; they may be misspelt."""
-    known = sorted({topic for tally in report.stores for topic, _ in tally.queues})
+    known = sorted({topic for counters in report.stores for topic, _ in counters.queues})
     for topic in topics:
         if topic not in known:
             nearest = difflib.get_close_matches(topic, known, n=1)

@@ -7,7 +7,7 @@ import click
 from .reading import needs_extra
 
 if TYPE_CHECKING:
-    from ..export.write.verify import Found
+    from ..export.write.verify import ExportedRows
 
 
 class VerifyFlags(TypedDict):
@@ -52,6 +52,6 @@ def verify(ctx: click.Context, **flags: Unpack[VerifyFlags]) -> None:
     click.echo(_summary(found))
 
 
-def _summary(found: "Found") -> str:
+def _summary(found: "ExportedRows") -> str:
     bodies = f", {found.checked_bodies} bodies have their checksums" if found.checked_bodies else ""
     return f"verified: {found.rows} rows of {len(found.queues)} queues in {found.files} files{bodies}"

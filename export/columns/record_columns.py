@@ -1,7 +1,21 @@
-"""Decodes the records of a block into the columns of ``schema``.
+"""Turns the records of a block into the columns of ``schema``: a row for each message, also of inner batches.
 
-Only what the wanted columns need is looked at: a reading of heads alone touches neither bodies nor properties. The
-only work per record is done on bodies that are compressed.
+    block -> texts of all rows in one array -> columns
+    body of an inner batch (sysFlag 0x80; store.md §2.6) -> one row each, queue offset = that of the record + its place
+
+    stored host: address (4 or 16 bytes) + port (4)      text: 192.0.2.1:10911, [fd00::1]:10911
+    offset id: stored host + log offset (8), as upper-case hex digits
+
+Rules:
+
+- Only what the wanted columns need is looked at: a reading of heads alone touches neither bodies nor properties. The
+  only work per record is done on bodies that are compressed, and on inner batches, which are rare: only brokers with
+  topics of ``queue.type`` BatchCQ write such records.
+- Arrays are copies, never slices of the map.
+- A host is formatted once per distinct value in a block. A column with IPv4 and IPv6 hosts (store.md §2.1) is put
+  together from one of each.
+- A message of an inner batch has its own body, flag and properties; all else is what the record says. A record whose
+  body is no batch stays one row, with its body as it is (``MessageDecoder.decodeMessage``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +44,7 @@ MAX_BODY_BYTES: Final = 128 * 1024 * 1024
 Inflated = Mapping[int, bytes | None]
 
 
-class Rows:
+class RecordRows:
     """The messages of a block, column by column; what columns share is made once."""
 
     def __init__(
@@ -107,32 +121,32 @@ def _inflate(block: Block, row: int, sys_flag: int) -> bytes | None:
         return None
 
 
-def _number(name: str, kind: pa.DataType) -> Callable[[Rows], pa.Array]:
+def _number(name: str, kind: pa.DataType) -> Callable[[RecordRows], pa.Array]:
     return lambda rows: pa.array(rows.block.number(name), kind)
 
 
-def _system(name: str) -> Callable[[Rows], pa.Array]:
+def _system(name: str) -> Callable[[RecordRows], pa.Array]:
     return lambda rows: rows.system.column(name)
 
 
-def _topics(rows: Rows) -> pa.Array:
+def _topics(rows: RecordRows) -> pa.Array:
     codes, names = rows.topics
     return pa.array(names, pa.string()).take(pa.array(codes))
 
 
-def _message_ids(rows: Rows) -> pa.Array:
+def _message_ids(rows: RecordRows) -> pa.Array:
     ids = rows.properties.column(UNIQ_KEY)
     return pc.coalesce(ids, rows.offset_ids) if ids.null_count else ids
 
 
-def _timestamps(name: str) -> Callable[[Rows], pa.Array]:
-    def make(rows: Rows) -> pa.Array:
+def _timestamps(name: str) -> Callable[[RecordRows], pa.Array]:
+    def make(rows: RecordRows) -> pa.Array:
         return make_timestamps(rows.block.number(name))
 
     return make
 
 
-_MAKERS: Final[dict[str, Callable[[Rows], pa.Array]]] = {
+_MAKERS: Final[dict[str, Callable[[RecordRows], pa.Array]]] = {
     "topic": _topics,
     "queueId": _number("queue_id", pa.int32()),
     "queueOffset": _number("queue_offset", pa.int64()),
@@ -283,7 +297,7 @@ def count_messages(block: Block, batches: Batches) -> Longs:
     return counts
 
 
-def unwrap(rows: Rows, batches: Batches) -> "Rows | UnwrappedRows":
+def unwrap(rows: RecordRows, batches: Batches) -> "RecordRows | UnwrappedRows":
     """Return the rows with each batch replaced by its messages."""
     return UnwrappedRows(rows, batches) if batches else rows
 
@@ -291,7 +305,7 @@ def unwrap(rows: Rows, batches: Batches) -> "Rows | UnwrappedRows":
 class UnwrappedRows:
     """The messages of a block, column by column; ``owners`` tells for each the row of its record."""
 
-    def __init__(self, rows: Rows, batches: Batches) -> None:
+    def __init__(self, rows: RecordRows, batches: Batches) -> None:
         counts = count_messages(rows.block, batches)
         self._rows = rows
         self._firsts = np.cumsum(counts) - counts
@@ -299,12 +313,12 @@ class UnwrappedRows:
         is_batch = np.isin(rows.block.positions, list(batches))
         self._is_part = is_batch[self.owners]
         parts = [part for owner in rows.block.positions[is_batch].tolist() for part in batches[owner]]
-        self._parts = _PartRows(rows, parts, self.owners[self._is_part])
+        self._parts = _BatchRows(rows, parts, self.owners[self._is_part])
 
     def column(self, name: str) -> pa.Array:
         """Return one column of the schema."""
         column = self._rows.column(name)
-        if name in _PartRows.OWN_COLUMNS:
+        if name in _BatchRows.OWN_COLUMNS:
             both = pa.concat_arrays([column, self._parts.column(name)])
             chosen = self.owners.copy()
             chosen[self._is_part] = len(column) + np.arange(len(self._parts))
@@ -316,12 +330,12 @@ class UnwrappedRows:
         return pa.array(np.asarray(column) + places, pa.int64())
 
 
-class _PartRows(Rows):
+class _BatchRows(RecordRows):
     """The messages that came in batches, as far as they differ from their records."""
 
     OWN_COLUMNS = frozenset({"msgId", "tags", "keys", "properties", "body", "flag"})
 
-    def __init__(self, rows: Rows, parts: Sequence[BatchPart], owners: Longs) -> None:
+    def __init__(self, rows: RecordRows, parts: Sequence[BatchPart], owners: Longs) -> None:
         super().__init__(rows.block, {})
         self._owner_rows = rows
         self._parts = parts
@@ -347,4 +361,4 @@ class _PartRows(Rows):
         return pa.array([part.body for part in self._parts], pa.binary())
 
 
-AnyRows = Rows | UnwrappedRows
+AnyRows = RecordRows | UnwrappedRows

@@ -1,4 +1,4 @@
-"""Where stores lie: local directories, and URLs of any file system that pyarrow or fsspec knows.
+"""Where stores and reports lie: local directories, and URLs of any file system that pyarrow or fsspec knows.
 
     /data/store  file:///data/store        local
     s3://bucket/store  gs://…  hdfs://…    pyarrow.fs; s3a:// and s3n:// are s3://
@@ -11,6 +11,8 @@ Rules:
   (``S3FileSystem``: access_key, secret_key, endpoint_override, region, …), else those of fsspec's. Without them the
   file system finds its settings where it always does: in the environment and in its configuration files.
 - What is wrong with a place or its options is a ``ConfigError``; what cannot be read is a ``StoreError``.
+- Small files (``Folder``) appear whole or not at all, also when two write one at once: a local one is renamed into
+  place, object stores do the same by themselves. A folder travels to tasks, and connects where it is used.
 """
 
 import contextlib
@@ -39,7 +41,7 @@ _CLASSES: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "hdfs": "HadoopF
 _WILD: Final = frozenset("*?[")
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A name in a directory; ``size`` is 0 for what is no file."""
 
     name: str
@@ -98,7 +100,7 @@ def split_places(text: str, storage: Storage) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def list_place(place: str, storage: Storage) -> list[Entry]:
+def list_place(place: str, storage: Storage) -> list[DirectoryEntry]:
     """Return what a directory holds (raises ``OSError``)."""
     if not is_url(place):
         with os.scandir(place) as entries:
@@ -106,7 +108,7 @@ def list_place(place: str, storage: Storage) -> list[Entry]:
     system, path = storage.resolve(place)
     with _unread(place):
         found = system.get_file_info(pafs.FileSelector(path))
-    return [Entry(info.base_name, info.type == pafs.FileType.File, info.size or 0) for info in found]
+    return [DirectoryEntry(info.base_name, info.type == pafs.FileType.File, info.size or 0) for info in found]
 
 
 def has_place(place: str, storage: Storage) -> bool:
@@ -125,12 +127,20 @@ def read_place(place: str, storage: Storage) -> bytes:
         return file.read()
 
 
-def _describe(entry: os.DirEntry[str]) -> Entry:
+def list_names(directory: str) -> list[str]:
+    """Return the names in a local directory, none where it cannot be read."""
+    try:
+        return sorted(os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _describe(entry: os.DirEntry[str]) -> DirectoryEntry:
     try:
         is_file = entry.is_file()
-        return Entry(entry.name, is_file, entry.stat().st_size if is_file else 0)
+        return DirectoryEntry(entry.name, is_file, entry.stat().st_size if is_file else 0)
     except FileNotFoundError:  # a broker deleted it while it was listed
-        return Entry(entry.name, is_file=False, size=0)
+        return DirectoryEntry(entry.name, is_file=False, size=0)
 
 
 def _expand(place: str, storage: Storage) -> list[str]:
@@ -160,7 +170,7 @@ def _match(place: str, storage: Storage) -> list[str]:
     return [one for one in found if has_place(one, storage)]
 
 
-def _listed(place: str, storage: Storage) -> list[Entry]:
+def _listed(place: str, storage: Storage) -> list[DirectoryEntry]:
     try:
         return list_place(place, storage)
     except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""Finds where a log ends: the end of the prefix that every reader of it agrees on.
+"""Finds where a log ends, the end of the prefix that every reader of it agrees on, and proves that it ended there.
 
-    … record | record | record | torn, or nothing …
+    … | record | record | record | torn, or nothing …
                                ^ end
 
-Rules (store.md §7.6):
+Rules of the end (store.md §7.6):
 
 - Records at the end whose body or properties did not arrive whole are not part of the log: a broker is writing them,
   or was killed while it did. A writer writes upwards, so properties that end in a zero byte did not arrive whole.
@@ -13,10 +13,21 @@ Rules (store.md §7.6):
   nor times tell them from others, a reading meets damage where the log was cut.
 - A bad record with a sound one behind it is damage, for ending there would lose messages. Which sound ones count is
   the rule of ``store.logtail``, so that a reading and a broker's start find the same end.
+
+Rules of the proof (store.md §3.9, §6.2, §6.5), for the log of a store that was cleanly closed:
+
+    queues      an entry that names a place behind the end: that record was there. Entries up to the end: it ended there
+    checkpoint  the store time of the newest record; a later one than the log holds was there
+    offsets     a group that has consumed more than a queue holds leaves a doubt: clients commit what they like
+
+- A store that is open, or whose broker was killed, is not judged: its queues grow while it is read, and lag behind the
+  log after a kill. A broker may open a store while it is planned; so the mark is looked at once more at last.
+- Of a queue's last files only the entries at the end are read, of however many queues there are; entries fill a file
+  without holes, and zeros follow them. Of a store behind a URL only the checkpoint is asked.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -32,11 +43,20 @@ from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE
 from ...store.files.config import BATCH_UNIT_BYTES
 from ...store.files.files import OS_FILES
 from ...store.files.maps import map_whole
-from .filesystems import Storage
+from .filesystems import Storage, list_names
 from .log_file import LogFile, check_at
-from .record_walk import HEADS_ONLY, STRETCH_BYTES, Chain, find_first, find_sound, is_queued, stored_at
-from .store_files import Marks, read_marks
-from .store_queues import ENTRY_TYPES, UNIT_BYTES, list_names
+from .record_walk import (
+    HEADS_ONLY,
+    STRETCH_BYTES,
+    RecordWalk,
+    find_first_record,
+    find_sound_record,
+    has_queue_entry,
+    list_queues,
+    stored_at,
+)
+from .store_files import StoreMarks, read_store_marks
+from .store_queues import ENTRY_TYPES, UNIT_BYTES
 
 _LARGE_BYTES: Final = 8 * STRETCH_BYTES
 _PROBE_BYTES: Final = 1 << 20
@@ -115,14 +135,14 @@ def _find_end(files: Sequence[LogFile], start: int, sure_at_ms: int | None, queu
     last = files[end.number]
     covers = Validity(end.stored_at_ms, sure_at_ms).covers
     if not end.position and not end.number and check_at(last, 0) == Verdict.MAGIC:
-        behind = find_sound(last, 1, last.size, covers=covers)
+        behind = find_sound_record(last, 1, last.size, covers=covers)
         damage = _damage(last, 0, "the file does not begin with a record")
         return end._replace(damage=damage, behind=None if behind is None else last.base_offset + behind)
     places = [(file, 0) for file in files[end.number + 1 :]]
     if not end.is_full:
         places.insert(0, (last, end.position + 1))
     for file, begin in places:
-        valid = find_sound(file, begin, file.size, covers=covers)
+        valid = find_sound_record(file, begin, file.size, covers=covers)
         if valid is not None:
             first, position = (last, end.position) if not end.is_full else places[0]
             behind = file.base_offset + valid
@@ -150,7 +170,7 @@ def _last_whole(file: LogFile, start: int, sure_at_ms: int | None, queues: str |
 
 
 def _walk_to_end(file: LogFile, start: int, sure_at_ms: int | None) -> LogEnd:
-    chain = Chain(file, start, file.size, HEADS_ONLY)
+    chain = RecordWalk(file, start, file.size, HEADS_ONLY)
     starts: list[int] = []
     stop = None
     for block in chain:
@@ -159,7 +179,9 @@ def _walk_to_end(file: LogFile, start: int, sure_at_ms: int | None) -> LogEnd:
         if stop is not None:
             break
     for begin in reversed(starts):
-        block = next(iter(Chain(file, begin, file.size, HEADS_ONLY, chain.position if stop is None else stop)), None)
+        block = next(
+            iter(RecordWalk(file, begin, file.size, HEADS_ONLY, chain.position if stop is None else stop)), None
+        )
         whole = np.flatnonzero(_is_whole(block)).tolist() if block is not None else []
         if block is not None and whole:
             end = block.segment.base_offset - file.base_offset + int(block.positions[whole[-1]])
@@ -175,14 +197,14 @@ def _late_record(file: LogFile, start: int, sure_at_ms: int | None, queues: str 
     low, high, at_ms = start, file.size, 0
     while high - low > _LARGE_BYTES:
         middle = (low + high) // 2
-        found = find_sound(file, middle, middle + _PROBE_BYTES)
+        found = find_sound_record(file, middle, middle + _PROBE_BYTES)
         found_at_ms = -1 if found is None else stored_at(file, found)
         is_sure = found_at_ms >= at_ms and (sure_at_ms is None or found_at_ms <= sure_at_ms)
-        if found is not None and is_sure and (queues is None or is_queued(file, found, queues)):
+        if found is not None and is_sure and (queues is None or has_queue_entry(file, found, queues)):
             low, at_ms = middle, found_at_ms
         else:
             high = middle
-    return start if low == start else find_first(file, low, file.size, queues)
+    return start if low == start else find_first_record(file, low, file.size, queues)
 
 
 def _first_unsure(file: LogFile, block: Block, sure_at_ms: int | None) -> int | None:
@@ -228,16 +250,16 @@ class EndProof:
     lost_bytes: int = 0
 
 
-def prove_end(end: FoundEnd, marks: Marks, queues: str | None, storage: Storage) -> EndProof:
+def prove_end(end: FoundEnd, marks: StoreMarks, queues: str | None, storage: Storage) -> EndProof:
     """Judge the end of a log by the store's marks and by the directory of its queues, if it is there."""
     if not marks.is_closed:
         return EndProof(unproved=_OPEN)
-    told = _Told(end.log_offset)
+    told = _QueueEvidence(end.log_offset)
     if queues is not None:
         _read_queues(os.path.dirname(queues), told)
     is_early = 0 < end.stored_at_ms < marks.newest_at_ms
     if told.lost or is_early:
-        if not read_marks(end.store, storage).is_closed:
+        if not read_store_marks(end.store, storage).is_closed:
             return EndProof(unproved=_OPEN)
         parts = [f"queue entries name {told.lost_entries} records behind it"] if told.lost else []
         if is_early:
@@ -248,7 +270,7 @@ def prove_end(end: FoundEnd, marks: Marks, queues: str | None, storage: Storage)
     return EndProof(unproved=told.doubt or _doubt(end, marks, told))
 
 
-def _doubt(end: FoundEnd, marks: Marks, told: "_Told") -> str | None:
+def _doubt(end: FoundEnd, marks: StoreMarks, told: "_QueueEvidence") -> str | None:
     if not end.log_offset or told.known_until == end.log_offset or marks.newest_at_ms == end.stored_at_ms:
         return None
     if not told.known_until and not marks.newest_at_ms:
@@ -261,7 +283,7 @@ def _doubt(end: FoundEnd, marks: Marks, told: "_Told") -> str | None:
 
 
 @dataclass
-class _Told:
+class _QueueEvidence:
     """What the queues of a store tell of the log up to an end, and behind it."""
 
     end: int
@@ -271,7 +293,7 @@ class _Told:
     lost_until: int = 0
     doubt: str | None = None
 
-    def add(self, topic: str, queue_id: int, entries: "_LastEntries") -> None:
+    def add(self, topic: str, queue_id: int, entries: "_QueueTail") -> None:
         """Take the last entries of a queue."""
         self.known_until = max(self.known_until, entries.known_until)
         if entries.lost:
@@ -280,7 +302,7 @@ class _Told:
             self.lost_until = max(self.lost_until, entries.lost_until)
 
 
-class _LastEntries(NamedTuple):
+class _QueueTail(NamedTuple):
     """The entries of a queue behind the end of a log: ``first <= queue offset < end``; and those before it."""
 
     first: int = 0
@@ -290,28 +312,20 @@ class _LastEntries(NamedTuple):
     known_until: int = 0
 
 
-def _read_queues(home: str, told: _Told) -> None:
+def _read_queues(home: str, told: _QueueEvidence) -> None:
     consumed = _consumed(home)
     for kind, unit_bytes in UNIT_BYTES.items():
-        for topic, queue_id, directory in _directories(os.path.join(home, kind)):
+        for topic, queue_id, directory in list_queues(os.path.join(home, kind)):
             entries = _last_entries(directory, unit_bytes, told.end)
             told.add(topic, queue_id, entries)
-            group, offset = consumed.get((topic, queue_id), ("", 0))
-            if 0 < entries.end < offset:
-                told.doubt = (
-                    f"group {group} is at offset {offset} of {topic} queue {queue_id}, which ends at {entries.end}"
-                )
+            group, queue_offset = consumed.get((topic, queue_id), ("", 0))
+            if 0 < entries.end < queue_offset:
+                place = f"{topic} queue {queue_id}, which ends at {entries.end}"
+                told.doubt = f"group {group} is at offset {queue_offset} of {place}"
 
 
-def _directories(kind: str) -> Iterator[tuple[str, int, str]]:
-    for topic in list_names(kind):
-        for queue_id in list_names(os.path.join(kind, topic)):
-            if queue_id.isascii() and queue_id.isdigit():
-                yield topic, int(queue_id), os.path.join(kind, topic, queue_id)
-
-
-def _last_entries(directory: str, unit_bytes: int, log_end: int) -> _LastEntries:
-    found = _LastEntries()
+def _last_entries(directory: str, unit_bytes: int, log_end: int) -> _QueueTail:
+    found = _QueueTail()
     for name in reversed([name for name in list_names(directory) if len(name) == _NAME_DIGITS and name.isdigit()]):
         try:
             entries = _written(os.path.join(directory, name), unit_bytes)
@@ -381,7 +395,7 @@ def _consumed(home: str) -> dict[tuple[str, int], tuple[str, int]]:
     found: dict[tuple[str, int], tuple[str, int]] = {}
     for place, queues in table.items():
         topic, _, group = place.partition("@")
-        for queue_id, offset in queues.items():
-            if queue_id.isdecimal() and offset > found.get((topic, int(queue_id)), ("", 0))[1]:
-                found[topic, int(queue_id)] = group, offset
+        for queue_id, queue_offset in queues.items():
+            if queue_id.isdecimal() and queue_offset > found.get((topic, int(queue_id)), ("", 0))[1]:
+                found[topic, int(queue_id)] = group, queue_offset
     return found

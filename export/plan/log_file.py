@@ -1,10 +1,14 @@
-"""A commit log file that is read through windows: a map of the whole of it, or parts that are fetched one by one.
+"""A commit log file that is read through windows: a map of the whole of it, or parts that are fetched from a URL.
 
 Rules:
 
 - ``window(position, least)`` returns a stretch that begins at or before ``position`` and holds ``least`` bytes from
   there on, or all that the file has. Its ``base_offset`` tells where in the log it begins.
-- A file does not look at what its bytes mean, but for ``check_at``, which asks ``common.walk`` about one place.
+- A map lives as long as something refers to it; nothing is closed by hand, since slices may be in use anywhere. It
+  shows the file as it is when it is mapped (``store.maps``): reading it takes no room of a tmpfs.
+- Of a remote file one window is kept, so that memory is bounded and what is near is not fetched again. It is as long as
+  ``WINDOW_BYTES`` or as one record needs, whichever is more.
+- A file does not look at what its bytes mean, but for ``check_at`` and ``record_at``, which look at one place.
 """
 
 import mmap
@@ -13,6 +17,7 @@ import struct
 from typing import Final, Protocol, cast
 
 from ...common.errors import StoreError
+from ...common.record import Record, decode_record
 from ...common.walk import Verdict, check_record
 from ...store.commitlog.block import SegmentBytes
 from ...store.files.files import OS_FILES
@@ -67,13 +72,19 @@ def size_at(window: SegmentBytes, file: LogFile, position: int) -> int:
     return _SIZE.unpack_from(window.view, at)[0] if at + _SIZE.size <= window.size else 0
 
 
+def record_at(file: LogFile, position: int) -> Record:
+    """Return the record at a position, which must be sound but for its body (``check_at``)."""
+    window = file.window(position, size_at(file.window(position, _SIZE.size), file, position))
+    return decode_record(window.view, position - (window.base_offset - file.base_offset))
+
+
 def _check(file: LogFile, window: SegmentBytes, position: int, limit: int, *, checks_crc: bool) -> int:
     shift = window.base_offset - file.base_offset
     view = window.view if limit >= shift + window.size else window.view[: limit - shift]
     return check_record(view, position - shift, file.base_offset + position, checks_crc=checks_crc, reserved_bytes=0)
 
 
-class Segment(SegmentBytes):
+class MappedLogFile(SegmentBytes):
     """The first ``size`` bytes of a commit log file, read by somebody who does not own the store."""
 
     def __init__(self, path: str, base_offset: int, size: int) -> None:
@@ -98,7 +109,7 @@ class Segment(SegmentBytes):
             os.close(descriptor)
 
 
-def map_file(path: str, base_offset: int, size: int) -> Segment:
+def map_log_file(path: str, base_offset: int, size: int) -> MappedLogFile:
     """Map the first bytes of a file.
 
     Raises:
@@ -108,7 +119,7 @@ def map_file(path: str, base_offset: int, size: int) -> Segment:
     try:
         if (found := OS_FILES.size(path)) < size:
             raise damaged_by_cut(path, found, size)
-        return Segment(path, base_offset, size)
+        return MappedLogFile(path, base_offset, size)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -116,7 +127,7 @@ def map_file(path: str, base_offset: int, size: int) -> Segment:
 WINDOW_BYTES: Final = 16 << 20
 
 
-class RemoteFile:
+class RemoteLogFile:
     """The first ``size`` bytes of a file behind a URL (``logfile.LogFile``)."""
 
     def __init__(self, path: str, base_offset: int, size: int, storage: Storage) -> None:
@@ -131,7 +142,7 @@ class RemoteFile:
             raise StoreError(f"{path} cannot be read: {error}") from error
 
     def __repr__(self) -> str:
-        return f"<RemoteFile {self.path} size={self.size}>"
+        return f"<RemoteLogFile {self.path} size={self.size}>"
 
     def window(self, position: int, least: int = 0) -> SegmentBytes:
         """Return bytes from a position on, of the window at hand if that holds what is wanted.

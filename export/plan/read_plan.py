@@ -8,10 +8,13 @@ Rules:
   missing or cut short is damage, too, but where a broker was killed and what lies behind was not surely on disk.
 - Damage that shows already here stops a reading before its first row (``plan_stores``), or the prefix before it is
   read and the damage told (``plan_prefixes``), or what lies behind it is read as well (``skips_damage``).
-- The last file is not walked from its start where it is large (``tail``): damage far before the end of a log shows
+- The last file is not walked from its start where it is large (``log_end``): damage far before the end of a log shows
   when it is read.
 - A copy of a store may lack a part of its last file, if the store itself does not show that there was more
-  (``endproof``): that is damage, too.
+  (``log_end.prove_end``): that is damage, too.
+- Only a walk over all records finds damage in the middle. ``plan_prefixes`` leaves that to the reading, which goes
+  through the files in order and may stop; for tasks that go through them side by side, and must be told before,
+  ``cut_at_damage`` walks them and cuts the plan.
 """
 
 from collections import deque
@@ -27,9 +30,9 @@ from ...store.files.segments import SegmentFile
 from .filesystems import Storage
 from .log_end import FoundEnd, LogEnd, LogStop, LostOffsets, find_end, prove_end
 from .log_file import LogFile, check_at
-from .record_walk import find_sound, stored_at
-from .split import Split, SplitScan, cut_file
-from .store_files import find_files, find_gap, queues_of, read_marks
+from .record_walk import find_sound_record, stored_at
+from .split import Split, SplitWalk, cut_file
+from .store_files import find_files, find_gap, queues_of, read_store_marks
 
 SPLIT_BYTES: Final = 128 << 20
 
@@ -48,7 +51,7 @@ class PlanOptions:
     storage: Storage = field(default_factory=Storage)
 
 
-class Missing(NamedTuple):
+class MissingBytes(NamedTuple):
     """Bytes of the log of a store that are in no file, and why they should be, told of a place in one."""
 
     store: str
@@ -68,7 +71,7 @@ class Plan(NamedTuple):
     splits: list[Split]
     damages: dict[str, StoreDamagedError]
     ends: dict[str, LogStop]
-    missing: Sequence[Missing] = ()
+    missing: Sequence[MissingBytes] = ()
     lost: Mapping[str, LostOffsets] = {}
 
 
@@ -93,7 +96,7 @@ def plan_prefixes(stores: Iterable[str], options: PlanOptions | None = None) -> 
         ConfigError, StoreError: As ``plan_stores``.
     """
     options = PlanOptions() if options is None else options
-    missing: list[Missing] = []
+    missing: list[MissingBytes] = []
     lost: dict[str, LostOffsets] = {}
     plan = Plan([], {}, {}, missing, lost)
     for store, files in find_files(stores, options.storage):
@@ -119,13 +122,13 @@ class _StorePlanner:
 
     def __init__(self, store: str, files: Sequence[SegmentFile], options: PlanOptions, segment_bytes: int) -> None:
         self.splits: list[Split] = []
-        self.missing: list[Missing] = []
+        self.missing: list[MissingBytes] = []
         self.lost: LostOffsets = {}
         self._store = store
         self._files = files
         self._segment_bytes = segment_bytes
         self._options = options
-        self._marks = read_marks(store, options.storage)
+        self._marks = read_store_marks(store, options.storage)
         self._queues = queues_of(store, options.storage)
 
     def plan(self) -> StoreDamagedError | LogStop:
@@ -147,7 +150,7 @@ class _StorePlanner:
             size_bytes = behind[0].base_offset - files[-1].base_offset - files[-1].size
             is_cut = gap_damage.path == files[-1].path
             reason = f"the file has {files[-1].size} bytes" if is_cut else "the file before it is missing"
-            self.missing.append(Missing(self._store, gap_damage.path, gap_damage.position, size_bytes, reason))
+            self.missing.append(MissingBytes(self._store, gap_damage.path, gap_damage.position, size_bytes, reason))
             left = behind
 
     def _judge(self, end: LogEnd, files: Sequence[LogFile]) -> StoreDamagedError | LogStop:
@@ -159,7 +162,7 @@ class _StorePlanner:
             return stop._replace(unproved=proof.unproved)
         self.lost = proof.lost
         if self._options.skips_damage:
-            self.missing.append(Missing(self._store, stop.path, stop.position, proof.lost_bytes, proof.refuted))
+            self.missing.append(MissingBytes(self._store, stop.path, stop.position, proof.lost_bytes, proof.refuted))
             return stop
         message = f"{stop.path} at position {stop.position}: {proof.refuted}"
         return StoreDamagedError(message, path=stop.path, position=stop.position)
@@ -189,7 +192,9 @@ class _StorePlanner:
     def _is_sure(self, files: Sequence[SegmentFile], end: LogEnd) -> bool:
         """Tell whether there is a record that must not be lost."""
         covers = Validity(end.stored_at_ms, self._marks.sure_at_ms).covers
-        return any(find_sound(self._whole(file).open(), 0, file.size, covers=covers) is not None for file in files)
+        return any(
+            find_sound_record(self._whole(file).open(), 0, file.size, covers=covers) is not None for file in files
+        )
 
 
 def _missing_file(before: SegmentFile, behind: SegmentFile, segment_bytes: int) -> StoreDamagedError:
@@ -235,7 +240,7 @@ def cut_at_damage(plan: Plan, limits: ScanLimits) -> Plan:
 
 def _find_damage(split: Split, limits: ScanLimits) -> StoreDamagedError | None:
     try:
-        deque(SplitScan(split, limits), maxlen=0)
+        deque(SplitWalk(split, limits), maxlen=0)
     except StoreDamagedError as damage:
         return damage
     return None

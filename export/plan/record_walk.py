@@ -1,10 +1,29 @@
-"""Finds the next sound record behind a place of a log file that holds none.
+"""Walks the records of a log file, from one that is surely a record, and finds the next sound one behind damage.
+
+    … | record | record | record | …          the chain of a file: each record begins where the one before it ends
+              anchor    ^ start  ^ first      a walk from any record of the chain leads to the first one of a split
+
+    consumequeue/TOPIC/QUEUE ID/20 digits     entries of 20 bytes: log offset 8, record size 4, tags code 8
 
 Rules:
 
-- Where only the content of a record is bad, its size tells where the next one begins, if a record or a blank begins
-  there. Else the first sound record behind is taken, body checksum and log offset included, wherever it stands.
-- A blank that fills the rest of its file is sound, too: nothing follows it.
+- A window may end inside a record. The walk then goes on with a window that begins at that record and holds all of it,
+  so what ends the walk is never the end of a window.
+- Behind damage (``find_next_sound``): where only the content of a record is bad, its size tells where the next one
+  begins, if a record or a blank begins there. Else the first sound record behind is taken, body checksum and log offset
+  included, wherever it stands. A blank that fills the rest of its file is sound, too: nothing follows it.
+- The first record of a split (``find_first_record``) is found so that all splits of a file agree. An anchor is a place
+  that is in the chain for certain: an entry of a queue whose record is there, or else a record near the start of the
+  split, in a stretch in which nothing but its chain looks like a record; else the file's start. The walk from it goes
+  on behind damage as a reading that skips it does, so that both go on at one place.
+- A body may hold copies of records, even such that name the log offset at which they stand. In a stretch with more of
+  them than the chain has records, the chain cannot be told from them, and the walk begins at the start of the file.
+- The stretch is longer than a record is (``maxMessageSize`` is 4 MiB). Of a larger one without entries in queues, a
+  copy inside could be taken for a record; then a report shows it (``counters.find_split_faults``).
+- A queue is searched by halving: its entries are in the order of the log (store.md §3.1), zeros follow them. An entry
+  is believed if the record that it points to is sound, of that size, and of that place in that queue. So queues that
+  are old, foreign or damaged do no harm, they only do not help. Of very many queues some are looked at, the nearest
+  entry is taken, and none if it is far away.
 """
 
 import os
@@ -16,18 +35,18 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...common.record import decode_record
-from ...common.walk import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Verdict, check_record
+from ...common.walk import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Verdict
 from ...store.commitlog.block import Block, Longs, SegmentBytes
 from ...store.commitlog.blockscan import Scan, ScanLimits
 from ...store.files.config import ENTRY_BYTES
-from .log_file import LogFile, check_at, size_at
+from .filesystems import list_names
+from .log_file import LogFile, check_at, record_at, size_at
 
 HEADS_ONLY = ScanLimits(checks_crc=False)
 _LEAST_BYTES = 4_096
 
 
-class Chain:
+class RecordWalk:
     """The records that start from ``position`` to ``stop`` and end by ``end``; iterating moves ``position``.
 
     Afterwards ``verdict`` tells what stands at ``position``; ``None`` means that ``stop`` was reached.
@@ -86,7 +105,7 @@ Numbers = npt.NDArray[np.uint8]
 _SIZED: Final = frozenset((Verdict.MAGIC, Verdict.PLACE, Verdict.QUEUE_OFFSET, Verdict.BODY_CRC))
 
 
-def find_next(file: LogFile, position: int, stop: int, verdict: Verdict) -> int | None:
+def find_next_sound(file: LogFile, position: int, stop: int, verdict: Verdict) -> int | None:
     """Return where the log goes on behind a bad record at ``position``, ``None`` where it does not before ``stop``.
 
     What stands there is a record that ends by ``stop``, or a blank.
@@ -100,7 +119,7 @@ def find_next(file: LogFile, position: int, stop: int, verdict: Verdict) -> int 
     return next((at for at in behind if _is_sound(file, at, stop, checks_crc=True)), None)
 
 
-def find_sound(
+def find_sound_record(
     file: LogFile, start: int, stop: int, end: int | None = None, *, covers: Callable[[int], bool] | None = None
 ) -> int | None:
     """Return the first sound record from ``start`` to ``stop`` that ends by ``end``, and whose store time is covered.
@@ -115,8 +134,7 @@ def find_sound(
 
 def stored_at(file: LogFile, position: int) -> int:
     """Return the store time of the sound record at a position."""
-    window = file.window(position, size_at(file.window(position, _MAGIC_BYTES), file, position))
-    return decode_record(window.view, position - (window.base_offset - file.base_offset)).stored_at_ms
+    return record_at(file, position).stored_at_ms
 
 
 def iter_candidates(file: LogFile, start: int, stop: int, *, blanks: bool = True) -> Iterator[int]:
@@ -161,7 +179,7 @@ def _is_sound(file: LogFile, position: int, stop: int, *, checks_crc: bool) -> b
 
 
 _ENTRY: Final = struct.Struct(">qi")
-_QUEUES: Final = 64
+_MOST_QUEUES: Final = 64
 _NEAR_BYTES: Final = 1 << 20
 _FAR_BYTES: Final = 64 << 20
 
@@ -177,7 +195,7 @@ class _Entry(NamedTuple):
 def find_anchor(file: LogFile, start: int, queues: str) -> int | None:
     """Return the position of a record at or before ``start`` in a file, ``None`` when queues name none near it."""
     best: int | None = None
-    for topic, queue_id, directory in islice(_queues(queues), _QUEUES):
+    for topic, queue_id, directory in islice(list_queues(queues), _MOST_QUEUES):
         entry = _last_before(topic, queue_id, directory, file.base_offset + start)
         position = -1 if entry is None else entry.log_offset - file.base_offset
         if entry is None or position < max(0, start - _FAR_BYTES) or (best is not None and position <= best):
@@ -189,13 +207,12 @@ def find_anchor(file: LogFile, start: int, queues: str) -> int | None:
     return best
 
 
-def is_queued(file: LogFile, position: int, queues: str) -> bool:
+def has_queue_entry(file: LogFile, position: int, queues: str) -> bool:
     """Tell whether the entry of the record at a position is there; that of one which a cut left over is not."""
-    window = file.window(position, size_at(file.window(position, ENTRY_BYTES), file, position))
-    record = decode_record(window.view, position - (window.base_offset - file.base_offset))
+    record = record_at(file, position)
     entry_at = record.queue_offset * ENTRY_BYTES
     directory = os.path.join(queues, record.topic, str(record.queue_id))
-    names = [name for name in _names(directory) if name.isdecimal() and int(name) <= entry_at]
+    names = [name for name in list_names(directory) if name.isdecimal() and int(name) <= entry_at]
     if not names:
         return False
     try:
@@ -207,23 +224,17 @@ def is_queued(file: LogFile, position: int, queues: str) -> bool:
     return data == _ENTRY.pack(file.base_offset + position, record.total_size)
 
 
-def _queues(directory: str) -> Iterator[tuple[str, int, str]]:
-    for topic in _names(directory):
-        for queue in _names(os.path.join(directory, topic)):
-            if queue.isdecimal():
+def list_queues(directory: str) -> Iterator[tuple[str, int, str]]:
+    """Yield topic, id and directory of each queue below a directory of queues."""
+    for topic in list_names(directory):
+        for queue in list_names(os.path.join(directory, topic)):
+            if queue.isascii() and queue.isdigit():
                 yield topic, int(queue), os.path.join(directory, topic, queue)
-
-
-def _names(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
 
 
 def _last_before(topic: str, queue_id: int, directory: str, log_offset: int) -> _Entry | None:
     """Return the last entry of a queue whose record begins at or before a place of the log."""
-    for name in reversed([name for name in _names(directory) if name.isdecimal()]):
+    for name in reversed([name for name in list_names(directory) if name.isdecimal()]):
         try:
             descriptor = os.open(os.path.join(directory, name), os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -252,13 +263,9 @@ def _search(descriptor: int, count: int, log_offset: int) -> tuple[int, int, int
 
 
 def _is_there(file: LogFile, position: int, entry: _Entry) -> bool:
-    if position + entry.size > file.size:
+    if position + entry.size > file.size or check_at(file, position) != entry.size:
         return False
-    window = file.window(position, entry.size)
-    at = position - (window.base_offset - file.base_offset)
-    if check_record(window.view, at, entry.log_offset, reserved_bytes=0) != entry.size:
-        return False
-    record = decode_record(window.view, at)
+    record = record_at(file, position)
     return (record.topic, record.queue_id, record.queue_offset) == (entry.topic, entry.queue_id, entry.queue_offset)
 
 
@@ -267,7 +274,7 @@ _OFFSET_AT: Final = 28
 _OFFSET_BYTES: Final = 8
 
 
-def find_first(
+def find_first_record(
     file: LogFile, start: int, end: int, queues: str | None = None, stretch_bytes: int = STRETCH_BYTES
 ) -> int:
     """Return where the first record at or behind ``start`` begins in the chain of a file that ends at ``end``.
@@ -285,24 +292,24 @@ def find_first(
 
 def _walk(file: LogFile, position: int, start: int, end: int) -> int:
     while position < start:
-        chain = Chain(file, position, start, HEADS_ONLY, end)
-        for _ in chain:
+        walk = RecordWalk(file, position, start, HEADS_ONLY, end)
+        for _ in walk:
             pass
-        position = chain.position
-        if chain.verdict is Verdict.BLANK:
+        position = walk.position
+        if walk.verdict is Verdict.BLANK:
             return end
-        if chain.verdict is not None:
-            behind = find_next(file, position, end, chain.verdict)
+        if walk.verdict is not None:
+            behind = find_next_sound(file, position, end, walk.verdict)
             position = end if behind is None else behind
     return position
 
 
 def _find_in_stretch(file: LogFile, first: int, start: int, end: int) -> int | None:
     """Return the first record from ``start`` on if nothing else from ``first`` to there could be one."""
-    anchor = find_sound(file, first, start, end)
+    anchor = find_sound_record(file, first, start, end)
     if anchor is None:
         return None
-    chain = Chain(file, anchor, start, HEADS_ONLY, end)
+    chain = RecordWalk(file, anchor, start, HEADS_ONLY, end)
     parts = [block.positions + (block.segment.base_offset - file.base_offset) for block in chain]
     if chain.verdict is not None or _has_rivals(file, np.concatenate(parts), chain.position):
         return None

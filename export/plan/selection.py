@@ -1,4 +1,4 @@
-"""Which messages of a log are wanted, and why the others are left out.
+"""Which messages of a log are wanted, and why the others are left out; and instants as users write them.
 
 Rules:
 
@@ -11,6 +11,7 @@ Rules:
 - A time range holds the store times ``from_ms <= t < until_ms``, a range of queue offsets ``from_offset <= n <
   until_offset``. The messages of an inner batch have offsets, tags and keys of their own, and are judged one by one.
 - ``among`` and ``queue_ids`` narrow what is wanted anyway: naming a topic there does not ask for a system topic.
+- An instant is epoch milliseconds, or ISO 8601 where no zone means UTC (``parse_instant``).
 """
 
 import datetime
@@ -29,7 +30,7 @@ from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ...common.sysflag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...store.commitlog.block import Block
 
-Codes = npt.NDArray[np.uint8]
+ReasonCodes = npt.NDArray[np.uint8]
 
 
 class Reason(IntEnum):
@@ -53,7 +54,7 @@ class Reason(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
-class Columns(Protocol):
+class MessageColumns(Protocol):
     """Messages by column, each with the row of its record."""
 
     @property
@@ -81,7 +82,7 @@ class Selection:
     from_offset: int | None = None
     until_offset: int | None = None
 
-    def judge(self, block: Block, topic_codes: npt.NDArray[np.int64], topics: Sequence[str]) -> Codes:
+    def judge(self, block: Block, topic_codes: npt.NDArray[np.int64], topics: Sequence[str]) -> ReasonCodes:
         """Return the reason for each record, as far as its head and topic tell."""
         by_topic = np.array([self._judge_topic(topic) for topic in topics], np.uint8)
         codes = by_topic[topic_codes]
@@ -99,7 +100,7 @@ class Selection:
         codes[(states == TRANSACTION_PREPARED) | (states == TRANSACTION_ROLLBACK)] = Reason.NOT_QUEUED
         return codes
 
-    def judge_rows(self, rows: Columns) -> Codes | None:
+    def judge_rows(self, rows: MessageColumns) -> ReasonCodes | None:
         """Return the reason for each message, as far as only the message tells; ``None`` if all are wanted."""
         codes = np.zeros(len(rows.owners), np.uint8)
         if self.keys:

@@ -5,12 +5,12 @@
 
 Rules:
 
-- A split that begins inside a file finds its first record by itself (``seek``). All splits of a file agree on it, so
-  each record is in exactly one of them, however large they are; ``began`` and ``ended`` let a report check that.
+- A split that begins inside a file finds its first record by itself (``record_walk``). All splits of a file agree on
+  it, so each record is in exactly one of them, however large they are; ``began`` and ``ended`` let a report check it.
 - The chain of records must lead to the end of the split. Where it does not, there is damage: an error that names file,
   position and reason, or, where a reading skips damage, a gap that is told to ``on_skip``.
-- With ``picks``, only the records that they name are looked at, and the chain is not walked; unless queues turn out
-  to say something else than the log.
+- With ``candidates``, only the records that they name are looked at, and the chain is not walked; unless queues turn
+  out to say something else than the log.
 - A split travels to the task that reads it. It opens its file there.
 """
 
@@ -21,14 +21,14 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from ...common.errors import StoreDamagedError
-from ...common.record import Record, decode_record
+from ...common.record import Record
 from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...common.walk import Verdict
 from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, count_leading, has_body_crc, measure
 from ...store.commitlog.blockscan import ScanLimits
 from .filesystems import Storage, is_url
-from .log_file import LogFile, RemoteFile, check_at, map_file, size_at
-from .record_walk import Chain, find_first, find_next
+from .log_file import LogFile, RemoteLogFile, check_at, map_log_file, record_at, size_at
+from .record_walk import RecordWalk, find_first_record, find_next_sound
 
 
 class Skip(NamedTuple):
@@ -41,7 +41,7 @@ class Skip(NamedTuple):
     queue: tuple[str, int] | None = None
 
 
-class Picks(Protocol):
+class Candidates(Protocol):
     """Knows the records of a split that may be wanted, from queues and indexes."""
 
     def positions(self, split: "Split") -> Longs | None:
@@ -64,7 +64,7 @@ class Split:
     end: int
     ends_in_blank: bool
     queues: str | None = None
-    picks: Picks | None = None
+    candidates: Candidates | None = None
     storage: Storage = field(default_factory=Storage)
 
     def __len__(self) -> int:
@@ -77,8 +77,8 @@ class Split:
             StoreError: It is gone or cannot be read.
         """
         if is_url(self.path):
-            return RemoteFile(self.path, self.base_offset, self.end, self.storage)
-        return map_file(self.path, self.base_offset, self.end)
+            return RemoteLogFile(self.path, self.base_offset, self.end, self.storage)
+        return map_log_file(self.path, self.base_offset, self.end)
 
 
 def cut_file(whole: Split, split_bytes: int) -> list[Split]:
@@ -88,7 +88,7 @@ def cut_file(whole: Split, split_bytes: int) -> list[Split]:
     return [replace(whole, start=low, stop=high) for low, high in pairwise(bounds)]
 
 
-class SplitScan:
+class SplitWalk:
     """Iterates the records of a split in blocks; ``position`` tells how far it has come.
 
     What belongs to the split begins at ``began`` (``None`` where nothing does, or with picks). Afterwards ``ended`` is
@@ -112,16 +112,16 @@ class SplitScan:
             StoreError: The file cannot be read.
         """
         file = self.split.open()
-        positions = self.split.picks.positions(self.split) if self.split.picks is not None else None
-        yield from self._walked(file) if positions is None else self._picked(file, positions)
+        positions = self.split.candidates.positions(self.split) if self.split.candidates is not None else None
+        yield from self._walk_log(file) if positions is None else self._read_candidates(file, positions)
         self.position = self.split.stop
 
-    def _walked(self, file: LogFile) -> Iterator[Block]:
+    def _walk_log(self, file: LogFile) -> Iterator[Block]:
         split = self.split
-        self.position = find_first(file, split.start, split.end, split.queues)
+        self.position = find_first_record(file, split.start, split.end, split.queues)
         self.began = self.position if self.position < split.stop else None
         while self.position < split.stop:
-            chain = Chain(file, self.position, split.stop, self._limits, split.end)
+            chain = RecordWalk(file, self.position, split.stop, self._limits, split.end)
             for block in chain:
                 self.position = self.ended = chain.position
                 yield block
@@ -131,7 +131,7 @@ class SplitScan:
                 return
             self._skip(file, damage, chain.verdict or Verdict.ZEROS)
 
-    def _judge(self, chain: Chain) -> StoreDamagedError | None:
+    def _judge(self, chain: RecordWalk) -> StoreDamagedError | None:
         if chain.verdict is Verdict.BLANK and self.split.ends_in_blank:
             return None
         if chain.verdict is None and (chain.position < self.split.end or not self.split.ends_in_blank):
@@ -152,13 +152,13 @@ class SplitScan:
         if self._on_skip is None:
             raise damage
         position, end = damage.position, self.split.end
-        behind = find_next(file, position, end, verdict) if position < end else None
+        behind = find_next_sound(file, position, end, verdict) if position < end else None
         self.position = self.ended = end if behind is None else behind
         self.verdict = None
         queue = _queue_of(file, position) if verdict is Verdict.BODY_CRC else None
         self._on_skip(Skip(self.split.path, position, self.position - position, verdict.reason, queue))
 
-    def _picked(self, file: LogFile, positions: Longs) -> Iterator[Block]:
+    def _read_candidates(self, file: LogFile, positions: Longs) -> Iterator[Block]:
         left = positions
         while len(left):
             window = file.window(int(left[0]), self._reach(file, int(left[0])))
@@ -193,12 +193,8 @@ class SplitScan:
 
 def _queue_of(file: LogFile, position: int) -> tuple[str, int]:
     """Return the queue of a record whose body alone is bad."""
-    window = file.window(position, size_at(file.window(position), file, position))
-    record = decode_record(window.view, position - (window.base_offset - file.base_offset))
+    record = record_at(file, position)
     return record.topic, record.queue_id
-
-
-_SIZE_BYTES = 4
 
 
 class PlannedLog:
@@ -230,12 +226,9 @@ class PlannedLog:
 
 def read_record(file: LogFile, position: int) -> Record | None:
     """Return the sound record at a position of a file, its body unchecked."""
-    if check_at(file, position, checks_crc=False) <= 0:
-        return None
-    window = file.window(position, size_at(file.window(position, _SIZE_BYTES), file, position))
-    return decode_record(window.view, position - (window.base_offset - file.base_offset))
+    return record_at(file, position) if check_at(file, position, checks_crc=False) > 0 else None
 
 
-def is_queued(record: Record) -> bool:
+def is_in_queue(record: Record) -> bool:
     """Tell whether a record has an entry in its queue."""
     return record.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from ...common.errors import ConfigError, StoreError
 from ...store.files.checkpoint import parse_checkpoint
 from ...store.files.segments import SegmentFile
-from .filesystems import Entry, Storage, expand_places, has_place, is_url, list_place, read_place, split_places
+from .filesystems import DirectoryEntry, Storage, expand_places, has_place, is_url, list_place, read_place, split_places
 
 _DIRECTORY: Final = "commitlog"
 _QUEUES: Final = "consumequeue"
@@ -22,7 +22,7 @@ _NAME_DIGITS: Final = 20
 _LISTINGS: Final = 3
 
 
-class Marks(NamedTuple):
+class StoreMarks(NamedTuple):
     """What a store says of itself: whether it was cleanly closed, and up to when records were flushed for certain.
 
     ``sure_at_ms`` is ``None`` for a store that was cleanly closed, or in doubt; ``newest_at_ms`` is the store time of
@@ -60,17 +60,17 @@ def find_gap(files: Sequence[SegmentFile]) -> int | None:
     return None
 
 
-def read_marks(store: str, storage: Storage) -> Marks:
+def read_store_marks(store: str, storage: Storage) -> StoreMarks:
     """Read what a store says of itself."""
     root = _root(store, storage)
     is_closed = not has_place(os.path.join(root, "abort"), storage)
     try:
         checkpoint = parse_checkpoint(read_place(os.path.join(root, "checkpoint"), storage))
     except OSError:
-        return Marks(is_closed, sure_at_ms=None)
+        return StoreMarks(is_closed, sure_at_ms=None)
     if is_closed:
-        return Marks(is_closed, None, max(checkpoint.log_at_ms, checkpoint.queues_at_ms))
-    return Marks(is_closed, checkpoint.log_at_ms or None)
+        return StoreMarks(is_closed, None, max(checkpoint.log_at_ms, checkpoint.queues_at_ms))
+    return StoreMarks(is_closed, checkpoint.log_at_ms or None)
 
 
 def queues_of(store: str, storage: Storage) -> str | None:
@@ -124,7 +124,7 @@ def _list_files(store: str, storage: Storage) -> list[SegmentFile]:
     return sorted(files, key=lambda file: (file.base_offset, file.path))
 
 
-def _entries(store: str, directory: str, storage: Storage) -> list[Entry]:
+def _entries(store: str, directory: str, storage: Storage) -> list[DirectoryEntry]:
     try:
         return list_place(directory, storage)
     except (FileNotFoundError, NotADirectoryError):
@@ -136,6 +136,6 @@ def _entries(store: str, directory: str, storage: Storage) -> list[Entry]:
         raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
 
 
-def _is_segment(entry: Entry) -> bool:
+def _is_segment(entry: DirectoryEntry) -> bool:
     name = entry.name
     return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit() and entry.is_file

@@ -1,6 +1,17 @@
-"""The queues of a store that is only read, and how far they can be trusted to know the log.
+"""The consume queues of a store that is only read: which entries are believed, and how far they know the log.
 
-Rules:
+    consumequeue/TOPIC/QUEUE ID/20 digits         entries of 20 bytes
+    batchconsumequeue/TOPIC/QUEUE ID/20 digits    units of 46 bytes, which begin alike
+
+Rules of one queue (store.md §3.1, §3.8, §3.9):
+
+- A directory is understood when its files follow each other and are of one size; the last may be short. Else, and
+  without a file, nothing is known of the queue.
+- Entries end at the first that is none, or that lies before its predecessor or behind the end of the log: the Java
+  broker leaves what it cut off where it is. Entries behind zeros are damage, and nothing is known.
+- A queue that begins at offset 0 knows all of its records; another one only those from its first entry on.
+
+Rules of a store:
 
 - Of a store that was cleanly closed, queues know the log up to the last record that any of them names. Of another one
   they know what was stored before the times of the checkpoint, less a margin for what was not flushed: Java raises the
@@ -34,7 +45,8 @@ from ...store.files.config import BATCH_UNIT_BYTES, ENTRY_BYTES
 from ...store.files.files import OS_FILES
 from ...store.files.maps import check_map, written_end
 from ...store.files.segments import segment_path
-from .split import PlannedLog, is_queued
+from .filesystems import list_names
+from .split import PlannedLog, is_in_queue
 
 _NAME_DIGITS: Final = 20
 _ENTRY: Final = struct.Struct(">qi")
@@ -354,7 +366,7 @@ class StoreQueues:
     def _known_until(self, record: Record) -> int:
         """Return where the queue of a record ends in the log if the record is not in it."""
         view = self.view(record.topic, record.queue_id)
-        if view is None or not is_queued(record) or view.end_offset > record.queue_offset:
+        if view is None or not is_in_queue(record) or view.end_offset > record.queue_offset:
             return self.log.end
         files = view.files
         return view.record_end(files.stop - 1) if files.stop > files.first else 0
@@ -371,14 +383,6 @@ class _TopicCounts(msgspec.Struct):
 
 class _TopicTable(msgspec.Struct):
     topics: dict[str, _TopicCounts] = msgspec.field(name="topicConfigTable", default_factory=dict[str, _TopicCounts])
-
-
-def list_names(directory: str) -> list[str]:
-    """Return the names in a directory, none where it cannot be read."""
-    try:
-        return sorted(os.listdir(directory))
-    except OSError:
-        return []
 
 
 def _some(items: list[tuple[int, Record | None]]) -> list[tuple[int, Record | None]]:

@@ -12,7 +12,7 @@ from ...store.commitlog.block import Block
 from ...store.commitlog.blockscan import ScanLimits
 from ..columns.record_columns import block_topics, count_messages, find_batches
 from ..plan.selection import Reason, Selection
-from ..plan.split import PlannedLog, Split, SplitScan
+from ..plan.split import PlannedLog, Split, SplitWalk
 from ..plan.store_queues import StoreQueues
 from ..report.counters import QueueKey
 
@@ -33,7 +33,7 @@ def queue_ends(splits: Sequence[Split]) -> dict[QueueKey, int]:
             sure_until = 0
     for split in splits:
         if split.base_offset + split.stop > sure_until:
-            for block in SplitScan(split, _HEADS_ONLY):
+            for block in SplitWalk(split, _HEADS_ONLY):
                 _note(ends, _behind(block, sure_until))
     return ends
 

@@ -25,8 +25,8 @@ from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...store.files.files import OS_FILES
 from ...store.files.maps import check_map
 from ...store.index.indexfile import HEADER, INDEX_ENTRY
+from ..plan.filesystems import list_names
 from ..plan.split import PlannedLog
-from ..plan.store_queues import list_names
 
 DEFAULT_SIZES: Final = (5_000_000, 20_000_000)
 MOST_FOUND: Final = 100_000
@@ -35,7 +35,7 @@ _SLOT: Final = struct.Struct(">i")
 _MOST_CHECKED: Final = 64
 
 
-class Stretch(NamedTuple):
+class LogRange(NamedTuple):
     """A part of the log, from one log offset up to another."""
 
     first: int
@@ -59,7 +59,7 @@ class StoreIndex:
         self.stretches = self._join()
         if self.stretches and sure_at_ms is None:
             last = self.stretches[-1]
-            self.stretches[-1] = Stretch(last.first, self._record_end(last.stop))
+            self.stretches[-1] = LogRange(last.first, self._record_end(last.stop))
         if not all(map(self._knows, self._checked_records())):
             self.stretches = []
 
@@ -72,14 +72,14 @@ class StoreIndex:
                     return None
         return sorted(found)
 
-    def _join(self) -> list[Stretch]:
-        stretches: list[Stretch] = []
+    def _join(self) -> list[LogRange]:
+        stretches: list[LogRange] = []
         for file in self._files:
             last = stretches[-1] if stretches else None
             if last is not None and file.begin <= self._record_end(last.stop):
-                stretches[-1] = Stretch(last.first, max(last.stop, file.end))
+                stretches[-1] = LogRange(last.first, max(last.stop, file.end))
             elif file.begin < file.end:
-                stretches.append(Stretch(file.begin, file.end))
+                stretches.append(LogRange(file.begin, file.end))
         return stretches
 
     def _record_end(self, log_offset: int) -> int:

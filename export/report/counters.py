@@ -1,11 +1,12 @@
-"""What a reading met of one store, in numbers that can be added up.
+"""Counts what a reading met of one store, in numbers that can be added up, and written and read as JSON.
 
-    StoreTally -> QueueTally per topic and queue     SplitRead per split     Skipped per damaged place
+    StoreCounters -> QueueCounters per topic and queue     SplitRead per split     Skipped per damaged place
 
 Rules:
 
-- A tally of one split, and of many, is the same thing: ``merge`` adds them up, in any order. ``tallyjson`` writes it
-  down and reads it back without loss, so tasks that do not know each other can be counted together.
+- Counters of one split, and of many, are the same thing: ``merge`` adds them up, in any order. ``store_to_json`` writes
+  them down and ``store_from_json`` reads them back without loss, so tasks that do not know each other can be counted
+  together. Values that follow from others (``rows`` of a store, …) are for readers, and not read back.
 - A message is a record, or one of the messages of an inner batch. All counts come from the reading itself; messages
   that an index told to be unwanted, so that nobody looked at them, are counted by ``pass_over``.
 - Splits that touch must fit together: where the last record of one ends, the first of the next begins. So a record
@@ -20,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from ...common.errors import StoreDamagedError
 from ..plan.log_end import LogStop
 from ..plan.selection import Reason
-from .interval_set import Runs
+from .interval_set import IntervalSet
 
 QueueKey = tuple[str, int]
 SUM_MASK: Final = (1 << 64) - 1
@@ -73,7 +74,7 @@ class RowSums:
 
 
 @dataclass
-class QueueTally:
+class QueueCounters:
     """What was met of one queue of a topic; ``expected`` are the offsets that the planner wanted read, if it knew."""
 
     messages: int = 0
@@ -84,8 +85,8 @@ class QueueTally:
     first_at_ms: int | None = None
     last_at_ms: int | None = None
     left_out: dict[Reason, int] = field(default_factory=dict[Reason, int])
-    offsets: Runs = field(default_factory=Runs)
-    expected: Runs = field(default_factory=Runs)
+    offsets: IntervalSet = field(default_factory=IntervalSet)
+    expected: IntervalSet = field(default_factory=IntervalSet)
     delivered: RowSums = field(default_factory=RowSums)
 
     def count(self, reason: Reason, messages: int) -> None:
@@ -106,7 +107,7 @@ class QueueTally:
         self.first_at_ms = first_at_ms if self.first_at_ms is None else min(self.first_at_ms, first_at_ms)
         self.last_at_ms = last_at_ms if self.last_at_ms is None else max(self.last_at_ms, last_at_ms)
 
-    def merge(self, other: "QueueTally") -> None:
+    def merge(self, other: "QueueCounters") -> None:
         """Add what another reading met of the queue."""
         self.messages += other.messages
         self.rows += other.rows
@@ -139,7 +140,7 @@ class QueueTally:
 
 
 @dataclass
-class StoreTally:
+class StoreCounters:
     """What was met in one store; ``delivered_rows`` were counted where they were handed out.
 
     ``pushed`` names the filters by which records were not even looked at: then gaps in a queue prove nothing.
@@ -159,7 +160,7 @@ class StoreTally:
     pushed: list[str] = field(default_factory=list[str])
     splits: list[SplitRead] = field(default_factory=list[SplitRead])
     skipped: list[Skipped] = field(default_factory=list[Skipped])
-    queues: dict[QueueKey, QueueTally] = field(default_factory=dict[QueueKey, QueueTally])
+    queues: dict[QueueKey, QueueCounters] = field(default_factory=dict[QueueKey, QueueCounters])
 
     @property
     def messages(self) -> int:
@@ -182,9 +183,9 @@ class StoreTally:
         counts = {reason: sum(queue.left_out.get(reason, 0) for queue in self.queues.values()) for reason in Reason}
         return {reason: count for reason, count in counts.items() if count}
 
-    def queue(self, topic: str, queue_id: int) -> QueueTally:
-        """Return the tally of a queue, a new one at first use."""
-        return self.queues.setdefault((topic, queue_id), QueueTally())
+    def queue(self, topic: str, queue_id: int) -> QueueCounters:
+        """Return the counters of a queue, new ones at first use."""
+        return self.queues.setdefault((topic, queue_id), QueueCounters())
 
     def skip(self, path: str, position: int, size_bytes: int, reason: str) -> None:
         """Note bytes that were skipped because they are no sound records."""
@@ -206,7 +207,7 @@ class StoreTally:
         queue.count(reason, end - first)
         queue.offsets.add(first, end)
 
-    def merge(self, other: "StoreTally") -> None:
+    def merge(self, other: "StoreCounters") -> None:
         """Add what another reading of the store met; of damages the one that stands first in the log is kept."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -217,7 +218,7 @@ class StoreTally:
         self.splits += other.splits
         self.skipped += other.skipped
         for key, queue in other.queues.items():
-            self.queues.setdefault(key, QueueTally(splits=0)).merge(queue)
+            self.queues.setdefault(key, QueueCounters(splits=0)).merge(queue)
 
     def faults(self) -> list[str]:
         """Return what stands against the proof."""
@@ -232,7 +233,7 @@ class StoreTally:
         if self.unreadable_bodies:
             found.append(f"bodies that are not what their sysFlag says: {self.unreadable_bodies}")
         found += map(str, sorted(self.skipped))
-        found += find_bad_seams(self.splits)
+        found += find_split_faults(self.splits)
         if self.damage is not None:
             found.append(f"stopped before the end of the log, {self.damage}")
         return found
@@ -244,7 +245,7 @@ _SUMS: Final = (
 )  # fmt: skip
 
 
-def find_bad_seams(splits: list[SplitRead]) -> Iterator[str]:
+def find_split_faults(splits: list[SplitRead]) -> Iterator[str]:
     """Yield where splits of one file overlap, or touch and do not fit together."""
     path, stop, ended = "", 0, None
     for split in sorted(splits, key=lambda split: split[:3]):
@@ -266,35 +267,35 @@ def _place(damage: StoreDamagedError) -> tuple[str, int]:
 _REASONS: Final = {reason.label: reason for reason in Reason}
 
 
-def store_to_json(tally: StoreTally) -> dict[str, Any]:
-    """Return a tally as JSON values."""
+def store_to_json(counters: StoreCounters) -> dict[str, Any]:
+    """Return counters as JSON values."""
     return {
-        "store": tally.store,
-        "records": tally.records,
-        "blanks": tally.blanks,
-        "logBytes": tally.log_bytes,
-        "seconds": round(tally.seconds, 3),
-        "messages": tally.messages,
-        "rows": tally.rows,
-        "deliveredRows": tally.delivered_rows,
-        "leftOut": _reasons_to_json(tally.left_out),
-        "checkedBodies": tally.checked_bodies,
-        "crcFailures": tally.crc_failures,
-        "unreadableBodies": tally.unreadable_bodies,
-        "stopped": tally.damage and _damage_to_json(tally.damage),
-        "end": tally.end and dict(zip(_END_NAMES, tally.end, strict=True)),
-        "skippedBytes": tally.skipped_bytes,
-        "skipped": [_skipped_to_json(skipped) for skipped in sorted(tally.skipped)],
-        "pushed": tally.pushed,
-        "splits": [_split_to_json(split) for split in sorted(tally.splits, key=lambda split: split[:3])],
-        "queues": [_queue_to_json(key, queue) for key, queue in sorted(tally.queues.items())],
+        "store": counters.store,
+        "records": counters.records,
+        "blanks": counters.blanks,
+        "logBytes": counters.log_bytes,
+        "seconds": round(counters.seconds, 3),
+        "messages": counters.messages,
+        "rows": counters.rows,
+        "deliveredRows": counters.delivered_rows,
+        "leftOut": _reasons_to_json(counters.left_out),
+        "checkedBodies": counters.checked_bodies,
+        "crcFailures": counters.crc_failures,
+        "unreadableBodies": counters.unreadable_bodies,
+        "stopped": counters.damage and _damage_to_json(counters.damage),
+        "end": counters.end and dict(zip(_END_NAMES, counters.end, strict=True)),
+        "skippedBytes": counters.skipped_bytes,
+        "skipped": [_skipped_to_json(skipped) for skipped in sorted(counters.skipped)],
+        "pushed": counters.pushed,
+        "splits": [_split_to_json(split) for split in sorted(counters.splits, key=lambda split: split[:3])],
+        "queues": [_queue_to_json(key, queue) for key, queue in sorted(counters.queues.items())],
     }
 
 
-def store_from_json(found: Mapping[str, Any]) -> StoreTally:
-    """Return the tally of JSON values; raises KeyError, TypeError or ValueError for others."""
+def store_from_json(found: Mapping[str, Any]) -> StoreCounters:
+    """Return the counters of JSON values; raises KeyError, TypeError or ValueError for others."""
     damage, end = found["stopped"], found["end"]
-    return StoreTally(
+    return StoreCounters(
         found["store"],
         records=found["records"],
         blanks=found["blanks"],
@@ -330,7 +331,7 @@ def _damage_to_json(damage: StoreDamagedError) -> dict[str, Any]:
     return {"file": damage.path, "position": damage.position, "reason": str(damage)}
 
 
-def _queue_to_json(key: QueueKey, queue: QueueTally) -> dict[str, Any]:
+def _queue_to_json(key: QueueKey, queue: QueueCounters) -> dict[str, Any]:
     return {
         "topic": key[0],
         "queueId": key[1],
@@ -354,8 +355,8 @@ def _queue_to_json(key: QueueKey, queue: QueueTally) -> dict[str, Any]:
     }
 
 
-def _queue_from_json(found: Mapping[str, Any]) -> tuple[QueueKey, QueueTally]:
-    queue = QueueTally(
+def _queue_from_json(found: Mapping[str, Any]) -> tuple[QueueKey, QueueCounters]:
+    queue = QueueCounters(
         messages=found["messages"],
         rows=found["rows"],
         record_bytes=found["recordBytes"],
@@ -364,8 +365,8 @@ def _queue_from_json(found: Mapping[str, Any]) -> tuple[QueueKey, QueueTally]:
         first_at_ms=found["firstStoredMs"],
         last_at_ms=found["lastStoredMs"],
         left_out={_REASONS[label]: count for label, count in found["leftOut"].items()},
-        offsets=Runs(map(tuple, found["ranges"]), found["repeatedOffsets"]),
-        expected=Runs(map(tuple, found["expected"])),
+        offsets=IntervalSet(map(tuple, found["ranges"]), found["repeatedOffsets"]),
+        expected=IntervalSet(map(tuple, found["expected"])),
         delivered=RowSums(found["firstRowOffset"], found["lastRowOffset"], int(found["rowOffsetSum"])),
     )
     return (found["topic"], found["queueId"]), queue

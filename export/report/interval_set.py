@@ -1,8 +1,12 @@
-"""Which of the numbers of a row were met, as runs without a gap.
+"""Sets of queue offsets, kept as intervals without a gap, that know what came more than once.
 
     add(0, 3), add(5, 7), add(6, 9) -> [0, 3) [5, 9), 2 missing, 1 repeated
 
-In a sound queue there is one run for as long as it is read in order, so memory stays small however long it is.
+Rules:
+
+- ``IntervalSet`` takes intervals: a sound queue is one for as long as it is read in order, however long it is.
+- ``ArrayIntervalSet`` takes single numbers in any order and great number. Intervals are kept as arrays and put together
+  now and then, so that memory and time follow the number of intervals.
 """
 
 import bisect
@@ -13,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 
-class Runs:
+class IntervalSet:
     """A set of numbers that remembers how many came more than once."""
 
     def __init__(self, runs: Iterable[tuple[int, int]] = (), repeats: int = 0) -> None:
@@ -24,7 +28,7 @@ class Runs:
             self.add(start, end)
 
     def __repr__(self) -> str:
-        return f"<Runs {list(self)} repeats={self.repeats}>"
+        return f"<IntervalSet {list(self)} repeats={self.repeats}>"
 
     def __bool__(self) -> bool:
         return bool(self._starts)
@@ -62,13 +66,13 @@ class Runs:
         self._starts[low:high] = [start]
         self._ends[low:high] = [end]
 
-    def merge(self, other: "Runs") -> None:
+    def merge(self, other: "IntervalSet") -> None:
         """Add all numbers of another set; what both have came more than once."""
         self.repeats += other.repeats
         for start, end in other:
             self.add(start, end)
 
-    def minus(self, other: "Runs") -> list[tuple[int, int]]:
+    def minus(self, other: "IntervalSet") -> list[tuple[int, int]]:
         """Return the runs of the numbers that the other set has not."""
         return [run for start, end in self for run in other.gaps(start, end)]
 
@@ -88,7 +92,7 @@ _MOST_WAITING: Final = 1 << 20
 _Numbers = npt.NDArray[np.int64]
 
 
-class OffsetSet:
+class ArrayIntervalSet:
     """A set of numbers that remembers what came more than once."""
 
     def __init__(self) -> None:

@@ -1,16 +1,17 @@
 """Exports splits by several processes: to one file, or to a directory with one file for each split.
 
     splits -> process per core: split -> part-00000.parquet, … of the directory
-    splits -> process per core: split -> piece -> this process: pieces in order -> one file
+    splits -> process per core: split -> intermediate file -> this process: these in order -> one file
 
 Rules:
 
 - Rows are in log order, store by store: within a file, and over the files of a directory by their numbers. A split
   without rows has no file.
-- Pieces are few at a time, beside the target. One file is encoded and compressed by this process alone; a directory
-  is written by all processes alike, so it is the way to export much.
+- Intermediate files are uncompressed Arrow IPC, which this process maps and copies; they are few at a time, beside the
+  target. One file is encoded and compressed by this process alone; a directory is written by all processes alike, so it
+  is the way to export much.
 - What stops a store at damage, stops it for all: parts behind the damage are dropped, however far their processes were.
-- Files appear when they are complete. A failed export leaves no piece and no file of its own.
+- Files appear when they are complete. A failed export leaves no intermediate file and no file of its own.
 """
 
 import contextlib
@@ -30,13 +31,13 @@ import pyarrow.ipc
 
 from ...common.errors import ConfigError, StoreDamagedError
 from ..plan.split import Split
-from ..report.counters import StoreTally
+from ..report.counters import StoreCounters
 from ..report.report import Report
 from .log_reader import ReadOptions, SplitReader
-from .worker_pool import Workers, open_workers
+from .worker_pool import WorkerPool, open_worker_pool
 from .writers import open_writer, write_all
 
-PIECE: Final = "piece"
+INTERMEDIATE: Final = "intermediate"
 
 Advance = Callable[[int], object]
 """Takes how many bytes more were read."""
@@ -58,40 +59,40 @@ class ExportJob:
         return sum(map(len, self.splits))
 
 
-class Piece(NamedTuple):
+class PartFile(NamedTuple):
     """What became of a split."""
 
     split: Split
     path: str
-    tally: StoreTally
+    counters: StoreCounters
 
 
 def read_split(
-    split: Split, job: ExportJob, tally: StoreTally, advance: Advance | None = None
+    split: Split, job: ExportJob, counters: StoreCounters, advance: Advance | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split, up to damage if that ends its store; raises what ``SplitReader.read`` does."""
     try:
-        yield from SplitReader(job.options, tally, advance).read(split)
+        yield from SplitReader(job.options, counters, advance).read(split)
     except StoreDamagedError as damage:
         if not job.stops_at_damage:
             raise
-        tally.damage = damage
+        counters.damage = damage
 
 
-def write_piece(split: Split, path: str, job: ExportJob, kind: str) -> Piece:
-    """Write a split to a file of a kind (``PIECE`` or a format); raises what ``read_split`` and ``write_all`` do."""
-    tally = StoreTally(split.store)
-    batches = read_split(split, job, tally)
-    if kind == PIECE:
+def write_part_file(split: Split, path: str, job: ExportJob, kind: str) -> PartFile:
+    """Write a split to a file (``INTERMEDIATE`` or a format); raises what ``read_split`` and ``write_all`` do."""
+    counters = StoreCounters(split.store)
+    batches = read_split(split, job, counters)
+    if kind == INTERMEDIATE:
         with pyarrow.ipc.new_file(path, job.options.schema) as file:
             for batch in batches:
                 file.write_batch(batch)
     else:
         write_all(batches, path, kind, job.options.schema)
-    return Piece(split, path, tally)
+    return PartFile(split, path, counters)
 
 
-def read_piece(path: str) -> Iterator[pa.RecordBatch]:
+def read_part_file(path: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a piece."""
     with pa.memory_map(path) as source:
         file = pyarrow.ipc.open_file(source)
@@ -116,9 +117,12 @@ def export_file(job: ExportJob, target: str, report: Report, advance: Advance) -
             for batch in _read_in_turn(job, report, advance):
                 writer.write(batch)
         else:
-            with _folder_beside(target) as folder, contextlib.closing(_pieces(job, folder, PIECE)) as pieces:
-                for piece in _wanted(pieces, report, advance):
-                    for batch in read_piece(piece.path):
+            with (
+                _folder_beside(target) as folder,
+                contextlib.closing(_part_files(job, folder, INTERMEDIATE)) as part_files,
+            ):
+                for part_file in _wanted(part_files, report, advance):
+                    for batch in read_part_file(part_file.path):
                         writer.write(batch)
 
 
@@ -128,10 +132,10 @@ def export_directory(job: ExportJob, folder: str, report: Report, advance: Advan
     try:
         os.makedirs(folder, exist_ok=True)
         beside = _folder_beside(os.path.join(folder, "part"))
-        with beside as own, contextlib.closing(_pieces(job, own, job.kind)) as pieces:
-            for piece in _wanted(pieces, report, advance):
-                made.append(os.path.join(folder, os.path.basename(piece.path)))
-                os.replace(piece.path, made[-1])
+        with beside as own, contextlib.closing(_part_files(job, own, job.kind)) as part_files:
+            for part_file in _wanted(part_files, report, advance):
+                made.append(os.path.join(folder, os.path.basename(part_file.path)))
+                os.replace(part_file.path, made[-1])
     except BaseException as error:
         for path in made:
             os.unlink(path)
@@ -151,38 +155,38 @@ def _read_in_turn(job: ExportJob, report: Report, advance: Advance) -> Iterator[
     stopped: set[str] = set()
     for split in job.splits:
         if split.store not in stopped:
-            tally = StoreTally(split.store)
-            yield from read_split(split, job, tally, advance)
-            report.add([tally])
-            if tally.damage is not None:
+            counters = StoreCounters(split.store)
+            yield from read_split(split, job, counters, advance)
+            report.add([counters])
+            if counters.damage is not None:
                 stopped.add(split.store)
 
 
-def _wanted(pieces: Iterable[Piece], report: Report, advance: Advance) -> Iterator[Piece]:
+def _wanted(part_files: Iterable[PartFile], report: Report, advance: Advance) -> Iterator[PartFile]:
     """Yield the pieces that have rows and do not stand behind damage, and count them."""
     stopped: set[str] = set()
-    for piece in pieces:
-        advance(len(piece.split))
-        if piece.split.store not in stopped:
-            report.add([piece.tally])
-            if piece.tally.delivered_rows:
-                yield piece
-            if piece.tally.damage is not None:
-                stopped.add(piece.split.store)
+    for part_file in part_files:
+        advance(len(part_file.split))
+        if part_file.split.store not in stopped:
+            report.add([part_file.counters])
+            if part_file.counters.delivered_rows:
+                yield part_file
+            if part_file.counters.damage is not None:
+                stopped.add(part_file.split.store)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(piece.path)
+            os.unlink(part_file.path)
 
 
-def _pieces(job: ExportJob, folder: str, kind: str) -> Generator[Piece]:
+def _part_files(job: ExportJob, folder: str, kind: str) -> Generator[PartFile]:
     """Yield what processes make of the splits, in order."""
-    suffix = "arrow" if kind == PIECE else kind
+    suffix = "arrow" if kind == INTERMEDIATE else kind
     paths = (os.path.join(folder, f"part-{number:05d}.{suffix}") for number in itertools.count())
     calls = zip(job.splits, paths, strict=False)
     if job.jobs == 1:
-        yield from (write_piece(split, path, job, kind) for split, path in calls)
+        yield from (write_part_file(split, path, job, kind) for split, path in calls)
         return
     lean = replace(job, splits=[])
-    with open_workers(job.jobs) as workers:
+    with open_worker_pool(job.jobs) as workers:
         waiting = deque(_submit(workers, calls, lean, kind, job.jobs + _AHEAD))
         while waiting:
             yield waiting.popleft().result()
@@ -190,9 +194,9 @@ def _pieces(job: ExportJob, folder: str, kind: str) -> Generator[Piece]:
 
 
 def _submit(
-    workers: Workers, calls: Iterator[tuple[Split, str]], job: ExportJob, kind: str, count: int
-) -> list[Future[Piece]]:
-    return [workers.submit(write_piece, split, path, job, kind) for split, path in itertools.islice(calls, count)]
+    workers: WorkerPool, calls: Iterator[tuple[Split, str]], job: ExportJob, kind: str, count: int
+) -> list[Future[PartFile]]:
+    return [workers.submit(write_part_file, split, path, job, kind) for split, path in itertools.islice(calls, count)]
 
 
 @contextlib.contextmanager

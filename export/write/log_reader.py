@@ -1,10 +1,14 @@
-"""Reads splits of a log into record batches, and counts what it meets on the way.
+"""Reads splits of a log into record batches, and counts by topic and queue what it meets on the way.
 
     Split -> blocks of checked records -> selection -> columns -> inner batches -> tags and keys -> record batch
 
-A reading whose chain of records breaks before the end of its split has met damage. After the rows before it were
-handed out, it raises, or (``Reading`` with ``damages``) notes in the report where and why it stopped, and goes on with
-the next store.
+Rules:
+
+- A reading whose chain of records breaks before the end of its split has met damage. After the rows before it were
+  handed out, it raises, or (``LogReader`` with ``damages``) notes in the report where and why it stopped, and goes on
+  with the next store.
+- Without inner batches, tags and keys are judged before bodies and other columns are looked at.
+- The work per record is numpy's; Python's is per queue, and per run of consecutive queue offsets.
 """
 
 import time
@@ -27,7 +31,7 @@ from ..columns.record_columns import (
     AnyRows,
     Batches,
     Inflated,
-    Rows,
+    RecordRows,
     block_topics,
     count_messages,
     find_batches,
@@ -38,9 +42,9 @@ from ..columns.schema import SCHEMA, pick_columns
 from ..columns.system_columns import DEFAULT_DELAYS_MS
 from ..plan.log_end import LogStop
 from ..plan.read_plan import PlanOptions, plan_stores
-from ..plan.selection import Codes, Reason, Selection
-from ..plan.split import Skip, Split, SplitScan
-from ..report.counters import QueueTally, SplitRead, StoreTally
+from ..plan.selection import Reason, ReasonCodes, Selection
+from ..plan.split import Skip, Split, SplitWalk
+from ..report.counters import QueueCounters, SplitRead, StoreCounters
 from ..report.report import Report
 
 _QUEUE_ID_BITS: Final = 32
@@ -65,10 +69,10 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class SplitReader:
-    """Reads splits of one store; counts into ``tally`` where there is one, and tells ``advance`` the bytes read."""
+    """Reads splits of one store; counts into ``counters`` where there is one, and tells ``advance`` the bytes read."""
 
     options: ReadOptions = field(default_factory=ReadOptions)
-    tally: StoreTally | None = None
+    counters: StoreCounters | None = None
     advance: Callable[[int], object] | None = None
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -82,37 +86,37 @@ class SplitReader:
 
     def _read(self, split: Split) -> Iterator[pa.RecordBatch]:
         started, position = time.perf_counter(), split.start
-        scan = SplitScan(split, self.options.limits, self._note_skip if self.options.skips_damage else None)
-        blocks = BlockReader(self.options, self.tally)
+        scan = SplitWalk(split, self.options.limits, self._note_skip if self.options.skips_damage else None)
+        blocks = BlockReader(self.options, self.counters)
         try:
             for block in scan:
                 yield from blocks.read(block)
                 self._count_bytes(min(scan.position, split.stop) - position)
                 position = max(position, min(scan.position, split.stop))
         finally:
-            if self.tally is not None:
-                self.tally.seconds += time.perf_counter() - started
-                self.tally.crc_failures += scan.verdict is Verdict.BODY_CRC
+            if self.counters is not None:
+                self.counters.seconds += time.perf_counter() - started
+                self.counters.crc_failures += scan.verdict is Verdict.BODY_CRC
         self._count_bytes(split.stop - position)
-        if self.tally is not None:
-            self.tally.blanks += scan.verdict is Verdict.BLANK
-            self.tally.splits.append(SplitRead(split.path, split.start, split.stop, scan.began, scan.ended))
+        if self.counters is not None:
+            self.counters.blanks += scan.verdict is Verdict.BLANK
+            self.counters.splits.append(SplitRead(split.path, split.start, split.stop, scan.began, scan.ended))
 
     def _note_skip(self, skip: Skip) -> None:
-        if self.tally is not None:
-            self.tally.skip(skip.path, skip.position, skip.size_bytes, skip.reason)
+        if self.counters is not None:
+            self.counters.skip(skip.path, skip.position, skip.size_bytes, skip.reason)
             if skip.queue is not None:
-                self.tally.fail_crc(*skip.queue)
+                self.counters.fail_crc(*skip.queue)
 
     def _count_bytes(self, size: int) -> None:
-        if self.tally is not None:
-            self.tally.log_bytes += size
+        if self.counters is not None:
+            self.counters.log_bytes += size
         if self.advance is not None:
             self.advance(size)
 
 
 @dataclass
-class Reading:
+class LogReader:
     """One reading of planned splits, with the report that comes of it.
 
     Without ``damages`` (``Plan.damages``) it raises what it meets; with them, damage ends the reading of its store.
@@ -135,22 +139,22 @@ class Reading:
             if self.report.of_store(split.store).damage is None:
                 yield from self._read_split(split)
         for store, damage in (self.damages or {}).items():
-            tally = self.report.of_store(store)
-            tally.damage = tally.damage or damage
+            counters = self.report.of_store(store)
+            counters.damage = counters.damage or damage
         for store, end in self.ends.items():
-            tally = self.report.of_store(store)
-            tally.end = end if tally.damage is None else None
+            counters = self.report.of_store(store)
+            counters.end = end if counters.damage is None else None
 
     def _read_split(self, split: Split) -> Iterator[pa.RecordBatch]:
-        tally = StoreTally(split.store)
+        counters = StoreCounters(split.store)
         try:
-            yield from SplitReader(self.options, tally, self.advance).read(split)
+            yield from SplitReader(self.options, counters, self.advance).read(split)
         except StoreDamagedError as damage:
             if self.damages is None:
                 raise
-            tally.damage = damage
+            counters.damage = damage
         finally:
-            self.report.add([tally])
+            self.report.add([counters])
 
     @property
     def size_bytes(self) -> int:
@@ -161,7 +165,7 @@ class Reading:
 def count_stores(stores: Iterable[str], selection: Selection, segment_bytes: int | None = None) -> Report:
     """Return the report of a reading that keeps no rows; raises what ``plan_stores`` and ``SplitReader.read`` do."""
     options = ReadOptions(selection, pick_columns(["queueOffset"]))
-    reading = Reading(plan_stores(stores, PlanOptions(segment_bytes)), options)
+    reading = LogReader(plan_stores(stores, PlanOptions(segment_bytes)), options)
     for _ in reading:
         pass
     return reading.report
@@ -170,16 +174,16 @@ def count_stores(stores: Iterable[str], selection: Selection, segment_bytes: int
 class BlockCount:
     """Sorts the records of a block by queue, once for all that is counted of them."""
 
-    def __init__(self, tally: StoreTally, block: Block, topic_codes: Longs, topics: Sequence[str]) -> None:
+    def __init__(self, counters: StoreCounters, block: Block, topic_codes: Longs, topics: Sequence[str]) -> None:
         queue_ids = block.number("queue_id")
         self._block = block
         self._sorted = _sort(_number_queues(topic_codes, queue_ids, len(topics)))
         rows = self._sorted.firsts
         codes: list[int] = topic_codes[rows].tolist()
         names = zip(codes, queue_ids[rows].tolist(), strict=True)
-        self._queues: list[QueueTally] = [tally.queue(topics[code], queue_id) for code, queue_id in names]
+        self._queues: list[QueueCounters] = [counters.queue(topics[code], queue_id) for code, queue_id in names]
 
-    def count(self, reasons: Codes, messages: Longs) -> None:
+    def count(self, reasons: ReasonCodes, messages: Longs) -> None:
         """Count the messages of each record for its reason, their queue offsets, and the bytes and store times."""
         for reason in map(Reason, np.flatnonzero(np.bincount(reasons)).tolist()):
             for queue, count in self._per_queue(reasons == reason, messages):
@@ -207,7 +211,7 @@ class BlockCount:
             for queue, first, last, added in zip(queues, firsts.tolist(), lasts.tolist(), sums, strict=True):
                 queue.delivered.add(first, last, added)
 
-    def _per_queue(self, chosen: Mask, messages: Longs) -> Iterator[tuple[QueueTally, int]]:
+    def _per_queue(self, chosen: Mask, messages: Longs) -> Iterator[tuple[QueueCounters, int]]:
         counted = messages if chosen.all() else np.where(chosen, messages, 0)
         counts: list[int] = np.add.reduceat(self._sorted.arrange(counted), self._sorted.starts).tolist()
         for queue, count in zip(self._queues, counts, strict=True):
@@ -290,10 +294,10 @@ def _number_queues(topic_codes: Longs, queue_ids: npt.NDArray[np.int32], topics:
 
 @dataclass(frozen=True)
 class BlockReader:
-    """Reads blocks; counts into ``tally`` where there is one."""
+    """Reads blocks; counts into ``counters`` where there is one."""
 
     options: ReadOptions
-    tally: StoreTally | None = None
+    counters: StoreCounters | None = None
 
     def read(self, block: Block, batches: Batches | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the wanted messages of a block; ``batches`` are its inner batches where they are known already."""
@@ -301,11 +305,11 @@ class BlockReader:
         reasons = self.options.selection.judge(block, codes, topics)
         batches = find_batches(block) if batches is None else batches
         count = None
-        if self.tally is not None:
-            count = BlockCount(self.tally, block, codes, topics)
+        if self.counters is not None:
+            count = BlockCount(self.counters, block, codes, topics)
             count.count(reasons, count_messages(block, batches))
-            self.tally.records += len(block)
-            self.tally.checked_bodies += len(block) if self.options.limits.checks_crc else 0
+            self.counters.records += len(block)
+            self.counters.checked_bodies += len(block) if self.options.limits.checks_crc else 0
         wanted = np.flatnonzero(reasons == Reason.WANTED)
         is_plain = not (block.number("sys_flag") & INNER_BATCH).any()
         if len(wanted) and is_plain:
@@ -316,21 +320,21 @@ class BlockReader:
                 check_map(block.segment.view)
                 self._count_unreadable(piece, inflated, batches)
                 records, wanted = wanted[: len(piece)], wanted[len(piece) :]
-                rows = unwrap(Rows(piece, inflated, (codes[records], topics), self.options.delays_ms), batches)
+                rows = unwrap(RecordRows(piece, inflated, (codes[records], topics), self.options.delays_ms), batches)
                 batch = self._narrow(rows, count, records, is_judged=is_plain)
-                if self.tally is not None:
-                    self.tally.delivered_rows += batch.num_rows
+                if self.counters is not None:
+                    self.counters.delivered_rows += batch.num_rows
                 yield batch
 
     def _pieces(self, block: Block) -> Iterable[tuple[Block, Inflated]]:
         return inflate_in_pieces(block) if "body" in self.options.schema.names else [(block, {})]
 
     def _count_unreadable(self, block: Block, inflated: Inflated, batches: Batches) -> None:
-        if self.tally is not None:
+        if self.counters is not None:
             rows = np.flatnonzero(block.number("sys_flag") & INNER_BATCH).tolist()
             unread = {row for row in rows if int(block.positions[row]) not in batches}
             unread |= {row for row, body in inflated.items() if body is None}
-            self.tally.unreadable_bodies += len(unread)
+            self.counters.unreadable_bodies += len(unread)
 
     def _narrow_records(
         self, block: Block, topics_by_row: tuple[Longs, list[str]], wanted: Longs, count: BlockCount | None
@@ -339,7 +343,7 @@ class BlockReader:
         selection, (codes, topics) = self.options.selection, topics_by_row
         if not selection.tags and not selection.keys:
             return wanted
-        reasons = selection.judge_rows(Rows(block.select(wanted), {}, (codes[wanted], topics)))
+        reasons = selection.judge_rows(RecordRows(block.select(wanted), {}, (codes[wanted], topics)))
         if reasons is None:
             return wanted
         _leave_out(count, reasons, wanted)
@@ -360,7 +364,7 @@ class BlockReader:
         return batch.filter(pa.array(kept))
 
 
-def _leave_out(count: BlockCount | None, reasons: Codes, records: Longs) -> None:
+def _leave_out(count: BlockCount | None, reasons: ReasonCodes, records: Longs) -> None:
     """Count the rows that only their messages exclude; ``records`` are those that they are from."""
     if count is not None:
         for reason in (Reason.TAG, Reason.KEY, Reason.OFFSET):

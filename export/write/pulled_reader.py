@@ -25,7 +25,7 @@ from ...common.sysflag import INNER_BATCH
 from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, Mask, SegmentBytes, has_body_crc, measure
 from ..columns.record_columns import Batches, block_topics, find_batches
 from ..columns.schema import SCHEMA, pick_columns
-from ..report.counters import StoreTally
+from ..report.counters import StoreCounters
 from .log_reader import BlockReader, ReadOptions
 
 BROKER_COLUMN: Final = "brokerName"
@@ -34,7 +34,7 @@ LIVE_SCHEMA: Final = pa.schema([*SCHEMA, BROKER_FIELD])
 _SIZE: Final = struct.Struct(">i")
 
 
-class Pulled(NamedTuple):
+class PulledRecords(NamedTuple):
     """The records that a broker gave of a queue; those in ``[first, end)`` were asked for."""
 
     topic: str
@@ -58,13 +58,13 @@ def pick_live_columns(names: Iterable[str]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class PulledReader:
-    """Reads answers of one broker; counts into ``tally`` where there is one."""
+    """Reads answers of one broker; counts into ``counters`` where there is one."""
 
     broker: str
     options: ReadOptions
-    tally: StoreTally | None = None
+    counters: StoreCounters | None = None
 
-    def read(self, answers: Sequence[Pulled]) -> Iterator[pa.RecordBatch]:
+    def read(self, answers: Sequence[PulledRecords]) -> Iterator[pa.RecordBatch]:
         """Yield the wanted messages in the order of the answers.
 
         Raises:
@@ -77,7 +77,7 @@ class PulledReader:
         block, batches = _clip(block, of_answer, answers)
         if len(block):
             names = self.options.schema.names
-            for batch in BlockReader(self._own_columns(), self.tally).read(block, batches):
+            for batch in BlockReader(self._own_columns(), self.counters).read(block, batches):
                 yield self._with_broker(batch) if BROKER_COLUMN in names else batch
 
     def _own_columns(self) -> ReadOptions:
@@ -91,7 +91,7 @@ class PulledReader:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _lay_out(answers: Sequence[Pulled]) -> tuple[Block, Longs]:
+def _lay_out(answers: Sequence[PulledRecords]) -> tuple[Block, Longs]:
     """Return the records of all answers, and the number of the answer that each one came with.
 
     Raises:
@@ -123,7 +123,7 @@ def _hop(joined: bytes) -> Longs:
     return np.array(positions, np.int64)
 
 
-def _clip(block: Block, of_answer: Longs, answers: Sequence[Pulled]) -> tuple[Block, Batches]:
+def _clip(block: Block, of_answer: Longs, answers: Sequence[PulledRecords]) -> tuple[Block, Batches]:
     """Return the records and inner batches with only the messages that were asked for."""
     firsts, ends = (np.array(each, np.int64)[of_answer] for each in zip(*[each[2:4] for each in answers], strict=True))
     offsets = block.number("queue_offset")
@@ -148,12 +148,12 @@ def _clip_batch(block: Block, row: int, batches: dict[int, Sequence[BatchPart]],
     return first < end
 
 
-def _is_foreign(block: Block, of_answer: Longs, answers: Sequence[Pulled]) -> Mask:
+def _is_foreign(block: Block, of_answer: Longs, answers: Sequence[PulledRecords]) -> Mask:
     codes, topics = block_topics(block)
     asked = np.array([topics.index(each.topic) if each.topic in topics else -1 for each in answers])
     return codes != asked[of_answer]
 
 
-def _unsound(answer: Pulled, block: Block, row: int, reason: str) -> RecordError:
+def _unsound(answer: PulledRecords, block: Block, row: int, reason: str) -> RecordError:
     behind = f"behind offset {int(block.heads['queue_offset'][row])}" if row >= 0 else f"at offset {answer.first}"
     return RecordError(f"queue {answer.queue_id} of {answer.topic} {behind}: {reason}")

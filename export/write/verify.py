@@ -1,7 +1,12 @@
-"""Compares exported files with the report of their export, queue by queue.
+"""Reads exported files back, and compares them with the report of their export, queue by queue.
+
+    part-0.parquet                             topic, queueId, queueOffset are columns
+    topic=Orders/day=2026-01-31/part-0.parquet what is no column is taken from the names of the directories
 
 Rules:
 
+- A directory stands for all Parquet, Arrow IPC and JSON lines files below it; names that begin with ``_`` or ``.`` are
+  no data. Rows are read in batches, columns that nobody asked for not at all; JSON lines are decoded line by line.
 - Compared are the number of rows, the first, the last and the sum of their queue offsets, and, where no message of the
   queue was left out, each single offset: so what is missing and what is there twice is named.
 - Where several stores of a report have a queue of one name, their rows are compared together.
@@ -28,8 +33,8 @@ import pyarrow.parquet as pq
 from ...common.errors import ConfigError
 from ...common.sysflag import COMPRESSED, INNER_BATCH
 from ..plan.filesystems import Storage, is_pattern
-from ..report.counters import SUM_MASK, QueueKey, QueueTally
-from ..report.interval_set import OffsetSet, Runs
+from ..report.counters import SUM_MASK, QueueCounters, QueueKey
+from ..report.interval_set import ArrayIntervalSet, IntervalSet
 from ..report.report import Report
 from .writers import SUFFIXES
 
@@ -52,7 +57,7 @@ _BATCH_ROWS: Final = 65_536
 _LINES_BYTES: Final = 8 << 20
 
 
-class Output:
+class ExportedFile:
     """A file with exported rows."""
 
     def __init__(self, system: pafs.FileSystem, path: str, kind: str) -> None:
@@ -62,7 +67,7 @@ class Output:
         self._named = _named_values(path)
 
     def __repr__(self) -> str:
-        return f"<Output {self.path}>"
+        return f"<ExportedFile {self.path}>"
 
     def batches(self, *, with_bodies: bool) -> Iterator[pa.RecordBatch]:
         """Yield the columns of ``COUNTED``, with ``BODIES`` where the file has all of these as bytes and numbers.
@@ -112,7 +117,7 @@ class Output:
         return pa.RecordBatch.from_pydict(arrays)
 
 
-def find_outputs(places: Iterable[str], storage: Storage) -> list[Output]:
+def find_outputs(places: Iterable[str], storage: Storage) -> list[ExportedFile]:
     """Return the files of files and directories.
 
     A directory without files has no rows, nor has a pattern, which a shell hands on where nothing fits it.
@@ -123,7 +128,7 @@ def find_outputs(places: Iterable[str], storage: Storage) -> list[Output]:
     return [output for place in places for output in _find(place, *storage.resolve(place))]
 
 
-def _find(place: str, system: pafs.FileSystem, path: str) -> list[Output]:
+def _find(place: str, system: pafs.FileSystem, path: str) -> list[ExportedFile]:
     found = system.get_file_info(path)
     if found.type == pafs.FileType.NotFound and is_pattern(place):
         return []
@@ -133,10 +138,10 @@ def _find(place: str, system: pafs.FileSystem, path: str) -> list[Output]:
         kind = _kind_of(path)
         if kind is None:
             raise ConfigError(f"{place} ends in none of {' '.join(SUFFIXES)}")
-        return [Output(system, path, kind)]
+        return [ExportedFile(system, path, kind)]
     below = sorted(info.path for info in system.get_file_info(pafs.FileSelector(path, recursive=True)) if info.is_file)
     files = [one for one in below if not _is_hidden(one.removeprefix(path))]
-    outputs = [Output(system, one, kind) for one in files if (kind := _kind_of(one)) is not None]
+    outputs = [ExportedFile(system, one, kind) for one in files if (kind := _kind_of(one)) is not None]
     if files and not outputs:
         raise ConfigError(f"{place} holds no file that ends in one of {' '.join(SUFFIXES)}")
     return outputs
@@ -174,19 +179,19 @@ def _columns_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 
 
 @dataclass
-class Found:
+class ExportedRows:
     """What the files hold."""
 
     rows: int = 0
     files: int = 0
     checked_bodies: int = 0
     wrong_bodies: int = 0
-    queues: dict[QueueKey, OffsetSet] = field(default_factory=dict[QueueKey, OffsetSet])
+    queues: dict[QueueKey, ArrayIntervalSet] = field(default_factory=dict[QueueKey, ArrayIntervalSet])
 
 
-def read_outputs(outputs: Iterable[Output], *, checks_bodies: bool = True) -> Found:
-    """Return what the files hold; raises ``ConfigError`` as ``Output.batches`` does."""
-    found = Found()
+def read_outputs(outputs: Iterable[ExportedFile], *, checks_bodies: bool = True) -> ExportedRows:
+    """Return what the files hold; raises ``ConfigError`` as ``ExportedFile.batches`` does."""
+    found = ExportedRows()
     for output in outputs:
         found.files += 1
         for batch in output.batches(with_bodies=checks_bodies):
@@ -197,26 +202,26 @@ def read_outputs(outputs: Iterable[Output], *, checks_bodies: bool = True) -> Fo
     return found
 
 
-def compare(report: Report, found: Found) -> Iterator[str]:
+def compare(report: Report, found: ExportedRows) -> Iterator[str]:
     """Yield the differences, one line each."""
     yield from (f"report: {fault}" for fault in report.faults())
     expected = _expected_queues(report)
     for key in sorted({*expected, *found.queues}):
-        queue, offsets = expected.get(key, QueueTally()), found.queues.get(key, OffsetSet())
+        queue, offsets = expected.get(key, QueueCounters()), found.queues.get(key, ArrayIntervalSet())
         yield from (f"{key[0]} queue {key[1]}: {text}" for text in _compare_queue(queue, offsets))
     if found.wrong_bodies:
         yield f"bodies without their checksum: {found.wrong_bodies}"
 
 
-def _expected_queues(report: Report) -> dict[QueueKey, QueueTally]:
-    expected: dict[QueueKey, QueueTally] = {}
-    for tally in report.stores:
-        for key, queue in tally.queues.items():
-            expected.setdefault(key, QueueTally()).merge(queue)
+def _expected_queues(report: Report) -> dict[QueueKey, QueueCounters]:
+    expected: dict[QueueKey, QueueCounters] = {}
+    for counters in report.stores:
+        for key, queue in counters.queues.items():
+            expected.setdefault(key, QueueCounters()).merge(queue)
     return expected
 
 
-def _compare_queue(queue: QueueTally, offsets: OffsetSet) -> Iterator[str]:
+def _compare_queue(queue: QueueCounters, offsets: ArrayIntervalSet) -> Iterator[str]:
     if offsets.count != queue.rows:
         yield f"{offsets.count} rows instead of {queue.rows}"
     if queue.rows == queue.messages:
@@ -225,8 +230,8 @@ def _compare_queue(queue: QueueTally, offsets: OffsetSet) -> Iterator[str]:
         yield from _compare_sums(queue, offsets)
 
 
-def _compare_offsets(expected: Runs, offsets: OffsetSet) -> Iterator[str]:
-    found = Runs(offsets.runs())
+def _compare_offsets(expected: IntervalSet, offsets: ArrayIntervalSet) -> Iterator[str]:
+    found = IntervalSet(offsets.runs())
     yield from (f"missing {_name(*run)}" for run in expected.minus(found))
     yield from (f"unexpected {_name(*run)}" for run in found.minus(expected))
     repeated = offsets.repeated()
@@ -235,7 +240,7 @@ def _compare_offsets(expected: Runs, offsets: OffsetSet) -> Iterator[str]:
         yield f"repeated queue offsets: {len(repeated)} instead of {expected.repeats}{first}"
 
 
-def _compare_sums(queue: QueueTally, offsets: OffsetSet) -> Iterator[str]:
+def _compare_sums(queue: QueueCounters, offsets: ArrayIntervalSet) -> Iterator[str]:
     runs, repeated = offsets.runs(), offsets.repeated()
     first, last = runs[0][0], runs[-1][1] - 1
     if (first, last) != (queue.delivered.first, queue.delivered.last):
@@ -251,7 +256,7 @@ def _name(start: int, end: int) -> str:
     return f"queue offset {start}" if end == start + 1 else f"queue offsets {start} to {end - 1}"
 
 
-def _count_offsets(found: Found, batch: pa.RecordBatch) -> None:
+def _count_offsets(found: ExportedRows, batch: pa.RecordBatch) -> None:
     topics = batch.column("topic").dictionary_encode()
     names: list[str] = topics.dictionary.to_pylist()
     codes, queue_ids = np.asarray(topics.indices), np.asarray(batch.column("queueId"))
@@ -261,10 +266,10 @@ def _count_offsets(found: Found, batch: pa.RecordBatch) -> None:
         ids: list[int] = np.unique(queue_ids[of_topic]).tolist()
         for queue_id in ids:
             chosen = offsets[of_topic & (queue_ids == queue_id)]
-            found.queues.setdefault((name, queue_id), OffsetSet()).add(chosen)
+            found.queues.setdefault((name, queue_id), ArrayIntervalSet()).add(chosen)
 
 
-def _check_bodies(found: Found, batch: pa.RecordBatch) -> None:
+def _check_bodies(found: ExportedRows, batch: pa.RecordBatch) -> None:
     bodies, sums, flags = (batch.column(name) for name in BODIES)
     as_stored = np.asarray(flags) & _NOT_AS_STORED == 0
     as_stored &= np.asarray(pc.binary_length(bodies).fill_null(0)) > 0  # Java keeps no checksum of an empty body

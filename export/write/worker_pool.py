@@ -27,7 +27,7 @@ _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
 
-class Workers:
+class WorkerPool:
     """A number of processes; calls are made in turn, by whichever is free."""
 
     def __init__(self, count: int) -> None:
@@ -36,7 +36,7 @@ class Workers:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __repr__(self) -> str:
-        return f"<Workers of {len(self._processes)} processes>"
+        return f"<WorkerPool of {len(self._processes)} processes>"
 
     def submit(self, call: Callable[_Given, _Result], *args: _Given.args, **kwargs: _Given.kwargs) -> "Future[_Result]":
         """Make a call in a process; the future raises what the call does, and ``StoreError`` if its process dies."""
@@ -75,9 +75,9 @@ class Workers:
 
 
 @contextlib.contextmanager
-def open_workers(count: int) -> Generator[Workers]:
+def open_worker_pool(count: int) -> Generator[WorkerPool]:
     """Run a pool of processes; without them after it."""
-    workers = Workers(count)
+    workers = WorkerPool(count)
     try:
         yield workers
     finally:

@@ -1,10 +1,12 @@
-"""Options of a reading of a running cluster, beside those of ``access``; names and meanings as in Spark's Kafka source.
+"""Options of a reading of a running cluster, beside those of ``cluster_access``, and the queues that it reads.
+
+Names and meanings are those of Spark's Kafka source.
 
 subscribe                   topics, separated by commas
 subscribePattern            a regular expression that whole topic names match; system, retry and dead-letter topics
                             only with includeSystemTopics
 assign                      queues: {"Orders": {"broker-a": [0, 1]}}, or {"Orders": [0, 1]} of every broker
-startingOffsets             earliest (default of a batch), latest, or offsets by queue (``liveoffsets``)
+startingOffsets             earliest (default of a batch), latest, or offsets by queue (``offset_bounds``)
 endingOffsets               latest (default), or offsets by queue
 startingTimestamp           begin in each queue with the first message that was stored then or later
 endingTimestamp             end before the first message that was stored then or later
@@ -16,9 +18,9 @@ maxRecordsPerPartition      no task gets more offsets than this
 failOnDataLoss              true (default): offsets that are not there any more fail the reading; false: warn
 tags                        only messages with one of these tags, separated by commas; brokers filter
 verifyBodyCrc               false: do not verify the checksums of bodies
-pushFilters                 take Spark's filters; before Spark 5 only where it is asked for (``pushing``)
+pushFilters                 take Spark's filters; before Spark 5 only where it is asked for (``filter_pushdown``)
 pullsAtOnce                 how many pulls one task has under way
-columns                     only these columns (``modes``)
+columns                     only these columns (``read_modes``)
 reportPath                  a directory for the report that proves the reading complete; storageOptions as for stores
 messageDelayLevel           the brokers' delay levels, where they are not the default; for column ``dueTimestamp``
 """
@@ -36,30 +38,30 @@ from ...export.plan.selection import Selection, parse_instant
 from ...store.files.config import DEFAULT_DELAY_LEVELS, DELAY_KEY, parse_delay_levels
 from ..options.cluster_access import ACCESS_OPTIONS, GROUP, Access, parse_access
 from ..options.filter_pushdown import PUSH_OPTION, parse_pushing
-from ..options.option_values import Given
-from .offset_bounds import EARLIEST, LATEST, Bound, Losses, parse_places
+from ..options.option_values import OptionValues
+from .offset_bounds import EARLIEST, LATEST, DataLoss, OffsetBound, parse_places
 
 if TYPE_CHECKING:  # it imports the client, which who reads stores does without
     from .cluster import Cluster
 
 # Broker (None: each) and queue id, by topic.
-Wanted = Mapping[str, frozenset[tuple[str | None, int]]]
+QueuesByTopic = Mapping[str, frozenset[tuple[str | None, int]]]
 
 QUEUE_OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 
 
 @dataclass(frozen=True)
-class Choice:
+class QueueChoice:
     """Which topics and queues are read; ``queues`` holds broker (None: every one) and queue id by topic."""
 
     option: str
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
-    queues: Wanted = field(default_factory=dict[str, frozenset[tuple[str | None, int]]])
+    queues: QueuesByTopic = field(default_factory=dict[str, frozenset[tuple[str | None, int]]])
     includes_system: bool = False
 
 
-def find_queues(cluster: "Cluster", choice: Choice, *, needs_any: bool = True) -> dict[MessageQueue, str]:
+def find_queues(cluster: "Cluster", choice: QueueChoice, *, needs_any: bool = True) -> dict[MessageQueue, str]:
     """Return the queues that are read, with the addresses of their brokers.
 
     Raises:
@@ -77,7 +79,7 @@ def find_queues(cluster: "Cluster", choice: Choice, *, needs_any: bool = True) -
     return queues
 
 
-def find_present(cluster: "Cluster", choice: Choice) -> dict[MessageQueue, str]:
+def find_present(cluster: "Cluster", choice: QueueChoice) -> dict[MessageQueue, str]:
     """Return the queues that are read as far as they are there; raises ``RemotingError`` and ``ResponseError``."""
     if choice.pattern is not None:
         return find_queues(cluster, choice, needs_any=False)
@@ -85,12 +87,12 @@ def find_present(cluster: "Cluster", choice: Choice) -> dict[MessageQueue, str]:
     return {queue: address for queue, address in queues.items() if _is_chosen(queue, choice)}
 
 
-def _is_chosen(queue: MessageQueue, choice: Choice) -> bool:
+def _is_chosen(queue: MessageQueue, choice: QueueChoice) -> bool:
     places = choice.queues.get(queue.topic, frozenset())
     return not choice.queues or not places.isdisjoint({(queue.broker_name, queue.queue_id), (None, queue.queue_id)})
 
 
-def _pick_queues(wanted: Wanted, queues: Mapping[MessageQueue, str]) -> dict[MessageQueue, str]:
+def _pick_queues(wanted: QueuesByTopic, queues: Mapping[MessageQueue, str]) -> dict[MessageQueue, str]:
     found: dict[MessageQueue, str] = {}
     for topic, places in sorted(wanted.items()):
         for broker, queue_id in places:
@@ -103,7 +105,7 @@ def _pick_queues(wanted: Wanted, queues: Mapping[MessageQueue, str]) -> dict[Mes
     return dict(sorted(found.items()))
 
 
-def parse_choice(given: Given) -> Choice:
+def parse_choice(given: OptionValues) -> QueueChoice:
     """Return what the options name.
 
     Raises:
@@ -121,14 +123,14 @@ def parse_choice(given: Given) -> Choice:
         topics = given.names("subscribe")
         if not topics:
             raise ConfigError("subscribe names no topic", key="subscribe")
-        return Choice("subscribe", topics, includes_system=includes_system)
+        return QueueChoice("subscribe", topics, includes_system=includes_system)
     if chosen[0] == "subscribePattern":
-        return Choice("subscribePattern", pattern=_parse_pattern(given), includes_system=includes_system)
+        return QueueChoice("subscribePattern", pattern=_parse_pattern(given), includes_system=includes_system)
     queues = _parse_assignment(given.json("assign"))
-    return Choice("assign", frozenset(queues), queues=queues, includes_system=includes_system)
+    return QueueChoice("assign", frozenset(queues), queues=queues, includes_system=includes_system)
 
 
-def _parse_pattern(given: Given) -> str:
+def _parse_pattern(given: OptionValues) -> str:
     pattern = given.text("subscribePattern") or ""
     try:
         re.compile(pattern)
@@ -194,16 +196,16 @@ CLUSTER_OPTIONS: Final = (
 
 
 @dataclass(frozen=True)
-class LiveOptions:
+class ClusterOptions:
     """What a reading of a cluster was asked for; travels to the tasks."""
 
     access: Access
-    choice: Choice
-    starting: Bound
-    ending: Bound
+    choice: QueueChoice
+    starting: OffsetBound
+    ending: OffsetBound
     min_partitions: int | None = None
     max_records: int | None = None
-    losses: Losses = field(default_factory=Losses)
+    data_loss: DataLoss = field(default_factory=DataLoss)
     group: str = TOOLS_GROUP
     selection: Selection = field(default_factory=lambda: Selection(includes_system=True))
     checks_crc: bool = True
@@ -215,7 +217,7 @@ class LiveOptions:
     report: Folder | None = None
 
 
-def parse_live(given: Given, *, default_start: int = EARLIEST) -> LiveOptions:
+def parse_cluster_options(given: OptionValues, *, default_start: int = EARLIEST) -> ClusterOptions:
     """Return the options; a stream begins at ``LATEST`` by default, a batch at ``EARLIEST``.
 
     Raises:
@@ -223,21 +225,21 @@ def parse_live(given: Given, *, default_start: int = EARLIEST) -> LiveOptions:
     """
     starting = _parse_bound(given, START_NAMES, default_start)
     ending = _parse_bound(given, END_NAMES, LATEST)
-    if starting.offset == LATEST != default_start:
+    if starting.queue_offset == LATEST != default_start:
         raise ConfigError("startingOffsets latest leaves nothing to read in a batch", key="startingOffsets")
     if starting.at_ms is not None and ending.at_ms is not None and starting.at_ms >= ending.at_ms:
         raise ConfigError(
             f"startingTimestamp {starting.at_ms} is not before endingTimestamp {ending.at_ms}", key="endingTimestamp"
         )
     storage = Storage(given.text(OPTIONS_KEY, "{}") or "{}")
-    return LiveOptions(
+    return ClusterOptions(
         access=parse_access(given),
         choice=parse_choice(given),
         starting=starting,
         ending=ending,
         min_partitions=given.count("minPartitions"),
         max_records=given.count("maxRecordsPerPartition"),
-        losses=Losses(given.flag("failOnDataLoss", default=True)),
+        data_loss=DataLoss(given.flag("failOnDataLoss", default=True)),
         group=given.text(GROUP) or TOOLS_GROUP,
         selection=Selection(tags=given.names("tags"), keys=given.names("keys"), includes_system=True),
         checks_crc=given.flag("verifyBodyCrc", default=True),
@@ -248,32 +250,32 @@ def parse_live(given: Given, *, default_start: int = EARLIEST) -> LiveOptions:
     )
 
 
-def _parse_bound(given: Given, names: tuple[str, str, str], default: int) -> Bound:
+def _parse_bound(given: OptionValues, names: tuple[str, str, str], default: int) -> OffsetBound:
     at, by_time, by_offset = names
     for one, other in ((at, by_time), (at, by_offset), (by_time, by_offset)):
         given.refuse_both(one, other)
     is_end = names is END_NAMES
     takes_latest = is_end or given.one_of(STRATEGY, ("error", "latest"), "error") == "latest"
     if at in given:
-        return Bound(at, at_ms=given.instant(at), is_end=is_end, takes_latest=takes_latest)
+        return OffsetBound(at, at_ms=given.instant(at), is_end=is_end, takes_latest=takes_latest)
     if by_time in given:
         instants = parse_places(by_time, given.json(by_time), _parse_instant)
-        return Bound(by_time, instants=instants, is_end=is_end, takes_latest=takes_latest)
+        return OffsetBound(by_time, instants=instants, is_end=is_end, takes_latest=takes_latest)
     return _parse_offsets(given, by_offset, default, is_end=is_end)
 
 
-def _parse_offsets(given: Given, option: str, default: int, *, is_end: bool) -> Bound:
+def _parse_offsets(given: OptionValues, option: str, default: int, *, is_end: bool) -> OffsetBound:
     text = given.text(option)
     if text is None:
-        return Bound(option, default, is_end=is_end)
+        return OffsetBound(option, default, is_end=is_end)
     words = {"earliest": EARLIEST, "latest": LATEST}
     if text.lower() in words:
         if is_end and text.lower() == "earliest":
             raise ConfigError(f"{option} earliest leaves nothing to read", key=option)
-        return Bound(option, words[text.lower()], is_end=is_end)
+        return OffsetBound(option, words[text.lower()], is_end=is_end)
     if not text.startswith("{"):
         raise ConfigError(f"{option} is {text!r}, neither earliest, latest nor JSON offsets by queue", key=option)
-    return Bound(option, offsets=parse_places(option, given.json(option), _parse_offset), is_end=is_end)
+    return OffsetBound(option, offsets=parse_places(option, given.json(option), _parse_offset), is_end=is_end)
 
 
 def _parse_offset(value: Any, option: str) -> int:

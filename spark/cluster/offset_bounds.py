@@ -10,7 +10,8 @@ Rules:
 - Where a topic is on one broker the broker may be left out; one offset or instant may stand for all queues of a topic.
 - A queue without a message at an instant or later: an ending is its end; a beginning is an error or its end, as the
   strategy says.
-- An offset that a queue does not have, or does not have any more, is loss (``Losses``), and the nearest one counts.
+- An offset that a queue does not have, or does not have any more, is data loss: an error, or a warning where option
+  ``failOnDataLoss`` is false, and the nearest one counts (``DataLoss``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ...common.errors import ConfigError
 from ...common.message import MessageQueue
 from ...common.nearest import nearest
-from .queue_ranges import Extent, LiveRange
+from .queue_ranges import QueueExtent, QueueRange, describe_queue
 
 if TYPE_CHECKING:  # it imports the client, which who reads stores does without
     from .cluster import Addresses, Cluster
@@ -32,12 +33,12 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Losses:
+class DataLoss:
     """Raises what is lost, or warns of it."""
 
     fails: bool = True
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Tell of a loss.
 
         Raises:
@@ -48,45 +49,43 @@ class Losses:
         _log.warning("%s", text)
 
     def below(self, queue: MessageQueue, queue_offset: int, first: int) -> None:
-        """Tell that messages are gone; raises what ``say`` does."""
-        self.say(f"{_name(queue)} begins at offset {first}: those from {queue_offset} on were deleted")
+        """Tell that messages are gone; raises what ``report`` does."""
+        self.report(f"{describe_queue(queue)} begins at offset {first}: those from {queue_offset} on were deleted")
 
     def beyond(self, queue: MessageQueue, queue_offset: int, end: int) -> None:
-        """Tell that a queue is shorter than it should be; raises what ``say`` does."""
-        self.say(f"{_name(queue)} ends at offset {end}, before {queue_offset}: it was made anew, or never held more")
-
-
-def _name(queue: MessageQueue) -> str:
-    return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+        """Tell that a queue is shorter than it should be; raises what ``report`` does."""
+        self.report(
+            f"{describe_queue(queue)} ends at offset {end}, before {queue_offset}: it was made anew, or never held more"
+        )
 
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 
 # Topic, broker (None: any), queue id (None: any) -> offset or instant.
-Place = tuple[str, str | None, int | None]
+QueuePlace = tuple[str, str | None, int | None]
 
 
 @dataclass(frozen=True)
-class Bound:
+class OffsetBound:
     """One end of a reading, as an option names it: an offset for all, offsets by queue, or instants."""
 
     option: str
-    offset: int = EARLIEST
-    offsets: Mapping[Place, int] = field(default_factory=dict[Place, int])
+    queue_offset: int = EARLIEST
+    offsets: Mapping[QueuePlace, int] = field(default_factory=dict[QueuePlace, int])
     at_ms: int | None = None
-    instants: Mapping[Place, int] = field(default_factory=dict[Place, int])
+    instants: Mapping[QueuePlace, int] = field(default_factory=dict[QueuePlace, int])
     is_end: bool = False
     takes_latest: bool = True
 
 
-def parse_places(option: str, table: Any, parse: Callable[[Any, str], int]) -> dict[Place, int]:
+def parse_places(option: str, table: Any, parse: Callable[[Any, str], int]) -> dict[QueuePlace, int]:
     """Return the values of ``{"topic": {"broker": {"queue": value}}}`` and its shorter forms.
 
     Raises:
         ConfigError: The value has another form.
     """
-    found: dict[Place, int] = {}
+    found: dict[QueuePlace, int] = {}
     for topic, brokers in _items(option, table):
         if not isinstance(brokers, dict):
             found[topic, None, None] = parse(brokers, option)
@@ -104,7 +103,11 @@ def parse_places(option: str, table: Any, parse: Callable[[Any, str], int]) -> d
 
 
 def resolve_offsets(
-    cluster: "Cluster", queues: "Addresses", extents: Mapping[MessageQueue, Extent], bound: Bound, losses: Losses
+    cluster: "Cluster",
+    queues: "Addresses",
+    extents: Mapping[MessageQueue, QueueExtent],
+    bound: OffsetBound,
+    data_loss: DataLoss,
 ) -> dict[MessageQueue, int]:
     """Return the offset of a bound in each queue.
 
@@ -116,22 +119,22 @@ def resolve_offsets(
     if bound.at_ms is not None or bound.instants:
         return _resolve_instants(cluster, queues, extents, bound)
     if not bound.offsets:
-        return {queue: _named(extents[queue], bound.offset) for queue in queues}
-    offsets = _spread(bound, bound.offsets, queues, losses)
-    return {queue: _within(queue, extents[queue], offset, losses) for queue, offset in offsets.items()}
+        return {queue: _named(extents[queue], bound.queue_offset) for queue in queues}
+    offsets = _spread(bound, bound.offsets, queues, data_loss)
+    return {queue: _within(queue, extents[queue], queue_offset, data_loss) for queue, queue_offset in offsets.items()}
 
 
 def make_ranges(
     queues: "Addresses", starts: Mapping[MessageQueue, int], stops: Mapping[MessageQueue, int]
-) -> Iterator[LiveRange]:
+) -> Iterator[QueueRange]:
     """Yield what lies between the offsets in each queue that has both."""
     for queue, address in queues.items():
         if queue in starts and queue in stops:
-            yield LiveRange(queue.broker_name, address, queue.topic, queue.queue_id, starts[queue], stops[queue])
+            yield QueueRange(queue.broker_name, address, queue.topic, queue.queue_id, starts[queue], stops[queue])
 
 
 def _resolve_instants(
-    cluster: "Cluster", queues: "Addresses", extents: Mapping[MessageQueue, Extent], bound: Bound
+    cluster: "Cluster", queues: "Addresses", extents: Mapping[MessageQueue, QueueExtent], bound: OffsetBound
 ) -> dict[MessageQueue, int]:
     if bound.at_ms is not None:
         instants = dict.fromkeys(queues, bound.at_ms)
@@ -142,7 +145,7 @@ def _resolve_instants(
         extent = extents[queue]
         if not bound.is_end and not bound.takes_latest and queue_offset >= extent.end:
             raise ConfigError(
-                f"{bound.option}: no message of queue {queue.queue_id} of {queue.topic} on {queue.broker_name} was "
+                f"{bound.option}: no message of {describe_queue(queue)} was "
                 f"stored at {instants[queue]} or later; startingOffsetsByTimestampStrategy latest permits that",
                 key=bound.option,
             )
@@ -150,23 +153,23 @@ def _resolve_instants(
     return found
 
 
-def _named(extent: Extent, queue_offset: int) -> int:
+def _named(extent: QueueExtent, queue_offset: int) -> int:
     if queue_offset == LATEST:
         return extent.end
     return extent.first if queue_offset == EARLIEST else queue_offset
 
 
-def _within(queue: MessageQueue, extent: Extent, queue_offset: int, losses: Losses) -> int:
+def _within(queue: MessageQueue, extent: QueueExtent, queue_offset: int, data_loss: DataLoss) -> int:
     wanted = _named(extent, queue_offset)
     if wanted < extent.first:
-        losses.below(queue, wanted, extent.first)
+        data_loss.below(queue, wanted, extent.first)
     elif wanted > extent.end:
-        losses.beyond(queue, wanted, extent.end)
+        data_loss.beyond(queue, wanted, extent.end)
     return min(max(wanted, extent.first), extent.end)
 
 
 def _spread(
-    bound: Bound, places: Mapping[Place, int], queues: "Addresses", losses: Losses | None
+    bound: OffsetBound, places: Mapping[QueuePlace, int], queues: "Addresses", data_loss: DataLoss | None
 ) -> dict[MessageQueue, int]:
     """Return the value of each queue.
 
@@ -178,17 +181,17 @@ def _spread(
         value = _value_of(queue, places, queues)
         if value is None:
             raise ConfigError(
-                f"{bound.option} does not name queue {queue.queue_id} of {queue.topic} on {queue.broker_name}; "
+                f"{bound.option} does not name {describe_queue(queue)}; "
                 f"{LATEST} stands for latest, {EARLIEST} for earliest",
                 key=bound.option,
             )
         found[queue] = value
     for place in places:
-        _check_place(bound.option, place, queues, losses)
+        _check_place(bound.option, place, queues, data_loss)
     return found
 
 
-def _value_of(queue: MessageQueue, places: Mapping[Place, int], queues: "Addresses") -> int | None:
+def _value_of(queue: MessageQueue, places: Mapping[QueuePlace, int], queues: "Addresses") -> int | None:
     topic, broker, queue_id = queue
     for place in ((topic, broker, queue_id), (topic, broker, None), (topic, None, queue_id), (topic, None, None)):
         if place in places:
@@ -204,7 +207,7 @@ def _check_single_broker(topic: str, queues: "Addresses") -> None:
         raise ConfigError(f"{topic} is on brokers {', '.join(brokers)}; name one beside each queue", key=topic)
 
 
-def _check_place(option: str, place: Place, queues: "Addresses", losses: Losses | None) -> None:
+def _check_place(option: str, place: QueuePlace, queues: "Addresses", data_loss: DataLoss | None) -> None:
     topic, broker, queue_id = place
     topics = {queue.topic for queue in queues}
     if topic not in topics:
@@ -213,9 +216,9 @@ def _check_place(option: str, place: Place, queues: "Addresses", losses: Losses 
     if broker is not None and not ids:
         brokers = {queue.broker_name for queue in queues if queue.topic == topic}
         text = f"{option} names broker {broker} of {topic}, which is not there{nearest(broker, brokers)}"
-        if losses is None:
+        if data_loss is None:
             raise ConfigError(text, key=option)
-        losses.say(text)
+        data_loss.report(text)
     elif queue_id is not None and queue_id not in ids:
         raise ConfigError(f"{option} names queue {queue_id} of {topic}, but there are {_listed(ids)}", key=option)
 

@@ -22,15 +22,20 @@ _TASK_BYTES: Final = 64 << 20
 _NO_SIZES: Final[Mapping[str, float]] = {}
 
 
-class Extent(NamedTuple):
+class QueueExtent(NamedTuple):
     """What a queue holds: the messages ``first <= queue_offset < end``."""
 
     first: int
     end: int
 
 
+def describe_queue(queue: MessageQueue) -> str:
+    """Return how messages and logs name a queue."""
+    return f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+
+
 @dataclass(frozen=True)
-class LiveRange:
+class QueueRange:
     """The messages ``start <= queue_offset < stop`` of a queue, and where it was when this was planned."""
 
     broker: str
@@ -44,7 +49,7 @@ class LiveRange:
         return max(0, self.stop - self.start)
 
     def __str__(self) -> str:
-        return f"queue {self.queue_id} of {self.topic} on {self.broker}"
+        return describe_queue(self.queue)
 
     @property
     def queue(self) -> MessageQueue:
@@ -56,15 +61,15 @@ class LiveRange:
 class RangePack:
     """Small ranges of one broker that one task reads."""
 
-    ranges: tuple[LiveRange, ...]
+    ranges: tuple[QueueRange, ...]
 
     def __len__(self) -> int:
         return sum(map(len, self.ranges))
 
 
 def plan_ranges(
-    ranges: Iterable[LiveRange], min_partitions: int | None = None, max_records: int | None = None
-) -> list[LiveRange]:
+    ranges: Iterable[QueueRange], min_partitions: int | None = None, max_records: int | None = None
+) -> list[QueueRange]:
     """Return the ranges that are not empty, cut as is wished, by queue and offset."""
     whole = sorted((each for each in ranges if len(each)), key=lambda each: (each.queue, each.start))
     parts = {number: -(-len(each) // max_records) if max_records else 1 for number, each in enumerate(whole)}
@@ -81,18 +86,18 @@ def plan_ranges(
 
 
 def pack_ranges(
-    ranges: Sequence[LiveRange],
+    ranges: Sequence[QueueRange],
     min_partitions: int | None = None,
     max_records: int | None = None,
     message_bytes: Mapping[str, float] = _NO_SIZES,
-) -> list[LiveRange | RangePack]:
+) -> list[QueueRange | RangePack]:
     """Return the ranges, small ones of a broker together; ``message_bytes`` is what messages have by topic."""
     sizes = {each: len(each) * message_bytes.get(each.topic, MESSAGE_BYTES) for each in ranges}
     wanted = max(min_partitions or USUAL_TASKS, sum(sizes.values()) / _TASK_BYTES)
     if len(ranges) <= wanted:
         return list(ranges)
     room = _room(sizes.values(), wanted)
-    packs: list[list[LiveRange]] = []
+    packs: list[list[QueueRange]] = []
     held, records = 0.0, 0
     for each in sorted(ranges, key=lambda each: (each.broker, each.queue, each.start)):
         is_full = held + sizes[each] > room or (max_records is not None and records + len(each) > max_records)
@@ -114,12 +119,12 @@ def _room(sizes: Collection[float], wanted: float) -> float:
     return room
 
 
-def ranges_of(planned: LiveRange | RangePack) -> tuple[LiveRange, ...]:
+def ranges_of(planned: QueueRange | RangePack) -> tuple[QueueRange, ...]:
     """Return the ranges of a task."""
     return planned.ranges if isinstance(planned, RangePack) else (planned,)
 
 
-def _cut(whole: LiveRange, parts: int) -> Iterator[LiveRange]:
+def _cut(whole: QueueRange, parts: int) -> Iterator[QueueRange]:
     for number in range(parts):
         start = whole.start + len(whole) * number // parts
         stop = whole.start + len(whole) * (number + 1) // parts

@@ -1,19 +1,22 @@
-"""Where the history of store directories ends and a running cluster goes on: no gap, no message twice.
+"""Finds where the history of store directories ends and a running cluster goes on: no gap, no message twice.
 
     history of broker-a:  queue 0 of Orders … 41 |
     broker-a now:                        30 … 41 | 42 … 57
-                                                 ^ seam, at offset 42
+                                                 ^ handoff, at offset 42
 
 Rules:
 
-- Offsets of a queue mean something on one broker only, so each store belongs to a broker: to the one with an address
-  that the newest records of the store carry, or to the one that the option ``storeBrokers`` names.
-- The seam of a queue is the next offset that the log in the store would have given out. The cluster is read from there,
-  a broker without a store from its first messages.
+- What a store tells is told of the part of its log that was planned, so that history and cluster meet where the reading
+  of files ends.
+- Offsets of a queue mean something on one broker only, so each store belongs to a broker: to the one that the option
+  ``storeBrokers`` names, or to the one with an address that the newest records of the store carry. A broker writes its
+  address into every record, and the newest ones count, since brokers move.
+- The handoff of a queue is the next offset that the log in the store would have given out. The cluster is read from
+  there, a broker without a store from its first messages.
 - A queue of which the store knows nothing begins at 0, if the log in the store is whole from its beginning. If not,
   the messages before the first one that the broker has were deleted long ago, or else nobody can tell.
-- A broker whose first message is above the seam has deleted messages that the store lacks; one whose queue ends below
-  it is not the broker that the store is of, or its topic was made anew. Both are loss.
+- A broker whose first message is above the handoff has deleted messages that the store lacks; one whose queue ends
+  below it is not the broker that the store is of, or its topic was made anew. Both are loss.
 """
 
 import os
@@ -32,7 +35,7 @@ from ...export.plan.selection import Selection
 from ...export.plan.split import Split
 from ...export.pushdown.queue_ends import queue_ends
 from ...export.write.log_reader import ReadOptions, SplitReader
-from ..cluster.queue_ranges import Extent
+from ..cluster.queue_ranges import QueueExtent, describe_queue
 from ..stream.stream_offsets import Offsets
 
 STORE_BROKERS = "storeBrokers"
@@ -47,29 +50,29 @@ class StoreEnd(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seam:
+class Handoff:
     """The next offset of each queue with history, and the brokers whose history is whole."""
 
     ends: Offsets = field(default_factory=Offsets)
     whole: frozenset[str] = frozenset()
 
-    def start(self, queue: MessageQueue, extent: Extent) -> int:
+    def start(self, queue: MessageQueue, extent: QueueExtent) -> int:
         """Return the offset at which the reading of a queue of the cluster begins."""
         if queue in self.ends:
             return self.ends[queue]
         return 0 if queue.broker_name in self.whole else extent.first
 
-    def is_behind(self, extents: Mapping[MessageQueue, Extent]) -> bool:
-        """Tell whether a queue ends below its seam; a broker that has just stored the messages shows them soon."""
+    def is_behind(self, extents: Mapping[MessageQueue, QueueExtent]) -> bool:
+        """Tell whether a queue ends below its handoff; a broker that has just stored the messages shows them soon."""
         return any(queue in extents and extents[queue].end < end for queue, end in self.ends.items())
 
-    def losses(self, extents: Mapping[MessageQueue, Extent]) -> list[str]:
+    def data_loss(self, extents: Mapping[MessageQueue, QueueExtent]) -> list[str]:
         """Return what lies in no store and on no broker any more, one sentence for each queue."""
         return [loss for queue in sorted(extents) if (loss := self._loss(queue, extents[queue]))]
 
-    def _loss(self, queue: MessageQueue, extent: Extent) -> str | None:
+    def _loss(self, queue: MessageQueue, extent: QueueExtent) -> str | None:
         start = self.start(queue, extent)
-        name = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
+        name = describe_queue(queue)
         if extent.first > start:
             between = f"those from {start} on are deleted"
             return f"{name} begins at offset {extent.first}, but its store ends at {start}: {between}"
@@ -94,8 +97,8 @@ def match_stores(
     }
 
 
-def join_stores(stores: Mapping[str, StoreEnd], matched: Mapping[str, str | None]) -> Seam:
-    """Return the seam of stores; several of one broker end where the last of them does."""
+def join_stores(stores: Mapping[str, StoreEnd], matched: Mapping[str, str | None]) -> Handoff:
+    """Return the handoff of stores; several of one broker end where the last of them does."""
     ends: Offsets = {}
     whole: set[str] = set()
     for store, broker in matched.items():
@@ -106,7 +109,7 @@ def join_stores(stores: Mapping[str, StoreEnd], matched: Mapping[str, str | None
         for (topic, queue_id), end in stores[store].queue_ends.items():
             queue = MessageQueue(topic, broker, queue_id)
             ends[queue] = max(end, ends.get(queue, 0))
-    return Seam(ends, frozenset(whole))
+    return Handoff(ends, frozenset(whole))
 
 
 def _check_given(stores: Iterable[str], brokers: Collection[str], given: Mapping[str, str | None]) -> None:

@@ -1,8 +1,17 @@
-"""What a reading reads, and which options belong to that.
+"""Tells what a reading reads, which options belong to that, and where it ended when a table was loaded.
 
-path | paths      stores: the files of a log
-nameserver        a running cluster
-columns           of both: only these, separated by commas, in this order
+path | paths                stores: the files of a log
+nameserver                  a running cluster
+path | paths, nameserver    both: begins with the stores and goes on with the cluster of their brokers; takes what a
+                            reading of stores or of a cluster takes, but for where to begin and end
+subscribe, subscribePattern | topics
+                            of both, the topics, in stores and cluster alike; without any of them all topics
+storeBrokers                of both, whose stores they are, where their records do not tell: {"/data/a": "broker-a"};
+                            null for a broker that runs no more
+columns                     only these, separated by commas, in this order
+
+Rule: Spark keeps what a source is when it is created, in ``load``, and may plan a reading of it many times. All of them
+end where it ended then (``LoadSnapshot``), so that all that is computed from one ``load`` sees the same messages.
 """
 
 import logging
@@ -18,11 +27,18 @@ from ...common.message import MessageQueue
 from ...export.columns.schema import FULL_SCHEMA, SCHEMA, pick_columns
 from ...export.plan.read_plan import plan_prefixes
 from ...export.write.pulled_reader import BROKER_COLUMN, pick_live_columns
-from ..cluster.cluster_options import CLUSTER_OPTIONS, END_NAMES, START_NAMES, STRATEGY, LiveOptions, parse_live
-from ..cluster.queue_ranges import Extent
+from ..cluster.cluster_options import (
+    CLUSTER_OPTIONS,
+    END_NAMES,
+    START_NAMES,
+    STRATEGY,
+    ClusterOptions,
+    parse_cluster_options,
+)
+from ..cluster.queue_ranges import QueueExtent
 from ..options.cluster_access import NAMESERVER
-from ..options.option_values import Given
-from ..options.store_options import STORE_OPTIONS, SourceOptions, parse_options
+from ..options.option_values import OptionValues
+from ..options.store_options import STORE_OPTIONS, StoreOptions, parse_store_options
 from ..stream.stream_options import STREAM_OPTIONS
 from .handoff import STORE_BROKERS, log_ends
 
@@ -39,12 +55,12 @@ _HYBRID_NAMES: Final = frozenset((*CLUSTER_OPTIONS, *STORE_OPTIONS, *HYBRID_OPTI
 class HybridOptions:
     """What a reading was asked for; travels to the tasks."""
 
-    stores: SourceOptions
-    live: LiveOptions
+    stores: StoreOptions
+    live: ClusterOptions
     store_brokers: Mapping[str, str | None]
 
 
-def parse_hybrid(given: Given) -> HybridOptions:
+def parse_hybrid(given: OptionValues) -> HybridOptions:
     """Return the options.
 
     Raises:
@@ -55,7 +71,7 @@ def parse_hybrid(given: Given) -> HybridOptions:
     for name in sorted(_BOUNDS - _TIMES):
         if name in given:
             raise ConfigError(f"{name} does not fit: where the stores end, the cluster goes on", key=name)
-    stores, live = parse_options(given), parse_live(_with_choice(given))
+    stores, live = parse_store_options(given), parse_cluster_options(_with_choice(given))
     selection = replace(stores.selection, topics=live.choice.topics)
     everything = replace(stores.selection, topics=frozenset(), includes_system=True)
     return HybridOptions(
@@ -63,14 +79,14 @@ def parse_hybrid(given: Given) -> HybridOptions:
     )
 
 
-def _with_choice(given: Given) -> Given:
+def _with_choice(given: OptionValues) -> OptionValues:
     if _SUBSCRIBE in given or _PATTERN in given:
         return given
     topics = given.text(_TOPICS)
     return given.plus(_PATTERN, ".*") if topics is None else given.plus(_SUBSCRIBE, topics)
 
 
-def _parse_store_brokers(given: Given) -> dict[str, str | None]:
+def _parse_store_brokers(given: OptionValues) -> dict[str, str | None]:
     value: Any = given.json(STORE_BROKERS) or {}
     table = cast("dict[str, Any]", value if isinstance(value, dict) else {"": value})
     if not all(broker is None or isinstance(broker, str) for broker in table.values()):
@@ -98,16 +114,16 @@ _BATCH_NAMES: Final = {
 }
 
 
-def reading_options(options: Mapping[str, str]) -> Given:
+def reading_options(options: Mapping[str, str]) -> OptionValues:
     """Return the options of a reading, of whatever mode.
 
     Raises:
         ConfigError: An unknown name.
     """
-    return Given(options, _EVERY_NAME, ROLE)
+    return OptionValues(options, _EVERY_NAME, ROLE)
 
 
-def find_mode(given: Given) -> Mode:
+def find_mode(given: OptionValues) -> Mode:
     """Return what is to be read.
 
     Raises:
@@ -121,7 +137,7 @@ def find_mode(given: Given) -> Mode:
     raise ConfigError(f'no store is named: load("STORE"), or load(["STORE", …]); nor a {NAMESERVER}', key="path")
 
 
-def check_batch(given: Given, mode: Mode) -> None:
+def check_batch(given: OptionValues, mode: Mode) -> None:
     """Raise ``ConfigError`` for an option that belongs to something else than a batch of this mode."""
     given.refuse_others(_BATCH_NAMES[mode], f"it is no option of a batch that reads {mode}")
 
@@ -132,7 +148,7 @@ def check_stream(mode: Mode) -> None:
         raise ConfigError(f"stores alone are no stream; give the {NAMESERVER} of their cluster as well", key=NAMESERVER)
 
 
-def pick_schema(given: Given, mode: Mode) -> pa.Schema:
+def pick_schema(given: OptionValues, mode: Mode) -> pa.Schema:
     """Return the columns of a reading: those of option ``columns``, in its order, or all.
 
     Raises:
@@ -145,14 +161,14 @@ def pick_schema(given: Given, mode: Mode) -> pa.Schema:
     return pick_columns(names) if mode is Mode.STORES else pick_live_columns(names)
 
 
-def check_columns(given: Given, schema: pa.Schema) -> None:
+def check_columns(given: OptionValues, schema: pa.Schema) -> None:
     """Raise ``ConfigError`` when a schema was given that is not what option ``columns`` asks for."""
     names = _column_names(given)
     if names is not None and names != schema.names:
         raise ConfigError(f"{COLUMNS} and the given schema contradict each other; give one of them", key=COLUMNS)
 
 
-def _column_names(given: Given) -> list[str] | None:
+def _column_names(given: OptionValues) -> list[str] | None:
     text = given.text(COLUMNS)
     if text is None:
         return None
@@ -166,18 +182,18 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class LoadSnapshot:
     """The log offset at which each store ended, and what each queue of the cluster held; empty where none is read.
 
     ``log_bytes`` are those of all stores.
     """
 
     log_ends: Mapping[str, int] = field(default_factory=dict[str, int])
-    extents: Mapping[MessageQueue, Extent] = field(default_factory=dict[MessageQueue, Extent])
+    extents: Mapping[MessageQueue, QueueExtent] = field(default_factory=dict[MessageQueue, QueueExtent])
     log_bytes: int = 0
 
 
-def take_snapshot(options: Mapping[str, str]) -> Snapshot | None:
+def take_snapshot(options: Mapping[str, str]) -> LoadSnapshot | None:
     """Look where everything ends that a batch with these options reads.
 
     It is ``None`` for the options of a stream or of a sink, and where something is not there or does not answer: that
@@ -190,27 +206,27 @@ def take_snapshot(options: Mapping[str, str]) -> Snapshot | None:
         return None
 
 
-def _take(parsed: SourceOptions | LiveOptions | HybridOptions) -> Snapshot:
-    if isinstance(parsed, LiveOptions):
-        return Snapshot(extents=_extents_of(parsed, needs_all=True))
-    stores = parsed if isinstance(parsed, SourceOptions) else parsed.stores
+def _take(parsed: StoreOptions | ClusterOptions | HybridOptions) -> LoadSnapshot:
+    if isinstance(parsed, ClusterOptions):
+        return LoadSnapshot(extents=_extents_of(parsed, needs_all=True))
+    stores = parsed if isinstance(parsed, StoreOptions) else parsed.stores
     plan = plan_prefixes(stores.stores, stores.planning)
-    snapshot = Snapshot(log_ends(plan), log_bytes=sum(map(len, plan.splits)))
+    snapshot = LoadSnapshot(log_ends(plan), log_bytes=sum(map(len, plan.splits)))
     if isinstance(parsed, HybridOptions):
         return replace(snapshot, extents=_extents_of(parsed.live, needs_all=False))
     return snapshot
 
 
-def _parse_batch(options: Mapping[str, str]) -> SourceOptions | LiveOptions | HybridOptions:
+def _parse_batch(options: Mapping[str, str]) -> StoreOptions | ClusterOptions | HybridOptions:
     given = reading_options(options)
     mode = find_mode(given)
     check_batch(given, mode)
     if mode is Mode.STORES:
-        return parse_options(given)
-    return parse_live(given) if mode is Mode.CLUSTER else parse_hybrid(given)
+        return parse_store_options(given)
+    return parse_cluster_options(given) if mode is Mode.CLUSTER else parse_hybrid(given)
 
 
-def _extents_of(options: LiveOptions, *, needs_all: bool) -> dict[MessageQueue, Extent]:
+def _extents_of(options: ClusterOptions, *, needs_all: bool) -> dict[MessageQueue, QueueExtent]:
     from ..cluster.cluster import Cluster
     from ..cluster.cluster_options import find_present, find_queues
 

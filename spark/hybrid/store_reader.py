@@ -2,14 +2,14 @@
 
 Rules:
 
-- Each log is read up to where it ended when the table was loaded (``snapshot``), so that all tasks, and all that is
+- Each log is read up to where it ended when the table was loaded (``LoadSnapshot``), so that all tasks, and all that is
   computed from the table, see one prefix of a store that a broker is writing to.
 - Damage, other than a torn end of the log, fails the job with file, position and reason: a table does not show what it
   lacks. With ``onDamage`` ``skip``, the log goes on behind it. With ``prefix``, planning walks the log once, on one
   core; the table ends before the damage, and file, position and reason are logged as a warning.
 - Spark's filters, and the options that select, decide what is read at all (``export.pushdown``); what is not read is
   not checked either.
-- With a report, each task adds what it met when it has read its split to the end (``export.reportparts``).
+- With a report, each task adds what it met when it has read its split to the end (``export.report``).
 - The checksum of a body is of use to who reads bodies: without column ``body``, it is verified only if that is asked.
 """
 
@@ -25,20 +25,20 @@ from ...export.columns.schema import pick_columns
 from ...export.plan.filesystems import Folder
 from ...export.plan.read_plan import Plan, cut_at_damage, plan_prefixes
 from ...export.plan.split import Split
-from ...export.pushdown.pushdown import Pushed, PushOptions, check_topics, planned_report, push_down
-from ...export.report.counters import StoreTally
+from ...export.pushdown.pushdown import PushdownOptions, PushdownResult, check_topics, planned_report, push_down
+from ...export.report.counters import StoreCounters
 from ...export.report.report import ReportParts
 from ...export.write.log_reader import ReadOptions, SplitReader
 from ...store.commitlog.blockscan import ScanLimits
 from ..options.filter_pushdown import PushFilters, push_filters
-from ..options.spark_schemas import check_types, fit
-from ..options.store_options import FAIL, PREFIX, SKIP, SourceOptions
+from ..options.spark_schemas import check_types, fit_to_spark
+from ..options.store_options import FAIL, PREFIX, SKIP, StoreOptions
 from .handoff import cut_at
 
 _log = logging.getLogger(__name__)
 
 
-class Part(NamedTuple):
+class SplitPart(NamedTuple):
     """A split with its number among all; ``report`` is where to say what was met."""
 
     number: int
@@ -51,7 +51,7 @@ class StoreReader(DataSourceReader):
 
     def __init__(
         self,
-        options: SourceOptions,
+        options: StoreOptions,
         schema: pa.Schema,
         filters: Iterable[str] = (),
         log_ends: Mapping[str, int] | None = None,
@@ -85,12 +85,12 @@ class StoreReader(DataSourceReader):
         check_topics(plan.splits, self._options.selection.topics)
         return [InputPartition(part) for part in self.parts(plan)]
 
-    def parts(self, plan: Plan) -> list[Part]:
+    def parts(self, plan: Plan) -> list[SplitPart]:
         """Return the splits of a plan that may hold what is wanted; raises ``StoreError``."""
-        options = PushOptions(self._options.uses_queues, self._options.index_sizes)
+        options = PushdownOptions(self._options.uses_queues, self._options.index_sizes)
         pushed = push_down(plan.splits, self._selection, options)
         report = self._begin_report(plan, pushed)
-        return [Part(number, split, report) for number, split in enumerate(pushed.splits)]
+        return [SplitPart(number, split, report) for number, split in enumerate(pushed.splits)]
 
     def among(self, topics: frozenset[str]) -> "StoreReader":
         """Return a reader of what is wanted of these topics."""
@@ -101,18 +101,18 @@ class StoreReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what ``SplitReader.read`` does."""
-        part: Part | None = partition.value
+        part: SplitPart | None = partition.value
         if part is None:  # what Spark makes of a plan without partitions
             return
         skips = self._options.on_damage == SKIP
         delays_ms = self._options.delays_ms
         options = ReadOptions(self._selection, pick_columns(self._schema.names), self._limits, skips, delays_ms)
-        tally = StoreTally(part.split.store) if part.report is not None else None
-        for batch in SplitReader(options, tally).read(part.split):
+        counters = StoreCounters(part.split.store) if part.report is not None else None
+        for batch in SplitReader(options, counters).read(part.split):
             if batch.num_rows:
-                yield fit(batch, self._schema)
-        if part.report is not None and tally is not None:
-            part.report.finish(part.number, tally)
+                yield fit_to_spark(batch, self._schema)
+        if part.report is not None and counters is not None:
+            part.report.finish(part.number, counters)
 
     @property
     def _limits(self) -> ScanLimits:
@@ -133,7 +133,7 @@ class StoreReader(DataSourceReader):
                 _log.warning("store %s is damaged, reading only what comes before: %s", store, damage)
         return plan
 
-    def _begin_report(self, plan: Plan, pushed: Pushed) -> ReportParts | None:
+    def _begin_report(self, plan: Plan, pushed: PushdownResult) -> ReportParts | None:
         if self._options.report_path is None:
             return None
         report = planned_report(plan, pushed.stores, self._filters, checks_crc=self._limits.checks_crc)

@@ -1,12 +1,19 @@
 """Reads a running cluster as a table: plans ranges in the driver, and pulls each of them in a task.
 
+    plan_ranges_of(options)         which offsets of which queues a reading has, cut for the tasks
+    sample_bytes(ranges, options)   the bytes of a message by topic, so that tasks get as much to do as they should
     read_range(ranges, reading)     what a task does, of a batch or of a stream
 
 Rules:
 
-- Queues are read up to where they ended when the table was loaded (``snapshot``). What is sent later belongs to the
+- Queues are read up to where they ended when the table was loaded (``LoadSnapshot``). What is sent later belongs to the
   next ``load``.
 - Topics that are not there, offsets that do not fit and lost messages fail in planning, as far as they are known then.
+- What a selection excludes is not pulled where topic, queue, offset or store time tell. Clocks may have been set back,
+  so offsets by time get a margin; the tasks judge each message anyway.
+- Message sizes are asked for only where so many ranges are that some are packed together (``pack_ranges``), and of the
+  topics with most messages only; of the others a usual size is assumed. It is an estimate: a broker that cannot be
+  asked, and a message that is gone, only make it worse.
 - Nothing is stored on the brokers: no offset, no consumer that they know of.
 """
 
@@ -23,33 +30,36 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from ...common.errors import ConfigError, RocketletError
 from ...common.message import MessageQueue
 from ...export.plan.selection import Selection
-from ...export.report.counters import StoreTally
+from ...export.report.counters import StoreCounters
 from ...export.write.log_reader import ReadOptions
 from ...export.write.pulled_reader import PulledReader, pick_live_columns
 from ...remoting.transport.loop import find_loop_factory
 from ...store.commitlog.blockscan import ScanLimits
 from ..cluster.cluster import Addresses, Cluster
-from ..cluster.cluster_options import LiveOptions, find_queues
-from ..cluster.offset_bounds import Losses, make_ranges, resolve_offsets
+from ..cluster.cluster_options import ClusterOptions, find_queues
+from ..cluster.offset_bounds import DataLoss, make_ranges, resolve_offsets
 from ..cluster.queue_ranges import (
     MESSAGE_BYTES,
     USUAL_TASKS,
-    Extent,
-    LiveRange,
+    QueueExtent,
+    QueueRange,
     RangePack,
+    describe_queue,
     pack_ranges,
     plan_ranges,
     ranges_of,
 )
 from ..options.filter_pushdown import PushFilters, push_filters
-from ..options.spark_schemas import check_types, fit
-from .cluster_report import LivePart, number_parts
-from .pulling import RangePulls
+from ..options.spark_schemas import check_types, fit_to_spark
+from .cluster_report import ReportedRanges, number_parts
+from .range_fetcher import RangeFetcher
 
 _MARGIN_MS: Final = 60_000
 
 
-def plan_live(options: LiveOptions, extents: Mapping[MessageQueue, Extent] | None = None) -> list[LiveRange]:
+def plan_ranges_of(
+    options: ClusterOptions, extents: Mapping[MessageQueue, QueueExtent] | None = None
+) -> list[QueueRange]:
     """Return the ranges of one reading; of queues as they were, if that is given.
 
     Raises:
@@ -60,30 +70,29 @@ def plan_live(options: LiveOptions, extents: Mapping[MessageQueue, Extent] | Non
     cluster = Cluster(options.access)
     queues = find_queues(cluster, options.choice)
     extents = cluster.extents(queues) if extents is None else extents
-    _check_gone(extents, queues, options.losses)
+    _check_gone(extents, queues, options.data_loss)
     queues = {queue: address for queue, address in queues.items() if queue in extents}
-    starts = resolve_offsets(cluster, queues, extents, options.starting, options.losses)
-    stops = resolve_offsets(cluster, queues, extents, options.ending, options.losses)
+    starts = resolve_offsets(cluster, queues, extents, options.starting, options.data_loss)
+    stops = resolve_offsets(cluster, queues, extents, options.ending, options.data_loss)
     ranges = list(make_ranges(queues, starts, stops))
     if options.starting.offsets and options.ending.offsets:
         _check_order(ranges, options.ending.option)
     return plan_ranges(narrow(cluster, ranges, options.selection), options.min_partitions, options.max_records)
 
 
-def _check_gone(extents: Mapping[MessageQueue, Extent], queues: Addresses, losses: Losses) -> None:
+def _check_gone(extents: Mapping[MessageQueue, QueueExtent], queues: Addresses, data_loss: DataLoss) -> None:
     for queue in sorted(extents.keys() - queues.keys()):
         if extents[queue].end > extents[queue].first:
-            name = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
-            losses.say(f"{name} was there when the table was loaded, and no broker has it now")
+            data_loss.report(f"{describe_queue(queue)} was there when the table was loaded, and no broker has it now")
 
 
-def _check_order(ranges: Iterable[LiveRange], option: str) -> None:
+def _check_order(ranges: Iterable[QueueRange], option: str) -> None:
     for each in ranges:
         if each.start > each.stop:
             raise ConfigError(f"{option}: {each} begins at offset {each.start}, behind its end {each.stop}", key=option)
 
 
-def narrow(cluster: Cluster, ranges: Iterable[LiveRange], selection: Selection) -> list[LiveRange]:
+def narrow(cluster: Cluster, ranges: Iterable[QueueRange], selection: Selection) -> list[QueueRange]:
     """Return the parts of ranges that may hold what is wanted; raises what ``Cluster.offsets_at`` does."""
     queue_ids = selection.queue_ids
     wanted = [
@@ -97,7 +106,7 @@ def narrow(cluster: Cluster, ranges: Iterable[LiveRange], selection: Selection) 
 
 
 def _offsets_at(
-    cluster: Cluster, ranges: Iterable[LiveRange], at_ms: int | None, margin_ms: int
+    cluster: Cluster, ranges: Iterable[QueueRange], at_ms: int | None, margin_ms: int
 ) -> dict[MessageQueue, int]:
     addresses = {each.queue: each.address for each in ranges if len(each)}
     if at_ms is None or not addresses:
@@ -105,17 +114,17 @@ def _offsets_at(
     return cluster.offsets_at(addresses, dict.fromkeys(addresses, at_ms + margin_ms))
 
 
-def _clip(whole: LiveRange, first: int | None, end: int | None) -> LiveRange:
+def _clip(whole: QueueRange, first: int | None, end: int | None) -> QueueRange:
     start = whole.start if first is None else max(whole.start, first)
     stop = whole.stop if end is None else min(whole.stop, end)
     return replace(whole, start=start, stop=max(start, stop))
 
 
 @dataclass(frozen=True)
-class LiveReading:
+class RangeReading:
     """What tasks are to do: how to pull, and which columns to make of it."""
 
-    options: LiveOptions
+    options: ClusterOptions
     schema: pa.Schema
 
     @property
@@ -127,14 +136,14 @@ class LiveReading:
         return ReadOptions(self.options.selection, columns, limits, delays_ms=delays_ms)
 
 
-class LiveReader(DataSourceReader):
+class ClusterReader(DataSourceReader):
     """Plans one reading of a cluster, and reads its partitions; travels to the tasks."""
 
     def __init__(
-        self, options: LiveOptions, schema: pa.Schema, extents: Mapping[MessageQueue, Extent] | None = None
+        self, options: ClusterOptions, schema: pa.Schema, extents: Mapping[MessageQueue, QueueExtent] | None = None
     ) -> None:
         check_types(schema, pick_live_columns(schema.names))
-        self._reading = LiveReading(options, schema)
+        self._reading = RangeReading(options, schema)
         self._extents = extents
 
     @PushFilters
@@ -150,31 +159,31 @@ class LiveReader(DataSourceReader):
         return left
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition per range, or for small ones; raises what ``plan_live`` does."""
+        """Return one partition per range, or for small ones; raises what ``plan_ranges_of`` does."""
         options = self._reading.options
-        ranges = plan_live(options, self._extents)
+        ranges = plan_ranges_of(options, self._extents)
         packs = pack_ranges(ranges, options.min_partitions, options.max_records, sample_bytes(ranges, options))
         return [InputPartition(part) for part in number_parts(packs, options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a partition; raises what ``read_range`` does."""
-        planned: LivePart | LiveRange | RangePack | None = partition.value
+        planned: ReportedRanges | QueueRange | RangePack | None = partition.value
         if planned is not None:  # what Spark makes of a plan without partitions
             yield from read_part(planned, self._reading)
 
 
-def read_part(planned: LivePart | LiveRange | RangePack, reading: LiveReading) -> Iterator[pa.RecordBatch]:
+def read_part(planned: ReportedRanges | QueueRange | RangePack, reading: RangeReading) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a task, and say what was met if a report is wanted; raises what ``read_range`` does."""
-    if not isinstance(planned, LivePart):
+    if not isinstance(planned, ReportedRanges):
         yield from read_range(ranges_of(planned), reading)
     else:
-        tally = planned.begin()
-        yield from read_range(planned.ranges, reading, tally)
-        planned.finish(tally, reading.options)
+        counters = planned.begin()
+        yield from read_range(planned.ranges, reading, counters)
+        planned.finish(counters, reading.options)
 
 
 def read_range(
-    ranges: Sequence[LiveRange], reading: LiveReading, tally: StoreTally | None = None
+    ranges: Sequence[QueueRange], reading: RangeReading, counters: StoreCounters | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages of some ranges, broker by broker, each queue in the order of its offsets.
 
@@ -184,31 +193,31 @@ def read_range(
         DecodeError: An answer cannot be read.
     """
     for broker in dict.fromkeys(each.broker for each in ranges):
-        yield from _read_broker([each for each in ranges if each.broker == broker], reading, tally)
+        yield from _read_broker([each for each in ranges if each.broker == broker], reading, counters)
 
 
 def _read_broker(
-    ranges: Sequence[LiveRange], reading: LiveReading, tally: StoreTally | None
+    ranges: Sequence[QueueRange], reading: RangeReading, counters: StoreCounters | None
 ) -> Iterator[pa.RecordBatch]:
-    reader = PulledReader(ranges[0].broker, reading.read_options, tally)
-    pulls = RangePulls(ranges, reading.options)
+    reader = PulledReader(ranges[0].broker, reading.read_options, counters)
+    pulls = RangeFetcher(ranges, reading.options)
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
         while (answers := runner.run(pulls.collect())) is not None:
             for batch in reader.read(answers) if answers else ():
                 if batch.num_rows:
-                    yield fit(batch, reading.schema)
+                    yield fit_to_spark(batch, reading.schema)
 
 
 _MOST_TOPICS: Final = 64
 _log = logging.getLogger(__name__)
 
 
-def sample_bytes(ranges: Sequence[LiveRange], options: LiveOptions) -> dict[str, float]:
+def sample_bytes(ranges: Sequence[QueueRange], options: ClusterOptions) -> dict[str, float]:
     """Return the bytes of a message by topic, as far as they are worth asking for."""
     if len(ranges) <= max(options.min_partitions or 0, USUAL_TASKS):
         return {}
     messages: Counter[str] = Counter()
-    largest: dict[str, LiveRange] = {}
+    largest: dict[str, QueueRange] = {}
     for each in ranges:
         messages[each.topic] += len(each)
         if each.topic not in largest or len(each) > len(largest[each.topic]):
@@ -218,14 +227,14 @@ def sample_bytes(ranges: Sequence[LiveRange], options: LiveOptions) -> dict[str,
     once = replace(options.access, retries=0)
     try:
         with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
-            return runner.run(_ask(asked, replace(options, access=once, losses=Losses(fails=False))))
+            return runner.run(_ask(asked, replace(options, access=once, data_loss=DataLoss(fails=False))))
     except RocketletError as error:
         _log.info("sampling message sizes failed, assuming %d bytes a message: %s", MESSAGE_BYTES, error)
         return {}
 
 
-async def _ask(ranges: Sequence[LiveRange], options: LiveOptions) -> dict[str, float]:
-    pulls = RangePulls(ranges, options)
+async def _ask(ranges: Sequence[QueueRange], options: ClusterOptions) -> dict[str, float]:
+    pulls = RangeFetcher(ranges, options)
     found: dict[str, float] = {}
     while (answers := await pulls.collect()) is not None:
         found |= {each.topic: float(len(each.body)) for each in answers if each.body}

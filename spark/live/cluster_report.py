@@ -1,4 +1,4 @@
-"""The part that ranges of a cluster have in the report of a reading (``export.reportparts``).
+"""Writes the part that ranges of a cluster have in the report of a reading (``export.report``).
 
 Rules:
 
@@ -11,38 +11,38 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ...export.plan.selection import Reason
-from ...export.report.counters import StoreTally
+from ...export.report.counters import StoreCounters
 from ...export.report.report import Report, ReportParts
-from ..cluster.cluster_options import LiveOptions
-from ..cluster.queue_ranges import LiveRange, RangePack, ranges_of
+from ..cluster.cluster_options import ClusterOptions
+from ..cluster.queue_ranges import QueueRange, RangePack, ranges_of
 
 _LIGHT_PREFIX: Final = "%LMQ%"
 
 
-class LivePart(NamedTuple):
+class ReportedRanges(NamedTuple):
     """Ranges of one broker with their number among the parts of a report, and where to say what was met."""
 
-    ranges: tuple[LiveRange, ...]
+    ranges: tuple[QueueRange, ...]
     number: int
     report: ReportParts
 
-    def begin(self) -> StoreTally:
+    def begin(self) -> StoreCounters:
         """Return what counts."""
-        return StoreTally(self.ranges[0].broker)
+        return StoreCounters(self.ranges[0].broker)
 
-    def finish(self, tally: StoreTally, options: LiveOptions) -> None:
+    def finish(self, counters: StoreCounters, options: ClusterOptions) -> None:
         """Say what was met (raises ``ConfigError``)."""
         for each in self.ranges:
             if options.selection.tags and not each.topic.startswith(_LIGHT_PREFIX):
-                queue = tally.queue(each.topic, each.queue_id)
+                queue = counters.queue(each.topic, each.queue_id)
                 for first, end in list(queue.offsets.gaps(each.start, each.stop)):
-                    tally.pass_over((each.topic, each.queue_id), Reason.TAG, first, end)
-        self.report.finish(self.number, tally)
+                    counters.pass_over((each.topic, each.queue_id), Reason.TAG, first, end)
+        self.report.finish(self.number, counters)
 
 
 def number_parts(
-    packs: Sequence[LiveRange | RangePack], options: LiveOptions, report: ReportParts | None = None
-) -> "Sequence[LiveRange | RangePack] | list[LivePart]":
+    packs: Sequence[QueueRange | RangePack], options: ClusterOptions, report: ReportParts | None = None
+) -> Sequence[QueueRange | RangePack] | list[ReportedRanges]:
     """Return what tasks read with their numbers, if a report is wanted; they go on behind the parts of ``report``.
 
     Raises:
@@ -52,11 +52,11 @@ def number_parts(
         return packs
     planned = Report(checks_crc=options.checks_crc)
     for each in (each for pack in packs for each in ranges_of(pack)):
-        tally = planned.of_store(each.broker)
+        counters = planned.of_store(each.broker)
         if not each.topic.startswith(_LIGHT_PREFIX):
-            tally.expect((each.topic, each.queue_id), each.start, each.stop)
+            counters.expect((each.topic, each.queue_id), each.start, each.stop)
     if report is None:
         first, report = 0, ReportParts.begin(options.report, planned, len(packs))
     else:
         first = report.extend(planned, len(packs))
-    return [LivePart(ranges_of(pack), first + number, report) for number, pack in enumerate(packs)]
+    return [ReportedRanges(ranges_of(pack), first + number, report) for number, pack in enumerate(packs)]

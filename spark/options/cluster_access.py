@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ...common.errors import ConfigError
-from .option_values import Given
+from .option_values import OptionValues
 
 # Spark starts processes for each query, and the client takes half a second to import: only where a cluster is named.
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Access:
         return ClientSettings(credentials=self.credentials, tls=self.tls)
 
 
-def parse_access(given: Given) -> Access:
+def parse_access(given: OptionValues) -> Access:
     """Return how the cluster is reached.
 
     Raises:
@@ -79,7 +79,7 @@ def parse_access(given: Given) -> Access:
     )
 
 
-def _parse_credentials(given: Given) -> "Credentials | None":
+def _parse_credentials(given: OptionValues) -> "Credentials | None":
     from ...client.session.credentials import Credentials
 
     access_key, secret_key, token = (given.text(name) for name in _KEYS)
@@ -91,7 +91,7 @@ def _parse_credentials(given: Given) -> "Credentials | None":
     return None
 
 
-def _parse_tls(given: Given) -> "Tls | None":
+def _parse_tls(given: OptionValues) -> "Tls | None":
     from ...client.session.tls import Tls, ssl_context_of
 
     if not given.flag(_TLS, default=False):

@@ -1,17 +1,24 @@
-"""Spark's filters as a narrower ``Selection``, so that what they exclude need not be read.
+"""Takes Spark's filters as a narrower ``Selection``, so that what they exclude is not read (option ``pushFilters``).
 
     topic = 'A'   topic in ('A', 'B')        -> among
     queueId = 1   queueId in (0, 1)          -> queue_ids      < <= > >= are left to Spark
     queueOffset, storeTimestamp  = < <= > >= -> ranges
     tags = 'a'    tags in ('a', 'b')         -> tags           but for a second such filter
 
+    messages = spark.read.format("rocketmq").load(…)
+    messages.where("queueId = 0").join(messages.where("queueId = 1"), …)      two scans of one ``load``
+
 Rules:
 
 - What is taken is taken exactly, so Spark does not look again; everything else stays with Spark. The keys of a message
   are a list, of which Spark hands no filter over: there are the options ``keys`` and ``tags``.
-- Whether a reading takes any is said by ``pushing``.
 - Spark refuses a reader with ``pushFilters`` while ``spark.sql.python.filterPushdown.enabled`` is off. ``PushFilters``
   passes for a reader without it then, and Spark filters by itself; while it is on, it is called.
+- Spark 4 keeps one plan for all scans of one ``load``, the one that was made last
+  (``PythonDataSourceV2.setReadInfo``). A plan that one scan's filters have narrowed would leave rows out of the others,
+  without a word; so there it is not narrowed by default. Who asks for it makes one scan of each ``load``. The options
+  that select are safe, as each ``load`` has its own. Spark 5 keeps a plan in each scan (``PythonScanBuilder``), plans
+  it anew for a limit, and wants the same filters to be taken each time.
 """
 
 import datetime
@@ -39,12 +46,12 @@ from pyspark.sql.datasource import (
 
 from ...export.columns.schema import FIRST_MS, LAST_MS, SCHEMA
 from ...export.plan.selection import Selection
-from .option_values import Given
+from .option_values import OptionValues
 
 PUSH_KEY: Final = "spark.sql.python.filterPushdown.enabled"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
-Taken = Selection | None
+NarrowedSelection = Selection | None
 
 
 def push_filters(selection: Selection, filters: Iterable[Filter]) -> tuple[Selection, list[Filter], list[str]]:
@@ -61,7 +68,7 @@ def push_filters(selection: Selection, filters: Iterable[Filter]) -> tuple[Selec
     return selection, left, [text for text in taken if text]
 
 
-def _take(selection: Selection, found: Filter) -> Taken:
+def _take(selection: Selection, found: Filter) -> NarrowedSelection:
     match found:
         case IsNotNull(attribute=(name,)) if name in SCHEMA.names and not SCHEMA.field(name).nullable:
             return selection
@@ -81,32 +88,32 @@ def _take(selection: Selection, found: Filter) -> Taken:
             return None
 
 
-def _take_any(selection: Selection, name: str, values: Sequence[Any]) -> Taken:
+def _take_any(selection: Selection, name: str, values: Sequence[Any]) -> NarrowedSelection:
     kind, take = _SETS[name]
     wanted = frozenset(value for value in values if value is not None)
     return take(selection, wanted) if all(type(value) is kind for value in wanted) else None
 
 
-def _take_topics(selection: Selection, topics: frozenset[str]) -> Taken:
+def _take_topics(selection: Selection, topics: frozenset[str]) -> NarrowedSelection:
     return replace(selection, among=topics if selection.among is None else selection.among & topics)
 
 
-def _take_queue_ids(selection: Selection, ids: frozenset[int]) -> Taken:
+def _take_queue_ids(selection: Selection, ids: frozenset[int]) -> NarrowedSelection:
     return replace(selection, queue_ids=ids if selection.queue_ids is None else selection.queue_ids & ids)
 
 
-def _take_tags(selection: Selection, tags: frozenset[str]) -> Taken:
+def _take_tags(selection: Selection, tags: frozenset[str]) -> NarrowedSelection:
     return replace(selection, tags=tags) if tags and not selection.tags else None
 
 
-_SETS: Final[dict[str, tuple[type, Callable[[Selection, frozenset[Any]], Taken]]]] = {
+_SETS: Final[dict[str, tuple[type, Callable[[Selection, frozenset[Any]], NarrowedSelection]]]] = {
     "topic": (str, _take_topics),
     "queueId": (int, _take_queue_ids),
     "tags": (str, _take_tags),
 }
 
 
-def _take_range(selection: Selection, name: str, sign: str, value: Any) -> Taken:
+def _take_range(selection: Selection, name: str, sign: str, value: Any) -> NarrowedSelection:
     if name == "queueOffset" and type(value) is int:
         low = {">": value + 1, ">=": value, "=": value}.get(sign)
         high = {"<": value, "<=": value + 1, "=": value + 1}.get(sign)
@@ -180,7 +187,7 @@ _SHARING: Final = "setReadInfo"
 _log = logging.getLogger(__name__)
 
 
-def parse_pushing(given: Given) -> bool:
+def parse_pushing(given: OptionValues) -> bool:
     """Tell whether filters are taken (raises ``ConfigError`` for a value that is neither true nor false)."""
     return given.flag(PUSH_OPTION, default=False)
 
@@ -196,7 +203,7 @@ def keeps_plans_apart(spark: SparkSession, provider: str = PROVIDER) -> bool:
         return False
 
 
-def warn_of_whole_reading(given: Given, log_bytes: int) -> None:
+def warn_of_whole_reading(given: OptionValues, log_bytes: int) -> None:
     """Say which options would leave out something of stores, where Spark's filters leave out nothing."""
     wanting = {"topics": ("topics", "subscribe", "subscribePattern"), "columns": ("columns",)}
     missing = [name for name, options in wanting.items() if not any(option in given for option in options)]
@@ -218,7 +225,7 @@ def switch_on(spark: SparkSession, key: str) -> bool:
     return found != {"false"}
 
 
-class LimitedReader(DataSourceReader):
+class LimitReader(DataSourceReader):
     """Reads what another reader does, of each partition no more rows than Spark wants of all of them.
 
     Readers do not do so themselves: Spark refuses one with ``pushLimit`` while its setting ``LIMIT_KEY`` is off.

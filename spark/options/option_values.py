@@ -1,6 +1,6 @@
 """Option values as Spark hands them over: names in any case, values as text.
 
-    given = Given(options, known=("path", "splitBytes"), role="the rocketmq source")
+    given = OptionValues(options, known=("path", "splitBytes"), role="the rocketmq source")
     given.size("splitBytes", 128 << 20)          "134217728", "128m", "128MiB" -> bytes
 
 Rules:
@@ -23,7 +23,7 @@ _SIZE: Final = re.compile(r"(\d+)\s*([kmgt]?)(?:i?b)?", re.ASCII)
 _INTEGER: Final = re.compile(r"-?\d+", re.ASCII)
 
 
-class Given:
+class OptionValues:
     """The options of one reading or writing; values are parsed when they are asked for."""
 
     def __init__(self, options: Mapping[str, str], known: Collection[str], role: str) -> None:
@@ -37,9 +37,9 @@ class Given:
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
 
-    def plus(self, name: str, value: str) -> "Given":
+    def plus(self, name: str, value: str) -> "OptionValues":
         """Return these options and one more."""
-        return Given({**self._values, name: value}, self._names.values(), self._role)
+        return OptionValues({**self._values, name: value}, self._names.values(), self._role)
 
     def text(self, name: str, default: str | None = None) -> str | None:
         """Return the value as it was given, without the blanks around it."""

@@ -1,4 +1,6 @@
-"""Tables of Spark's catalog: ``CREATE TABLE orders USING rocketmq OPTIONS (path '/stores/broker-a', topics 'orders')``.
+"""Schemas as Spark hands them over: the types and nullability of columns, and the options of tables of its catalog.
+
+    CREATE TABLE orders USING rocketmq OPTIONS (path '/stores/broker-a', topics 'orders')
 
 Rules:
 
@@ -63,7 +65,7 @@ def check_types(asked: pa.Schema, known: pa.Schema) -> None:
             raise ConfigError(f"column {field.name} is of type {own.type}, not {field.type}", key=field.name)
 
 
-def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def fit_to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the batch with the nullability that Spark expects."""
     arrays = [
         column if column.type.equals(field.type) else column.cast(field.type)

@@ -1,7 +1,7 @@
 """Options of a reading of stores.
 
 path | paths            stores: load("A"), load(["A", "B"]), or "A,B" where no directory has that name; patterns and
-                        URLs as in ``export.places``; in paths, a JSON list, an item "LOG,LOG" is one log that lies
+                        URLs as in ``export.filesystems``; in paths, a JSON list, an item "LOG,LOG" is one log that lies
                         in several directories
 storageOptions          a JSON object: the arguments of the file system of URLs
 topics, tags, keys      only messages with one of these topics, tags, keys; separated by commas
@@ -12,9 +12,9 @@ verifyBodyCrc           whether to verify the checksums of bodies (default: wher
 onDamage                fail (default): damage fails the job; skip: go on behind it; prefix: read what is before it
 splitBytes              so much of a log file at most for one task (default 128m)
 useQueues               false: walk the log even where consume queues and index files tell what is wanted
-pushFilters             take Spark's filters; before Spark 5 only where it is asked for (``pushing``)
+pushFilters             take Spark's filters; before Spark 5 only where it is asked for (``filter_pushdown``)
 reportPath              a directory for the report that proves the reading complete
-columns                 only these columns (``modes``)
+columns                 only these columns (``read_modes``)
 messageDelayLevel       the broker's delay levels, where they are not the default; for column ``dueTimestamp``
 mappedFileSizeCommitLog, … (the size keys of Java's ``MessageStoreConfig``) as the store was written with; the
                         sizes of files are otherwise found from the files
@@ -37,7 +37,7 @@ from ...store.files.config import (
     parse_delay_levels,
 )
 from .filter_pushdown import PUSH_OPTION, parse_pushing
-from .option_values import Given
+from .option_values import OptionValues
 
 SIZE_KEYS: Final = (
     SEGMENT_KEY,
@@ -72,7 +72,7 @@ FAIL, SKIP, PREFIX = DAMAGE_WORDS = ("fail", "skip", "prefix")
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class StoreOptions:
     """What a reading was asked for; ``verifies_crc`` is ``None`` where it depends on the columns."""
 
     stores: tuple[str, ...]
@@ -87,7 +87,7 @@ class SourceOptions:
     delays_ms: tuple[int, ...] = DEFAULT_DELAYS_MS
 
 
-def parse_options(given: Given) -> SourceOptions:
+def parse_store_options(given: OptionValues) -> StoreOptions:
     """Return the options.
 
     Raises:
@@ -103,7 +103,7 @@ def parse_options(given: Given) -> SourceOptions:
     )
     given.json(OPTIONS_KEY)
     has_index_sizes = SLOTS_KEY in sizes and ENTRIES_KEY in sizes
-    return SourceOptions(
+    return StoreOptions(
         stores=_parse_stores(given, planning.storage),
         selection=_parse_selection(given),
         planning=planning,
@@ -117,7 +117,7 @@ def parse_options(given: Given) -> SourceOptions:
     )
 
 
-def _parse_selection(given: Given) -> Selection:
+def _parse_selection(given: OptionValues) -> Selection:
     starting, ending = given.instant("startingTimestamp"), given.instant("endingTimestamp")
     if starting is not None and ending is not None and starting >= ending:
         raise ConfigError(f"startingTimestamp {starting} is not before endingTimestamp {ending}", key="endingTimestamp")
@@ -131,7 +131,7 @@ def _parse_selection(given: Given) -> Selection:
     )
 
 
-def _parse_stores(given: Given, storage: Storage) -> tuple[str, ...]:
+def _parse_stores(given: OptionValues, storage: Storage) -> tuple[str, ...]:
     listed: Any = given.json("paths") or []
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[Any]", listed)):
         raise ConfigError("paths is no JSON list of stores", key="paths")

@@ -1,6 +1,6 @@
 """Options of the sink: where messages go, and how.
 
-nameserver, accessKey, tls, …  the cluster (``access.py``); ``group`` is the producer group, timeoutMs limits one send
+nameserver, accessKey, tls, …  the cluster (``cluster_access``); group is the producer group, timeoutMs limits one send
 topic                          the topic of all rows, whatever their column says
 idempotenceProperty            property that gets a row's key, which is the same when the row is written again
                                (IDEMPOTENCE_KEY); empty: none
@@ -27,7 +27,7 @@ from ...common.errors import ConfigError
 from ...common.message import Message
 from ..options import cluster_access as access
 from ..options.cluster_access import Access, parse_access
-from ..options.option_values import Given
+from ..options.option_values import OptionValues
 
 ROLE: Final = "the rocketmq sink"
 GROUP: Final = "rocketlet-spark-sink"
@@ -84,7 +84,7 @@ def parse_sink_options(options: Mapping[str, str], *, is_stream: bool = False) -
         ConfigError: An unknown name, a value that cannot be used, or no name server.
     """
     _refuse_paths(options)
-    given = Given(options, (*SINK_OPTIONS, *(_STREAM_NAMES if is_stream else ())), ROLE)
+    given = OptionValues(options, (*SINK_OPTIONS, *(_STREAM_NAMES if is_stream else ())), ROLE)
     if is_stream and "runId" in given:
         raise ConfigError("runId does not fit: a stream's keys begin with the id of its query", key="runId")
     if not given.text(access.NAMESERVER):
@@ -107,7 +107,7 @@ def _refuse_paths(options: Mapping[str, str]) -> None:
             raise ConfigError("the rocketmq sink writes to a cluster: give nameserver, and save() no path", key=name)
 
 
-def _parse_topic(given: Given) -> str | None:
+def _parse_topic(given: OptionValues) -> str | None:
     topic = given.text("topic")
     if topic is not None:
         try:
@@ -117,7 +117,7 @@ def _parse_topic(given: Given) -> str | None:
     return topic
 
 
-def _parse_property(given: Given) -> str | None:
+def _parse_property(given: OptionValues) -> str | None:
     name = given.text("idempotenceProperty", IDEMPOTENCE_PROPERTY)
     if not name:
         return None
@@ -128,7 +128,7 @@ def _parse_property(given: Given) -> str | None:
     return name
 
 
-def _parse_key_columns(given: Given) -> tuple[str, ...]:
+def _parse_key_columns(given: OptionValues) -> tuple[str, ...]:
     text = given.text(KEY_COLUMNS)
     if text is None:
         return ()
@@ -144,7 +144,7 @@ def _parse_key_columns(given: Given) -> tuple[str, ...]:
     return names
 
 
-def _parse_limits(given: Given) -> OutflowLimits:
+def _parse_limits(given: OptionValues) -> OutflowLimits:
     standard = OutflowLimits()
     return OutflowLimits(
         in_flight=given.count("inFlight", standard.in_flight) or standard.in_flight,
@@ -153,7 +153,7 @@ def _parse_limits(given: Given) -> OutflowLimits:
     )
 
 
-def _parse_rate(given: Given) -> float | None:
+def _parse_rate(given: OptionValues) -> float | None:
     """Return the messages a second of each task."""
     rate, tasks = given.count("rateLimit"), given.count("rateLimitTasks")
     if rate is None or tasks is None:

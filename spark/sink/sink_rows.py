@@ -118,8 +118,8 @@ class SinkColumns:
         return cls(places, keys)
 
 
-class Letters:
-    """Makes letters of the rows of one task.
+class RowConverter:
+    """Makes messages of the rows of one task.
 
     The idempotence key of a row is made of the values of the key columns, without any of ``key_prefix`` and its number.
     """
@@ -133,7 +133,7 @@ class Letters:
         self._next_row = 0
 
     def of(self, batch: pa.RecordBatch) -> list[Letter]:
-        """Return the letters of the next rows.
+        """Return the messages of the next rows.
 
         Raises:
             ConfigError: A row has no topic or no body.

@@ -1,7 +1,7 @@
 """The sink: rows of a table sent to a RocketMQ cluster, by ``df.write`` and ``df.writeStream``.
 
     driver   options, columns, cluster and topic are checked; nothing is sent before
-    task     rows -> letters -> requests, many under way at once; ends when every message is stored
+    task     rows -> messages -> requests, many under way at once; ends when every message is stored
     driver   counts are logged
 
 Rules:
@@ -38,7 +38,7 @@ from ...common.errors import ClientError, ConfigError, RemotingError
 from ...common.names import AUTO_CREATE_TOPIC
 from ...remoting.transport.clock import LoopClock
 from .sink_options import SinkOptions, parse_sink_options
-from .sink_rows import Letters, SinkColumns
+from .sink_rows import RowConverter, SinkColumns
 
 _log = logging.getLogger(__name__)
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -46,7 +46,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class WriteResult(WriterCommitMessage):
     """What one task has done."""
 
     messages: int
@@ -60,7 +60,7 @@ class SinkWriter:
         self.options = options
         self.columns = columns
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteResult:
         """Send all rows of this task.
 
         Raises:
@@ -71,9 +71,9 @@ class SinkWriter:
         partition = context.partitionId() if context is not None else 0
         options = self.options
         prefix = f"{self._run(context)}/{partition}/"
-        letters = Letters(self.columns, options.topic, options.idempotence_property, prefix)
+        converter = RowConverter(self.columns, options.topic, options.idempotence_property, prefix)
         try:
-            return asyncio.run(send_rows(iterator, letters, options, LoopClock()))
+            return asyncio.run(send_rows(iterator, converter, options, LoopClock()))
         except (ConfigError, ClientError, RemotingError) as error:
             kind = ConfigError if isinstance(error, ConfigError) else ClientError
             raise kind(f"task of partition {partition}: {error}") from error
@@ -85,8 +85,10 @@ class SinkWriter:
         return f"{query}/{context.getLocalProperty(_BATCH_ID)}"
 
 
-async def send_rows(batches: Iterator[pa.RecordBatch], letters: Letters, options: SinkOptions, clock: Clock) -> Written:
-    """Send rows and return the counts once all are stored (raises what ``Outflow.put`` and ``Letters.of`` do)."""
+async def send_rows(
+    batches: Iterator[pa.RecordBatch], converter: RowConverter, options: SinkOptions, clock: Clock
+) -> WriteResult:
+    """Send rows and return the counts once all are stored (raises what ``Outflow.put`` and ``RowConverter.of`` do)."""
     settings = options.producer_settings
     pace = None if options.rate is None else Pace(options.rate, clock)
     async with (
@@ -94,9 +96,9 @@ async def send_rows(batches: Iterator[pa.RecordBatch], letters: Letters, options
         Outflow(producer, options.limits, pace=pace, clock=clock) as outflow,
     ):
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            await outflow.put(letters.of(batch))
+            await outflow.put(converter.of(batch))
         await outflow.drain()
-        return Written(outflow.stored, outflow.repeats)
+        return WriteResult(outflow.stored, outflow.repeats)
 
 
 class BatchSink(SinkWriter, DataSourceArrowWriter):
@@ -168,6 +170,6 @@ async def check_cluster(options: SinkOptions) -> None:
 
 
 def _counts(what: str, name: object, messages: Sequence[WriterCommitMessage | None]) -> str:
-    done = [each for each in messages if isinstance(each, Written)]
+    done = [each for each in messages if isinstance(each, WriteResult)]
     stored, repeats = sum(each.messages for each in done), sum(each.repeats for each in done)
     return f"{what} {name}: {stored} messages stored by {len(done)} tasks, {repeats} requests repeated"

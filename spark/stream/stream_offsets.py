@@ -23,26 +23,26 @@ from typing import Any, Final, NamedTuple
 
 from ...common.errors import ConfigError
 from ...common.message import MessageQueue
-from ..cluster.queue_ranges import Extent
+from ..cluster.queue_ranges import QueueExtent, describe_queue
 
 SEEN: Final = "@seenMs"  # no topic is called so
 Offsets = dict[MessageQueue, int]
 
 
-class Step(NamedTuple):
+class BatchPlan(NamedTuple):
     """Where a batch ends, how many messages that are, how many stay behind, and what was lost: one sentence each."""
 
     end: Offsets
     taken: int
     backlog: int
-    losses: list[str]
+    data_loss: list[str]
 
 
 def format_offsets(offsets: Mapping[MessageQueue, int], seen_at_ms: int | None = None) -> dict[str, Any]:
     """Return offsets, and the instant at which they were seen, as the JSON object that a checkpoint keeps."""
     table: dict[str, Any] = {}
-    for (topic, broker, queue_id), offset in sorted(offsets.items()):
-        table.setdefault(topic, {}).setdefault(broker, {})[str(queue_id)] = offset
+    for (topic, broker, queue_id), queue_offset in sorted(offsets.items()):
+        table.setdefault(topic, {}).setdefault(broker, {})[str(queue_id)] = queue_offset
     return table if seen_at_ms is None else {**table, SEEN: seen_at_ms}
 
 
@@ -59,36 +59,36 @@ def parse_offsets(table: Any) -> Offsets:
     """
     try:
         return {
-            MessageQueue(topic, broker, int(queue_id)): _whole(offset)
+            MessageQueue(topic, broker, int(queue_id)): _whole(queue_offset)
             for topic, brokers in table.items()
             if topic != SEEN
             for broker, queues in brokers.items()
-            for queue_id, offset in queues.items()
+            for queue_id, queue_offset in queues.items()
         }
     except (AttributeError, TypeError, ValueError):
         raise ConfigError(f"the offsets of the checkpoint are not of the rocketmq source: {table!r}") from None
 
 
-def next_step(
+def plan_batch_end(
     start: Offsets,
-    extents: Mapping[MessageQueue, Extent],
+    extents: Mapping[MessageQueue, QueueExtent],
     limit: int | None = None,
     cut: Collection[MessageQueue] = (),
-) -> Step:
+) -> BatchPlan:
     """Return where the batch ends that begins at ``start``, with ``limit`` messages at most.
 
     ``cut`` are queues that have lost their last messages; others that end before ``start`` were made anew.
     """
     begin = {queue: max(start[queue], extents[queue].first) for queue in start.keys() & extents.keys()}
-    held = {queue: max(0, extents[queue].end - offset) for queue, offset in begin.items()}
+    held = {queue: max(0, extents[queue].end - queue_offset) for queue, queue_offset in begin.items()}
     shares = held if limit is None else divide_limit(held, limit)
     end = dict(start)
     for queue, extent in extents.items():
         goes_on = queue in start and start[queue] <= extent.end
         end[queue] = begin[queue] + shares[queue] if goes_on else extent.end if queue in cut else extent.first
     taken = sum(shares.values())
-    losses = [loss for queue in sorted(begin) for loss in _losses(queue, start[queue], extents[queue], queue in cut)]
-    return Step(end, taken, sum(held.values()) - taken, losses)
+    data_loss = [loss for queue in sorted(begin) for loss in _losses(queue, start[queue], extents[queue], queue in cut)]
+    return BatchPlan(end, taken, sum(held.values()) - taken, data_loss)
 
 
 def divide_limit(held: Mapping[MessageQueue, int], limit: int) -> dict[MessageQueue, int]:
@@ -115,23 +115,23 @@ def divide_limit(held: Mapping[MessageQueue, int], limit: int) -> dict[MessageQu
     return shares
 
 
-def spans(start: Offsets, end: Offsets) -> Iterator[tuple[MessageQueue, Extent]]:
+def spans(start: Offsets, end: Offsets) -> Iterator[tuple[MessageQueue, QueueExtent]]:
     """Yield what a batch holds of each queue, where that is something."""
     for queue in sorted(end):
         if queue in start and start[queue] < end[queue]:
-            yield queue, Extent(start[queue], end[queue])
+            yield queue, QueueExtent(start[queue], end[queue])
 
 
-def _whole(offset: Any) -> int:
-    if type(offset) is not int:
-        raise TypeError(offset)
-    return offset
+def _whole(queue_offset: Any) -> int:
+    if type(queue_offset) is not int:
+        raise TypeError(queue_offset)
+    return queue_offset
 
 
-def _losses(queue: MessageQueue, offset: int, extent: Extent, is_cut: bool) -> Iterator[str]:  # noqa: FBT001 # of a queue
-    name = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
-    if extent.end < offset:
+def _losses(queue: MessageQueue, queue_offset: int, extent: QueueExtent, is_cut: bool) -> Iterator[str]:  # noqa: FBT001 # of a queue
+    name = describe_queue(queue)
+    if extent.end < queue_offset:
         reason = "it has lost its last messages, and goes on from its end" if is_cut else "it was made anew"
-        yield f"{name} was read up to offset {offset}, but ends at {extent.end}: {reason}"
-    elif extent.first > offset:
-        yield f"{name} was read up to offset {offset}, but begins at {extent.first}: what was between is deleted"
+        yield f"{name} was read up to offset {queue_offset}, but ends at {extent.end}: {reason}"
+    elif extent.first > queue_offset:
+        yield f"{name} was read up to offset {queue_offset}, but begins at {extent.first}: what was between is deleted"

@@ -16,10 +16,10 @@ from typing import Final
 from ...common.errors import ConfigError
 from ...common.names import client_group_remark
 from ...export.plan.filesystems import OPTIONS_KEY
-from ..cluster.cluster_options import CLUSTER_OPTIONS, END_NAMES, REPORT_PATH, LiveOptions, parse_live
+from ..cluster.cluster_options import CLUSTER_OPTIONS, END_NAMES, REPORT_PATH, ClusterOptions, parse_cluster_options
 from ..cluster.offset_bounds import LATEST
 from ..options.filter_pushdown import PUSH_OPTION
-from ..options.option_values import Given
+from ..options.option_values import OptionValues
 
 MAX_OFFSETS: Final = "maxOffsetsPerTrigger"
 MIN_OFFSETS: Final = "minOffsetsPerTrigger"
@@ -38,7 +38,7 @@ _DURATION: Final = re.compile(r"(\d+)\s*([a-z]*)", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Admission:
+class BatchLimits:
     """How many messages one batch gets."""
 
     max_offsets: int | None = None
@@ -54,13 +54,13 @@ class Admission:
 class StreamOptions:
     """What a stream was asked for; travels to the tasks."""
 
-    live: LiveOptions
-    admission: Admission
+    live: ClusterOptions
+    batch_limits: BatchLimits
     discovery_ms: int
     commit_group: str | None = None
 
 
-def parse_stream(given: Given) -> StreamOptions:
+def parse_stream(given: OptionValues) -> StreamOptions:
     """Return the options.
 
     Raises:
@@ -68,10 +68,10 @@ def parse_stream(given: Given) -> StreamOptions:
     """
     _refuse_ends(given)
     given.refuse_others(_FITTING, "it is no option of a stream")
-    return add_limits(given, parse_live(given, default_start=LATEST))
+    return add_limits(given, parse_cluster_options(given, default_start=LATEST))
 
 
-def add_limits(given: Given, live: LiveOptions) -> StreamOptions:
+def add_limits(given: OptionValues, live: ClusterOptions) -> StreamOptions:
     """Return the options of a stream that reads so.
 
     Raises:
@@ -82,10 +82,10 @@ def add_limits(given: Given, live: LiveOptions) -> StreamOptions:
         raise ConfigError(f"{REPORT_PATH} does not fit: a stream may read a batch twice", key=REPORT_PATH)
     discovery_ms = given.count(DISCOVERY, _DISCOVERY_MS, least=0)
     assert discovery_ms is not None, "it has a default"
-    return StreamOptions(live, parse_admission(given), discovery_ms, _parse_group(given))
+    return StreamOptions(live, parse_batch_limits(given), discovery_ms, _parse_group(given))
 
 
-def _parse_group(given: Given) -> str | None:
+def _parse_group(given: OptionValues) -> str | None:
     group = given.text(COMMIT_GROUP)
     if group is None:
         return None
@@ -95,13 +95,13 @@ def _parse_group(given: Given) -> str | None:
     return group
 
 
-def _refuse_ends(given: Given) -> None:
+def _refuse_ends(given: OptionValues) -> None:
     for name in END_NAMES:
         if name in given:
             raise ConfigError(f"{name} does not fit: a stream has no end", key=name)
 
 
-def parse_admission(given: Given) -> Admission:
+def parse_batch_limits(given: OptionValues) -> BatchLimits:
     """Return the limits of a batch.
 
     Raises:
@@ -112,10 +112,10 @@ def parse_admission(given: Given) -> Admission:
         raise ConfigError(f"{MIN_OFFSETS} {least} is more than {MAX_OFFSETS} {most}", key=MIN_OFFSETS)
     if least is None and MAX_DELAY in given:
         raise ConfigError(f"{MAX_DELAY} needs {MIN_OFFSETS}: without it nothing waits", key=MAX_DELAY)
-    return Admission(most, least, _duration_ms(given))
+    return BatchLimits(most, least, _duration_ms(given))
 
 
-def _duration_ms(given: Given) -> int:
+def _duration_ms(given: OptionValues) -> int:
     text = given.text(MAX_DELAY)
     if text is None:
         return _DEFAULT_DELAY_MS

@@ -7,9 +7,9 @@ from logbuilder import FIRST_MS, LogBuilder
 from rocketlet.common.compression import CompressionKind, deflate
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.ids import encode_host
-from rocketlet.export.columns.record_columns import Rows, inflate_in_pieces
+from rocketlet.export.columns.record_columns import RecordRows, inflate_in_pieces
 from rocketlet.export.columns.schema import SCHEMA, pick_columns
-from rocketlet.export.plan.log_file import Segment
+from rocketlet.export.plan.log_file import MappedLogFile
 from rocketlet.export.write.log_reader import ReadOptions
 from rocketlet.store.commitlog.blockscan import Scan, ScanLimits
 
@@ -107,8 +107,8 @@ def test_large_inflated_bodies_are_spread_over_batches(log: LogBuilder) -> None:
         log.add(deflate(body), sys_flag=0x301)
         log.add(b"plain")
     path = log.save() / "commitlog" / f"{0:020d}"
-    (block,) = Scan(Segment(str(path), 0, 4096), 0, 4096, ScanLimits())
-    pieces = [Rows(*piece) for piece in inflate_in_pieces(block, max_bytes=1000)]
+    (block,) = Scan(MappedLogFile(str(path), 0, 4096), 0, 4096, ScanLimits())
+    pieces = [RecordRows(*piece) for piece in inflate_in_pieces(block, max_bytes=1000)]
     assert [len(piece) for piece in pieces] == [4, 4, 4, 4, 2]
     assert [row for piece in pieces for row in piece.bodies().to_pylist()[::2]] == bodies
     assert [at for piece in pieces for at in piece.column("logOffset").to_pylist()] == log.offsets

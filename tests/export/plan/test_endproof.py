@@ -37,7 +37,7 @@ def reported(store: pathlib.Path | str, *, skips: bool = False) -> Report:
     planned = plan_prefixes([str(store)], PlanOptions(skips_damage=skips))
     report = planned_report(planned, {})
     for split in planned.splits:
-        deque(SplitReader(tally=report.of_store(split.store)).read(split), maxlen=0)
+        deque(SplitReader(counters=report.of_store(split.store)).read(split), maxlen=0)
     return report
 
 
@@ -186,9 +186,9 @@ def test_java_stores_are_proved(name: str, java_stores: JavaStores) -> None:
     """Stores that a Java broker closed are proved to end there; one whose broker was killed is no fault."""
     report = reported(java_stores[name])
     assert not report.faults()
-    (tally,) = report.stores
-    assert tally.end is not None
-    assert (tally.end.unproved is not None) == (name == "killed")
+    (counters,) = report.stores
+    assert counters.end is not None
+    assert (counters.end.unproved is not None) == (name == "killed")
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if name != "killed"])

@@ -13,7 +13,7 @@ from rocketlet.common.errors import ConfigError, StoreError
 from rocketlet.export.plan import log_file as remote
 from rocketlet.export.plan.filesystems import Storage, expand_places
 from rocketlet.export.plan.read_plan import Plan, PlanOptions, plan_prefixes, plan_stores
-from rocketlet.export.write.log_reader import Reading
+from rocketlet.export.write.log_reader import LogReader
 
 
 def fill(log: LogBuilder, count: int = 60) -> LogBuilder:
@@ -26,7 +26,7 @@ def fill(log: LogBuilder, count: int = 60) -> LogBuilder:
 
 def rows_of(plan: Plan) -> list[Row]:
     """Read a plan."""
-    reading = Reading(plan.splits, damages=plan.damages, ends=plan.ends)
+    reading = LogReader(plan.splits, damages=plan.damages, ends=plan.ends)
     rows = [row for batch in reading for row in batch.to_pylist()]
     assert not reading.report.faults()
     return rows

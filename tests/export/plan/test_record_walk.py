@@ -11,7 +11,7 @@ from rocketlet.common.errors import StoreDamagedError
 from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes, plan_stores
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.log_reader import Reading, ReadOptions
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 
 OPTIONS = ReadOptions(Selection(includes_system=True), skips_damage=True)
 
@@ -20,7 +20,7 @@ def read_skipping(root: pathlib.Path, split_bytes: int) -> tuple[list[Row], Repo
     """Read what there is before, between and behind damage."""
     plan = plan_prefixes([str(root)], PlanOptions(split_bytes=split_bytes, skips_damage=True))
     assert not plan.damages
-    reading = Reading(plan.splits, OPTIONS, ends=plan.ends)
+    reading = LogReader(plan.splits, OPTIONS, ends=plan.ends)
     rows = [row for batch in reading for row in batch.to_pylist()]
     return rows, reading.report
 
@@ -63,11 +63,11 @@ def test_one_bad_record_is_skipped(
     path, position = spoil(filled, filled.offsets[number], change, at)
     rows, report = read_skipping(filled.root, split_bytes)
     assert [row["logOffset"] for row in rows] == filled.offsets[:number] + filled.offsets[number + 1 :]
-    (tally,) = report.stores
-    (skipped,) = tally.skipped
+    (counters,) = report.stores
+    (skipped,) = counters.skipped
     ends = filled.offsets[number + 1] - filled.offsets[number]
     assert skipped == (str(path), position, ends, reason)
-    assert tally.crc_failures == ("checksum" in reason)
+    assert counters.crc_failures == ("checksum" in reason)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.export.report.interval_set import Runs
+from rocketlet.export.report.interval_set import IntervalSet
 
 ranges = st.tuples(st.integers(0, 40), st.integers(1, 6)).map(lambda r: (r[0], r[0] + r[1]))
 
@@ -11,7 +11,7 @@ ranges = st.tuples(st.integers(0, 40), st.integers(1, 6)).map(lambda r: (r[0], r
 @given(st.lists(ranges, max_size=12))
 def test_runs_count_like_a_multiset(added: list[tuple[int, int]]) -> None:
     """First, last, missing and repeated numbers are those of the numbers added, in any order."""
-    runs, seen = Runs(), Counter[int]()
+    runs, seen = IntervalSet(), Counter[int]()
     for start, end in added:
         runs.add(start, end)
         seen.update(range(start, end))

@@ -13,9 +13,9 @@ from rocketlet.common.errors import ConfigError, RecordError
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.export.columns.schema import pick_columns
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.report.counters import StoreTally
+from rocketlet.export.report.counters import StoreCounters
 from rocketlet.export.write.log_reader import ReadOptions
-from rocketlet.export.write.pulled_reader import LIVE_SCHEMA, Pulled, PulledReader, pick_live_columns
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA, PulledReader, PulledRecords, pick_live_columns
 from rocketlet.store.commitlog.blockscan import ScanLimits
 
 BATCH = encode_batch([BatchPart(0, body, b"TAGS\x01" + body) for body in (b"a", b"b", b"c")])
@@ -28,14 +28,16 @@ def records_of(log: LogBuilder) -> list[bytes]:
     return [data[start:end] for start, end in zip(log.offsets, [*log.offsets[1:], log.end], strict=True)]
 
 
-def answer(records: Sequence[bytes], first: int = 0, end: int = 1 << 40) -> Pulled:
+def answer(records: Sequence[bytes], first: int = 0, end: int = 1 << 40) -> PulledRecords:
     """Return an answer of a queue."""
-    return Pulled("Topic", 0, first, end, b"".join(records))
+    return PulledRecords("Topic", 0, first, end, b"".join(records))
 
 
-def rows_of(answers: Sequence[Pulled], options: ReadOptions, tally: StoreTally | None = None) -> list[dict[str, Any]]:
+def rows_of(
+    answers: Sequence[PulledRecords], options: ReadOptions, counters: StoreCounters | None = None
+) -> list[dict[str, Any]]:
     """Return what a reader makes of answers."""
-    reader = PulledReader("broker-a", options, tally)
+    reader = PulledReader("broker-a", options, counters)
     return [row for batch in reader.read(answers) for row in batch.to_pylist()]
 
 
@@ -52,11 +54,11 @@ def test_rows_are_those_of_the_log(log: LogBuilder, read: Read, tmp_path: pathli
     log.add(b"long topic", topic="T" * 130, queue_offset=7)
     records = records_of(log)
     expected, _ = read(log.root)
-    tally = StoreTally("broker-a")
-    rows = rows_of([answer(records[:2]), answer(records[2:3]), answer(records[3:])], EVERYTHING, tally)
+    counters = StoreCounters("broker-a")
+    rows = rows_of([answer(records[:2]), answer(records[2:3]), answer(records[3:])], EVERYTHING, counters)
     assert rows == [row | {"brokerName": "broker-a"} for row in expected]
-    assert (tally.records, tally.messages, tally.delivered_rows) == (6, 8, 8)
-    assert not tally.faults()
+    assert (counters.records, counters.messages, counters.delivered_rows) == (6, 8, 8)
+    assert not counters.faults()
 
 
 def test_columns_are_picked_in_any_order() -> None:
@@ -77,18 +79,18 @@ def test_only_what_was_asked_for_is_given(log: LogBuilder, first: int, end: int,
     log.add(BATCH, sys_flag=0xC0, queue_offset=1)
     log.add(b"y", queue_offset=4)
     log.add(b"z", queue_offset=5)
-    tally = StoreTally("broker-a")
-    rows = rows_of([answer(records_of(log), first, end)], EVERYTHING, tally)
+    counters = StoreCounters("broker-a")
+    rows = rows_of([answer(records_of(log), first, end)], EVERYTHING, counters)
     assert b"".join(row["body"] for row in rows) == bodies
     assert [row["queueOffset"] for row in rows] == list(range(6))[first:end]
-    assert tally.messages == len(rows)
-    assert not tally.faults()
+    assert counters.messages == len(rows)
+    assert not counters.faults()
 
 
 def test_records_of_other_topics_stay(log: LogBuilder) -> None:
     """A light queue holds records of other topics, whose offsets are those of other queues."""
     log.add(b"x", topic="Other", queue_offset=77)
-    assert len(rows_of([Pulled("%LMQ%x", 0, 0, 1, b"".join(records_of(log)))], EVERYTHING)) == 1
+    assert len(rows_of([PulledRecords("%LMQ%x", 0, 0, 1, b"".join(records_of(log)))], EVERYTHING)) == 1
 
 
 def test_messages_are_selected_by_tags_and_keys(log: LogBuilder) -> None:

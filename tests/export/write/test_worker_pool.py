@@ -6,12 +6,12 @@ import pytest
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreError
 from rocketlet.export.plan.selection import parse_instant
-from rocketlet.export.write.worker_pool import open_workers, serve
+from rocketlet.export.write.worker_pool import open_worker_pool, serve
 
 
 def test_calls_are_made_elsewhere() -> None:
     """Results and errors come back; a process that dies is an error of its call, and leaving the pool ends the rest."""
-    with open_workers(1) as workers:
+    with open_worker_pool(1) as workers:
         pid = workers.submit(os.getpid).result()
         assert pid != os.getpid()
         assert workers.submit(os.getpid).result() == pid

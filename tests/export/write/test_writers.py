@@ -12,13 +12,13 @@ from rocketlet.common.errors import ConfigError
 from rocketlet.export.columns.schema import SCHEMA
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.write import writers as write
-from rocketlet.export.write.log_reader import Reading
+from rocketlet.export.write.log_reader import LogReader
 from rocketlet.export.write.writers import format_of, open_writer, write_all
 
 
-def reading(store: pathlib.Path) -> Reading:
+def reading(store: pathlib.Path) -> LogReader:
     """Return a reading of a store."""
-    return Reading(plan_stores([str(store)]))
+    return LogReader(plan_stores([str(store)]))
 
 
 def test_parquet_holds_the_rows(java_stores: JavaStores, read: Read, tmp_path: pathlib.Path) -> None:

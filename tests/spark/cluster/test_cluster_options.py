@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.spark.cluster.cluster_options import CLUSTER_OPTIONS, Choice, LiveOptions, parse_live
+from rocketlet.spark.cluster.cluster_options import CLUSTER_OPTIONS, ClusterOptions, QueueChoice, parse_cluster_options
 from rocketlet.spark.cluster.offset_bounds import EARLIEST, LATEST
-from rocketlet.spark.options.option_values import Given
+from rocketlet.spark.options.option_values import OptionValues
 
 
-def parse(**options: Any) -> LiveOptions:
+def parse(**options: Any) -> ClusterOptions:
     """Parse options beside a name server and a topic."""
     chosen = {} if {"subscribe", "subscribePattern", "assign"} & options.keys() else {"subscribe": "T"}
     given = {"nameserver": "192.0.2.1:9876", **chosen, **options}
     texts = {name: json.dumps(value) if isinstance(value, dict) else str(value) for name, value in given.items()}
-    return parse_live(Given(texts, CLUSTER_OPTIONS, "the source"))
+    return parse_cluster_options(OptionValues(texts, CLUSTER_OPTIONS, "the source"))
 
 
 def test_defaults_read_everything_there_is() -> None:
     """From the first message to the last one at the time of planning, and loss fails."""
     options = parse()
-    assert (options.starting.offset, options.ending.offset) == (EARLIEST, LATEST)
-    assert options.losses.fails
+    assert (options.starting.queue_offset, options.ending.queue_offset) == (EARLIEST, LATEST)
+    assert options.data_loss.fails
     assert options.group == "TOOLS_CONSUMER"
-    assert options.choice == Choice("subscribe", frozenset({"T"}))
+    assert options.choice == QueueChoice("subscribe", frozenset({"T"}))
 
 
 def test_options_travel_to_tasks() -> None:
@@ -102,4 +102,4 @@ def test_what_cannot_be_read_is_refused(options: dict[str, Any], reason: str) ->
 def test_something_must_be_named() -> None:
     """A name server alone is no reading."""
     with pytest.raises(ConfigError, match="give one of subscribe, subscribePattern, assign"):
-        parse_live(Given({"nameserver": "192.0.2.1:9876"}, CLUSTER_OPTIONS, "the source"))
+        parse_cluster_options(OptionValues({"nameserver": "192.0.2.1:9876"}, CLUSTER_OPTIONS, "the source"))

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.spark.cluster.queue_ranges import USUAL_TASKS, LiveRange, pack_ranges, plan_ranges, ranges_of
+from rocketlet.spark.cluster.queue_ranges import USUAL_TASKS, QueueRange, pack_ranges, plan_ranges, ranges_of
 
 
-def make_range(start: int, stop: int, queue_id: int = 0) -> LiveRange:
+def make_range(start: int, stop: int, queue_id: int = 0) -> QueueRange:
     """Return a range of a queue."""
-    return LiveRange("broker-a", "192.0.2.1:10911", "T", queue_id, start, stop)
+    return QueueRange("broker-a", "192.0.2.1:10911", "T", queue_id, start, stop)
 
 
 def test_each_queue_is_one_range_without_other_wishes() -> None:
@@ -45,8 +45,10 @@ def test_parts_are_the_whole(
     """Each offset is in exactly one part, no part is empty or too long, and there are enough where that is possible."""
     ranges = [make_range(start, start + size, number) for number, (start, size) in enumerate(bounds)]
     parts = plan_ranges(ranges, min_partitions, max_records)
-    offsets = [(part.queue_id, offset) for part in parts for offset in range(part.start, part.stop)]
-    assert offsets == [(each.queue_id, offset) for each in ranges for offset in range(each.start, each.stop)]
+    offsets = [(part.queue_id, queue_offset) for part in parts for queue_offset in range(part.start, part.stop)]
+    assert offsets == [
+        (each.queue_id, queue_offset) for each in ranges for queue_offset in range(each.start, each.stop)
+    ]
     assert all(0 < len(part) <= (max_records or 1_000) for part in parts)
     assert len(parts) >= min(min_partitions or 0, len(offsets))
 
@@ -62,7 +64,7 @@ def test_packs_hold_each_range_once(
 ) -> None:
     """A pack is of one broker and not too long; there are as many tasks as are wished for, or as there are ranges."""
     ranges = [
-        LiveRange(f"broker-{name}", "192.0.2.1:10911", "T", number, 0, size)
+        QueueRange(f"broker-{name}", "192.0.2.1:10911", "T", number, 0, size)
         for number, (size, name) in enumerate(sizes)
     ]
     packs = pack_ranges(ranges, min_partitions, max_records, {"T": each_bytes})

@@ -2,8 +2,8 @@ import pytest
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import MessageQueue
-from rocketlet.spark.cluster.queue_ranges import Extent
-from rocketlet.spark.hybrid.handoff import Seam, StoreEnd, join_stores, match_stores
+from rocketlet.spark.cluster.queue_ranges import QueueExtent
+from rocketlet.spark.hybrid.handoff import Handoff, StoreEnd, join_stores, match_stores
 
 A = MessageQueue("T", "broker-a", 0)
 NEW = MessageQueue("U", "broker-a", 0)
@@ -51,43 +51,43 @@ def test_store_of_no_known_broker_is_refused(hosts: list[str], given: dict[str, 
 def test_several_stores_of_a_broker_end_where_the_last_does() -> None:
     """An archive of old files and the store of today are one history."""
     stores = {"/old": store("h", ends={("T", 0): 40, ("U", 0): 3}), "/new": store("h", ends={("T", 0): 90})}
-    seam = join_stores(stores, {"/old": "broker-a", "/new": "broker-a"})
-    assert seam == Seam({A: 90, NEW: 3}, whole=WHOLE)
+    handoff = join_stores(stores, {"/old": "broker-a", "/new": "broker-a"})
+    assert handoff == Handoff({A: 90, NEW: 3}, whole=WHOLE)
 
 
 def test_cluster_is_read_from_the_seam() -> None:
     """With history from its end, a new queue from 0, a broker without a store from its first message."""
-    seam = Seam({A: 41}, whole=WHOLE)
-    assert seam.start(A, Extent(30, 58)) == 41
-    assert seam.start(NEW, Extent(0, 5)) == 0
-    assert seam.start(B, Extent(7, 9)) == 7
-    assert not seam.losses({A: Extent(41, 41), NEW: Extent(0, 5), B: Extent(7, 9)})
+    handoff = Handoff({A: 41}, whole=WHOLE)
+    assert handoff.start(A, QueueExtent(30, 58)) == 41
+    assert handoff.start(NEW, QueueExtent(0, 5)) == 0
+    assert handoff.start(B, QueueExtent(7, 9)) == 7
+    assert not handoff.data_loss({A: QueueExtent(41, 41), NEW: QueueExtent(0, 5), B: QueueExtent(7, 9)})
 
 
 @pytest.mark.parametrize(
     ("queue", "extent", "sentence"),
     [
-        (A, Extent(42, 58), "queue 0 of T on broker-a begins at offset 42, but its store ends at 41"),
-        (A, Extent(0, 40), "queue 0 of T on broker-a ends at offset 40, but its store holds messages up to 41"),
-        (NEW, Extent(1, 2), "queue 0 of U on broker-a begins at offset 1, but its store ends at 0"),
+        (A, QueueExtent(42, 58), "queue 0 of T on broker-a begins at offset 42, but its store ends at 41"),
+        (A, QueueExtent(0, 40), "queue 0 of T on broker-a ends at offset 40, but its store holds messages up to 41"),
+        (NEW, QueueExtent(1, 2), "queue 0 of U on broker-a begins at offset 1, but its store ends at 0"),
     ],
 )
-def test_seam_that_does_not_fit_is_loss(queue: MessageQueue, extent: Extent, sentence: str) -> None:
+def test_seam_that_does_not_fit_is_loss(queue: MessageQueue, extent: QueueExtent, sentence: str) -> None:
     """Messages that are neither in the store nor on the broker are named, and a broker that is another one too."""
-    seam = Seam({A: 41}, whole=WHOLE)
-    (loss,) = seam.losses({queue: extent})
+    handoff = Handoff({A: 41}, whole=WHOLE)
+    (loss,) = handoff.data_loss({queue: extent})
     assert sentence in loss
 
 
 def test_unknown_queue_of_a_log_without_its_beginning_is_no_loss() -> None:
     """Its first messages may have been deleted before the copy was made: nobody can tell."""
-    seam = Seam({A: 41})
-    assert not seam.losses({NEW: Extent(9, 12)})
-    assert seam.start(NEW, Extent(9, 12)) == 9
+    handoff = Handoff({A: 41})
+    assert not handoff.data_loss({NEW: QueueExtent(9, 12)})
+    assert handoff.start(NEW, QueueExtent(9, 12)) == 9
 
 
 def test_broker_that_stores_just_now_is_behind() -> None:
     """A queue that ends below the seam may still get there."""
-    seam = Seam({A: 41})
-    assert seam.is_behind({A: Extent(0, 40)})
-    assert not seam.is_behind({A: Extent(0, 41)})
+    handoff = Handoff({A: 41})
+    assert handoff.is_behind({A: QueueExtent(0, 40)})
+    assert not handoff.is_behind({A: QueueExtent(0, 41)})

@@ -15,7 +15,7 @@ from rocketlet.common.errors import ConfigError, StoreDamagedError
 from rocketlet.export.report.report import load_report
 from rocketlet.spark.hybrid.read_modes import check_batch, check_columns, find_mode, pick_schema, reading_options
 from rocketlet.spark.hybrid.store_reader import StoreReader
-from rocketlet.spark.options.store_options import parse_options
+from rocketlet.spark.options.store_options import parse_store_options
 from rocketlet.store.commitlog.blockscan import ScanLimits
 
 
@@ -24,7 +24,7 @@ def open_reader(**options: str) -> StoreReader:
     given = reading_options(options)
     mode = find_mode(given)
     check_batch(given, mode)
-    return StoreReader(parse_options(given), pick_schema(given, mode))
+    return StoreReader(parse_store_options(given), pick_schema(given, mode))
 
 
 def read(reader: StoreReader, filters: list[Filter] | None = None) -> list[Row]:
@@ -82,11 +82,11 @@ def test_report_proves_what_filters_left(store: str, tmp_path: pathlib.Path) -> 
     reader = open_reader(path=store, reportPath=str(tmp_path / "report"), **options)
     rows = read(reader, [EqualTo(("topic",), "Orders"), EqualTo(("queueId",), 1)])
     report = load_report(str(tmp_path / "report"))
-    (tally,) = report.stores
+    (counters,) = report.stores
     assert not report.faults()
-    assert tally.pushed[:2] == ["topic = Orders", "queueId = 1"]
-    assert tally.pushed[2] == f"topic in (Orders): {len(rows)} records by 1 queues"
-    assert tally.rows == tally.records == len(rows) == 46
+    assert counters.pushed[:2] == ["topic = Orders", "queueId = 1"]
+    assert counters.pushed[2] == f"topic in (Orders): {len(rows)} records by 1 queues"
+    assert counters.rows == counters.records == len(rows) == 46
     assert json.dumps(report.to_json())
 
 

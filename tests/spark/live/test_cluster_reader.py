@@ -18,8 +18,8 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.spark.cluster.cluster import Cluster
 from rocketlet.spark.cluster.cluster_options import find_queues
-from rocketlet.spark.cluster.queue_ranges import Extent
-from rocketlet.spark.live.cluster_reader import LiveReader, LiveReading, plan_live, read_range
+from rocketlet.spark.cluster.queue_ranges import QueueExtent
+from rocketlet.spark.live.cluster_reader import ClusterReader, RangeReading, plan_ranges_of, read_range
 from rocketlet.spark.source import RocketMQDataSource
 
 PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
@@ -104,9 +104,9 @@ def test_ranges_and_batches_of_any_size_give_the_same_rows(either: Clients) -> N
     assert bodies(whole) == numbered(100)
     assert read(either, subscribe="Sizes", maxRecordsPerPartition=20, pullsAtOnce=1) == whole
     parsed = replace(options_of(either, subscribe="Sizes", minPartitions=5), batch_messages=10, pulls_at_once=1)
-    ranges = plan_live(parsed)
+    ranges = plan_ranges_of(parsed)
     assert len(ranges) == 5
-    batches = list(read_range(ranges, LiveReading(parsed, LIVE_SCHEMA)))
+    batches = list(read_range(ranges, RangeReading(parsed, LIVE_SCHEMA)))
     assert len(batches) > 3
     assert [row for batch in batches for row in batch.to_pylist()] == whole
 
@@ -202,7 +202,7 @@ def test_wrong_names_fail_in_planning(either: Clients) -> None:
     for options, reason in wrong:
         chosen = {} if {"subscribe", "subscribePattern", "assign"} & options.keys() else {"subscribe": "Payments"}
         with pytest.raises(ConfigError, match=reason):
-            plan_live(options_of(either, **chosen, **options))
+            plan_ranges_of(options_of(either, **chosen, **options))
 
 
 def test_offsets_that_are_not_there_are_loss(either: Clients) -> None:
@@ -265,7 +265,7 @@ def test_selection_narrows_what_is_pulled(clients: Clients) -> None:
 
     def planned(**wishes: Any) -> list[tuple[int, int, int]]:
         narrowed = replace(parsed, selection=replace(parsed.selection, **wishes))
-        return [(each.queue_id, each.start, each.stop) for each in plan_live(narrowed)]
+        return [(each.queue_id, each.start, each.stop) for each in plan_ranges_of(narrowed)]
 
     assert planned(queue_ids=frozenset({1})) == [(1, 0, 10)]
     assert planned(from_offset=4, until_offset=6) == [(0, 4, 6), (1, 4, 6)]
@@ -277,10 +277,10 @@ def test_selection_narrows_what_is_pulled(clients: Clients) -> None:
 
 def test_filters_of_spark_are_taken(clients: Clients) -> None:
     """What they exclude is not planned; a filter that the source does not know is left to Spark."""
-    clients.create("Pushed", queues=2, brokers=["broker-a"])
-    clients.send("Pushed", numbered(10), tags="t")
-    clients.send("Pushed", numbered(10, 10), tags="u")
-    reader = LiveReader(options_of(clients, subscribe="Pushed", pushFilters="true"), LIVE_SCHEMA)
+    clients.create("PushdownResult", queues=2, brokers=["broker-a"])
+    clients.send("PushdownResult", numbered(10), tags="t")
+    clients.send("PushdownResult", numbered(10, 10), tags="u")
+    reader = ClusterReader(options_of(clients, subscribe="PushdownResult", pushFilters="true"), LIVE_SCHEMA)
     unknown = EqualTo(("brokerName",), "broker-a")
     taken: list[Filter] = [EqualTo(("queueId",), 1), GreaterThan(("queueOffset",), 3), EqualTo(("tags",), "t")]
     assert list(reader.pushFilters([*taken, unknown])) == [unknown]
@@ -293,7 +293,7 @@ def test_wrong_keys_fail_in_planning(official: JavaServer) -> None:
     """The official broker says so, and the error with it."""
     wrong = Clients(official.namesrv, SECRETS | {"secretKey": "wrong"})
     with pytest.raises(ResponseError, match=r"(?i)check signature|auth"):
-        plan_live(options_of(wrong, subscribe="TBW102"))
+        plan_ranges_of(options_of(wrong, subscribe="TBW102"))
 
 
 def test_table_keeps_the_ends_that_queues_had_when_it_was_loaded(clients: Clients) -> None:
@@ -307,6 +307,6 @@ def test_table_keeps_the_ends_that_queues_had_when_it_was_loaded(clients: Client
         assert sum(len(part.value) for part in source.reader(schema).partitions()) == 6
     assert len(read(clients, subscribe="Kept")) == 16
     options = options_of(clients, subscribe="Kept")
-    gone = {MessageQueue("Kept", "broker-a", 7): Extent(3, 4)}
+    gone = {MessageQueue("Kept", "broker-a", 7): QueueExtent(3, 4)}
     with pytest.raises(DataLossError, match="queue 7 of Kept on broker-a was there when the table was loaded"):
-        plan_live(options, gone)
+        plan_ranges_of(options, gone)

@@ -17,10 +17,10 @@ from rocketlet.export.plan.selection import Reason
 from rocketlet.export.report.report import Report, load_report
 from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.export.write.verify import compare, find_outputs, read_outputs
-from rocketlet.spark.cluster.cluster_options import parse_live
+from rocketlet.spark.cluster.cluster_options import parse_cluster_options
 from rocketlet.spark.hybrid.hybrid_reader import HybridReader
 from rocketlet.spark.hybrid.read_modes import parse_hybrid, reading_options
-from rocketlet.spark.live.cluster_reader import LiveReader
+from rocketlet.spark.live.cluster_reader import ClusterReader
 from rocketlet.spark.stream.stream_options import parse_stream
 
 
@@ -42,7 +42,7 @@ def clients(cluster: ThreadedCluster) -> Clients:
 class Read:
     """Reads all partitions, writes their rows to a file, and loads the report."""
 
-    def __init__(self, reader: LiveReader | HybridReader, folder: pathlib.Path, lost: int = 0) -> None:
+    def __init__(self, reader: ClusterReader | HybridReader, folder: pathlib.Path, lost: int = 0) -> None:
         partitions = reader.partitions()
         batches = [batch for each in partitions[: len(partitions) - lost] for batch in reader.read(each)]
         rows = pa.Table.from_batches(batches, LIVE_SCHEMA)
@@ -57,13 +57,13 @@ class Read:
 
 def counts(report: Report) -> dict[str, tuple[int, int]]:
     """Return messages and rows by store or broker."""
-    return {tally.store: (tally.messages, tally.rows) for tally in report.stores}
+    return {counters.store: (counters.messages, counters.rows) for counters in report.stores}
 
 
-def live(clients: Clients, folder: pathlib.Path, **options: str) -> LiveReader:
+def live(clients: Clients, folder: pathlib.Path, **options: str) -> ClusterReader:
     """Return a reader of the cluster with a report."""
     given = reading_options({**clients.options, "reportPath": str(folder / "report"), **options})
-    return LiveReader(parse_live(given), LIVE_SCHEMA)
+    return ClusterReader(parse_cluster_options(given), LIVE_SCHEMA)
 
 
 def test_report_of_a_cluster_names_its_brokers(clients: Clients, tmp_path: pathlib.Path) -> None:
@@ -84,8 +84,8 @@ def test_messages_that_brokers_filter_are_counted(clients: Clients, tmp_path: pa
     clients.create("Tagged", queues=1, brokers=["broker-a"])
     clients.send_all([Message("Tagged", b"%d" % number, tags="ab"[number % 2]) for number in range(10)])
     read = Read(live(clients, tmp_path, subscribe="Tagged", tags="a"), tmp_path)
-    (tally,) = read.report.stores
-    assert (read.rows, tally.left_out) == (5, {Reason.TAG: 5})
+    (counters,) = read.report.stores
+    assert (read.rows, counters.left_out) == (5, {Reason.TAG: 5})
     assert read.differences(tmp_path) == []
 
 

@@ -21,7 +21,7 @@ from rocketlet.export.columns.schema import FIRST_MS, LAST_MS, SCHEMA
 from rocketlet.export.plan.selection import Selection
 from rocketlet.spark.hybrid.store_reader import StoreReader
 from rocketlet.spark.options.filter_pushdown import push_filters
-from rocketlet.spark.options.store_options import SourceOptions
+from rocketlet.spark.options.store_options import StoreOptions
 
 NOON = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
 NOON_MS = 1_767_355_200_000
@@ -95,7 +95,7 @@ def test_options_and_filters_hold_together() -> None:
 
 def test_spark_takes_the_reader_while_pushing_is_off() -> None:
     """Spark, which refuses readers that push filters while that is off, sees one that does not; yet it can push."""
-    reader = StoreReader(SourceOptions(("/a",), pushes_filters=True), SCHEMA)
+    reader = StoreReader(StoreOptions(("/a",), pushes_filters=True), SCHEMA)
     assert getattr(reader.pushFilters, "__func__", None) is DataSourceReader.pushFilters
     one = Not(EqualTo(TOPIC, "A"))
     assert list(reader.pushFilters([EqualTo(TOPIC, "A"), one])) == [one]

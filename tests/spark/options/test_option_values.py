@@ -3,14 +3,14 @@ from collections.abc import Callable
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.spark.options.option_values import Given
+from rocketlet.spark.options.option_values import OptionValues
 
 KNOWN = ("path", "topics", "splitBytes", "minPartitions", "failOnDataLoss", "onDamage", "assign", "startingTimestamp")
 
 
-def given(**options: str) -> Given:
+def given(**options: str) -> OptionValues:
     """Return options as Spark hands them over."""
-    return Given(options, KNOWN, "the source")
+    return OptionValues(options, KNOWN, "the source")
 
 
 def test_values_are_read_whatever_the_case_of_the_name() -> None:
@@ -57,25 +57,25 @@ def test_sizes_have_units(text: str, size: int) -> None:
     assert given(splitBytes=text).size("splitBytes", 1) == size
 
 
-Ask = Callable[[Given], object]
+Ask = Callable[[OptionValues], object]
 
 
-def flag(options: Given) -> object:
+def flag(options: OptionValues) -> object:
     """Ask for a flag."""
     return options.flag("failOnDataLoss", default=True)
 
 
-def size(options: Given) -> object:
+def size(options: OptionValues) -> object:
     """Ask for a size."""
     return options.size("splitBytes", 1)
 
 
-def count(options: Given) -> object:
+def count(options: OptionValues) -> object:
     """Ask for a count."""
     return options.count("minPartitions")
 
 
-def word(options: Given) -> object:
+def word(options: OptionValues) -> object:
     """Ask for one of two words."""
     return options.one_of("onDamage", ["fail", "skip"], "fail")
 

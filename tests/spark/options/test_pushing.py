@@ -45,14 +45,14 @@ def test_rows_are_the_same_whether_spark_pushes_filters_or_not(pushing: SparkSes
     )
     reader = reader.option("reportPath", str(report))
     pushed = reader.load(str(directory.root)).where(WANTED).collect()
-    (tally,) = load_report(str(report)).stores
-    assert len(tally.pushed) == 6
-    assert not tally.faults()
-    assert tally.records == tally.messages < 60
+    (counters,) = load_report(str(report)).stores
+    assert len(counters.pushed) == 6
+    assert not counters.faults()
+    assert counters.records == counters.messages < 60
     pushing.conf.set(PUSH_KEY, "false")
     assert sorted(reader.load(str(directory.root)).where(WANTED).collect()) == sorted(pushed)
-    (tally,) = load_report(str(report)).stores
-    assert (tally.pushed, tally.records, len(pushed)) == ([], 160, 22)
+    (counters,) = load_report(str(report)).stores
+    assert (counters.pushed, counters.records, len(pushed)) == ([], 160, 22)
 
 
 def test_registering_changes_no_setting_that_it_need_not(spark: SparkSession) -> None:
@@ -144,9 +144,9 @@ def test_log_that_grew_is_read_to_where_it_ended(tmp_path: pathlib.Path) -> None
     found = pickle.loads(pickle.dumps(found))  # noqa: S301 # our own
     assert isinstance(found, RocketMQDataSource)
     assert read_all(found, schema) == before
-    (tally,) = load_report(str(report)).stores
-    assert tally.end is not None
-    assert tally.end.reason == "the log has grown since"
+    (counters,) = load_report(str(report)).stores
+    assert counters.end is not None
+    assert counters.end.reason == "the log has grown since"
 
 
 def read_all(found: DataSource, schema: StructType) -> list[int]:

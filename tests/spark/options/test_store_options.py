@@ -8,14 +8,14 @@ from rocketlet.export.plan.filesystems import Storage
 from rocketlet.export.plan.read_plan import PlanOptions
 from rocketlet.export.plan.selection import Selection
 from rocketlet.spark.hybrid.read_modes import check_batch, find_mode, reading_options
-from rocketlet.spark.options.store_options import SIZE_KEYS, STORE_OPTIONS, SourceOptions, parse_options
+from rocketlet.spark.options.store_options import SIZE_KEYS, STORE_OPTIONS, StoreOptions, parse_store_options
 
 
-def parse(options: dict[str, str]) -> SourceOptions:
+def parse(options: dict[str, str]) -> StoreOptions:
     """Return what a reading of stores is asked for."""
     given = reading_options(options)
     check_batch(given, find_mode(given))
-    return parse_options(given)
+    return parse_store_options(given)
 
 
 def test_all_options_are_understood() -> None:
@@ -39,7 +39,7 @@ def test_all_options_are_understood() -> None:
         "maxIndexNum": "100",
     }
     words = frozenset({"A", "B"}), frozenset({"t"}), frozenset({"k", "l"})
-    assert parse(options) == SourceOptions(
+    assert parse(options) == StoreOptions(
         ("/a",),
         Selection(*words, from_ms=1000, until_ms=2000, includes_system=True),
         PlanOptions(65_536, 1 << 20, storage=Storage('{"region": "r"}')),
@@ -53,7 +53,7 @@ def test_all_options_are_understood() -> None:
 
 def test_defaults_read_the_whole_store() -> None:
     """Only a path is needed."""
-    assert parse({"path": "/a"}) == SourceOptions(("/a",))
+    assert parse({"path": "/a"}) == StoreOptions(("/a",))
     assert parse({"path": "/a", "onDamage": "skip"}).planning.skips_damage
 
 

@@ -4,14 +4,14 @@ from hypothesis import strategies as st
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import MessageQueue
-from rocketlet.spark.cluster.queue_ranges import Extent
+from rocketlet.spark.cluster.queue_ranges import QueueExtent
 from rocketlet.spark.stream.stream_offsets import (
     Offsets,
     divide_limit,
     format_offsets,
-    next_step,
     parse_offsets,
     parse_seen,
+    plan_batch_end,
     spans,
 )
 
@@ -56,51 +56,51 @@ def test_limit_is_shared_in_proportion() -> None:
 
 def test_step_without_limit_goes_to_the_end() -> None:
     """Everything between the offsets and the ends is the batch."""
-    step = next_step({A: 5, B: 7}, {A: Extent(0, 9), B: Extent(7, 7)})
-    assert (step.end, step.taken, step.backlog, step.losses) == ({A: 9, B: 7}, 4, 0, [])
+    step = plan_batch_end({A: 5, B: 7}, {A: QueueExtent(0, 9), B: QueueExtent(7, 7)})
+    assert (step.end, step.taken, step.backlog, step.data_loss) == ({A: 9, B: 7}, 4, 0, [])
 
 
 def test_new_queue_begins_with_its_first_message_in_the_next_batch() -> None:
     """The batch in which a queue is found names its first offset; the next one holds its messages."""
-    extents = {A: Extent(0, 9), B: Extent(2, 6)}
-    found = next_step({A: 5}, extents)
+    extents = {A: QueueExtent(0, 9), B: QueueExtent(2, 6)}
+    found = plan_batch_end({A: 5}, extents)
     assert found.end == {A: 9, B: 2}
     assert [queue for queue, _ in spans({A: 5}, found.end)] == [A]
-    assert list(spans(found.end, next_step(found.end, extents).end)) == [(B, Extent(2, 6))]
+    assert list(spans(found.end, plan_batch_end(found.end, extents).end)) == [(B, QueueExtent(2, 6))]
 
 
 def test_queue_that_is_gone_keeps_its_offset() -> None:
     """A queue that no broker has is neither read nor forgotten."""
-    assert next_step({A: 5, B: 7}, {A: Extent(0, 9)}).end == {A: 9, B: 7}
+    assert plan_batch_end({A: 5, B: 7}, {A: QueueExtent(0, 9)}).end == {A: 9, B: 7}
 
 
 def test_queue_made_anew_is_loss_and_starts_over() -> None:
     """A queue that ends before its offset is set back to its first message, which the next batch reads."""
-    extents = {A: Extent(0, 3)}
-    step = next_step({A: 5}, extents)
+    extents = {A: QueueExtent(0, 3)}
+    step = plan_batch_end({A: 5}, extents)
     assert step.end == {A: 0}
     assert not list(spans({A: 5}, step.end))
-    assert step.losses == ["queue 0 of T on broker-a was read up to offset 5, but ends at 3: it was made anew"]
-    assert list(spans(step.end, next_step(step.end, extents).end)) == [(A, Extent(0, 3))]
+    assert step.data_loss == ["queue 0 of T on broker-a was read up to offset 5, but ends at 3: it was made anew"]
+    assert list(spans(step.end, plan_batch_end(step.end, extents).end)) == [(A, QueueExtent(0, 3))]
 
 
 def test_deleted_messages_are_loss_and_count_nothing() -> None:
     """Of a queue whose next messages are deleted, the limit counts those that are there."""
-    step = next_step({A: 5}, {A: Extent(8, 20)}, limit=4)
+    step = plan_batch_end({A: 5}, {A: QueueExtent(8, 20)}, limit=4)
     assert (step.end, step.taken, step.backlog) == ({A: 12}, 4, 8)
-    assert "was read up to offset 5, but begins at 8: what was between is deleted" in step.losses[0]
+    assert "was read up to offset 5, but begins at 8: what was between is deleted" in step.data_loss[0]
 
 
 @given(HELD, HELD, st.integers(1, 100))
 def test_limited_steps_read_everything_once(first: Offsets, held: Offsets, limit: int) -> None:
     """Batch after batch, all messages of all queues come once, and then the offsets stand still."""
-    extents = {queue: Extent(first.get(queue, 0), first.get(queue, 0) + held[queue] % 50) for queue in held}
+    extents = {queue: QueueExtent(first.get(queue, 0), first.get(queue, 0) + held[queue] % 50) for queue in held}
     at: Offsets = {}
     got: set[tuple[MessageQueue, int]] = set()
-    while (step := next_step(at, extents, limit)).end != at:
-        batch = [(queue, offset) for queue, span in spans(at, step.end) for offset in range(*span)]
+    while (step := plan_batch_end(at, extents, limit)).end != at:
+        batch = [(queue, queue_offset) for queue, span in spans(at, step.end) for queue_offset in range(*span)]
         assert step.taken == len(batch) <= limit
         assert got.isdisjoint(batch)
         got.update(batch)
         at = step.end
-    assert got == {(queue, offset) for queue, extent in extents.items() for offset in range(*extent)}
+    assert got == {(queue, queue_offset) for queue, extent in extents.items() for queue_offset in range(*extent)}

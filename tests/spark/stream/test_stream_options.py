@@ -1,18 +1,18 @@
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.spark.options.option_values import Given
-from rocketlet.spark.stream.stream_options import STREAM_OPTIONS, Admission, parse_admission
+from rocketlet.spark.options.option_values import OptionValues
+from rocketlet.spark.stream.stream_options import STREAM_OPTIONS, BatchLimits, parse_batch_limits
 
 
-def parse(**options: str) -> Admission:
+def parse(**options: str) -> BatchLimits:
     """Return the admission of options."""
-    return parse_admission(Given(options, STREAM_OPTIONS, "the rocketmq source"))
+    return parse_batch_limits(OptionValues(options, STREAM_OPTIONS, "the rocketmq source"))
 
 
 def test_admission_is_unlimited_unless_asked() -> None:
     """Without options a batch takes everything and waits for nothing."""
-    assert parse() == Admission(None, None, 900_000)
+    assert parse() == BatchLimits(None, None, 900_000)
     assert not parse().waits(0, 0)
 
 
@@ -41,7 +41,7 @@ def test_wrong_admission_is_refused(options: dict[str, str], sentence: str) -> N
 
 def test_batch_waits_for_enough_but_not_for_ever() -> None:
     """It waits while there is too little, until the delay is over."""
-    admission = parse(minOffsetsPerTrigger="10", maxTriggerDelay="1s")
-    assert admission.waits(9, 999)
-    assert not admission.waits(10, 0)
-    assert not admission.waits(9, 1000)
+    batch_limits = parse(minOffsetsPerTrigger="10", maxTriggerDelay="1s")
+    assert batch_limits.waits(9, 999)
+    assert not batch_limits.waits(10, 0)
+    assert not batch_limits.waits(9, 1000)

@@ -18,13 +18,13 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.export.columns.schema import pick_columns
 from rocketlet.spark.cluster import cluster_options as liveoptions
 from rocketlet.spark.cluster.cluster import Addresses, Cluster
-from rocketlet.spark.cluster.queue_ranges import Extent, LiveRange
+from rocketlet.spark.cluster.queue_ranges import QueueExtent, QueueRange
 from rocketlet.spark.live.cluster_reader import sample_bytes
-from rocketlet.spark.options.option_values import Given
+from rocketlet.spark.options.option_values import OptionValues
 from rocketlet.spark.stream import stream_options as streamoptions
-from rocketlet.spark.stream.cluster_poll import pause_after
+from rocketlet.spark.stream.cluster_poller import pause_after
 from rocketlet.spark.stream.stream_options import StreamOptions, parse_stream
-from rocketlet.spark.stream.stream_reader import LiveStreamReader
+from rocketlet.spark.stream.stream_reader import ClusterStreamReader
 
 COLUMNS = pick_columns(["topic", "queueId", "queueOffset", "body"])
 
@@ -44,13 +44,13 @@ class Stream(StreamRun):
     def __init__(self, cluster: ThreadedCluster, **options: Any) -> None:
         defaults = {"subscribe": "T", "startingOffsets": "earliest", "retries": 0, "discoveryIntervalMs": 0}
         wanted = {"nameserver": cluster.nameserver, **defaults, **options}
-        super().__init__(lambda given: LiveStreamReader(parse(given), COLUMNS), wanted)
+        super().__init__(lambda given: ClusterStreamReader(parse(given), COLUMNS), wanted)
 
 
 def parse(options: Mapping[str, str]) -> StreamOptions:
     """Return the options of a stream."""
     return parse_stream(
-        Given(options, {*liveoptions.CLUSTER_OPTIONS, *streamoptions.STREAM_OPTIONS}, "the rocketmq source")
+        OptionValues(options, {*liveoptions.CLUSTER_OPTIONS, *streamoptions.STREAM_OPTIONS}, "the rocketmq source")
     )
 
 
@@ -260,7 +260,7 @@ def test_many_queues_are_few_tasks(cluster: ThreadedCluster) -> None:
     assert 3 <= len(stream.reader.partitions(*stream.batches[-1])) <= 7
     assert sorted(stream.read()) == numbers(250)
     options = parse({"nameserver": cluster.nameserver, "subscribe": "Many"}).live
-    ranges = [LiveRange("broker-a", cluster.broker().address, "Many", number, 0, 2) for number in range(100)]
+    ranges = [QueueRange("broker-a", cluster.broker().address, "Many", number, 0, 2) for number in range(100)]
     assert 90 < sample_bytes(ranges, options)["Many"] < 400
     assert sample_bytes(ranges[:64], options) == {}
 
@@ -270,7 +270,7 @@ def test_idle_stream_asks_for_the_ends_only(cluster: ThreadedCluster, monkeypatc
     asked: list[int] = []
     extents = Cluster.extents
 
-    def count(self: Cluster, queues: Addresses) -> dict[MessageQueue, Extent]:
+    def count(self: Cluster, queues: Addresses) -> dict[MessageQueue, QueueExtent]:
         asked.append(len(queues))
         return extents(self, queues)
 

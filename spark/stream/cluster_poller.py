@@ -1,13 +1,13 @@
-"""What a stream sees of a cluster each time it looks: its queues, where they are, and what they hold.
+"""Polls a cluster for a stream: which queues there are, on which brokers, and what they hold.
 
 Rules:
 
-- Which queues there are is asked now and then (``discovery_ms``, 0: at each look), what they hold at every look.
-- A strict look raises for a topic that is not there and for a server that does not answer. Another one leaves a topic
+- Which queues there are is asked now and then (``discovery_ms``, 0: at each poll), what they hold at every poll.
+- A strict poll raises for a topic that is not there and for a server that does not answer. Another one leaves a topic
   out that is gone, and a broker that does not answer at once, with one warning until it answers again. While no name
   server answers it goes on with the queues that are known, which their brokers serve all the same.
-- Spark asks every 10 ms while there is nothing new; a look that found nothing is followed by a pause, which is the
-  longer the longer looks take, so that an idle stream takes a small part of a core however many queues it has.
+- Spark asks every 10 ms while there is nothing new; a poll that found nothing is followed by a pause, which is the
+  longer the longer polls take, so that an idle stream takes a small part of a core however many queues it has.
 - The first offset of a queue is asked for once, and again when the queue has become shorter. That messages were deleted
   in the meantime is found by those who read them.
 """
@@ -23,48 +23,48 @@ from ...common.errors import RemotingError, ResponseError
 from ...common.message import MessageQueue
 from ...remoting.transport.clock import LoopClock
 from ..cluster.cluster import Addresses, Cluster
-from ..cluster.cluster_options import Choice, find_present, find_queues
-from ..cluster.queue_ranges import Extent
+from ..cluster.cluster_options import QueueChoice, find_present, find_queues
+from ..cluster.queue_ranges import QueueExtent
 
 _log = logging.getLogger(__name__)
 _PAUSE_MS: Final = 100
 _LONGEST_PAUSE_MS: Final = 10_000
-_PAUSE_PER_LOOK: Final = 10
+_PAUSE_PER_POLL: Final = 10
 
 
-class Sight(NamedTuple):
-    """What was seen: an address for each queue, what each queue of a broker that answered holds, and when."""
+class ClusterSnapshot(NamedTuple):
+    """An address for each queue, what each queue of a broker that answered holds, and when that was."""
 
     addresses: Addresses
-    extents: dict[MessageQueue, Extent]
+    extents: dict[MessageQueue, QueueExtent]
     at_ms: int
 
 
-def see(addresses: Addresses, extents: dict[MessageQueue, Extent]) -> Sight:
-    """Return what has just been seen."""
-    return Sight(addresses, extents, time.time_ns() // 1_000_000)
+def snapshot_now(addresses: Addresses, extents: dict[MessageQueue, QueueExtent]) -> ClusterSnapshot:
+    """Return a snapshot of this instant."""
+    return ClusterSnapshot(addresses, extents, time.time_ns() // 1_000_000)
 
 
-class Watch:
-    """Looks at the chosen queues of a cluster again and again."""
+class ClusterPoller:
+    """Asks about the chosen queues of a cluster again and again."""
 
-    def __init__(self, cluster: Cluster, choice: Choice, discovery_ms: int) -> None:
+    def __init__(self, cluster: Cluster, choice: QueueChoice, discovery_ms: int) -> None:
         self._cluster = cluster
-        self._hasty = Cluster(replace(cluster.access, retries=0))
+        self._without_retries = Cluster(replace(cluster.access, retries=0))
         self._choice = choice
         self._discovery_ms = discovery_ms
         self._addresses: Addresses = {}
         self._discovered_at: float | None = None
-        self._looked_at = 0.0
-        self._look_ms = self._discovery_took_ms = 0.0
-        self._held: dict[MessageQueue, Extent] = {}
+        self._polled_at = 0.0
+        self._poll_ms = self._discovery_took_ms = 0.0
+        self._held: dict[MessageQueue, QueueExtent] = {}
         self._silent: set[str] = set()
         self._is_lost = False
 
     def __repr__(self) -> str:
-        return f"<Watch {len(self._addresses)} queues, silent {sorted(self._silent)}>"
+        return f"<ClusterPoller {len(self._addresses)} queues, silent {sorted(self._silent)}>"
 
-    def look_strictly(self) -> Sight:
+    def snapshot_strictly(self) -> ClusterSnapshot:
         """Return what there is.
 
         Raises:
@@ -73,21 +73,21 @@ class Watch:
         """
         self._keep(find_queues(self._cluster, self._choice, needs_any=False))
         self._held = self._cluster.extents(self._addresses)
-        return see(self._addresses, dict(self._held))
+        return snapshot_now(self._addresses, dict(self._held))
 
-    def look(self) -> Sight:
+    def snapshot(self) -> ClusterSnapshot:
         """Return what there is of it; raises ``RemotingError`` when none of its queues was ever known."""
-        interval_ms = max(self._discovery_ms, _PAUSE_PER_LOOK * self._discovery_took_ms)
+        interval_ms = max(self._discovery_ms, _PAUSE_PER_POLL * self._discovery_took_ms)
         if self._discovered_at is None or _ms_since(self._discovered_at) >= interval_ms:
             began_at = time.monotonic()
             self._discover_again()
             self._discovery_took_ms = _ms_since(began_at) if self._discovery_ms else 0.0
-        self._looked_at = time.monotonic()
+        self._polled_at = time.monotonic()
         extents = self._ask_all_brokers()
-        self._look_ms = _ms_since(self._looked_at)
-        return see(self._addresses, extents)
+        self._poll_ms = _ms_since(self._polled_at)
+        return snapshot_now(self._addresses, extents)
 
-    def _ask_all_brokers(self) -> dict[MessageQueue, Extent]:
+    def _ask_all_brokers(self) -> dict[MessageQueue, QueueExtent]:
         if not self._silent:
             try:
                 return self._ask(self._addresses)
@@ -95,16 +95,16 @@ class Watch:
                 _log.info("fetching offsets failed, asking each broker separately: %s", error)
         return self._ask_each_broker()
 
-    def _ask(self, addresses: Addresses) -> dict[MessageQueue, Extent]:
+    def _ask(self, addresses: Addresses) -> dict[MessageQueue, QueueExtent]:
         """Return what queues hold; raises ``RemotingError`` and ``ResponseError``."""
         known = {queue: address for queue, address in addresses.items() if queue in self._held}
-        for queue, end in self._hasty.ends(known).items() if known else ():
+        for queue, end in self._without_retries.ends(known).items() if known else ():
             if end >= self._held[queue].end:
                 self._held[queue] = self._held[queue]._replace(end=end)
             else:
                 del self._held[queue]
         if others := {queue: address for queue, address in addresses.items() if queue not in self._held}:
-            self._held |= self._hasty.extents(others)
+            self._held |= self._without_retries.extents(others)
         return {queue: self._held[queue] for queue in addresses}
 
     def discover(self) -> Addresses:
@@ -119,23 +119,26 @@ class Watch:
         return {queue: known[queue] for queue in wanted & known.keys()}
 
     def pause(self) -> None:
-        """Let some time pass since the last look, which found nothing new."""
-        left_ms = pause_after(self._look_ms) - _ms_since(self._looked_at)
+        """Let some time pass since the last poll, which found nothing new."""
+        left_ms = pause_after(self._poll_ms) - _ms_since(self._polled_at)
         if left_ms > 0:
             asyncio.run(LoopClock().sleep(round(left_ms)))
 
-    def find_cut(self, sight: Sight, ends: Mapping[MessageQueue, int], seen_at_ms: int | None) -> set[MessageQueue]:
+    def find_cut(
+        self, snapshot: ClusterSnapshot, ends: Mapping[MessageQueue, int], seen_at_ms: int | None
+    ) -> set[MessageQueue]:
         """Return the queues that end before these offsets and still hold messages of before an instant.
 
         Raises:
             RemotingError, ResponseError: A broker cannot be asked.
         """
-        short = {queue for queue, end in ends.items() if queue in sight.extents and sight.extents[queue].end < end}
+        extents = snapshot.extents
+        short = {queue for queue, end in ends.items() if queue in extents and extents[queue].end < end}
         if not short or seen_at_ms is None:
             return set()
-        asked = {queue: sight.addresses[queue] for queue in short}
+        asked = {queue: snapshot.addresses[queue] for queue in short}
         newer = self._cluster.offsets_at(asked, dict.fromkeys(asked, seen_at_ms))
-        return {queue for queue in short if newer[queue] > sight.extents[queue].first}
+        return {queue for queue in short if newer[queue] > extents[queue].first}
 
     def _discover_again(self) -> None:
         """Find the queues, or go on with those that are known; raises ``RemotingError`` when there are none."""
@@ -143,7 +146,7 @@ class Watch:
             self.discover()
             return
         try:
-            self._keep(find_present(self._hasty, self._choice))
+            self._keep(find_present(self._without_retries, self._choice))
             self._is_lost = False
         except (RemotingError, ResponseError) as error:
             self._discovered_at = time.monotonic()
@@ -157,8 +160,8 @@ class Watch:
         self._addresses = addresses
         self._discovered_at = time.monotonic()
 
-    def _ask_each_broker(self) -> dict[MessageQueue, Extent]:
-        found: dict[MessageQueue, Extent] = {}
+    def _ask_each_broker(self) -> dict[MessageQueue, QueueExtent]:
+        found: dict[MessageQueue, QueueExtent] = {}
         for broker in sorted({queue.broker_name for queue in self._addresses}):
             own = {queue: address for queue, address in self._addresses.items() if queue.broker_name == broker}
             try:
@@ -171,9 +174,9 @@ class Watch:
         return found
 
 
-def pause_after(look_ms: float) -> float:
-    """Return how much time lies between the beginnings of two looks that find nothing, of which one takes so long."""
-    return min(max(_PAUSE_MS, _PAUSE_PER_LOOK * look_ms), _LONGEST_PAUSE_MS)
+def pause_after(poll_ms: float) -> float:
+    """Return how much time lies between the beginnings of two polls that find nothing, of which one takes so long."""
+    return min(max(_PAUSE_MS, _PAUSE_PER_POLL * poll_ms), _LONGEST_PAUSE_MS)
 
 
 def _ms_since(at: float) -> float:
