@@ -10,7 +10,8 @@ def test_trace_names_the_functions_that_a_message_passes() -> None:
     """The calls lead from the producer over broker and log to the consumer, and are those of existing functions."""
     calls = asyncio.run(trace_message())
     assert {call.part for call in calls} == {"broker", "client", "common", "remoting", "store"}
-    assert {"Producer.send", "CommitLog.append"} <= {call.function for call in calls}
+    assert any(call.function == "Producer.send" for call in calls)
+    assert any(call.file.startswith("store/commitlog/") for call in calls)
     assert all((ROOT / call.file).is_file() for call in calls)
 
 
