@@ -22,11 +22,10 @@ import click
 import msgspec
 
 from ..common.errors import ClientError, ConfigError, DecodeError, LetterRefusedError, RemotingError
+from ..common.message import replayed
 from ..common.names import AUTO_CREATE_TOPIC
 from ..common.properties import SHARDING_KEY
-from ..common.replay import replayed
-from .progress import show_progress
-from .reading import needs_extra
+from .reading import needs_extra, show_progress
 
 if TYPE_CHECKING:
     from ..client.producer.outflow import Chunk, Outflow

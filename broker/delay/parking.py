@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ...common.errors import MessageRefusedError
+from ...common.message import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from ...common.names import TIMER_TOPIC
 from ...common.properties import TIMER_OUT_MS
 from ...common.record import NewRecord
-from ...common.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from ...remoting.codec.codes import ResponseCode
 from .delay import TIMER_NAMES, Delays
 

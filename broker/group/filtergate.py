@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC
-from ...common.sql.sql92 import SqlLimitError, SqlSyntaxError
+from ...common.sql_filter import SqlLimitError, SqlSyntaxError
 from ...common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
 from ...remoting.bodies.body import decode_body_if_any
 from ...remoting.bodies.client import CheckClientBody, CheckedSubscription

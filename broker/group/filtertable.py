@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 import msgspec
 from msgspec import field
 
-from ...common.sql.sql92 import SqlSyntaxError
+from ...common.sql_filter import SqlSyntaxError
 from ...common.subscription import SQL92_TYPE, TAG_TYPE, Subscription
 from .bloom import BloomShape
 from .filters import compile_filter

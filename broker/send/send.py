@@ -12,11 +12,11 @@ import msgspec
 
 from ...common.errors import MessageIllegalError, MessageRefusedError, StoreError
 from ...common.ids import encode_host
+from ...common.message import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...common.names import RETRY_PREFIX, TIMER_TOPIC
 from ...common.outcome import Outcome
 from ...common.properties import DELAY, INNER_NUM, UNIQ_KEY, parse_properties
 from ...common.record import BatchPart, NewRecord, decode_batch
-from ...common.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.dispatched import Appended
 from ...store.consumequeue.innerbatch import INNER_BATCH_FLAGS

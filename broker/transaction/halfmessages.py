@@ -20,6 +20,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ...common.errors import MessageIllegalError
+from ...common.message import TRANSACTION_COMMIT, TRANSACTION_MASK
 from ...common.names import HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
 from ...common.properties import (
     REAL_QUEUE_ID,
@@ -32,7 +33,6 @@ from ...common.properties import (
     encode_properties,
 )
 from ...common.record import NewRecord, Record
-from ...common.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 
 def is_transactional(properties: Mapping[str, str], *, is_delayed_retry: bool) -> bool:

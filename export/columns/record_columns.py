@@ -30,9 +30,9 @@ import pyarrow.compute as pc
 from ...common.compression import inflate
 from ...common.errors import DecodeError
 from ...common.ids import decode_host
+from ...common.message import BORN_HOST_V6, COMPRESSED, INNER_BATCH, STORE_HOST_V6
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
 from ...common.record import BatchPart, decode_batch
-from ...common.sysflag import BORN_HOST_V6, COMPRESSED, INNER_BATCH, STORE_HOST_V6
 from ...store.commitlog.block import ADDED_BYTES, BORN_HOST_AT, STORE_HOST_AT, Block, Longs, Mask, SegmentBytes
 from .property_table import PropertyTable, parse_property_texts, split_keys
 from .schema import SYSTEM_FIELDS, make_timestamps

@@ -36,8 +36,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...common.errors import ConfigError
-from ...common.nearest import nearest
+from ...common.errors import ConfigError, nearest
 from ...store.commitlog.block import Longs, Mask
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")

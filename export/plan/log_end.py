@@ -35,8 +35,8 @@ import msgspec
 import numpy as np
 
 from ...common.errors import JsonError, StoreDamagedError
-from ...common.json.javajson import read_json_as
-from ...common.walk import Verdict
+from ...common.java_json import read_json_as
+from ...common.record import Verdict
 from ...store.commitlog.block import Block, Mask, Structs, has_body_crc
 from ...store.commitlog.logtail import Validity
 from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE

@@ -17,8 +17,7 @@ import struct
 from typing import Final, Protocol, cast
 
 from ...common.errors import StoreError
-from ...common.record import Record, decode_record
-from ...common.walk import Verdict, check_record
+from ...common.record import Record, Verdict, check_record, decode_record
 from ...store.commitlog.block import SegmentBytes
 from ...store.files.files import OS_FILES
 from ...store.files.maps import check_map, damaged_by_cut

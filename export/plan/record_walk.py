@@ -35,7 +35,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...common.walk import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Verdict
+from ...common.record import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Verdict
 from ...store.commitlog.block import Block, Longs, SegmentBytes
 from ...store.commitlog.blockscan import Scan, ScanLimits
 from ...store.files.config import ENTRY_BYTES

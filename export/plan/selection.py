@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...common.errors import ConfigError
+from ...common.message import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from ...common.sysflag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...store.commitlog.block import Block
 
 ReasonCodes = npt.NDArray[np.uint8]

@@ -21,9 +21,8 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from ...common.errors import StoreDamagedError
-from ...common.record import Record
-from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from ...common.walk import Verdict
+from ...common.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from ...common.record import Record, Verdict
 from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, count_leading, has_body_crc, measure
 from ...store.commitlog.blockscan import ScanLimits
 from .filesystems import Storage, is_url

@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 
 from ...common.errors import JsonError
-from ...common.json.javajson import read_json_as
+from ...common.java_json import read_json_as
 from ...common.names import is_system_topic
 from ...common.record import Record
 from ...store.commitlog.block import Longs, Structs

@@ -27,10 +27,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ...common.errors import ConfigError
+from ...common.errors import ConfigError, nearest
 from ...common.hashing import tags_code
 from ...common.names import is_system_topic
-from ...common.nearest import nearest
 from ...common.record import MAGIC_V1, MAGIC_V2
 from ...store.commitlog.block import LEAST_RECORD_BYTES, Longs, Mask, Structs
 from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE

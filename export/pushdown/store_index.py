@@ -19,9 +19,9 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ...common.hashing import index_hash
+from ...common.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...common.properties import KEYS, UNIQ_KEY
 from ...common.record import Record
-from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...store.files.files import OS_FILES
 from ...store.files.maps import check_map
 from ...store.index.indexfile import HEADER, INDEX_ENTRY

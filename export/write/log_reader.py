@@ -22,8 +22,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...common.errors import StoreDamagedError
-from ...common.sysflag import INNER_BATCH
-from ...common.walk import Verdict
+from ...common.message import INNER_BATCH
+from ...common.record import Verdict
 from ...store.commitlog.block import Block, Longs, Mask
 from ...store.commitlog.blockscan import ScanLimits
 from ...store.files.maps import check_map, name_file

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...common.errors import RecordError
+from ...common.message import INNER_BATCH
 from ...common.record import BatchPart
-from ...common.sysflag import INNER_BATCH
 from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, Mask, SegmentBytes, has_body_crc, measure
 from ..columns.record_columns import Batches, block_topics, find_batches
 from ..columns.schema import SCHEMA, pick_columns

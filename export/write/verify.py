@@ -31,7 +31,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from ...common.errors import ConfigError
-from ...common.sysflag import COMPRESSED, INNER_BATCH
+from ...common.message import COMPRESSED, INNER_BATCH
 from ..plan.filesystems import Storage, is_pattern
 from ..report.counters import SUM_MASK, QueueCounters, QueueKey
 from ..report.interval_set import ArrayIntervalSet, IntervalSet

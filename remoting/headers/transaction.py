@@ -14,7 +14,7 @@ from ..codec.fields import Int32, Int64
 
 
 class EndTransactionHeader(msgspec.Struct, rename="camel", kw_only=True):
-    """What has become of a transaction: ``outcome`` is a transaction type of ``common/sysflag.py``, 0 for unknown."""
+    """What has become of a transaction: ``outcome`` is a transaction type of ``common/message.py``, 0 for unknown."""
 
     topic: str | None = None
     producer_group: str

@@ -25,10 +25,9 @@ import msgspec
 from ...client.session.routes import MASTER_ID, Route, choose_address, subscribe_queues
 from ...client.session.session import Session
 from ...common.clock import Clock
-from ...common.errors import ConfigError, RemotingError, ResponseError, RocketletError, RouteNotFoundError
+from ...common.errors import ConfigError, RemotingError, ResponseError, RocketletError, RouteNotFoundError, nearest
 from ...common.message import MessageQueue
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
-from ...common.nearest import nearest
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.route import ClusterInfo, TopicList
 from ...remoting.codec.codes import RequestCode, ResponseCode

@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...common.errors import ConfigError
+from ...common.errors import ConfigError, nearest
 from ...common.message import MessageQueue
-from ...common.nearest import nearest
 from .queue_ranges import QueueExtent, QueueRange, describe_queue
 
 if TYPE_CHECKING:  # it imports the client, which who reads stores does without

@@ -25,9 +25,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from ...common.errors import ConfigError
+from ...common.errors import ConfigError, nearest
 from ...common.message import MessageQueue
-from ...common.nearest import nearest
 from ...export.columns.schema import pick_columns
 from ...export.plan.log_end import LogStop
 from ...export.plan.read_plan import Plan

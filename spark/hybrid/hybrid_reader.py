@@ -27,9 +27,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
-from ...common.errors import ConfigError
+from ...common.errors import ConfigError, nearest
 from ...common.message import MessageQueue
-from ...common.nearest import nearest
 from ...export.columns.schema import SCHEMA
 from ...export.plan.read_plan import Plan
 from ...export.write.pulled_reader import BROKER_COLUMN, pick_live_columns

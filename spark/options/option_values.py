@@ -14,8 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from ...common.errors import ConfigError
-from ...common.nearest import nearest
+from ...common.errors import ConfigError, nearest
 from ...export.plan.selection import parse_instant
 
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -45,11 +45,9 @@ from pyspark.sql.types import (
 )
 
 from ...client.producer.parcels import Letter
-from ...common.errors import ConfigError
-from ...common.message import Message, split_keys
-from ...common.nearest import nearest
+from ...common.errors import ConfigError, nearest
+from ...common.message import Message, carried, split_keys
 from ...common.properties import SHARDING_KEY
-from ...common.replay import carried
 from ...export.columns.schema import SCHEMA
 
 BODY: Final = "body"

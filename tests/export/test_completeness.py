@@ -13,9 +13,8 @@ from crash.world import STORE, World
 from javastores import STORES, JavaStores
 
 from rocketlet.common.errors import ConfigError, DecodeError
-from rocketlet.common.record import Record, decode_batch, decode_record
-from rocketlet.common.sysflag import INNER_BATCH
-from rocketlet.common.walk import check_record
+from rocketlet.common.message import INNER_BATCH
+from rocketlet.common.record import Record, check_record, decode_batch, decode_record
 from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.write.log_reader import LogReader, ReadOptions

@@ -13,7 +13,7 @@ from javastores import (
     truth_messages,
 )
 
-from rocketlet.common.sysflag import COMPRESSED
+from rocketlet.common.message import COMPRESSED
 from rocketlet.export.plan.selection import Reason, Selection
 from rocketlet.export.report.report import Report
 from rocketlet.export.write.log_reader import ReadOptions, count_stores

@@ -18,7 +18,7 @@ from ..remoting.headers.namesrv import (
 )
 from ..remoting.headers.namesrv_admin import AddWriteReply, BrokerNameHeader, WipeWriteReply
 from ..remoting.transport.connection import Connection
-from .livesettings import LiveSettings
+from .config import LiveSettings
 from .routes import Identity, QueueShape, Registration, RouteTable
 
 EXPIRY_MS = 120_000

@@ -13,7 +13,7 @@ from ..remoting.codec.command import Command, decode_header
 from ..remoting.headers.namesrv import DeleteTopicHeader, RegisterTopicHeader
 from ..remoting.headers.namesrv_admin import ClusterHeader
 from ..remoting.transport.connection import Connection
-from .livesettings import LiveSettings
+from .config import LiveSettings
 from .routes import QueueShape, RouteTable
 
 MAX_BROKERS = 16_384

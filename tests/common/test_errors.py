@@ -1,6 +1,6 @@
 import pytest
 
-from rocketlet.common.nearest import nearest
+from rocketlet.common.errors import nearest
 
 OPTIONS = ("nameserver", "subscribe", "startingOffsets", "group", "onDamage", "retries")
 COLUMNS = ("topic", "body", "keys", "properties", "queueId", "queueOffset", "storeTimestamp")

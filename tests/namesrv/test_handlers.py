@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from raw_calls import Caller
 
-from rocketlet.common.javaproperties import parse_java_properties
+from rocketlet.common.settings import parse_java_properties
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 
