@@ -23,15 +23,15 @@ COLUMNS = {"metadata": METADATA, "bodies": (*METADATA, "body"), "bodies and prop
 def read_rate(store: Path, names: Sequence[str] | None, *, checks_crc: bool, rounds: int) -> tuple[float, float]:
     """Return gigabytes of log per second of CPU time, and microseconds per row."""
     from rocketlet.export.columns.schema import SCHEMA, pick_columns
-    from rocketlet.export.plan.plan import plan_stores
-    from rocketlet.export.write.read import Reading, ReadOptions
+    from rocketlet.export.plan.read_plan import plan_stores
+    from rocketlet.export.write.log_reader import LogReader, ReadOptions
     from rocketlet.store.commitlog.blockscan import ScanLimits
 
     schema = SCHEMA if names is None else pick_columns(names)
     options, best, rows = ReadOptions(schema=schema, limits=ScanLimits(checks_crc=checks_crc)), float("inf"), 0
     splits = plan_stores([str(store)])
     for _ in range(rounds):
-        reading = Reading(splits, options)
+        reading = LogReader(splits, options)
         started = time.process_time()
         rows = sum(batch.num_rows for batch in reading)
         best = min(best, time.process_time() - started)
@@ -40,7 +40,7 @@ def read_rate(store: Path, names: Sequence[str] | None, *, checks_crc: bool, rou
 
 def plan_alone(store: str) -> None:
     """Plan a store, and print the seconds and the megabytes that this process took."""
-    from rocketlet.export.plan.plan import plan_stores
+    from rocketlet.export.plan.read_plan import plan_stores
 
     before = _peak_megabytes()
     started = time.perf_counter()

@@ -26,8 +26,8 @@ from pyspark.sql.types import StructType
 from samplelog import write_log
 
 from rocketlet.export.columns.schema import SCHEMA, pick_columns
-from rocketlet.export.plan.plan import PlanOptions, plan_stores
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.plan.read_plan import PlanOptions, plan_stores
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 from rocketlet.spark import register
 
 METADATA: Final = (
@@ -107,11 +107,11 @@ class Bench:
         """Return as many rows of the other source."""
         path = str(self._folder / "constant.arrow")
         schema = pick_columns(columns)
-        reading = Reading(self.splits, ReadOptions(schema=schema))
+        reading = LogReader(self.splits, ReadOptions(schema=schema))
         batch, self.rows = next(iter(reading)), 0
         with pa_ipc.new_file(path, schema) as file:
             file.write_batch(batch)
-        self.rows = sum(each.num_rows for each in Reading(self.splits, ReadOptions(schema=pick_columns(["flag"]))))
+        self.rows = sum(each.num_rows for each in LogReader(self.splits, ReadOptions(schema=pick_columns(["flag"]))))
         reader = self._spark.read.format("constant").options(rows=self.rows, count=len(self.splits))
         return reader.load(path)
 

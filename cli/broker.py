@@ -122,8 +122,7 @@ async def enter_broker(
         ConfigError: a setting, port or store that cannot be used.
     """
     from ..broker.server import Broker
-    from .ports import naming_holder
-    from .serve import make_ephemeral_store
+    from .serve import make_ephemeral_store, naming_holder
 
     if flags["ephemeral"]:
         given[settings.STORE_KEY] = await make_ephemeral_store(servers)

@@ -22,18 +22,17 @@ import click
 import msgspec
 
 from ..common.errors import ClientError, ConfigError, DecodeError, LetterRefusedError, RemotingError
+from ..common.message import replayed
 from ..common.names import AUTO_CREATE_TOPIC
 from ..common.properties import SHARDING_KEY
-from ..common.replay import replayed
-from .progress import show_progress
-from .reading import needs_extra
+from .reading import needs_extra, show_progress
 
 if TYPE_CHECKING:
     from ..client.producer.outflow import Chunk, Outflow
     from ..client.producer.parcels import Letter
     from ..client.producer.producer import Producer
     from ..client.session.settings import ProducerSettings
-    from ..export.write.dumpfile import DumpBlock, DumpedMessage, DumpReader
+    from ..export.write.dump_file import DumpBlock, DumpedMessage, DumpReader
 
 GROUP: Final = "rocketlet-load"
 ORIGIN: Final = {
@@ -129,7 +128,7 @@ def load(ctx: click.Context, **flags: Unpack[LoadFlags]) -> None:
     was refused, or that the dump is damaged or the cluster failed; then it is told from where to go on.
     """
     with needs_extra("load"):
-        from ..export.write.dumpfile import DumpReader
+        from ..export.write.dump_file import DumpReader
     with DumpReader(os.fspath(flags["path"])) as reader:
         is_whole = _check(reader) if flags["checks_only"] else _load(reader, flags)
     if not is_whole:

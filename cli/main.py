@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "namesrv": ".namesrv",
     "broker": ".broker",
     "export": ".export",
-    "dump": ".dump",
+    "dump": ".export",
     "load": ".load",
     "store": ".store",
 }

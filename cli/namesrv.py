@@ -58,8 +58,7 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     from ..common.settings import setting_keys
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
-    from .ports import naming_holder
-    from .serve import describe_advertised, serve
+    from .serve import describe_advertised, naming_holder, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
         warn_unused(flags["pairs"], used=setting_keys(NameServerConfig))

@@ -23,11 +23,13 @@ from ..common.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..export.plan.plan import PlanOptions
+    from ..export.plan.read_plan import PlanOptions
     from ..export.plan.selection import Selection
     from ..export.plan.split import Split
     from ..export.report.report import Report
-    from ..export.write.read import ReadOptions
+    from ..export.write.log_reader import ReadOptions
+import sys
+from contextlib import contextmanager
 
 FAIL, SKIP, PREFIX = DAMAGE_WORDS = ("fail", "skip", "prefix")
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -111,8 +113,8 @@ def make_read_options(
     Raises:
         ConfigError: A time that is none.
     """
-    from ..export.columns.systemcolumns import DEFAULT_DELAYS_MS
-    from ..export.write.read import ReadOptions
+    from ..export.columns.system_columns import DEFAULT_DELAYS_MS
+    from ..export.write.log_reader import ReadOptions
     from ..store.commitlog.blockscan import ScanLimits
 
     limits, skips = ScanLimits(checks_crc=not flags["skips_crc"]), flags["on_damage"] == SKIP
@@ -127,17 +129,16 @@ def plan_reading(flags: ReadingFlags, options: "ReadOptions", split_bytes: int |
         StoreDamagedError: It is damaged, and that is to fail.
         StoreError: It cannot be read.
     """
-    from ..export.plan.plan import plan_prefixes
-    from ..export.pushdown.planreport import planned_report
-    from ..export.pushdown.pushdown import Pushed, PushOptions, push_down
+    from ..export.plan.read_plan import plan_prefixes
+    from ..export.pushdown.pushdown import PushdownOptions, PushdownResult, planned_report, push_down
 
     plan = plan_prefixes(flags["stores"], _plan_options(flags, split_bytes))
     if flags["on_damage"] == FAIL:
         for damage in plan.damages.values():
             raise damage
-    pushed = Pushed(plan.splits, {})
+    pushed = PushdownResult(plan.splits, {})
     if flags["pushes_down"]:
-        pushed = push_down(plan.splits, options.selection, PushOptions())
+        pushed = push_down(plan.splits, options.selection, PushdownOptions())
     report = planned_report(plan, pushed.stores, _named_filters(flags), checks_crc=options.limits.checks_crc)
     return Planned(pushed.splits, report)
 
@@ -148,13 +149,13 @@ def tell(ctx: click.Context, flags: ReadingFlags, report: "Report", done: str) -
     Raises:
         ConfigError: The report cannot be written.
     """
-    from ..export.report.reportparts import save_report
+    from ..export.report.report import save_report
 
     if flags["report_path"] is not None:
         save_report(report, flags["report_path"])
-    for tally in report.stores:
-        if tally.damage is not None:
-            click.echo(f"rocketlet: {tally.store} is {done} up to damage only: {tally.damage}", err=True)
+    for counters in report.stores:
+        if counters.damage is not None:
+            click.echo(f"rocketlet: {counters.store} is {done} up to damage only: {counters.damage}", err=True)
     for line in report.lines():
         click.echo(line)
     _warn_of_absent(flags["topics"], report)
@@ -163,8 +164,8 @@ def tell(ctx: click.Context, flags: ReadingFlags, report: "Report", done: str) -
 
 
 def _plan_options(flags: ReadingFlags, split_bytes: int | None) -> "PlanOptions":
-    from ..export.plan.places import Storage
-    from ..export.plan.plan import SPLIT_BYTES, PlanOptions
+    from ..export.plan.filesystems import Storage
+    from ..export.plan.read_plan import SPLIT_BYTES, PlanOptions
 
     return PlanOptions(
         segment_bytes=flags["segment_bytes"],
@@ -175,8 +176,7 @@ def _plan_options(flags: ReadingFlags, split_bytes: int | None) -> "PlanOptions"
 
 
 def _selection(flags: ReadingFlags) -> "Selection":
-    from ..export.plan.instant import parse_instant
-    from ..export.plan.selection import Selection
+    from ..export.plan.selection import Selection, parse_instant
 
     starting, ending = flags["starting"], flags["ending"]
     return Selection(
@@ -205,9 +205,44 @@ def _named_filters(flags: ReadingFlags) -> list[str]:
 
 def _warn_of_absent(topics: tuple[str, ...], report: "Report") -> None:
     """Name the topics that were asked for and are not in the log; they may be misspelt."""
-    known = sorted({topic for tally in report.stores for topic, _ in tally.queues})
+    known = sorted({topic for counters in report.stores for topic, _ in counters.queues})
     for topic in topics:
         if topic not in known:
             nearest = difflib.get_close_matches(topic, known, n=1)
             hint = f"; there is {nearest[0]}" if nearest else ""
             click.echo(f"rocketlet: no message of topic {topic} is in the log{hint}", err=True)
+
+
+_STEP_PERCENT: Final = 10
+
+
+@contextmanager
+def show_progress(size_bytes: int, doing: str, done: str) -> Generator[Callable[[int], None]]:
+    """Yield the call that takes how many bytes more were read; ``doing`` and ``done`` are verbs."""
+    if not sys.stderr.isatty():
+        yield _PercentLines(size_bytes, done).advance
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    with Progress(doing, *columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(doing, total=size_bytes)
+        yield lambda advance: progress.advance(task, advance)
+
+
+class _PercentLines:
+    """Prints how far it is, at whole steps."""
+
+    def __init__(self, size_bytes: int, done: str) -> None:
+        self._size = max(size_bytes, 1)
+        self._verb = done
+        self._done = 0
+        self._printed = 0
+
+    def advance(self, done: int) -> None:
+        self._done += done
+        percent = 100 * self._done // self._size // _STEP_PERCENT * _STEP_PERCENT
+        if percent > self._printed:
+            self._printed = percent
+            click.echo(f"{self._verb} {percent} %", err=True)

@@ -1,8 +1,13 @@
-"""Runs servers until a signal: the loop, the ready line, the garbage collector.
+"""Runs servers until a signal: the loop, the ready line, the garbage collector, and who holds a port that is taken.
 
 What belongs to a process and not to a server is here only: signal handlers, log output, loop, limits, collector.
 The first SIGINT, SIGTERM or SIGHUP stops cleanly; the handlers are gone then, so that a second one ends the process at
 once. Under ``nohup`` SIGHUP stays ignored.
+
+The holder of a port: Linux names sockets in ``/proc/net/tcp`` and ``tcp6``, a line each, by their inodes, and the
+descriptors of a process in ``/proc/PID/fd``. Of other users' processes, and on other systems, only the port is known.
+
+    column of a line   1 local address, hex ``HOST:PORT``   3 state, 0A is LISTEN   9 inode
 """
 
 import asyncio
@@ -25,6 +30,11 @@ from ..remoting.transport.event_loop import LoopClock, find_loop_factory
 if TYPE_CHECKING:
     from ..broker.server import Broker
     from ..namesrv.server import NameServer
+import contextlib
+import os
+from collections.abc import Generator, Iterator
+
+from ..common.errors import AddressInUseError, ConfigError
 
 Start = Callable[[AsyncExitStack, Clock], Awaitable[str]]
 FIRST_GC_THRESHOLD = 50_000  # allocations between collections of the young generation; Python's own is 700 or 2,000
@@ -97,3 +107,41 @@ async def make_ephemeral_store(stack: AsyncExitStack) -> str:
     path = tempfile.mkdtemp(prefix="rocketlet-")
     stack.push_async_callback(asyncio.to_thread, shutil.rmtree, path)
     return path
+
+
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_LISTEN = "0A"
+
+
+@contextlib.contextmanager
+def naming_holder(option: str) -> Generator[None]:
+    """Let the error of an address in use name the process that has it, and the option of another port.
+
+    Raises:
+        ConfigError: the address is in use.
+    """
+    try:
+        yield
+    except AddressInUseError as error:
+        holder = find_holder(error.port)
+        by = f" by process {holder[0]} ({holder[1]})" if holder else ""
+        raise ConfigError(f"{error}{by}; {option} takes another port, 0 a free one", key=option) from error
+
+
+def find_holder(port: int) -> tuple[int, str] | None:
+    """Return the number and the name of a process that listens at a port, if it can be seen."""
+    wanted = {f"socket:[{inode}]" for table in _TABLES for inode in _listening_inodes(table, port)}
+    for name in os.listdir("/proc") if wanted else ():
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if name.isdecimal() and any(os.readlink(entry) in wanted for entry in os.scandir(f"/proc/{name}/fd")):
+                with open(f"/proc/{name}/comm") as file:
+                    return int(name), file.read().strip()
+    return None
+
+
+def _listening_inodes(table: str, port: int) -> Iterator[str]:
+    with contextlib.suppress(OSError), open(table) as file:
+        for line in file:
+            columns = line.split()
+            if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
+                yield columns[9]

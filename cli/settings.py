@@ -19,7 +19,7 @@ from typing import TypeVar
 import click
 
 from ..common.errors import ConfigError, DecodeError
-from ..common.javaproperties import parse_java_properties
+from ..common.settings import parse_java_properties
 
 Command = TypeVar("Command", bound=Callable[..., None])
 LOG_LEVELS = ("debug", "info", "warning", "error")

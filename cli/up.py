@@ -162,7 +162,7 @@ async def _start(
     servers: AsyncExitStack, clock: Clock, nameserver: "NameServerConfig", members: list[Member]
 ) -> "tuple[NameServer, list[Broker]]":
     from ..namesrv.server import NameServer
-    from .ports import naming_holder
+    from .serve import naming_holder
 
     with naming_holder("--namesrv-port"):
         started_nameserver = await servers.enter_async_context(NameServer(nameserver, clock))

@@ -14,6 +14,8 @@ from ..common.allocation import (
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueuePinnedToIp,
     AllocateMessageQueueStrategy,
+    MetaqConsisHashStrategy,
+    MetaqDefaultLoadBalanceStrategy,
 )
 from ..common.compression import CompressionKind
 from ..common.errors import (
@@ -30,7 +32,6 @@ from ..common.errors import (
     RouteNotFoundError,
 )
 from ..common.message import Message, MessageQueue, ReceivedMessage
-from ..common.metaq import MetaqConsisHashStrategy, MetaqDefaultLoadBalanceStrategy
 from .admin.admin import Admin
 from .admin.admin_values import (
     BrokerNode,

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Final
 
 from .errors import ConfigError, DecodeError
-from .sysflag import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
+from .message import COMPRESSED, COMPRESSION_MASK, COMPRESSION_SHIFT
 
 MAX_INFLATED_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_LEVEL: Final = 5

@@ -32,10 +32,14 @@
         ConfigError           (see above) is also what a wrong client setting raises
 
 A caller's own mistake (a wrong type, a value out of range) is ``TypeError`` or ``ValueError``.
+
+``nearest`` makes the hint of an error about a name that is not there, "; did you mean topics?" for topiks, and nothing
+where no known name is like it: a far guess would only send the reader astray.
 """
 
+from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 
 class RocketletError(Exception):
@@ -184,3 +188,39 @@ class LetterRefusedError(ClientError):
 
 class NotSafeError(ClientError):
     """The message was stored, but neither flushed nor copied as the broker is set to demand."""
+
+
+_LIKE: Final = 0.6
+# What Spark's Kafka source and sink call options and columns; of several names the first that is known counts.
+_OF_KAFKA: Final[Mapping[str, tuple[str, ...]]] = {
+    "kafka.bootstrap.servers": ("nameserver",),
+    "bootstrap.servers": ("nameserver",),
+    "kafka.group.id": ("group",),
+    "group.id": ("group",),
+    "groupidprefix": ("group",),
+    "kafka.security.protocol": ("tls",),
+    "kafka.ssl.truststore.location": ("tlsTrustFile",),
+    "kafka.ssl.keystore.location": ("tlsKeyFile",),
+    "kafka.sasl.jaas.config": ("accessKey",),
+    "kafkaconsumer.polltimeoutms": ("timeoutMs",),
+    "fetchoffset.numretries": ("retries",),
+    "fetchoffset.retryintervalms": ("retryIntervalMs",),
+    "key": ("keys",),
+    "value": ("body",),
+    "headers": ("properties",),
+    "partition": ("queueId", "shardingKey"),
+    "offset": ("queueOffset",),
+    "timestamp": ("storeTimestamp",),
+}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean NAME?", or nothing when no known name is likely to be meant."""
+    own = {each.lower(): each for each in known}
+    for meant in _OF_KAFKA.get(name.lower(), ()):
+        if meant.lower() in own:
+            return f"; did you mean {meant}?"
+    import difflib  # of use after a mistake only, and slow to import
+
+    found = difflib.get_close_matches(name.lower(), own, n=1, cutoff=_LIKE)
+    return f"; did you mean {own[found[0]]}?" if found else ""

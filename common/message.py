@@ -10,15 +10,41 @@ Rules for the properties of a sent message:
   ``TIMER_DELIVER_MS``; these names are therefore refused in ``properties``.
 - A message is late in one way or not at all: one of the three.
 - Names and values are not blank and do not hold ``\x01`` or ``\x02``, which separate them on the wire.
+
+When a stored message is sent again, to the same or another cluster (``replayed``), these properties go with it:
+
+    carried      those of the application, UNIQ_KEY, the sharding key, and where a retried message came from
+    as fields    TAGS, KEYS
+    not carried  what servers and clients write for themselves: a copy that kept it would be taken for a transaction's
+                 half, a reply, a message that is popped or due later
+
+The bits of a message's sysFlag are those of ``MessageSysFlag`` (store.md §2.2).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from . import properties as names
 from .properties import DELAY, KEYS, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, UNIQ_KEY, WAIT
+
+COMPRESSED: Final = 0x1
+MULTI_TAGS: Final = 0x2
+TRANSACTION_MASK: Final = 0xC
+TRANSACTION_NONE: Final = 0x0
+TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
+BORN_HOST_V6: Final = 0x10
+STORE_HOST_V6: Final = 0x20
+HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+NEEDS_UNWRAP: Final = 0x40
+INNER_BATCH: Final = 0x80
+COMPRESSION_MASK: Final = 0x700
+COMPRESSION_SHIFT: Final = 8
+
 
 _OWN_FIELD = {
     TAGS: "tags",
@@ -193,3 +219,68 @@ def _checked(name: str, text: str) -> str:
     if "\x01" in text or "\x02" in text:
         raise ValueError(f"property {name!r} holds \\x01 or \\x02, which separate properties")
     return text
+
+
+NOT_CARRIED: Final = frozenset(
+    {
+        names.WAIT,
+        names.DELAY,
+        names.INSTANCE_ID,
+        names.START_DELIVER_TIME,
+        names.BUYER_ID,
+        names.TIMER_DELAY_SEC,
+        names.TIMER_DELAY_MS,
+        names.TIMER_DELIVER_MS,
+        names.TIMER_OUT_MS,
+        names.TIMER_ENQUEUE_MS,
+        names.TIMER_DEQUEUE_MS,
+        names.TIMER_ROLL_TIMES,
+        names.TIMER_DEL_UNIQKEY,
+        names.TIMER_DELAY_LEVEL,
+        names.REAL_TOPIC,
+        names.REAL_QUEUE_ID,
+        names.RETRY_TOPIC,
+        names.RECONSUME_TIME,
+        names.MAX_RECONSUME_TIMES,
+        names.CONSUME_START_TIME,
+        names.TRANSACTION_PREPARED,
+        names.PRODUCER_GROUP,
+        names.TRANSACTION_ID,
+        names.CHECK_IMMUNITY_TIME,
+        names.TRANSACTION_CHECK_TIMES,
+        names.TRANSACTION_PREPARED_QUEUE_OFFSET,
+        names.MSG_REGION,
+        names.TRACE_ON,
+        names.CLUSTER,
+        names.BORN_HOST,
+        names.BORN_TIMESTAMP,
+        names.CRC32,
+        names.CORRELATION_ID,
+        names.REPLY_TO_CLIENT,
+        names.TTL,
+        names.MSG_TYPE,
+        names.ARRIVE_TIME,
+        names.PUSH_REPLY_TIME,
+        names.MIN_OFFSET,
+        names.MAX_OFFSET,
+        names.POP_CK,
+        names.POP_CK_OFFSET,
+        names.FIRST_POP_TIME,
+        names.INNER_MULTI_DISPATCH,
+        names.INNER_MULTI_QUEUE_OFFSET,
+        names.INNER_NUM,
+        names.INNER_BASE,
+    }
+)
+_FIELDS: Final = frozenset({names.TAGS, names.KEYS})
+
+
+def carried(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that go with a message, without those that are fields of it."""
+    return {name: value for name, value in properties.items() if name not in NOT_CARRIED and name not in _FIELDS}
+
+
+def replayed(topic: str, body: bytes, properties: Mapping[str, str], flag: int = 0) -> Message:
+    """Return a stored message as one to send."""
+    keys = split_keys(properties.get(names.KEYS))
+    return Message(topic, body, tags=properties.get(names.TAGS), keys=keys, properties=carried(properties), flag=flag)

@@ -10,11 +10,9 @@ from typing import Any
 
 from .errors import DecodeError, RecordError
 from .ids import decode_host
-from .message import MessageQueue, ReceivedMessage, split_keys
+from .message import COMPRESSED, HOSTS_V6, INNER_BATCH, NEEDS_UNWRAP, MessageQueue, ReceivedMessage, split_keys
 from .properties import KEYS, TAGS, UNIQ_KEY, parse_properties
-from .record import RECORD_HEAD, decode_message, decode_record, unwrap_batch
-from .sysflag import COMPRESSED, HOSTS_V6, INNER_BATCH, NEEDS_UNWRAP
-from .walk import MAGIC_V1
+from .record import MAGIC_V1, RECORD_HEAD, decode_message, decode_record, unwrap_batch
 
 _BATCH = INNER_BATCH | NEEDS_UNWRAP
 _UNUSUAL = HOSTS_V6 | COMPRESSED | INNER_BATCH

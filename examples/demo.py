@@ -35,7 +35,7 @@ from rocketlet.client import (
     ReceivedMessage,
 )
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.write.read import count_stores
+from rocketlet.export.write.log_reader import count_stores
 
 TOPIC = "demo-orders"
 GROUP = "demo-billing"

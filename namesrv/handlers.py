@@ -1,19 +1,55 @@
 """What a name server answers (``DefaultRequestProcessor``, ``ClientRequestProcessor``; spec remoting.md §4.2).
 
-``name_server_handlers`` is the table of contents; the key-value table has its own in ``kvhandlers``. Routes, and the
-addresses that they name, are in ``routehandlers``.
+``name_server_handlers`` is the table of contents, but for the key-value table (``kv_table``). Routes, and the addresses
+that they name, are in ``route_handlers``; here are the settings, which administrators read and change as a properties
+text while the server runs (behaviour.md A.7).
 """
 
 from collections.abc import Callable, Mapping
 
-from ..remoting.codec.codes import RequestCode
+from ..common.errors import ConfigError, DecodeError
+from ..common.settings import format_java_properties, parse_java_properties
+from ..remoting.codec.codes import RequestCode, ResponseCode
+from ..remoting.codec.command import Command
+from ..remoting.transport.connection import Connection
 from ..remoting.transport.endpoint import Handler
-from .brokerhandlers import BrokerHandlers
-from .confighandlers import ConfigHandlers
-from .livesettings import LiveSettings
-from .routehandlers import RouteHandlers
+from .broker_handlers import BrokerHandlers
+from .config import LiveSettings
+from .route_handlers import RouteHandlers
 from .routes import RouteTable
-from .topichandlers import TopicHandlers
+from .topic_handlers import TopicHandlers
+
+MAX_LINES = 10_000
+
+
+class ConfigHandlers:
+    """Tells and changes settings."""
+
+    def __init__(self, settings: LiveSettings) -> None:
+        self._settings = settings
+
+    def tell(self, _command: Command, _connection: Connection) -> Command:
+        """Tell every setting."""
+        body = format_java_properties(self._settings.texts()).encode()
+        return Command.response(ResponseCode.SUCCESS, None, None, body)
+
+    def change(self, command: Command, _connection: Connection) -> Command:
+        """Change settings, all or none."""
+        lines = command.body.count(b"\n") + command.body.count(b"\r")
+        if lines > MAX_LINES:
+            raise DecodeError(f"the settings have {lines} ends of lines, limit is {MAX_LINES}")
+        try:
+            changes = parse_java_properties(command.body.decode(errors="replace"))
+        except DecodeError:
+            return Command.response(ResponseCode.SYSTEM_ERROR, "string2Properties error")
+        if self._settings.blacklisted(changes):
+            return Command.response(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        try:
+            self._settings.change(changes)
+        except ConfigError as error:
+            return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        return Command.response(ResponseCode.SUCCESS)
+
 
 OrderTable = Callable[[], Mapping[str, str] | None]
 

@@ -17,7 +17,7 @@ import msgspec
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
-from ..common.json.javajson import read_table_as
+from ..common.java_json import read_table_as
 from ..common.outcome import Outcome
 from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command
@@ -34,11 +34,9 @@ from ..remoting.transport.endpoint import Service, server_limits
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.server import RemotingServer
 from ..store.files.configfile import load_config, save_config_text
-from .config import NameServerConfig
+from .config import LiveSettings, NameServerConfig
 from .handlers import name_server_handlers
-from .kv import ORDER_NAMESPACE, KvFile, KvTable
-from .kvhandlers import KvHandlers
-from .livesettings import LiveSettings
+from .kv_table import ORDER_NAMESPACE, KvFile, KvHandlers, KvTable
 from .routes import RouteTable
 
 

@@ -11,18 +11,24 @@ Rules:
 
 - Columns are those of ``export.schema``, with ``brokerName`` behind them where a cluster is read. Option ``columns``,
   or a schema given to ``spark.read``, picks columns: what is left out is not decoded.
-- Which reader and options it is follows from what is named (``modes``): ``options`` for stores, ``liveoptions`` for a
-  cluster, ``hybridoptions`` for both, ``streamoptions`` for a stream, ``sinkoptions`` for writing.
+- Which reader and options it is follows from what is named (``read_modes``): ``store_options``, ``cluster_options``,
+  both of them, ``stream_options`` for a stream, ``sink_options`` for writing.
 - Every node must see the stores under the same path, and have this package: installed, or sent with ``--py-files``.
   A session registers the source once. Where the package is installed, Spark finds the source without that, too
   (``pyspark_rocketmq``).
-- All that is computed from one ``load`` sees what was there then (``snapshot``).
-- Workers on this machine run this Python, others what ``PYSPARK_PYTHON`` names (``workerpython``).
+- All that is computed from one ``load`` sees what was there then (``LoadSnapshot``).
+- Spark starts ``python3`` of the path; from a virtual environment that is not activated, that is another one. Where all
+  workers run on this machine, they run this Python. On nodes it may not be there: then it is only logged.
+  ``PYSPARK_PYTHON`` and ``spark.pyspark.python`` are a choice, which is kept.
 """
 
 import logging
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import MutableMapping
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -35,27 +41,34 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..export.plan.plan import check_stores
-from .cluster.liveoptions import parse_live
-from .hybrid.hybridoptions import parse_hybrid
-from .hybrid.modes import Mode, check_batch, check_columns, check_stream, find_mode, pick_schema, reading_options
-from .hybrid.snapshot import take_snapshot
-from .options.access import NAMESERVER
-from .options.catalogtable import keep_options, kept_options, options_of_table, without_options
-from .options.filters import PUSH_KEY
-from .options.options import parse_options
-from .options.optionvalues import Given
-from .options.pushing import (
+from ..export.plan.read_plan import check_stores
+from .cluster.cluster_options import parse_cluster_options
+from .hybrid.read_modes import (
+    Mode,
+    check_batch,
+    check_columns,
+    check_stream,
+    find_mode,
+    parse_hybrid,
+    pick_schema,
+    reading_options,
+    take_snapshot,
+)
+from .options.cluster_access import NAMESERVER
+from .options.filter_pushdown import (
     LIMIT_KEY,
+    PUSH_KEY,
     PUSH_OPTION,
-    LimitedReader,
+    LimitReader,
     keeps_plans_apart,
     parse_pushing,
     switch_on,
     warn_of_whole_reading,
 )
-from .options.workerpython import choose_python
-from .stream.streamoptions import parse_stream
+from .options.option_values import OptionValues
+from .options.spark_schemas import keep_options, kept_options, options_of_table, without_options
+from .options.store_options import parse_store_options
+from .stream.stream_options import parse_stream
 
 _SOURCES: Final = frozenset(("path", "paths", NAMESERVER))
 _log = logging.getLogger(__name__)
@@ -87,7 +100,7 @@ class RocketMQDataSource(DataSource):
         given = reading_options(self.options)
         mode = find_mode(given)
         if mode is not Mode.CLUSTER:
-            options = parse_options(given)
+            options = parse_store_options(given)
             check_stores(options.stores, options.planning.storage)
         if self._snapshot is not None and not self.takes_filters:
             warn_of_whole_reading(given, self._snapshot.log_bytes)
@@ -104,23 +117,23 @@ class RocketMQDataSource(DataSource):
         if self.takes_filters and PUSH_OPTION not in given:
             given = given.plus(PUSH_OPTION, "true")
         reader = self._make_reader(given, schema)
-        return LimitedReader(reader) if self.takes_limits and parse_pushing(given) else reader
+        return LimitReader(reader) if self.takes_limits and parse_pushing(given) else reader
 
-    def _make_reader(self, given: Given, schema: StructType) -> DataSourceReader:
+    def _make_reader(self, given: OptionValues, schema: StructType) -> DataSourceReader:
         mode, arrow_schema = find_mode(given), to_arrow_schema(without_options(schema), timezone="UTC")
         check_batch(given, mode)
         check_columns(given, arrow_schema)
         if mode is Mode.CLUSTER:
-            from .live.live import LiveReader
+            from .live.cluster_reader import ClusterReader
 
-            return LiveReader(parse_live(given), arrow_schema, self._snapshot and self._snapshot.extents)
+            return ClusterReader(parse_cluster_options(given), arrow_schema, self._snapshot and self._snapshot.extents)
         if mode is Mode.HYBRID:
-            from .hybrid.hybrid import HybridReader
+            from .hybrid.hybrid_reader import HybridReader
 
             return HybridReader(parse_hybrid(given), arrow_schema, self._snapshot)
-        from .hybrid.cold import StoreReader
+        from .hybrid.store_reader import StoreReader
 
-        return StoreReader(parse_options(given), arrow_schema, (), self._snapshot and self._snapshot.log_ends)
+        return StoreReader(parse_store_options(given), arrow_schema, (), self._snapshot and self._snapshot.log_ends)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 # Spark's name
         """Return the reader of a stream.
@@ -133,14 +146,14 @@ class RocketMQDataSource(DataSource):
         check_stream(mode)
         check_columns(given, arrow_schema)
         if mode is Mode.HYBRID:
-            from .hybrid.hybridstream import read_as_stream
+            from .hybrid.hybrid_reader import read_as_stream
 
             return read_as_stream(given, arrow_schema)
-        from .stream.stream import LiveStreamReader
+        from .stream.stream_reader import ClusterStreamReader
 
-        return LiveStreamReader(parse_stream(given), arrow_schema)
+        return ClusterStreamReader(parse_stream(given), arrow_schema)
 
-    def _given(self, schema: StructType) -> Given:
+    def _given(self, schema: StructType) -> OptionValues:
         """Return the options, of a table of the catalog those that its columns have kept too."""
         names_source = any(name.lower() in _SOURCES for name in self.options)
         return reading_options(self.options if names_source else {**kept_options(schema), **self.options})
@@ -151,7 +164,7 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, column or mode, or a cluster that cannot be reached.
         """
-        from .sink.sink import plan_batch
+        from .sink.sink_writer import plan_batch
 
         return plan_batch(self.options, schema, overwrites=overwrite)
 
@@ -165,7 +178,7 @@ class RocketMQDataSource(DataSource):
         Raises:
             ConfigError: An option, column or mode.
         """
-        from .sink.sink import plan_stream
+        from .sink.sink_writer import plan_stream
 
         return plan_stream(self.options, schema, overwrites=overwrite)
 
@@ -185,9 +198,9 @@ class LimitingDataSource(PushingDataSource):
 def register(spark: SparkSession) -> None:
     """Make ``spark.read.format("rocketmq")`` known to a session, and have its workers run this Python.
 
-    Where Spark keeps the plans of scans apart (``pushing``), it is made to push filters down to sources, and limits
-    where it can. Who has set ``spark.sql.python.filterPushdown.enabled`` to false keeps that, and is warned; a false
-    ``spark.sql.python.limitPushdown.enabled`` is kept too. Else nothing is changed.
+    Where Spark keeps the plans of scans apart (``filter_pushdown``), it is made to push filters down to sources,
+    and limits where it can. Who has set ``spark.sql.python.filterPushdown.enabled`` to false keeps that, and is
+    warned; a false ``spark.sql.python.limitPushdown.enabled`` is kept too. Else nothing is changed.
     """
     choose_python(spark)
     if not keeps_plans_apart(spark):
@@ -197,3 +210,36 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(LimitingDataSource if takes_limits else PushingDataSource)
     if not switch_on(spark, PUSH_KEY):
         _log.warning("%s is false, each query reads all messages and Spark filters them afterwards", PUSH_KEY)
+
+
+_VARIABLE: Final = "PYSPARK_PYTHON"
+_SETTINGS: Final = ("spark.pyspark.python", "spark.pyspark.driver.python")
+_ASK: Final = "import importlib.util, sys; sys.exit(importlib.util.find_spec('rocketlet') is None)"
+
+
+def choose_python(spark: SparkSession) -> None:
+    """Make the workers of a session run this Python, or warn where they will not find the package."""
+    context: Any = getattr(spark, "_sc", None)
+    if context is None:  # a client of a Spark that runs elsewhere
+        return
+    found = shutil.which(str(context.pythonExec))
+    if found is not None and os.path.samefile(os.path.dirname(found), os.path.dirname(sys.executable)):
+        return
+    is_sent = bool(context._python_includes)  # noqa: SLF001 # files of --py-files and addPyFile, which may be the package
+    is_chosen = _VARIABLE in os.environ or any(context.getConf().get(name) for name in _SETTINGS)
+    if not is_chosen and context.master.startswith("local"):
+        context.pythonExec = sys.executable
+    elif not is_sent and not _has_package(found):
+        _log.warning(
+            "Spark's workers run %s, which has no rocketlet: set %s to the Python of an environment that has it, as %s",
+            found or context.pythonExec,
+            _VARIABLE,
+            sys.executable,
+        )
+
+
+def _has_package(python: str | None) -> bool:
+    if python is None:
+        return False
+    asked = subprocess.run([python, "-c", _ASK], capture_output=True, check=False)  # noqa: S603 # what Spark would run
+    return not asked.returncode

@@ -22,8 +22,8 @@ from ..common.errors import (
     StoreFullError,
     StoreNotWritableError,
 )
+from ..common.message import INNER_BATCH
 from ..common.record import BLANK_BYTES, NewRecord
-from ..common.sysflag import INNER_BATCH
 from .cleaning import Cleaner
 from .commitlog.recordencoder import RecordEncoder
 from .consumequeue.dispatched import Appended, leave_topic, place_run

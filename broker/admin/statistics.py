@@ -21,8 +21,8 @@ from itertools import accumulate
 from typing import Concatenate, NamedTuple, ParamSpec
 
 from ...common.clock import Clock
+from ...common.message import INNER_BATCH
 from ...common.names import TIMER_TOPIC, is_system_topic
-from ...common.sysflag import INNER_BATCH
 from ...store.consumequeue.batchqueue import count_of
 from ...store.consumequeue.dispatched import Appended
 from ...store.consumequeue.reading import ReadResult

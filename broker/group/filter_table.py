@@ -29,7 +29,7 @@ from msgspec import field
 
 from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC
-from ...common.sql.sql92 import SqlLimitError, SqlSyntaxError
+from ...common.sql_terms import SqlLimitError, SqlSyntaxError
 from ...common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
 from ...remoting.codec.codes import ResponseCode
 from ..settings.config import BrokerConfig

@@ -25,12 +25,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from ...common.message import BORN_HOST_V6, STORE_HOST_V6
 from ...common.properties import parse_properties
-from ...common.record import RECORD_HEAD
-from ...common.sql.sql92 import SqlFilter, SqlLimitError, SqlSyntaxError, compile_sql
+from ...common.record import RECORD_HEAD, find_properties
+from ...common.sql_filter import SqlFilter, SqlLimitError, SqlSyntaxError, compile_sql
 from ...common.subscription import Subscription
-from ...common.sysflag import BORN_HOST_V6, STORE_HOST_V6
-from ...common.walk import find_properties
 from ...store.consumequeue.dispatched import Appended
 
 _MASK = 0xFFFFFFFFFFFFFFFF

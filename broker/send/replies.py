@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from ...common.errors import MessageRefusedError, StoreError
 from ...common.ids import encode_host
+from ...common.message import COMPRESSED, COMPRESSION_MASK
 from ...common.outcome import Outcome
 from ...common.properties import encode_properties, parse_properties
 from ...common.record import NewRecord
-from ...common.sysflag import COMPRESSED, COMPRESSION_MASK
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.send import SendHeader

@@ -17,6 +17,7 @@ import msgspec
 
 from ...common.errors import MessageIllegalError, MessageRefusedError, StoreError
 from ...common.ids import encode_host
+from ...common.message import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...common.names import RETRY_PREFIX, TIMER_TOPIC
 from ...common.outcome import Outcome
 from ...common.properties import (
@@ -29,7 +30,6 @@ from ...common.properties import (
     parse_properties,
 )
 from ...common.record import BatchPart, NewRecord, decode_batch
-from ...common.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.dispatched import Appended
 from ...store.consumequeue.innerbatch import INNER_BATCH_FLAGS

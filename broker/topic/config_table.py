@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from ...common.json.javajson import read_table_as
+from ...common.java_json import read_table_as
 from ...remoting.bodies.route import DataVersion
 from ...store.files.configfile import load_config, save_config_text
 from ...store.files.files import OS_FILES, Files

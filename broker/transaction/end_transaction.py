@@ -21,11 +21,11 @@ from typing import Any, Final, Protocol
 
 from ...common.errors import DecodeError, HeaderError, MessageIllegalError, MessageRefusedError, RecordError, StoreError
 from ...common.ids import parse_offset_id
+from ...common.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from ...common.names import HALF_TOPIC
 from ...common.outcome import NO_ANSWER_WANTED, Outcome
 from ...common.properties import PRODUCER_GROUP
 from ...common.record import Record, decode_record
-from ...common.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from ...remoting.codec.codes import ResponseCode
 from ..delay.delayed_messages import Parking
 from ..outcomes.group_commit import wants_to_wait

@@ -33,6 +33,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from ...common.errors import MessageIllegalError, RecordError
+from ...common.message import TRANSACTION_COMMIT, TRANSACTION_MASK
 from ...common.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_DISCARD_TOPIC
 from ...common.properties import (
     REAL_QUEUE_ID,
@@ -47,7 +48,6 @@ from ...common.properties import (
     encode_properties,
 )
 from ...common.record import NewRecord, Record, decode_record
-from ...common.sysflag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from ...store.message_store import MessageStore
 
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from ...common.errors import ConfigError, JsonError
-from ...common.json.javajson import read_json_as, write_json
+from ...common.java_json import read_json_as, write_json
 from ...common.message import MessageQueue
 from ..session.brokers import Brokers
 from ..session.namespace import Namespace

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ...common.clock import Clock
-from ...common.sql.sql92 import compile_sql
+from ...common.sql_filter import compile_sql
 from ...common.subscription import SQL92_TYPE, Subscription, parse_tag_expression
 from ...remoting.bodies.client import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from ..session.outgoing import check_topic

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from ...common.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from ...common.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from ..session.results import SendResult
 
 log = logging.getLogger(__name__)

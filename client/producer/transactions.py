@@ -26,10 +26,10 @@ import msgspec
 from ...common.clock import Clock
 from ...common.errors import RocketletError
 from ...common.ids import parse_offset_id
+from ...common.message import TRANSACTION_PREPARED as PREPARED_BIT
 from ...common.message import Message, ReceivedMessage
 from ...common.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQ_KEY
 from ...common.record import decode_message, decode_record
-from ...common.sysflag import TRANSACTION_PREPARED as PREPARED_BIT
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader

@@ -36,8 +36,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...common.errors import ConfigError
-from ...common.nearest import nearest
+from ...common.errors import ConfigError, nearest
+from ...store.commitlog.block import Longs, Mask
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 KEYS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=False))
@@ -94,3 +94,15 @@ def pick_columns(names: Iterable[str]) -> pa.Schema:
             raise ConfigError(f"column {name} is named twice", key=name)
         fields.append(field)
     return pa.schema(fields)
+
+
+FIRST_MS: Final = -62_135_596_800_000
+LAST_MS: Final = 253_402_300_799_999
+
+
+def make_timestamps(at_ms: Longs, is_known: Mask | None = None) -> pa.Array:
+    """Return the timestamps, null for what is not known."""
+    absent = (at_ms < FIRST_MS) | (at_ms > LAST_MS)
+    if is_known is not None:
+        absent |= ~is_known
+    return pa.array(at_ms * 1000, pa.int64(), mask=absent if absent.any() else None).view(TIMESTAMP)

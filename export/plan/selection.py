@@ -1,4 +1,4 @@
-"""Which messages of a log are wanted, and why the others are left out.
+"""Which messages of a log are wanted, and why the others are left out; and instants as users write them.
 
 Rules:
 
@@ -11,23 +11,26 @@ Rules:
 - A time range holds the store times ``from_ms <= t < until_ms``, a range of queue offsets ``from_offset <= n <
   until_offset``. The messages of an inner batch have offsets, tags and keys of their own, and are judged one by one.
 - ``among`` and ``queue_ids`` narrow what is wanted anyway: naming a topic there does not ask for a system topic.
+- An instant is epoch milliseconds, or ISO 8601 where no zone means UTC (``parse_instant``).
 """
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...common.errors import ConfigError
+from ...common.message import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from ...common.sysflag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...store.commitlog.block import Block
 
-Codes = npt.NDArray[np.uint8]
+ReasonCodes = npt.NDArray[np.uint8]
 
 
 class Reason(IntEnum):
@@ -51,7 +54,7 @@ class Reason(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
-class Columns(Protocol):
+class MessageColumns(Protocol):
     """Messages by column, each with the row of its record."""
 
     @property
@@ -79,7 +82,7 @@ class Selection:
     from_offset: int | None = None
     until_offset: int | None = None
 
-    def judge(self, block: Block, topic_codes: npt.NDArray[np.int64], topics: Sequence[str]) -> Codes:
+    def judge(self, block: Block, topic_codes: npt.NDArray[np.int64], topics: Sequence[str]) -> ReasonCodes:
         """Return the reason for each record, as far as its head and topic tell."""
         by_topic = np.array([self._judge_topic(topic) for topic in topics], np.uint8)
         codes = by_topic[topic_codes]
@@ -97,7 +100,7 @@ class Selection:
         codes[(states == TRANSACTION_PREPARED) | (states == TRANSACTION_ROLLBACK)] = Reason.NOT_QUEUED
         return codes
 
-    def judge_rows(self, rows: Columns) -> Codes | None:
+    def judge_rows(self, rows: MessageColumns) -> ReasonCodes | None:
         """Return the reason for each message, as far as only the message tells; ``None`` if all are wanted."""
         codes = np.zeros(len(rows.owners), np.uint8)
         if self.keys:
@@ -137,3 +140,31 @@ def _is_outside(numbers: npt.NDArray[np.int64], first: int | None, behind: int |
     if behind is not None:
         outside |= numbers >= behind
     return outside
+
+
+# Seconds from 1973 to 5138. As milliseconds they are days of 1970 to 1973, when there was no message.
+_SECONDS: Final = range(100_000_000, 100_000_000_000)
+
+
+def parse_instant(text: str, key: str) -> int:
+    """Return epoch milliseconds.
+
+    Raises:
+        ConfigError: The text is neither, or seconds; the message names the option ``key``.
+    """
+    word = text.strip()
+    if word.removeprefix("-").isdecimal():
+        return _checked(int(word), key)
+    try:
+        at = datetime.datetime.fromisoformat(word)
+    except ValueError:
+        raise ConfigError(f"{key} is {text!r}, neither epoch milliseconds nor an ISO 8601 time", key=key) from None
+    zoned = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+    return (zoned - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(milliseconds=1)
+
+
+def _checked(at_ms: int, key: str) -> int:
+    if at_ms in _SECONDS:
+        day = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).date()
+        raise ConfigError(f"{key} is {at_ms}, as epoch milliseconds {day}; of seconds it would be {at_ms}000", key=key)
+    return at_ms

@@ -5,32 +5,29 @@
 
 Rules:
 
-- A split that begins inside a file finds its first record by itself (``seek``). All splits of a file agree on it, so
-  each record is in exactly one of them, however large they are; ``began`` and ``ended`` let a report check that.
+- A split that begins inside a file finds its first record by itself (``record_walk``). All splits of a file agree on
+  it, so each record is in exactly one of them, however large they are; ``began`` and ``ended`` let a report check it.
 - The chain of records must lead to the end of the split. Where it does not, there is damage: an error that names file,
   position and reason, or, where a reading skips damage, a gap that is told to ``on_skip``.
-- With ``picks``, only the records that they name are looked at, and the chain is not walked; unless queues turn out
-  to say something else than the log.
+- With ``candidates``, only the records that they name are looked at, and the chain is not walked; unless queues turn
+  out to say something else than the log.
 - A split travels to the task that reads it. It opens its file there.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from ...common.errors import StoreDamagedError
-from ...common.record import decode_record
-from ...common.walk import Verdict
+from ...common.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from ...common.record import Record, Verdict
 from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, count_leading, has_body_crc, measure
 from ...store.commitlog.blockscan import ScanLimits
-from .chain import Chain
-from .logfile import LogFile, check_at, size_at
-from .places import Storage, is_url
-from .remote import RemoteFile
-from .seek import find_first
-from .segment import map_file
-from .skip import find_next
+from .filesystems import Storage, is_url
+from .log_file import LogFile, RemoteLogFile, check_at, map_log_file, record_at, size_at
+from .record_walk import RecordWalk, find_first_record, find_next_sound
 
 
 class Skip(NamedTuple):
@@ -43,7 +40,7 @@ class Skip(NamedTuple):
     queue: tuple[str, int] | None = None
 
 
-class Picks(Protocol):
+class Candidates(Protocol):
     """Knows the records of a split that may be wanted, from queues and indexes."""
 
     def positions(self, split: "Split") -> Longs | None:
@@ -66,7 +63,7 @@ class Split:
     end: int
     ends_in_blank: bool
     queues: str | None = None
-    picks: Picks | None = None
+    candidates: Candidates | None = None
     storage: Storage = field(default_factory=Storage)
 
     def __len__(self) -> int:
@@ -79,8 +76,8 @@ class Split:
             StoreError: It is gone or cannot be read.
         """
         if is_url(self.path):
-            return RemoteFile(self.path, self.base_offset, self.end, self.storage)
-        return map_file(self.path, self.base_offset, self.end)
+            return RemoteLogFile(self.path, self.base_offset, self.end, self.storage)
+        return map_log_file(self.path, self.base_offset, self.end)
 
 
 def cut_file(whole: Split, split_bytes: int) -> list[Split]:
@@ -90,7 +87,7 @@ def cut_file(whole: Split, split_bytes: int) -> list[Split]:
     return [replace(whole, start=low, stop=high) for low, high in pairwise(bounds)]
 
 
-class SplitScan:
+class SplitWalk:
     """Iterates the records of a split in blocks; ``position`` tells how far it has come.
 
     What belongs to the split begins at ``began`` (``None`` where nothing does, or with picks). Afterwards ``ended`` is
@@ -114,16 +111,16 @@ class SplitScan:
             StoreError: The file cannot be read.
         """
         file = self.split.open()
-        positions = self.split.picks.positions(self.split) if self.split.picks is not None else None
-        yield from self._walked(file) if positions is None else self._picked(file, positions)
+        positions = self.split.candidates.positions(self.split) if self.split.candidates is not None else None
+        yield from self._walk_log(file) if positions is None else self._read_candidates(file, positions)
         self.position = self.split.stop
 
-    def _walked(self, file: LogFile) -> Iterator[Block]:
+    def _walk_log(self, file: LogFile) -> Iterator[Block]:
         split = self.split
-        self.position = find_first(file, split.start, split.end, split.queues)
+        self.position = find_first_record(file, split.start, split.end, split.queues)
         self.began = self.position if self.position < split.stop else None
         while self.position < split.stop:
-            chain = Chain(file, self.position, split.stop, self._limits, split.end)
+            chain = RecordWalk(file, self.position, split.stop, self._limits, split.end)
             for block in chain:
                 self.position = self.ended = chain.position
                 yield block
@@ -133,7 +130,7 @@ class SplitScan:
                 return
             self._skip(file, damage, chain.verdict or Verdict.ZEROS)
 
-    def _judge(self, chain: Chain) -> StoreDamagedError | None:
+    def _judge(self, chain: RecordWalk) -> StoreDamagedError | None:
         if chain.verdict is Verdict.BLANK and self.split.ends_in_blank:
             return None
         if chain.verdict is None and (chain.position < self.split.end or not self.split.ends_in_blank):
@@ -154,13 +151,13 @@ class SplitScan:
         if self._on_skip is None:
             raise damage
         position, end = damage.position, self.split.end
-        behind = find_next(file, position, end, verdict) if position < end else None
+        behind = find_next_sound(file, position, end, verdict) if position < end else None
         self.position = self.ended = end if behind is None else behind
         self.verdict = None
         queue = _queue_of(file, position) if verdict is Verdict.BODY_CRC else None
         self._on_skip(Skip(self.split.path, position, self.position - position, verdict.reason, queue))
 
-    def _picked(self, file: LogFile, positions: Longs) -> Iterator[Block]:
+    def _read_candidates(self, file: LogFile, positions: Longs) -> Iterator[Block]:
         left = positions
         while len(left):
             window = file.window(int(left[0]), self._reach(file, int(left[0])))
@@ -195,6 +192,42 @@ class SplitScan:
 
 def _queue_of(file: LogFile, position: int) -> tuple[str, int]:
     """Return the queue of a record whose body alone is bad."""
-    window = file.window(position, size_at(file.window(position), file, position))
-    record = decode_record(window.view, position - (window.base_offset - file.base_offset))
+    record = record_at(file, position)
     return record.topic, record.queue_id
+
+
+class PlannedLog:
+    """The splits of a store in log order, and the records at places of its log."""
+
+    def __init__(self, splits: Sequence[Split]) -> None:
+        self.splits = splits
+        self.start = splits[0].base_offset + splits[0].start
+        self.end = splits[-1].base_offset + splits[-1].stop
+        self._by_base = {split.base_offset: split for split in splits}
+        self._bases = sorted(self._by_base)
+        self._open = lru_cache(maxsize=8)(self._open_file)
+
+    def record_at(self, log_offset: int) -> Record | None:
+        """Return the record that begins at a place of the log, ``None`` when there is none."""
+        base = next((base for base in reversed(self._bases) if base <= log_offset), None)
+        if base is None or log_offset - base >= self._by_base[base].end:
+            return None
+        return read_record(self._open(base), log_offset - base)
+
+    def first_records(self) -> Iterator[tuple[int, Record | None]]:
+        """Yield the base offset of each file, and the record that it begins with."""
+        for base in self._bases:
+            yield base, self.record_at(base)
+
+    def _open_file(self, base: int) -> LogFile:
+        return self._by_base[base].open()
+
+
+def read_record(file: LogFile, position: int) -> Record | None:
+    """Return the sound record at a position of a file, its body unchecked."""
+    return record_at(file, position) if check_at(file, position, checks_crc=False) > 0 else None
+
+
+def is_in_queue(record: Record) -> bool:
+    """Tell whether a record has an entry in its queue."""
+    return record.sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)

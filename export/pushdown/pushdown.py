@@ -1,75 +1,193 @@
 """Decides before a reading which parts of the logs need not be read for a selection.
 
     times            splits that lie outside of a range of store times are dropped
-    keys of topics   index files name the records                     ``picks.KeyPicks``
-    topics           consume queues name the records, with tag hash   ``picks.QueuePicks``
+    keys of topics   index files name the records                     ``IndexCandidates``
+    topics           consume queues name the records, with tag hash   ``QueueCandidates``
 
 Rules:
 
 - What cannot be known for certain is read: with and without pushing down, the rows are the same.
 - Where a part of a split is known, the split is cut there. A part in which nothing is wanted is dropped, neighbours in
   which little is wanted become one split.
+- Candidates are complete for their split. A record that they name may still be unwanted: the reader judges each.
+- What a queue names must be what stands in the log: a record of that size, queue and queue offset. If it is not, or
+  the queue's files are gone, the candidates give up, and the split is walked. It is walked too where they name the
+  larger part of it, since that is faster.
+- A tag is compared by its hash, where an entry has one (store.md §3.2, §3.7).
 - Store times grow with the log, but for clocks that were set back: by as much as ``CLOCK_MS`` they may.
 - Only local stores have queues and index files that are looked at.
 """
 
 import bisect
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
-from ...common.errors import ConfigError
+import numpy as np
+
+from ...common.errors import ConfigError, nearest
 from ...common.hashing import tags_code
 from ...common.names import is_system_topic
-from ...common.nearest import nearest
-from ..plan.planned import PlannedLog, read_record
-from ..plan.queuefiles import QueueView
-from ..plan.seek import find_first
+from ...common.record import MAGIC_V1, MAGIC_V2
+from ...store.commitlog.block import LEAST_RECORD_BYTES, Longs, Mask, Structs
+from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE
+from ..plan.log_file import LogFile
+from ..plan.read_plan import Plan
+from ..plan.record_walk import find_first_record
 from ..plan.selection import Selection
-from ..plan.split import Split
-from ..plan.storequeues import StoreQueues
-from ..report.tally import QueueKey
-from .picks import KeyPicks, QueuePicks, QueueSlice
-from .storeindex import StoreIndex, Stretch
+from ..plan.split import PlannedLog, Split, read_record
+from ..plan.store_queues import QueueFiles, QueueView, StoreQueues, numbers
+from ..report.counters import QueueKey
+from ..report.report import Report
+from .store_index import LogRange, StoreIndex
+
+_HEAD: Final = np.dtype(
+    [("size", ">i4"), ("magic", ">u4"), ("crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"), ("queue_offset", ">i8"),
+     ("log_offset", ">i8")]
+)  # fmt: skip
+_DENSE: Final = 0.5
+_LAST_EXT_ADDRESS: Final = -2_147_483_649
+
+
+@dataclass(frozen=True)
+class QueueSlice:
+    """The entries of a queue whose records begin in a split."""
+
+    files: QueueFiles
+    first: int
+    stop: int
+
+
+class _Named(NamedTuple):
+    """What entries of a queue say: where records are in the file, their sizes and queue offsets."""
+
+    queue_id: int
+    positions: Longs
+    sizes: Longs
+    offsets: Longs
+
+    def is_in(self, file: LogFile, split: Split) -> bool:
+        """Tell whether it is so."""
+        heads = _heads(file, split, self.positions)
+        if heads is None:
+            return False
+        good = (heads["size"] == self.sizes) & (heads["queue_offset"] == self.offsets)
+        return bool((good & (heads["queue_id"] == self.queue_id)).all())
+
+
+@dataclass(frozen=True)
+class QueueCandidates:
+    """What entries of queues name; with ``tags_codes``, only those of one of these tags."""
+
+    slices: tuple[QueueSlice, ...]
+    tags_codes: frozenset[int] = frozenset()
+
+    @property
+    def count(self) -> int:
+        """How many entries there are."""
+        return sum(one.stop - one.first for one in self.slices)
+
+    def joined(self, other: "QueueCandidates") -> "QueueCandidates":
+        """Return these picks and those of a later split, between which nothing is wanted."""
+        slices = {one.files: one for one in self.slices}
+        for one in other.slices:
+            before = slices.get(one.files, one)
+            slices[one.files] = QueueSlice(one.files, before.first, one.stop)
+        return QueueCandidates(tuple(slices.values()), self.tags_codes)
+
+    def positions(self, split: Split) -> Longs | None:
+        """Return where the records begin in the file (``split.Candidates``)."""
+        named = [found for one in self.slices if (found := self._name(one, split)) is not None]
+        size_bytes = sum(int(one.sizes.sum()) for one in named)
+        if len(named) < len(self.slices) or size_bytes > len(split) * _DENSE:
+            return None
+        file = split.open()
+        if not all(one.is_in(file, split) for one in named):
+            return None
+        return np.sort(np.concatenate([one.positions for one in named])) if named else np.empty(0, np.int64)
+
+    def _name(self, one: QueueSlice, split: Split) -> "_Named | None":
+        entries = one.files.read(one.first, one.stop)
+        if entries is None:
+            return None
+        positions, sizes = numbers(entries, "log_offset") - split.base_offset, numbers(entries, "size")
+        if not (sizes > 0).all() or (sizes == PRE_BLANK_SIZE).any() or not (np.diff(positions) > 0).all():
+            return None
+        is_batch = one.files.is_batch
+        offsets = numbers(entries, "first_offset") if is_batch else np.arange(one.first, one.stop)
+        chosen = self._has_tag(entries) if self.tags_codes and not is_batch else slice(None)
+        return _Named(one.files.queue_id, positions[chosen], sizes[chosen], offsets[chosen])
+
+    def _has_tag(self, entries: Structs) -> Mask:
+        codes = numbers(entries, "tags_code")
+        return np.isin(codes, sorted(self.tags_codes)) | (codes <= _LAST_EXT_ADDRESS)
+
+
+@dataclass(frozen=True)
+class IndexCandidates:
+    """What index files name, by log offset."""
+
+    log_offsets: tuple[int, ...]
+
+    def positions(self, split: Split) -> Longs | None:
+        """Return where the records begin in the file (``split.Candidates``)."""
+        positions = np.array(self.log_offsets, np.int64) - split.base_offset
+        return positions if _heads(split.open(), split, positions) is not None else None
+
+
+AnyPicks = QueueCandidates | IndexCandidates
+
+
+def _heads(file: LogFile, split: Split, positions: Longs) -> Structs | None:
+    """Return the heads of the records at these positions, ``None`` when there is none at one of them."""
+    if not len(positions):
+        return np.empty(0, _HEAD)
+    if positions[0] < split.start or positions[-1] >= split.stop or positions[-1] + LEAST_RECORD_BYTES > split.end:
+        return None
+    heads = file.window(0, split.end).gather(positions, _HEAD)
+    is_record = (heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2)
+    is_record &= heads["log_offset"] == positions + split.base_offset
+    return heads if is_record.all() else None
+
 
 CLOCK_MS: Final = 60_000
 _MOST_QUEUES: Final = 256
-_MANY_PICKS: Final = 50_000
+_MOST_CANDIDATES: Final = 50_000
 _MOST_NAMED: Final = 5
 _UNREADABLE: Final = "\ufffd"
 
 
 @dataclass
-class Narrowed:
+class PushedFilters:
     """What was pushed down of one store: in words, and the queue offsets that are to be read if they are known."""
 
     texts: list[str] = field(default_factory=list[str])
     expected: list[tuple[QueueKey, int, int]] = field(default_factory=list[tuple[QueueKey, int, int]])
 
 
-class Pushed(NamedTuple):
+class PushdownResult(NamedTuple):
     """The splits that are left, and by store what was pushed down, for stores of which anything was."""
 
     splits: list[Split]
-    stores: dict[str, Narrowed]
+    stores: dict[str, PushedFilters]
 
 
 @dataclass(frozen=True)
-class PushOptions:
+class PushdownOptions:
     """What may be used: without ``uses_queues`` only times; ``index_sizes`` are slots and entries of index files."""
 
     uses_queues: bool = True
     index_sizes: tuple[int, int] | None = None
 
 
-def push_down(splits: Iterable[Split], selection: Selection, options: PushOptions | None = None) -> Pushed:
+def push_down(splits: Iterable[Split], selection: Selection, options: PushdownOptions | None = None) -> PushdownResult:
     """Return what must be read of some splits (raises ``StoreError``)."""
-    options = options or PushOptions()
-    pushed = Pushed([], {})
+    options = options or PushdownOptions()
+    pushed = PushdownResult([], {})
     for store, group in groupby(splits, lambda split: split.store):
-        planner = _StorePushing(list(group), selection, options)
+        planner = _StorePushdown(list(group), selection, options)
         pushed.splits.extend(planner.push())
         if planner.narrowed.texts:
             pushed.stores[store] = planner.narrowed
@@ -88,9 +206,9 @@ def check_topics(splits: Iterable[Split], topics: Iterable[str]) -> None:
             raise ConfigError(f"no store has a topic {topic}{nearest(topic, known)}", key="topics")
 
 
-class _StorePushing:
-    def __init__(self, splits: list[Split], selection: Selection, options: PushOptions) -> None:
-        self.narrowed = Narrowed()
+class _StorePushdown:
+    def __init__(self, splits: list[Split], selection: Selection, options: PushdownOptions) -> None:
+        self.narrowed = PushedFilters()
         self._splits = splits
         self._selection = selection
         self._options = options
@@ -158,10 +276,10 @@ class _StorePushing:
         if len(views) > _MOST_QUEUES or any(view.sure_from is None for view in views):
             return splits
         first = max((view.sure_from or 0 for view in views), default=0)
-        sure = Stretch(max(first, store.log.start), store.sure_until(views))
+        sure = LogRange(max(first, store.log.start), store.sure_until(views))
         if sure.first >= sure.stop:
             return splits
-        picking = _QueuePicking(views, self._selection)
+        picking = _QueueSearch(views, self._selection)
         picked = list(_pick(splits, [sure], picking.pick))
         if not picking.is_used:
             return splits
@@ -175,7 +293,7 @@ class _StorePushing:
         return self._selection.from_ms is not None or self._selection.until_ms is not None
 
 
-class _QueuePicking:
+class _QueueSearch:
     """Finds the entries of queues for one split after the other."""
 
     def __init__(self, views: Sequence[QueueView], selection: Selection) -> None:
@@ -189,9 +307,9 @@ class _QueuePicking:
         self.is_used = True
         slices = [one for view in self._views if (one := self._slice(view, split)) is not None]
         self.count += sum(one.stop - one.first for one in slices)
-        return replace(split, picks=QueuePicks(tuple(slices), self._tags_codes())) if slices else None
+        return replace(split, candidates=QueueCandidates(tuple(slices), self._tags_codes())) if slices else None
 
-    def expected(self, sure: Stretch) -> list[tuple[QueueKey, int, int]]:
+    def expected(self, sure: LogRange) -> list[tuple[QueueKey, int, int]]:
         """Return the queue offsets that the queues have in a part of the log."""
         ranges: list[tuple[QueueKey, int, int]] = []
         for view in self._views:
@@ -221,7 +339,7 @@ class _QueuePicking:
         return frozenset(map(tags_code, tags))
 
 
-def _pick(splits: Iterable[Split], known: Sequence[Stretch], pick: Callable[[Split], Split | None]) -> Iterator[Split]:
+def _pick(splits: Iterable[Split], known: Sequence[LogRange], pick: Callable[[Split], Split | None]) -> Iterator[Split]:
     """Yield the splits, cut where known parts of the log begin and end, and these with their picks."""
     last: Split | None = None
     for part, is_known in _cut(splits, known):
@@ -236,31 +354,35 @@ def _pick(splits: Iterable[Split], known: Sequence[Stretch], pick: Callable[[Spl
         yield last
 
 
-def _cut(splits: Iterable[Split], known: Sequence[Stretch]) -> Iterator[tuple[Split, bool]]:
+def _cut(splits: Iterable[Split], known: Sequence[LogRange]) -> Iterator[tuple[Split, bool]]:
     for split in splits:
         start, stop = split.base_offset + split.start, split.base_offset + split.stop
         inside = sorted({at for one in known for at in one if start < at < stop})
         for low, high in pairwise((start, *inside, stop)):
-            is_known = split.picks is None and any(one.first <= low and high <= one.stop for one in known)
+            is_known = split.candidates is None and any(one.first <= low and high <= one.stop for one in known)
             yield replace(split, start=low - split.base_offset, stop=high - split.base_offset), is_known
 
 
 def _join(last: Split | None, split: Split) -> Split | None:
     """Return two splits with picks as one, ``None`` where they should stay two."""
-    if last is None or last.path != split.path or last.picks is None or split.picks is None:
+    if last is None or last.path != split.path or last.candidates is None or split.candidates is None:
         return None
-    one, other = last.picks, split.picks
-    if isinstance(one, QueuePicks) and isinstance(other, QueuePicks) and one.count + other.count <= _MANY_PICKS:
-        return replace(last, stop=split.stop, picks=one.joined(other))
-    if isinstance(one, KeyPicks) and isinstance(other, KeyPicks):
-        return replace(last, stop=split.stop, picks=KeyPicks(one.log_offsets + other.log_offsets))
+    one, other = last.candidates, split.candidates
+    if (
+        isinstance(one, QueueCandidates)
+        and isinstance(other, QueueCandidates)
+        and one.count + other.count <= _MOST_CANDIDATES
+    ):
+        return replace(last, stop=split.stop, candidates=one.joined(other))
+    if isinstance(one, IndexCandidates) and isinstance(other, IndexCandidates):
+        return replace(last, stop=split.stop, candidates=IndexCandidates(one.log_offsets + other.log_offsets))
     return None
 
 
 def _pick_keys(split: Split, log_offsets: Sequence[int]) -> Split | None:
     first = bisect.bisect_left(log_offsets, split.base_offset + split.start)
     stop = bisect.bisect_left(log_offsets, split.base_offset + split.stop)
-    return replace(split, picks=KeyPicks(tuple(log_offsets[first:stop]))) if first < stop else None
+    return replace(split, candidates=IndexCandidates(tuple(log_offsets[first:stop]))) if first < stop else None
 
 
 def _have_plain_queues(store: StoreQueues, topics: Iterable[str]) -> bool:
@@ -289,7 +411,7 @@ def _begins_before(splits: Sequence[Split], at_ms: int) -> bool:
     """Tell whether the first record of some splits was stored before a time."""
     for split in splits:
         file = split.open()
-        record = read_record(file, find_first(file, split.start, split.end, split.queues))
+        record = read_record(file, find_first_record(file, split.start, split.end, split.queues))
         if record is not None:
             return record.stored_at_ms < at_ms
     return False
@@ -304,3 +426,23 @@ def _describe(name: str, words: Iterable[str]) -> str:
 def _describe_times(from_ms: int | None, until_ms: int | None) -> str:
     from_text = "" if from_ms is None else f" from {from_ms}"
     return f"store time{from_text}" + ("" if until_ms is None else f" until {until_ms}")
+
+
+def planned_report(
+    plan: Plan, narrowed: Mapping[str, PushedFilters], filters: Sequence[str] = (), *, checks_crc: bool = True
+) -> Report:
+    """Return the report that parts are added to; ``filters`` are told for stores of which anything was pushed down."""
+    report = Report(checks_crc=checks_crc)
+    for store in dict.fromkeys([*(split.store for split in plan.splits), *plan.ends, *plan.damages]):
+        counters = report.of_store(store)
+        counters.damage = plan.damages.get(store)
+        counters.end = plan.ends.get(store) if counters.damage is None else None
+        if store in narrowed:
+            counters.pushed += [*filters, *narrowed[store].texts]
+            for key, first, end in narrowed[store].expected:
+                counters.expect(key, first, end)
+        for key, (first, end) in plan.lost.get(store, {}).items():
+            counters.expect(key, first, end)
+    for store, path, position, size_bytes, reason in plan.missing:
+        report.of_store(store).skip(path, position, size_bytes, reason)
+    return report

@@ -11,7 +11,7 @@ blank. Reading takes whatever Java, Go or Node clients send (``common.javajson``
 
 from typing import TypeVar
 
-from ...common.json.javajson import read_json_as, write_json
+from ...common.java_json import read_json_as, write_json
 from ..codec.codes import reads_strict_json
 from ..codec.command import Command
 from ..codec.fields import ANSWER_SLOW_BYTES, SLOW_BYTES

@@ -26,7 +26,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from ...common.errors import HeaderError, JsonError
-from ...common.json.javajson import check_slow, read_json, write_json
+from ...common.java_json import check_slow, read_json, write_json
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

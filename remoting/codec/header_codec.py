@@ -28,7 +28,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...common.errors import FrameError, JsonError
-from ...common.json.javajson import read_json
+from ...common.java_json import read_json
 from .command import JSON, LANGUAGE_NAMES, RESPONSE, ROCKETMQ, Command, LanguageName, language_name, language_ordinal
 from .fields import SLOW_BYTES, UNREADABLE, format_text, texts_of
 

@@ -10,8 +10,8 @@ Rules:
 
 - Each call has a session and an event loop of its own, so that nothing is open between two calls, however long that
   is, and the object travels between processes. Questions of one call are asked at the same time.
-- A question is asked of the master, and of a slave when no master is known. What may pass is tried again
-  (``attempts``).
+- A question is asked of the master, and of a slave when no master is known. What may succeed a
+  little later is sent again (``call_with_retries``): a server that does not answer, or has no time.
 """
 
 import asyncio
@@ -24,26 +24,65 @@ import msgspec
 
 from ...client.session.routes import MASTER_ID, Route, choose_address, subscribe_queues
 from ...client.session.session import Session
-from ...common.errors import ConfigError, ResponseError, RocketletError, RouteNotFoundError
+from ...common.clock import Clock
+from ...common.errors import ConfigError, RemotingError, ResponseError, RocketletError, RouteNotFoundError, nearest
 from ...common.message import MessageQueue
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
-from ...common.nearest import nearest
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.route import ClusterInfo, TopicList
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.offset import MaxOffsetHeader, OffsetReply, QueueHeader, SearchOffsetHeader
 from ...remoting.transport.event_loop import TaskScope
-from ..options.access import Access
-from .attempts import attempt
-from .liverange import Extent
+from ..options.cluster_access import Access
+from .queue_ranges import QueueExtent
+
+_PASSING: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.GO_AWAY,
+    }
+)
+
+
+Asked = TypeVar("Asked")
+
+
+Found = TypeVar("Found")
+
+
+Addresses = Mapping[MessageQueue, str]
+
+
+def is_transient(error: RemotingError | ResponseError) -> bool:
+    """Tell whether the same request may succeed a little later."""
+    return isinstance(error, RemotingError) or error.code in _PASSING
+
+
+async def call_with_retries(access: Access, clock: Clock, ask: Callable[[], Awaitable[Found]]) -> Found:
+    """Return what ``ask`` does, after as many failures as the access allows.
+
+    Raises:
+        RemotingError, ResponseError: The last failure, or one that will not pass.
+    """
+    for left in range(access.retries, -1, -1):
+        try:
+            return await ask()
+        except (RemotingError, ResponseError) as error:
+            if not left or not is_transient(error):
+                raise
+            _log.warning(
+                "request failed, retrying in %d ms, %d retries left: %s", access.retry_interval_ms, left, error
+            )
+            await clock.sleep(access.retry_interval_ms)
+    raise AssertionError("the last attempt returns or raises")
+
 
 _AT_ONCE: Final = 32
 _log = logging.getLogger(__name__)
-
-Asked = TypeVar("Asked")
-Found = TypeVar("Found")
-Addresses = Mapping[MessageQueue, str]
 
 
 @dataclass(frozen=True)
@@ -73,7 +112,7 @@ class Cluster:
             self._with_session(lambda session: self._queues(session, wanted, skips_missing=skips_missing))
         )
 
-    def extents(self, queues: Addresses) -> dict[MessageQueue, Extent]:
+    def extents(self, queues: Addresses) -> dict[MessageQueue, QueueExtent]:
         """Return what each queue holds now.
 
         Raises:
@@ -81,10 +120,10 @@ class Cluster:
             ResponseError: One answers with an error.
         """
 
-        async def ask(session: Session, queue: MessageQueue) -> Extent:
+        async def ask(session: Session, queue: MessageQueue) -> QueueExtent:
             first = await self._offset(session, queues[queue], RequestCode.GET_MIN_OFFSET, _first_header(queue))
             end = await self._offset(session, queues[queue], RequestCode.GET_MAX_OFFSET, _end_header(queue))
-            return Extent(first, end)
+            return QueueExtent(first, end)
 
         return asyncio.run(self._with_session(lambda session: ask_all(session, queues, ask)))
 
@@ -130,7 +169,7 @@ class Cluster:
         async def ask() -> Command:
             return _checked(await session.ask_nameserver(Command.request(code), self.access.timeout_ms))
 
-        return await attempt(self.access, session.clock, ask)
+        return await call_with_retries(self.access, session.clock, ask)
 
     async def _user_topics(self, session: Session) -> list[str]:
         info = await self._info(session)
@@ -159,7 +198,9 @@ class Cluster:
 
     async def _route(self, session: Session, topic: str) -> Route:
         try:
-            return await attempt(self.access, session.clock, lambda: session.route(topic, self.access.timeout_ms))
+            return await call_with_retries(
+                self.access, session.clock, lambda: session.route(topic, self.access.timeout_ms)
+            )
         except RouteNotFoundError:
             hint = nearest(topic, await self._topics(session))
             raise ConfigError(f"there is no topic {topic}{hint}", key=topic) from None
@@ -168,7 +209,7 @@ class Cluster:
         async def ask() -> Command:
             return _checked(await session.call(address, Command.request(code, header), self.access.timeout_ms))
 
-        return decode_header(OffsetReply, await attempt(self.access, session.clock, ask)).queue_offset
+        return decode_header(OffsetReply, await call_with_retries(self.access, session.clock, ask)).queue_offset
 
 
 def _is_made_by_brokers(topic: str) -> bool:

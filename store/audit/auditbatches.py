@@ -6,9 +6,9 @@ has lost its record, a record before the next unit's has no unit.
 
 from typing import Final
 
+from ...common.message import TRANSACTION_PREPARED
 from ...common.properties import parse_properties
 from ...common.record import decode_record
-from ...common.sysflag import TRANSACTION_PREPARED
 from ..commitlog.block import Block, Longs
 from ..consumequeue.batchqueue import UNIT, count_of, encode_unit
 from ..files.config import BATCH_UNIT_BYTES

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.hashing import java_hash
+from ...common.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import DELAY, KEYS, TAGS, UNIQ_KEY
-from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ..commitlog.block import Block, Longs
 from ..recovery.dispatcher import entry_code
 

@@ -18,8 +18,7 @@ import numpy.typing as npt
 from ...common.errors import StoreDamagedError
 from ...common.hashing import PROPERTY_CRC_BYTES
 from ...common.properties import UNIQ_KEY, parse_properties
-from ...common.record import BLANK_BYTES, decode_record, has_sealed_crc
-from ...common.walk import Verdict, check_record
+from ...common.record import BLANK_BYTES, Verdict, check_record, decode_record, has_sealed_crc
 from ..commitlog.block import Block, SegmentBytes, has_body_crc
 from ..commitlog.blockscan import Scan, ScanLimits
 from ..commitlog.scan import find_record

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from ...common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
+from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ..commitlog.block import Block, Longs
 from ..consumequeue.consumequeue import ENTRY, PRE_BLANK_SIZE
 from ..consumequeue.duetimes import is_entry_of_other_levels

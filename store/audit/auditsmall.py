@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from ...common.errors import JsonError
-from ...common.json.javajson import read_json
+from ...common.java_json import read_json
 from ..consumequeue.batchqueues import BATCH_TYPE, QUEUE_TYPE
 from ..files.checkpoint import CHECKPOINT_BYTES
 from .auditfiles import ReadFiles, check_sizes, find_files, usual_size

@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ...common.message import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 from ...common.record import MAGIC_V1, MAGIC_V2
-from ...common.sysflag import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6
 
 Longs = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from ...common.walk import Verdict, check_record
+from ...common.record import Verdict, check_record
 from ..files.maps import check_map
 from .block import (
     LEAST_RECORD_BYTES,

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...common.record import has_sealed_crc
-from ...common.walk import BLANK_BYTES, Verdict
+from ...common.record import BLANK_BYTES, Verdict, has_sealed_crc
 from .block import Block, SegmentBytes, count_leading
 from .blockscan import Scan, ScanLimits
 from .scan import Walk

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ...common.record import MAGIC_V1, MAGIC_V2, decode_record
-from ...common.walk import BLANK_BYTES, check_record
+from ...common.record import BLANK_BYTES, MAGIC_V1, MAGIC_V2, check_record, decode_record
 from ..files.files import Files
 from ..files.maps import check_map
 from ..files.segments import SegmentFile

@@ -14,8 +14,7 @@ Rules (store.md §7.2, §7.6):
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ...common.record import MAGIC_V1, MAGIC_V2, decode_record, has_sealed_crc
-from ...common.walk import Verdict, check_record
+from ...common.record import MAGIC_V1, MAGIC_V2, Verdict, check_record, decode_record, has_sealed_crc
 from ..files.maps import check_map
 from ..files.segments import SegmentFile
 

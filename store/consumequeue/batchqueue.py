@@ -16,8 +16,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ...common.message import INNER_BATCH
 from ...common.properties import INNER_NUM
-from ...common.sysflag import INNER_BATCH
 from ..files.config import BATCH_UNIT_BYTES
 from .consumequeue import ConsumeQueue, Entry, QueueSpace
 

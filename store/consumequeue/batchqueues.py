@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ...common.errors import ConfigError
-from ...common.json.javajson import read_json
+from ...common.java_json import read_json
 from ..files.config import BATCH_KEY, BATCH_UNIT_BYTES, StoreConfig
 from ..files.configfile import load_config
 from ..files.files import DirectoryEntry, Files

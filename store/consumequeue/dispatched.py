@@ -5,9 +5,9 @@ from typing import final
 
 import msgspec
 
+from ...common.message import TRANSACTION_ROLLBACK
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
 from ...common.record import NewRecord
-from ...common.sysflag import TRANSACTION_ROLLBACK
 from .batchqueue import BatchQueue
 from .consumequeue import ConsumeQueue
 

@@ -8,9 +8,9 @@ A batch whose body is compressed is not opened: its sender has to say the count.
 import msgspec
 
 from ...common.errors import MessageIllegalError, RecordError
+from ...common.message import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP
 from ...common.properties import INNER_BASE, INNER_NUM, encode_properties
 from ...common.record import NewRecord, decode_batch
-from ...common.sysflag import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP
 from .batchqueue import MOST_MESSAGES
 
 INNER_BATCH_FLAGS = INNER_BATCH | NEEDS_UNWRAP

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 
 from ...common.errors import ConfigError, MessageIllegalError, StoreNotWritableError
-from ...common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
+from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ..files.config import ENTRY_BYTES, QUEUE_KEY
 from ..files.files import DirectoryEntry
 from ..files.segments import find_other_size

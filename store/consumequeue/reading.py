@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from ...common.message import BORN_HOST_V6
 from ...common.record import MAGIC_V1, MAGIC_V2
-from ...common.sysflag import BORN_HOST_V6
 from ..commitlog.commitlog import CommitLog
 from ..files.config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
 from .batchqueue import BatchQueue, Unit

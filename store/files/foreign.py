@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from ...common.errors import ConfigError, JsonError
-from ...common.json.javajson import read_json
+from ...common.java_json import read_json
 from .configfile import load_config_text
 from .files import Files
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...common.hashing import index_hash, java_hash
+from ...common.message import TRANSACTION_ROLLBACK
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
-from ...common.sysflag import TRANSACTION_ROLLBACK
 from ..consumequeue.dispatched import Appended
 from .indexfile import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...common.errors import StoreFullError, StoreNotWritableError
 from ...common.hashing import tags_code
+from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import TAGS
-from ...common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
 from ..consumequeue.batchqueue import BatchQueue, count_of, encode_unit
 from ..consumequeue.consumequeue import ENTRY, ConsumeQueue
 from ..consumequeue.dispatched import Appended, leave_topic

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...common.record import Record, decode_record
-from ...common.walk import check_record
+from ...common.record import Record, check_record, decode_record
 from ..commitlog.scan import Stop, Walk
 from ..consumequeue.dispatched import Appended
 from ..files.files import NO_ROOM

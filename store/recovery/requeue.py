@@ -23,8 +23,8 @@ from functools import lru_cache
 from typing import Final
 
 from ...common.hashing import tags_code
+from ...common.message import HOSTS_V6, TRANSACTION_PREPARED
 from ...common.record import MAGIC_V1, decode_record
-from ...common.sysflag import HOSTS_V6, TRANSACTION_PREPARED
 from ..consumequeue.consumequeue import ENTRY, ConsumeQueue
 from ..consumequeue.dispatched import Appended
 from ..consumequeue.duetimes import is_entry_of_other_levels

@@ -11,7 +11,7 @@ from logbuilder import LogBuilder
 from rocketlet.cli.main import main
 from rocketlet.client import MessageQueue
 from rocketlet.common.message import ReceivedMessage
-from rocketlet.export.write.dumpfile import DumpedMessage, DumpReader, DumpWriter
+from rocketlet.export.write.dump_file import DumpedMessage, DumpReader, DumpWriter
 from rocketlet.testing.broker_thread import RocketmqBroker
 
 QUEUES = 4

@@ -16,14 +16,13 @@ from hypothesis import strategies as st
 from rocketlet.common import names
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.ids import parse_recall_handle
-from rocketlet.common.javaproperties import parse_java_properties
-from rocketlet.common.json.javajson import read_json
+from rocketlet.common.java_json import read_json
 from rocketlet.common.message import split_keys
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import decode_batch
-from rocketlet.common.sql.sql92 import compile_sql
-from rocketlet.common.sql.tokens import END, Words
-from rocketlet.common.sql.values import read_double, read_int32
+from rocketlet.common.settings import parse_java_properties
+from rocketlet.common.sql_filter import END, Words, compile_sql
+from rocketlet.common.sql_terms import read_double, read_int32
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.codec.header_codec import decode_binary_header, decode_json_header
 

@@ -1,11 +1,22 @@
 """Settings as dataclass fields."""
 
+import contextlib
 from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from rocketlet.common.errors import ConfigError
-from rocketlet.common.settings import Setting, describe_settings, parse_settings, setting, setting_keys
+from rocketlet.common.errors import ConfigError, DecodeError
+from rocketlet.common.settings import (
+    Setting,
+    describe_settings,
+    format_java_properties,
+    parse_java_properties,
+    parse_settings,
+    setting,
+    setting_keys,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,3 +53,76 @@ def test_description_has_a_row_for_each_key() -> None:
         Setting("isOn", "false", "true", "a switch"),
         Setting("theHost", "here", "(found)", "found on this machine"),
     ]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("a=b", {"a": "b"}),
+        ("a=b\nc=d\r\ne=f\rg=h\n", {"a": "b", "c": "d", "e": "f", "g": "h"}),
+        ("# note\n! note\n  # note\n\n \t\na=b", {"a": "b"}),
+        ("a b", {"a": "b"}),
+        ("a : b", {"a": "b"}),
+        ("a\t=\fb", {"a": "b"}),
+        ("a = = b", {"a": "= b"}),
+        ("a==b", {"a": "=b"}),
+        ("a", {"a": ""}),
+        ("a=", {"a": ""}),
+        ("=b", {"": "b"}),
+        ("  a=b  ", {"a": "b  "}),
+        ("brokerId=1 ", {"brokerId": "1 "}),
+        ("a=b\na=c", {"a": "c"}),
+        ("a=b#c!d", {"a": "b#c!d"}),
+        ("a=1,\\\n   2,\\\r\n\t3", {"a": "1,2,3"}),
+        ("a=1\\\n# no note", {"a": "1# no note"}),
+        ("a=1\\\n\nb=2", {"a": "1", "b": "2"}),
+        ("a=b\\", {"a": "b"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a\\ b\\=c\\:d=e", {"a b=c:d": "e"}),
+        ('a=\\t\\n\\r\\f\\\\\\z\\"', {"a": '\t\n\r\f\\z"'}),
+        ("a=\\u4e2d\\uD83D\\uDE00", {"a": "中😀"}),
+        ("a=ü", {"a": "ü"}),
+        ("a=\\", {"a": ""}),
+        ("\\", {"": ""}),
+        ("\\\n# note", {}),
+        ("a\x0bb\u00a0c d", {"a\x0bb\u00a0c": "d"}),
+        ("a\\\n=b", {"a": "b"}),
+        ("a\\\n  b=c", {"ab": "c"}),
+        ("storePathRootDir=C\\:\\\\store", {"storePathRootDir": "C:\\store"}),
+    ],
+)  # fmt: skip
+def test_text_is_read_as_java_does(text: str, expected: dict[str, str]) -> None:
+    """Comments, separators, continuation lines and escapes follow java.util.Properties."""
+    assert parse_java_properties(text) == expected
+
+
+@pytest.mark.parametrize("text", ["a=\\u12", "a=\\uxyzt", "\\u=1", "a=\\u"])
+def test_malformed_escape_is_an_error(text: str) -> None:
+    """Java refuses the whole text for one malformed escape."""
+    with pytest.raises(DecodeError, match="malformed"):
+        parse_java_properties(text)
+
+
+def test_text_is_written_line_by_line() -> None:
+    """The lines keep the order of the mapping, and only what would be misread is escaped."""
+    entries = {"namesrvAddr": "10.0.0.1:9876;b:1", "a b": " x = y ", "path": "C:\\s", "n": "中😀"}
+    assert format_java_properties(entries) == (
+        "namesrvAddr=10.0.0.1:9876;b:1\na\\ b=\\ x = y \npath=C:\\\\s\nn=\\u4E2D\\uD83D\\uDE00\n"
+    )
+
+
+@given(st.dictionaries(TEXTS, TEXTS))
+def test_entries_round_trip(entries: dict[str, str]) -> None:
+    """Every mapping reads back as it was written."""
+    assert parse_java_properties(format_java_properties(entries)) == entries
+
+
+@given(st.text() | st.text("ab\\=: #!\n\r\tu01"))
+def test_arbitrary_text(text: str) -> None:
+    """Arbitrary text is read or is a decode error."""
+    with contextlib.suppress(DecodeError):
+        parse_java_properties(text)

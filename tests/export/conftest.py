@@ -5,10 +5,10 @@ import pathlib
 import pytest
 from javastores import STORES, JavaStores, Read, Row, unpack_store
 
-from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +23,7 @@ def read() -> Read:
     """Return the function that reads stores."""
 
     def read_stores(*stores: pathlib.Path | str, options: ReadOptions | None = None) -> tuple[list[Row], Report]:
-        reading = Reading(plan_stores(map(str, stores)), options or ReadOptions(Selection(includes_system=True)))
+        reading = LogReader(plan_stores(map(str, stores)), options or ReadOptions(Selection(includes_system=True)))
         rows: list[Row] = []
         for batch in reading:
             batch.validate(full=True)

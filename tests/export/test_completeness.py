@@ -13,12 +13,11 @@ from crash.world import STORE, World
 from javastores import STORES, JavaStores
 
 from rocketlet.common.errors import ConfigError, DecodeError
-from rocketlet.common.record import Record, decode_batch, decode_record
-from rocketlet.common.sysflag import INNER_BATCH
-from rocketlet.common.walk import check_record
-from rocketlet.export.plan.plan import PlanOptions, plan_prefixes
+from rocketlet.common.message import INNER_BATCH
+from rocketlet.common.record import Record, check_record, decode_batch, decode_record
+from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 
 Message = tuple[int, int, bytes]
 EVERYTHING = ReadOptions(Selection(includes_system=True))
@@ -56,20 +55,20 @@ def check(store: str, files: list[pathlib.Path], draw: random.Random) -> int:
     total = sum(path.stat().st_size for path in files)
     split_bytes = draw.choice([draw.randrange(50, 700), draw.randrange(700, 20_000)]) + total // 60
     plan = plan_prefixes([store], PlanOptions(split_bytes=split_bytes))
-    reading = Reading(plan.splits, EVERYTHING, damages=plan.damages, ends=plan.ends)
+    reading = LogReader(plan.splits, EVERYTHING, damages=plan.damages, ends=plan.ends)
     rows = Counter(
         (row["logOffset"], row["queueOffset"], row["body"]) for batch in reading for row in batch.to_pylist()
     )
-    tally = reading.report.of_store(store)
+    counters = reading.report.of_store(store)
     wanted = [record for record in records if record.sys_flag & 0xC not in (0x4, 0xC)]
     assert rows == Counter(message for record in wanted for message in messages_of(record))
-    assert tally.records == len(records)
-    assert not [fault for fault in tally.faults() if "offset" not in fault]
+    assert counters.records == len(records)
+    assert not [fault for fault in counters.faults() if "offset" not in fault]
     topic = draw.choice([record.topic for record in records] or ["T"])
-    chosen = Reading(plan.splits, ReadOptions(Selection(topics=frozenset({topic}))), damages=plan.damages)
+    chosen = LogReader(plan.splits, ReadOptions(Selection(topics=frozenset({topic}))), damages=plan.damages)
     count = sum(batch.num_rows for batch in chosen)
     part = chosen.report.of_store(store)
-    assert count + sum(part.left_out.values()) == part.messages == tally.messages
+    assert count + sum(part.left_out.values()) == part.messages == counters.messages
     return len(records)
 
 

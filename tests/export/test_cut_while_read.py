@@ -12,11 +12,11 @@ from pushing import fill
 from stores import StoreDirectory
 
 from rocketlet.common.errors import StoreDamagedError
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.plan.planned import PlannedLog
-from rocketlet.export.plan.queuefiles import QueueView, open_queue
-from rocketlet.export.pushdown.storeindex import StoreIndex
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.plan.split import PlannedLog
+from rocketlet.export.plan.store_queues import QueueView, open_queue
+from rocketlet.export.pushdown.store_index import StoreIndex
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 from rocketlet.store.audit.auditlog import LogAudit
 from rocketlet.store.audit.auditreport import AuditReport
 from rocketlet.store.commitlog.blockscan import ScanLimits
@@ -26,8 +26,8 @@ from rocketlet.store.files.segments import SegmentFile
 FILE_BYTES = 65_536
 _EXPORT_AND_CUT = """
 import os, sys
-import rocketlet.export.write.blockread as blockread
-import rocketlet.export.columns.columns as columns
+import rocketlet.export.write.log_reader as blockread
+import rocketlet.export.columns.record_columns as columns
 from rocketlet.cli.main import main
 
 place, log, *arguments = sys.argv[1:]
@@ -93,7 +93,7 @@ def test_reading_ends_at_the_block_behind_the_cut(tmp_path: pathlib.Path, is_spa
     if is_sparse:
         os.truncate(log.files()[0], log.end)
         os.truncate(log.files()[0], 4 << 20)
-    reading = iter(Reading(plan_stores([str(log.root)]), ReadOptions(limits=ScanLimits(block_records=100))))
+    reading = iter(LogReader(plan_stores([str(log.root)]), ReadOptions(limits=ScanLimits(block_records=100))))
     assert next(reading).num_rows == 100
     os.truncate(log.files()[0], 4_096)
     with pytest.raises(StoreDamagedError, match="it has 4096 bytes and had") as caught:

@@ -13,10 +13,10 @@ from javastores import (
     truth_messages,
 )
 
-from rocketlet.common.sysflag import COMPRESSED
+from rocketlet.common.message import COMPRESSED
 from rocketlet.export.plan.selection import Reason, Selection
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.read import ReadOptions, count_stores
+from rocketlet.export.write.log_reader import ReadOptions, count_stores
 from rocketlet.store.commitlog.blockscan import ScanLimits
 
 LOGS = {"plain": (413, 5), "killed": (653, 5), "delay-retry": (71, 0), "batchcrc": (19, 0)}
@@ -47,13 +47,13 @@ def test_report_proves_the_reading_complete(
 ) -> None:
     """Records, blanks, offsets per queue and the end of the log are what the Java broker says."""
     rows, report = read(java_stores[name])
-    (tally,) = report.stores
+    (counters,) = report.stores
     truth = load_truth(vectors, name)
     assert not report.faults()
-    assert (tally.records, tally.blanks) == LOGS[name]
-    assert (tally.rows, tally.messages) == (len(rows), len(rows))
-    assert tally.log_bytes == truth["commitLogMaxOffset"]
-    found = {key: (queue.offsets.first, (queue.offsets.last or 0) + 1) for key, queue in tally.queues.items()}
+    assert (counters.records, counters.blanks) == LOGS[name]
+    assert (counters.rows, counters.messages) == (len(rows), len(rows))
+    assert counters.log_bytes == truth["commitLogMaxOffset"]
+    found = {key: (queue.offsets.first, (queue.offsets.last or 0) + 1) for key, queue in counters.queues.items()}
     assert found == {
         (topic["topic"], queue["queueId"]): (queue["minOffset"], queue["maxOffset"])
         for topic in truth["topics"]
@@ -116,4 +116,4 @@ def test_counting_reads_no_rows(java_stores: JavaStores, read: Read) -> None:
     stores = [java_stores["plain"], java_stores["killed"]]
     _, report = read(*stores, options=ReadOptions())
     assert told(count_stores(map(str, stores), Selection())) == told(report)
-    assert [pathlib.Path(tally.store).name for tally in report.stores] == ["plain", "killed"]
+    assert [pathlib.Path(counters.store).name for counters in report.stores] == ["plain", "killed"]

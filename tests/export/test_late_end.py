@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from logbuilder import LogBuilder
 
-from rocketlet.export.plan import tail
-from rocketlet.export.plan.chain import Chain
-from rocketlet.export.plan.plan import plan_prefixes
+from rocketlet.export.plan import log_end as tail
+from rocketlet.export.plan.read_plan import plan_prefixes
+from rocketlet.export.plan.record_walk import RecordWalk
 from rocketlet.store.commitlog.block import Block
 
 SEGMENT_BYTES = 1 << 17
@@ -20,14 +20,14 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Take files for large ones, and return where walks over them begin."""
     begun: list[int] = []
 
-    class Noted(Chain):
+    class Noted(RecordWalk):
         def __iter__(self) -> Iterator[Block]:
             begun.append(self.position)
             return super().__iter__()
 
     monkeypatch.setattr(tail, "_LARGE_BYTES", 8_192)
     monkeypatch.setattr(tail, "_PROBE_BYTES", 2_048)
-    monkeypatch.setattr(tail, "Chain", Noted)
+    monkeypatch.setattr(tail, "RecordWalk", Noted)
     return begun
 
 

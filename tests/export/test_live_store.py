@@ -11,8 +11,8 @@ from logbuilder import HOST
 
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.read import Reading
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import LogReader
 from rocketlet.store.consumequeue.dispatched import Appended
 from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
@@ -76,7 +76,7 @@ def test_store_that_is_written_to_reads_as_a_prefix(config: StoreConfig) -> None
             store.commit()
 
     def read_now() -> tuple[int, int]:
-        reading = Reading(plan_stores([config.root]))
+        reading = LogReader(plan_stores([config.root]))
         log_offsets = [at for batch in reading for at in batch.column("logOffset").to_pylist()]
         assert not reading.report.faults()
         assert log_offsets == sorted(set(log_offsets))

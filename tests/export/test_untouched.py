@@ -9,11 +9,11 @@ from logbuilder import LogBuilder
 PROGRAM = """
 import ctypes, dataclasses, mmap, sys
 import numpy as np
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.read import ReadOptions, SplitReader
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import ReadOptions, SplitReader
 from rocketlet.export.columns.schema import SCHEMA, pick_columns
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.plan.split import Split, SplitScan
+from rocketlet.export.plan.split import Split, SplitWalk
 from rocketlet.store.commitlog.blockscan import ScanLimits
 
 class Guarded(Split):
@@ -29,7 +29,7 @@ class Guarded(Split):
 
 split, = plan_stores([sys.argv[1]])
 limits = ScanLimits(checks_crc=False)
-block, = SplitScan(split, limits)
+block, = SplitWalk(split, limits)
 bodies = list(zip(block.body_at.tolist(), (block.body_at + block.body_bytes).tolist()))
 guarded = Guarded(**{field.name: getattr(split, field.name) for field in dataclasses.fields(split)})
 names = [name for name in SCHEMA.names if name != sys.argv[2]]

@@ -6,15 +6,15 @@ import re
 import pytest
 
 from rocketlet.export.columns.schema import FULL_SCHEMA
-from rocketlet.export.columns.systemcolumns import state_of
-from rocketlet.export.write.pulled import BROKER_COLUMN
-from rocketlet.spark.cluster import liveoptions
-from rocketlet.spark.hybrid import hybridoptions
-from rocketlet.spark.options import access
-from rocketlet.spark.options import options as storeoptions
-from rocketlet.spark.sink import sinkoptions
-from rocketlet.spark.sink.sinkrows import COLUMNS as SINK_COLUMNS
-from rocketlet.spark.stream import streamoptions
+from rocketlet.export.columns.system_columns import state_of
+from rocketlet.export.write.pulled_reader import BROKER_COLUMN
+from rocketlet.spark.cluster import cluster_options as liveoptions
+from rocketlet.spark.hybrid import read_modes as hybridoptions
+from rocketlet.spark.options import cluster_access as access
+from rocketlet.spark.options import store_options as storeoptions
+from rocketlet.spark.sink import sink_options as sinkoptions
+from rocketlet.spark.sink.sink_rows import COLUMNS as SINK_COLUMNS
+from rocketlet.spark.stream import stream_options as streamoptions
 
 Table = list[list[str]]
 TYPES = {
@@ -43,12 +43,12 @@ def parse(table: str) -> Table:
 @pytest.mark.parametrize(
     ("title", "number", "names"),
     [
-        ("Stores", 0, set(storeoptions.NAMES)),
-        ("A cluster", 0, set(liveoptions.NAMES) - set(access.NAMES)),
-        ("A cluster", 1, set(access.NAMES)),
-        ("A stream", 0, set(streamoptions.NAMES)),
-        ("Stores and their cluster", 0, set(hybridoptions.NAMES)),
-        ("Writing", 0, set(sinkoptions.NAMES) - set(access.NAMES)),
+        ("Stores", 0, set(storeoptions.STORE_OPTIONS)),
+        ("A cluster", 0, set(liveoptions.CLUSTER_OPTIONS) - set(access.ACCESS_OPTIONS)),
+        ("A cluster", 1, set(access.ACCESS_OPTIONS)),
+        ("A stream", 0, set(streamoptions.STREAM_OPTIONS)),
+        ("Stores and their cluster", 0, set(hybridoptions.HYBRID_OPTIONS)),
+        ("Writing", 0, set(sinkoptions.SINK_OPTIONS) - set(access.ACCESS_OPTIONS)),
         ("Writing", 1, set(SINK_COLUMNS)),
     ],
 )
@@ -64,7 +64,7 @@ def test_each_option_is_in_the_reference(
 def test_options_that_do_not_fit_the_sink_are_marked(tables: dict[str, list[Table]]) -> None:
     """Of the options by which a cluster is reached, those that are not for writing say so."""
     marked = {name for name, _, meaning in tables["A cluster"][1] if "not for writing" in meaning}
-    assert marked == set(access.NAMES) - set(sinkoptions.NAMES)
+    assert marked == set(access.ACCESS_OPTIONS) - set(sinkoptions.SINK_OPTIONS)
 
 
 def test_each_column_is_in_the_reference(tables: dict[str, list[Table]]) -> None:

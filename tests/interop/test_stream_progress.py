@@ -12,10 +12,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from stream_run import StreamRun
 from threaded_cluster import send_texts
 
-from rocketlet.export.write.pulled import pick_live_columns
-from rocketlet.spark.hybrid.modes import reading_options
-from rocketlet.spark.stream.stream import LiveStreamReader
-from rocketlet.spark.stream.streamoptions import parse_stream
+from rocketlet.export.write.pulled_reader import pick_live_columns
+from rocketlet.spark.hybrid.read_modes import reading_options
+from rocketlet.spark.stream.stream_options import parse_stream
+from rocketlet.spark.stream.stream_reader import ClusterStreamReader
 
 COLUMNS = pick_live_columns(["queueId", "queueOffset", "body", "brokerName"])
 
@@ -40,7 +40,7 @@ def test_consumer_progress_shows_the_lag_of_a_stream(java: Driver, namesrv: str)
         "startingOffsets": "earliest",
         "commitGroup": "spark_lagging",
     }
-    stream = StreamRun(lambda given: LiveStreamReader(parse_stream(reading_options(given)), COLUMNS), options)
+    stream = StreamRun(lambda given: ClusterStreamReader(parse_stream(reading_options(given)), COLUMNS), options)
     assert stream.plan()
     assert stream.plan(ReadMaxRows(12))
     assert len(stream.read()) == 12

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from rocketlet.common.errors import FrameError, HeaderError, JsonError
-from rocketlet.common.json.javajson import read_json, read_json_as
+from rocketlet.common.java_json import read_json, read_json_as
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.bodies.body import decode_answer, decode_body
 from rocketlet.remoting.bodies.client import HeartbeatData, LockBatchBody, LockedQueues, decode_lock_body

@@ -14,13 +14,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketlet.export.columns.schema import SCHEMA
-from rocketlet.export.plan.plan import plan_prefixes
+from rocketlet.export.plan.read_plan import plan_prefixes
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.report.report import StoreTally
-from rocketlet.export.write.read import Reading, ReadOptions
-from rocketlet.spark.hybrid.cold import StoreReader
-from rocketlet.spark.hybrid.modes import reading_options
-from rocketlet.spark.options.options import parse_options
+from rocketlet.export.report.report import StoreCounters
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
+from rocketlet.spark.hybrid.read_modes import reading_options
+from rocketlet.spark.hybrid.store_reader import StoreReader
+from rocketlet.spark.options.store_options import parse_store_options
 
 SEGMENT_BYTES: int = SIZES["segment_bytes"]
 SEEDS = {"one directory": "cedar", "several directories": "ash"}
@@ -30,20 +30,20 @@ class Exported(NamedTuple):
     """What an export gives of a store, and what it says of it."""
 
     rows: list[Row]
-    tally: StoreTally
+    counters: StoreCounters
 
     @property
     def damage(self) -> str:
         """Where and why it stopped."""
-        assert self.tally.damage is not None
-        return str(self.tally.damage)
+        assert self.counters.damage is not None
+        return str(self.counters.damage)
 
 
 def export(store: str) -> Exported:
     """Read what there is before damage."""
     plan = plan_prefixes([store])
     options = ReadOptions(Selection(includes_system=True))
-    reading = Reading(plan.splits, options, damages=plan.damages, ends=plan.ends)
+    reading = LogReader(plan.splits, options, damages=plan.damages, ends=plan.ends)
     rows = [row for batch in reading for row in batch.to_pylist()]
     return Exported(comparable(rows), reading.report.of_store(store))
 
@@ -88,7 +88,7 @@ def test_table_after_a_power_loss(kind: str, logs: str, spark: SparkSession, tmp
     store = write(image, world, tmp_path / "state")
     exported = export(store)
     assert exported.rows
-    assert exported.tally.end is not None
+    assert exported.counters.end is not None
     assert read_table(spark, store) == exported.rows
 
 
@@ -107,7 +107,7 @@ def test_table_of_a_torn_record(spark: SparkSession, tmp_path: pathlib.Path) -> 
     world = live(tmp_path, SEEDS["one directory"])
     store = find_torn(world, tmp_path)
     exported = export(store)
-    end = exported.tally.end
+    end = exported.counters.end
     assert end is not None
     assert any(pathlib.Path(end.path).read_bytes()[end.position :][:100])
     assert int(pathlib.Path(end.path).name) + end.position > exported.rows[-1]["logOffset"]
@@ -146,5 +146,5 @@ def test_table_of_a_damaged_store(
     assert read_table(spark, store, onDamage="prefix") == exported.rows
     with caplog.at_level(logging.WARNING):
         given = reading_options({"path": store, "onDamage": "prefix"})
-        StoreReader(parse_options(given), SCHEMA).partitions()
+        StoreReader(parse_store_options(given), SCHEMA).partitions()
     assert caplog.messages == [f"store {store} is damaged, reading only what comes before: {exported.damage}"]

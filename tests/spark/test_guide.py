@@ -31,7 +31,7 @@ from spark_guide import (
 )
 from threaded_cluster import ThreadedCluster
 
-from rocketlet.spark.options.filters import PUSH_KEY
+from rocketlet.spark.options.filter_pushdown import PUSH_KEY
 
 SECTIONS = read_sections()
 DAILY, SUBMIT = "Daily Parquet, proved", "On a cluster of Spark"
@@ -145,8 +145,8 @@ def check_push_down(shown: Shown) -> None:
     shown.spark.conf.unset(PUSH_KEY)
     for text in ("topic = orders", "queueId = 1", "queueOffset >= 20", "tags = paid"):
         assert f"pushed down: {text}" in shown.printed
-    (tally,) = shown.names["report"].stores
-    assert tally.rows == tally.records == len(late_orders(shown.shop)) > 0
+    (counters,) = shown.names["report"].stores
+    assert counters.rows == counters.records == len(late_orders(shown.shop)) > 0
     assert shown.names["report"].faults() == []
 
 

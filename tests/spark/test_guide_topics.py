@@ -19,7 +19,7 @@ from spark_guide import PAGE, blocks_of, fail_to_bill, localize, read_sections, 
 from threaded_cluster import ThreadedCluster
 
 from rocketlet.client import Message
-from rocketlet.spark.options.filters import PUSH_KEY
+from rocketlet.spark.options.filter_pushdown import PUSH_KEY
 
 Make = Callable[[str, int], Message]
 
@@ -44,7 +44,7 @@ def foreign(topic: str, number: int) -> Message:
 MAKERS: dict[str, Make | None] = {"empty": None, "bare": bare, "foreign": foreign}
 
 
-class Place:
+class QueuePlace:
     """A broker with the topics of the guide, and a copy of its store."""
 
     def __init__(self, cluster: ThreadedCluster, folder: pathlib.Path, make: Make | None) -> None:
@@ -75,13 +75,13 @@ class Place:
 
 
 @pytest.fixture(params=MAKERS, scope="module")
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueuePlace]:
     """Run a broker with topics of each kind."""
     with ThreadedCluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield Place(cluster, tmp_path_factory.mktemp("place"), MAKERS[request.param])
+        yield QueuePlace(cluster, tmp_path_factory.mktemp("place"), MAKERS[request.param])
 
 
-def run_program(place: Place, spark: SparkSession, title: str) -> dict[str, Any]:
+def run_program(place: QueuePlace, spark: SparkSession, title: str) -> dict[str, Any]:
     """Run the program of a section in the session, and return the names that it made."""
     names: dict[str, Any] = {"spark": spark}
     with contextlib.redirect_stdout(io.StringIO()):
@@ -92,7 +92,7 @@ def run_program(place: Place, spark: SparkSession, title: str) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("title", [title for title in PROGRAMS if title != DAILY])
-def test_recipe_runs_on_any_topic(title: str, place: Place, spark: SparkSession) -> None:
+def test_recipe_runs_on_any_topic(title: str, place: QueuePlace, spark: SparkSession) -> None:
     """No message makes it fail, and the stream writes each of them."""
     try:
         run_program(place, spark, title)
@@ -105,7 +105,7 @@ def test_recipe_runs_on_any_topic(title: str, place: Place, spark: SparkSession)
 
 
 def test_daily_recipe_is_proved_on_any_topic(
-    place: Place, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    place: QueuePlace, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also on a day without messages, of which no file is written; the command compares what there is."""
     monkeypatch.setattr(sys, "argv", ["daily.py", place.today])
@@ -113,12 +113,12 @@ def test_daily_recipe_is_proved_on_any_topic(
     run_commands(place, DAILY)
 
 
-def test_commands_run_on_any_topic(place: Place) -> None:
+def test_commands_run_on_any_topic(place: QueuePlace) -> None:
     """Export, proof, dump and load."""
     run_commands(place, WITHOUT)
 
 
-def run_commands(place: Place, title: str) -> None:
+def run_commands(place: QueuePlace, title: str) -> None:
     """Run the command lines of a section."""
     path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     for line in "".join(blocks_of(SECTIONS[title], "console")).splitlines():

@@ -9,10 +9,9 @@ from live_clusters import Clients, numbered, options_of, read
 from threaded_cluster import ThreadedCluster
 
 from rocketlet.common.errors import DataLossError, RemotingError, ResponseError
-from rocketlet.export.write.pulled import LIVE_SCHEMA
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.spark.cluster.cluster import Cluster
-from rocketlet.spark.cluster.liveplan import plan_live
-from rocketlet.spark.live.live import LiveReading, read_range
+from rocketlet.spark.live.cluster_reader import RangeReading, plan_ranges_of, read_range
 
 
 @pytest.fixture
@@ -29,16 +28,16 @@ def test_deleted_messages_are_loss(alone: ThreadedCluster) -> None:
     clients.create("Old", 1)
     clients.send("Old", numbered(60, 0, 4_000))
     options = options_of(clients, subscribe="Old")
-    ranges = plan_live(options)
+    ranges = plan_ranges_of(options)
     first = delete_old_files(alone)
     assert 0 < first < 60
     pattern = f"queue 0 of Old on broker-a begins at offset {first}: those from 0 on were deleted"
     with pytest.raises(DataLossError, match=pattern):
-        list(read_range(ranges, LiveReading(options, LIVE_SCHEMA)))
+        list(read_range(ranges, RangeReading(options, LIVE_SCHEMA)))
     with pytest.raises(DataLossError, match=pattern):
         read(clients, subscribe="Old", startingOffsets={"Old": 0})
     lenient = options_of(clients, subscribe="Old", failOnDataLoss="false")
-    batches = list(read_range(ranges, LiveReading(lenient, LIVE_SCHEMA)))
+    batches = list(read_range(ranges, RangeReading(lenient, LIVE_SCHEMA)))
     assert [row["queueOffset"] for batch in batches for row in batch.to_pylist()] == list(range(first, 60))
     assert len(read(clients, subscribe="Old")) == 60 - first
 
@@ -60,12 +59,12 @@ def test_topic_made_anew_is_loss(alone: ThreadedCluster) -> None:
     clients.create("Short", 1)
     clients.send("Short", numbered(5))
     options = options_of(clients, subscribe="Short")
-    (planned,) = plan_live(options)
+    (planned,) = plan_ranges_of(options)
     beyond = replace(planned, start=5, stop=500)
     with pytest.raises(DataLossError, match="queue 0 of Short on broker-a ends at offset 5, before 500"):
-        list(read_range([beyond], LiveReading(options, LIVE_SCHEMA)))
+        list(read_range([beyond], RangeReading(options, LIVE_SCHEMA)))
     lenient = options_of(clients, subscribe="Short", failOnDataLoss="false")
-    batches = list(read_range([replace(planned, stop=500)], LiveReading(lenient, LIVE_SCHEMA)))
+    batches = list(read_range([replace(planned, stop=500)], RangeReading(lenient, LIVE_SCHEMA)))
     assert sum(batch.num_rows for batch in batches) == 5
 
 
@@ -75,8 +74,8 @@ def test_broker_that_dies_is_asked_again_and_then_told(alone: ThreadedCluster) -
     clients.create("Dies", 1)
     clients.send("Dies", numbered(100))
     options = replace(options_of(clients, subscribe="Dies"), batch_messages=32, pulls_at_once=1)
-    ranges = plan_live(options)
-    batches = read_range(ranges, LiveReading(options, LIVE_SCHEMA))
+    ranges = plan_ranges_of(options)
+    batches = read_range(ranges, RangeReading(options, LIVE_SCHEMA))
     assert next(batches).num_rows == 32
     alone.stop_broker()
     alone.start_broker(settings={"mappedFileSizeCommitLog": "65536"})
@@ -93,8 +92,8 @@ def test_broker_that_has_moved_is_found(alone: ThreadedCluster) -> None:
     clients.create("Moved", 1)
     clients.send("Moved", numbered(3))
     options = options_of(clients, subscribe="Moved")
-    (planned,) = plan_live(options)
-    batches = list(read_range([replace(planned, address="127.0.0.1:1")], LiveReading(options, LIVE_SCHEMA)))
+    (planned,) = plan_ranges_of(options)
+    batches = list(read_range([replace(planned, address="127.0.0.1:1")], RangeReading(options, LIVE_SCHEMA)))
     assert sum(batch.num_rows for batch in batches) == 3
 
 
@@ -104,12 +103,12 @@ def test_error_of_the_broker_names_queue_and_offset(alone: ThreadedCluster) -> N
     clients.create("Refused", 1)
     clients.send("Refused", numbered(3))
     options = options_of(clients, subscribe="Refused")
-    (planned,) = plan_live(options)
+    (planned,) = plan_ranges_of(options)
     with pytest.raises(ResponseError, match=r"queue 7 of Refused on broker-a at .* cannot be read at offset 0"):
-        list(read_range([replace(planned, queue_id=7)], LiveReading(options, LIVE_SCHEMA)))
+        list(read_range([replace(planned, queue_id=7)], RangeReading(options, LIVE_SCHEMA)))
 
 
 def test_name_server_that_is_not_there_fails_in_planning() -> None:
     """After the attempts that the options allow."""
     with pytest.raises(RemotingError, match=r"127\.0\.0\.1:1"):
-        plan_live(options_of(Clients("127.0.0.1:1"), subscribe="T"))
+        plan_ranges_of(options_of(Clients("127.0.0.1:1"), subscribe="T"))

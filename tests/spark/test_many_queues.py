@@ -11,14 +11,14 @@ from live_clusters import Clients
 from stream_run import StreamRun
 
 from rocketlet.client import Admin, Message, Producer
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.pulled import LIVE_SCHEMA
-from rocketlet.export.write.read import Reading
-from rocketlet.spark.cluster.liverange import USUAL_TASKS
-from rocketlet.spark.hybrid.modes import reading_options
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import LogReader
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
+from rocketlet.spark.cluster.queue_ranges import USUAL_TASKS
+from rocketlet.spark.hybrid.read_modes import reading_options
 from rocketlet.spark.source import RocketMQDataSource
-from rocketlet.spark.stream.stream import LiveStreamReader
-from rocketlet.spark.stream.streamoptions import parse_stream
+from rocketlet.spark.stream.stream_options import parse_stream
+from rocketlet.spark.stream.stream_reader import ClusterStreamReader
 
 QUEUES, TOPICS = 200, 5
 LARGE, MANY = 100, 50
@@ -67,13 +67,13 @@ def test_batch_reads_each_message_once_in_some_dozens_of_tasks(server: Rocketlet
         partitions = reader.partitions()
         assert least <= len(partitions) <= 2 * least
         assert places(batch for part in partitions for batch in reader.read(part)) == every_place()
-    assert places(Reading(plan_stores([str(server.store)]))) == every_place()
+    assert places(LogReader(plan_stores([str(server.store)]))) == every_place()
 
 
 def test_progress_of_all_queues_is_stored(server: RocketletServer) -> None:
     """Also of those that nothing new is in, after the first batch."""
     given = {"nameserver": server.namesrv, "subscribePattern": "Many.*", "commitGroup": "spark_many"}
-    stream = StreamRun(lambda options: LiveStreamReader(parse_stream(reading_options(options)), LIVE_SCHEMA), given)
+    stream = StreamRun(lambda options: ClusterStreamReader(parse_stream(reading_options(options)), LIVE_SCHEMA), given)
     assert stream.plan()
     assert not stream.plan()
 

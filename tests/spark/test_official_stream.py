@@ -13,12 +13,11 @@ from real_broker import SMALL_FILES
 from stream_run import StreamRun
 from threaded_cluster import send_texts
 
-from rocketlet.export.write.pulled import pick_live_columns
-from rocketlet.spark.hybrid.hybrid import HybridReader
-from rocketlet.spark.hybrid.hybridoptions import parse_hybrid
-from rocketlet.spark.hybrid.modes import reading_options
-from rocketlet.spark.stream.stream import LiveStreamReader
-from rocketlet.spark.stream.streamoptions import parse_stream
+from rocketlet.export.write.pulled_reader import pick_live_columns
+from rocketlet.spark.hybrid.hybrid_reader import HybridReader
+from rocketlet.spark.hybrid.read_modes import parse_hybrid, reading_options
+from rocketlet.spark.stream.stream_options import parse_stream
+from rocketlet.spark.stream.stream_reader import ClusterStreamReader
 
 COLUMNS = pick_live_columns(["queueId", "queueOffset", "body", "brokerName"])
 
@@ -43,7 +42,7 @@ def test_limited_batches_hold_each_message_once(official: JavaServer) -> None:
     """Over a restart, and with availableNow behind it."""
     options = {"nameserver": official.namesrv, "subscribe": "Stream", "startingOffsets": "earliest"}
     send_texts(official.namesrv, "Stream", numbers(60))
-    stream = StreamRun(lambda given: LiveStreamReader(parse_stream(reading_options(given)), COLUMNS), options)
+    stream = StreamRun(lambda given: ClusterStreamReader(parse_stream(reading_options(given)), COLUMNS), options)
     batches = stream.drain(ReadMaxRows(25))
     assert [len(batch) for batch in batches] == [25, 25, 10]
     send_texts(official.namesrv, "Stream", numbers(10, 60))

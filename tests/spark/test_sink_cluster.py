@@ -5,8 +5,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from scripted_cluster import ScriptedCluster
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.spark.sink.sink import Written, check_cluster, plan_stream
-from rocketlet.spark.sink.sinkoptions import parse_sink_options
+from rocketlet.spark.sink.sink_options import parse_sink_options
+from rocketlet.spark.sink.sink_writer import WriteResult, check_cluster, plan_stream
 
 
 @pytest.mark.parametrize("topic", ["T", None], ids=["a topic", "topics in a column"])
@@ -44,8 +44,8 @@ def test_counts_of_all_tasks_are_logged(caplog: pytest.LogCaptureFixture) -> Non
     schema = StructType([StructField("body", StringType())])
     stream = plan_stream({"nameserver": "127.0.0.1:1", "topic": "T"}, schema, overwrites=False)
     with caplog.at_level("INFO"):
-        stream.commit([Written(3, 0), Written(4, 1)], 7)
-        stream.abort([Written(3, 0), None], 8)
+        stream.commit([WriteResult(3, 0), WriteResult(4, 1)], 7)
+        stream.abort([WriteResult(3, 0), None], 8)
     assert caplog.messages == [
         "batch 7: 7 messages stored by 2 tasks, 1 requests repeated",
         "write failed, its stored messages stay: batch 8: 3 messages stored by 1 tasks, 0 requests repeated",

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 from interop.servers import RocketletServer
 
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.read import SplitReader
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import SplitReader
 from rocketlet.remoting.transport.event_loop import LoopClock
-from rocketlet.spark.sink.sink import send_rows
-from rocketlet.spark.sink.sinkoptions import parse_sink_options
-from rocketlet.spark.sink.sinkrows import Letters, SinkColumns
+from rocketlet.spark.sink.sink_options import parse_sink_options
+from rocketlet.spark.sink.sink_rows import RowConverter, SinkColumns
+from rocketlet.spark.sink.sink_writer import send_rows
 
 SMALL = {"mappedFileSizeCommitLog": "16777216", "mappedFileSizeConsumeQueue": "600000"}
 
@@ -29,9 +29,9 @@ def test_rows_are_stored_over_a_kill_of_the_broker(tmp_path: pathlib.Path) -> No
         yield pa.RecordBatch.from_pydict({"body": [f"{row}" for row in range(5_000, 10_000)]})
 
     options = parse_sink_options({"nameserver": servers[0].namesrv, "topic": "Rows", "runId": "run"})
-    letters = Letters(SinkColumns({"body": 0}), "Rows", "ROW", "run/0/")
+    converter = RowConverter(SinkColumns({"body": 0}), "Rows", "ROW", "run/0/")
     try:
-        written = asyncio.run(send_rows(batches(), letters, options, LoopClock()))
+        written = asyncio.run(send_rows(batches(), converter, options, LoopClock()))
         servers[-1].stop()
     finally:
         for server in servers:

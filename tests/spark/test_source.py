@@ -19,7 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from rocketlet.export.columns.schema import FULL_SCHEMA, SCHEMA
-from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.plan.read_plan import plan_stores
 
 
 class Load(Protocol):

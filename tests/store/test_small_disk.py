@@ -10,9 +10,8 @@ from small_disk import SmallDisk, run_on_small_disk
 from stores import StoreDirectory, new_record, read_all, sample
 
 from rocketlet.common.errors import DiskFullError, StoreFullError
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.blockread import ReadOptions
-from rocketlet.export.write.read import Reading
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 from rocketlet.store.audit.audit import StoreAudit
 from rocketlet.store.files.diskspace import measure_use
 from rocketlet.store.files.files import OS_FILES
@@ -132,7 +131,7 @@ def start_without_room(disk: SmallDisk, is_killed: int) -> None:
     check_all(store, 300)
     directory.close_all()
     assert StoreAudit(directory.config).run().is_sound
-    assert sum(batch.num_rows for batch in Reading(plan_stores([str(directory.root)]), ReadOptions())) == 300
+    assert sum(batch.num_rows for batch in LogReader(plan_stores([str(directory.root)]), ReadOptions())) == 300
     disk.give_room()
     store = directory.open()
     assert send(store, 300)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.read import ReadOptions
+from rocketlet.export.write.log_reader import ReadOptions
 
 STORES = ("plain", "killed", "delay-retry", "batchcrc")
 Row = dict[str, Any]

@@ -15,11 +15,10 @@ from rocketlet.client import (
     ProducerSettings,
     TopicSettings,
 )
-from rocketlet.export.write.pulled import LIVE_SCHEMA
-from rocketlet.spark.cluster.liveoptions import NAMES, LiveOptions, parse_live
-from rocketlet.spark.cluster.liveplan import plan_live
-from rocketlet.spark.live.live import LiveReading, read_range
-from rocketlet.spark.options.optionvalues import Given
+from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
+from rocketlet.spark.cluster.cluster_options import CLUSTER_OPTIONS, ClusterOptions, parse_cluster_options
+from rocketlet.spark.live.cluster_reader import RangeReading, plan_ranges_of, read_range
+from rocketlet.spark.options.option_values import OptionValues
 
 Rows = list[dict[str, Any]]
 
@@ -72,18 +71,20 @@ class Clients:
         return Producer("pg", self.nameserver, settings=settings)
 
 
-def options_of(clients: Clients, **options: Any) -> LiveOptions:
+def options_of(clients: Clients, **options: Any) -> ClusterOptions:
     """Return options for a cluster; failures are tried again once, and soon."""
     given = {**clients.options, "retries": 1, "retryIntervalMs": 1, **options}
     texts = {name: json.dumps(value) if isinstance(value, dict) else str(value) for name, value in given.items()}
-    return parse_live(Given(texts, NAMES, "the source"))
+    return parse_cluster_options(OptionValues(texts, CLUSTER_OPTIONS, "the source"))
 
 
 def read(clients: Clients, **options: Any) -> Rows:
     """Plan a reading, and read all its ranges one by one, as tasks do."""
     parsed = options_of(clients, **options)
-    reading = LiveReading(parsed, LIVE_SCHEMA)
-    return [row for each in plan_live(parsed) for batch in read_range([each], reading) for row in batch.to_pylist()]
+    reading = RangeReading(parsed, LIVE_SCHEMA)
+    return [
+        row for each in plan_ranges_of(parsed) for batch in read_range([each], reading) for row in batch.to_pylist()
+    ]
 
 
 def bodies(rows: Rows) -> list[bytes]:

@@ -10,12 +10,12 @@ from typing import Any
 from javastores import Row
 from stores import StoreDirectory, new_record
 
-from rocketlet.export.plan.plan import PlanOptions, plan_stores
+from rocketlet.export.plan.read_plan import PlanOptions, plan_stores
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.split import Split
-from rocketlet.export.pushdown.pushdown import Pushed, PushOptions, push_down
+from rocketlet.export.pushdown.pushdown import PushdownOptions, PushdownResult, push_down
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 
 TOPICS = {"Orders": 3, "Rare": 2, "%RETRY%group": 1}
 MESSAGES = 160
@@ -60,26 +60,28 @@ def plan(root: pathlib.Path, split_bytes: int = 1500) -> list[Split]:
 
 def read(splits: list[Split], selection: Selection) -> tuple[list[Row], Report]:
     """Return the rows of splits in log order, and the report."""
-    reading = Reading(splits, ReadOptions(selection))
+    reading = LogReader(splits, ReadOptions(selection))
     rows = [row for batch in reading for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: (row["logOffset"], row["queueOffset"])), reading.report
 
 
 def looked_at(report: Report) -> int:
     """Return how many records a reading looked at."""
-    return sum(tally.records for tally in report.stores)
+    return sum(counters.records for counters in report.stores)
 
 
 def push(
     root: pathlib.Path, selection: Selection, split_bytes: int = 1500, **options: Any
-) -> tuple[Pushed, Report, list[Row]]:
+) -> tuple[PushdownResult, Report, list[Row]]:
     """Read what is left of a store when all is pushed down."""
-    pushed = push_down(plan(root, split_bytes), selection, PushOptions(**options))
+    pushed = push_down(plan(root, split_bytes), selection, PushdownOptions(**options))
     rows, report = read(pushed.splits, selection)
     return pushed, report, rows
 
 
-def check(root: pathlib.Path, selection: Selection, split_bytes: int = 1500, **options: Any) -> tuple[Pushed, int]:
+def check(
+    root: pathlib.Path, selection: Selection, split_bytes: int = 1500, **options: Any
+) -> tuple[PushdownResult, int]:
     """Compare a reading with what was pushed down to one without; return what was pushed, and the records looked at."""
     pushed, report, rows = push(root, selection, split_bytes, **options)
     assert rows == read(plan(root, split_bytes), selection)[0]

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from localbucket import S3Handler  # pyright: ignore[reportMissingTypeStubs] # it has none
 
-from rocketlet.export.plan.places import Storage
+from rocketlet.export.plan.filesystems import Storage
 
 
 @contextmanager

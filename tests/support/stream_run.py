@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from rocketlet.spark.stream.stream import LiveStreamReader
+from rocketlet.spark.stream.stream_reader import ClusterStreamReader
 
 EVERYTHING = ReadAllAvailable()
 
@@ -16,7 +16,7 @@ class StreamRun:
     """A stream; ``restart`` goes on with a new reader, as after the end of the driver."""
 
     def __init__(
-        self, make_reader: Callable[[Mapping[str, str]], LiveStreamReader], options: Mapping[str, Any]
+        self, make_reader: Callable[[Mapping[str, str]], ClusterStreamReader], options: Mapping[str, Any]
     ) -> None:
         self._make_reader = make_reader
         self.options = {name: str(value) for name, value in options.items() if value is not None}

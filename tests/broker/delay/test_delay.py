@@ -8,9 +8,9 @@ from stores import HOST, new_record
 
 from rocketlet.broker.delay.delayed_messages import Delays, deliverable
 from rocketlet.common.errors import DecodeError, MessageIllegalError
+from rocketlet.common.message import COMPRESSED
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import Record, decode_record, encode_record
-from rocketlet.common.sysflag import COMPRESSED
 
 DELAYS = Delays((1000, 5000, 10_000))
 

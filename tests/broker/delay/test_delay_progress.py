@@ -11,7 +11,7 @@ from stores import StoreDirectory, new_record
 from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress, DelaySaveJob
 from rocketlet.broker.topic.config_table import ConfigFolder
 from rocketlet.common.errors import StoreNotWritableError
-from rocketlet.common.json.javajson import read_json_as
+from rocketlet.common.java_json import read_json_as
 from rocketlet.remoting.bodies.route import DataVersion
 from rocketlet.store.message_store import MessageStore
 

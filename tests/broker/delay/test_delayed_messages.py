@@ -6,9 +6,9 @@ from stores import new_record
 
 from rocketlet.broker.delay.delayed_messages import Delays, Parking
 from rocketlet.common.errors import DecodeError, MessageRefusedError
+from rocketlet.common.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.record import NewRecord
-from rocketlet.common.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 
 LEVELS = Delays((1_000, 5_000))
 NOW_MS = 1_000_000

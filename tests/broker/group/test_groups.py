@@ -3,7 +3,7 @@
 import msgspec
 
 from rocketlet.broker.group.groups import GroupTable
-from rocketlet.common.json.javajson import read_json_as
+from rocketlet.common.java_json import read_json_as
 from rocketlet.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 
 

@@ -6,7 +6,7 @@ import pytest
 from rocketlet.broker.group import offsets as offsets_module
 from rocketlet.broker.group.offsets import OffsetFile, OffsetTable
 from rocketlet.common.errors import JsonError
-from rocketlet.common.json.javajson import read_json_as
+from rocketlet.common.java_json import read_json_as
 from rocketlet.remoting.bodies.route import DataVersion
 
 

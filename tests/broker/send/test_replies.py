@@ -13,10 +13,10 @@ from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.message import COMPRESSED, TRANSACTION_PREPARED
 from rocketlet.common.outcome import Outcome
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import Record, iter_records
-from rocketlet.common.sysflag import COMPRESSED, TRANSACTION_PREPARED
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.headers.send import SendHeader

@@ -17,7 +17,7 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.config_table import ConfigFolder
 from rocketlet.broker.topic.topics import TopicTable
 from rocketlet.common.errors import ConfigError
-from rocketlet.common.json.javajson import read_json, read_json_as
+from rocketlet.common.java_json import read_json, read_json_as
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from logbuilder import LogBuilder
 from rocketlet.common.compression import deflate
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.export.plan.selection import Reason, Selection
-from rocketlet.export.write.read import ReadOptions
+from rocketlet.export.write.log_reader import ReadOptions
 
 PARTS = [
     BatchPart(7, b"one", b"TAGS\x01a\x02KEYS\x01k1 k2\x02"),

@@ -13,12 +13,12 @@ from pushing import fill
 from stores import StoreDirectory, new_record
 
 from rocketlet.common.errors import StoreDamagedError
-from rocketlet.export.plan import plan
-from rocketlet.export.plan.plan import PlanOptions, plan_prefixes, plan_stores
-from rocketlet.export.plan.tail import LogEnd
-from rocketlet.export.pushdown.planreport import planned_report
+from rocketlet.export.plan import read_plan as plan
+from rocketlet.export.plan.log_end import LogEnd
+from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes, plan_stores
+from rocketlet.export.pushdown.pushdown import planned_report
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.read import SplitReader
+from rocketlet.export.write.log_reader import SplitReader
 from rocketlet.store.audit.audit import StoreAudit
 
 PROOF = "proof holds: every message is counted, every queue offset is there once, all body checksums are right"
@@ -37,7 +37,7 @@ def reported(store: pathlib.Path | str, *, skips: bool = False) -> Report:
     planned = plan_prefixes([str(store)], PlanOptions(skips_damage=skips))
     report = planned_report(planned, {})
     for split in planned.splits:
-        deque(SplitReader(tally=report.of_store(split.store)).read(split), maxlen=0)
+        deque(SplitReader(counters=report.of_store(split.store)).read(split), maxlen=0)
     return report
 
 
@@ -186,9 +186,9 @@ def test_java_stores_are_proved(name: str, java_stores: JavaStores) -> None:
     """Stores that a Java broker closed are proved to end there; one whose broker was killed is no fault."""
     report = reported(java_stores[name])
     assert not report.faults()
-    (tally,) = report.stores
-    assert tally.end is not None
-    assert (tally.end.unproved is not None) == (name == "killed")
+    (counters,) = report.stores
+    assert counters.end is not None
+    assert (counters.end.unproved is not None) == (name == "killed")
 
 
 @pytest.mark.parametrize("name", [name for name in STORES if name != "killed"])

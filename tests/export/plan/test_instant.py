@@ -1,7 +1,7 @@
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.export.plan.instant import parse_instant
+from rocketlet.export.plan.selection import parse_instant
 
 
 @pytest.mark.parametrize(

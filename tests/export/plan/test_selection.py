@@ -3,7 +3,7 @@ from javastores import Read
 from logbuilder import FIRST_MS, LogBuilder
 
 from rocketlet.export.plan.selection import Reason, Selection
-from rocketlet.export.write.read import ReadOptions
+from rocketlet.export.write.log_reader import ReadOptions
 
 TOPICS = ["A", "B", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "%RETRY%g", "%DLQ%g"]
 

@@ -15,13 +15,13 @@ from logbuilder import LogBuilder
 from stores import StoreDirectory, new_record
 
 from rocketlet.common.errors import StoreDamagedError
-from rocketlet.export.plan import queueanchor
-from rocketlet.export.plan.plan import PlanOptions, plan_prefixes, plan_stores
-from rocketlet.export.plan.seek import find_first
-from rocketlet.export.plan.segment import map_file
+from rocketlet.export.plan import record_walk as queueanchor
+from rocketlet.export.plan.log_file import map_log_file
+from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes, plan_stores
+from rocketlet.export.plan.record_walk import find_first_record
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.split import Split
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 
 OPTIONS = ReadOptions(Selection(includes_system=True))
 
@@ -60,7 +60,7 @@ def read_all(store: pathlib.Path, split_bytes: int) -> list[Row]:
     """Read a store in splits, and have the report say that nothing is wrong, seams included."""
     plan = plan_prefixes([str(store)], PlanOptions(split_bytes=split_bytes))
     assert all(len(split) <= split_bytes for split in plan.splits)
-    reading = Reading(plan.splits, OPTIONS, damages=plan.damages, ends=plan.ends)
+    reading = LogReader(plan.splits, OPTIONS, damages=plan.damages, ends=plan.ends)
     rows = [row for batch in reading for row in batch.to_pylist()]
     assert not reading.report.faults()
     return rows
@@ -81,11 +81,11 @@ def test_first_record_is_found_from_a_stretch_before_it(parts: list[Part], data:
     """The record that begins at or behind a place is found without the start of the file, as from there."""
     with tempfile.TemporaryDirectory() as folder:
         log = build(folder, parts, segment_bytes=1 << 16)
-        file = map_file(str(log.files()[0]), 0, log.end) if log.end else None
+        file = map_log_file(str(log.files()[0]), 0, log.end) if log.end else None
         chain = [*log.offsets, log.end]
         for place in data.draw(st.lists(st.integers(0, max(0, log.end - 1)), max_size=20)) if file else []:
             assert file is not None
-            assert find_first(file, place, log.end, stretch_bytes=1_500) == chain[bisect_left(chain, place)]
+            assert find_first_record(file, place, log.end, stretch_bytes=1_500) == chain[bisect_left(chain, place)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
@@ -97,10 +97,10 @@ def test_stretch_with_fakes_is_walked_from_the_start(tmp_path: pathlib.Path, cou
         for _ in range(4):
             log.add(bytes(40))
     path = log.save() / "commitlog" / f"{0:020d}"
-    file = map_file(str(path), 0, log.end)
+    file = map_log_file(str(path), 0, log.end)
     chain = [*log.offsets, log.end]
     for place in range(0, log.end, 37):
-        assert find_first(file, place, log.end, stretch_bytes=600) == chain[bisect_left(chain, place)]
+        assert find_first_record(file, place, log.end, stretch_bytes=600) == chain[bisect_left(chain, place)]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_entries_of_queues_anchor_a_split(queued: StoreDirectory, monkeypatch: p
         anchor = queueanchor.find_anchor(file, place, queues)
         assert anchor is not None
         assert place - 1_000 < anchor <= place
-        assert find_first(file, place, split.end, queues) == find_first(file, place, split.end)
+        assert find_first_record(file, place, split.end, queues) == find_first_record(file, place, split.end)
     for path in (queued.root / "consumequeue").rglob("0" * 20):
         path.write_bytes(b"\0" * 7 + b"\x05" + path.read_bytes()[8:])  # the entry of the first record names no record
     assert queueanchor.find_anchor(file, 50, queues) is None
@@ -145,7 +145,7 @@ def test_wrong_start_is_a_fault_of_the_report(log: LogBuilder) -> None:
         log.add(bytes(40))
     log.save()
     first, second = plan_stores([str(log.root)], PlanOptions(split_bytes=log.end // 2 + 1))
-    reading = Reading([replace(first, stop=first.stop - 300), second], OPTIONS)
+    reading = LogReader([replace(first, stop=first.stop - 300), second], OPTIONS)
     assert sum(batch.num_rows for batch in reading) < len(log.offsets)
     assert any("missing queue offsets" in fault for fault in reading.report.faults())
 
@@ -168,7 +168,7 @@ def test_damage_fails_the_split_that_it_begins_in(log: LogBuilder, split_bytes: 
 
 def _fails(split: Split) -> bool:
     try:
-        list(Reading([split], OPTIONS))
+        list(LogReader([split], OPTIONS))
     except StoreDamagedError:
         return True
     return False

@@ -11,10 +11,10 @@ from pushing import SPOILS, check, configure, fill, looked_at, plan, push, read
 from stores import TINY, StoreDirectory
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.export.plan import queuefiles
+from rocketlet.export.plan import store_queues as queuefiles
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.plan.storequeues import MARGIN_MS
-from rocketlet.export.pushdown.pushdown import CLOCK_MS, PushOptions, check_topics, push_down
+from rocketlet.export.plan.store_queues import MARGIN_MS
+from rocketlet.export.pushdown.pushdown import CLOCK_MS, PushdownOptions, check_topics, push_down
 from rocketlet.store.commitlog.block import Structs
 
 INDEX_SIZES = TINY["index_slots"], TINY["index_entries"]
@@ -152,7 +152,7 @@ def test_any_selection_and_split_size_gives_the_same_rows(
 def test_nothing_is_used_that_must_not_be(filled: StoreDirectory) -> None:
     """Without queues, and without a filter that they serve, the splits are left as they are."""
     splits = plan(filled.root)
-    assert push_down(splits, SELECTIONS["topic"], PushOptions(uses_queues=False)).splits == splits
+    assert push_down(splits, SELECTIONS["topic"], PushdownOptions(uses_queues=False)).splits == splits
     assert push_down(splits, SELECTIONS["queue without topic"]).splits == splits
     assert push_down(splits, Selection()) == (splits, {})
     assert push_down([], SELECTIONS["topic"]) == ([], {})
@@ -206,8 +206,8 @@ def test_killed_store_is_trusted_as_far_as_its_checkpoint_reaches(tmp_path: path
     directory.abort.touch()
     pushed, records = check(directory.root, SELECTIONS["rare topic"])
     assert 40 < records < 120
-    assert {split.picks is None for split in pushed.splits} == {True, False}
-    assert not {split.picks for split in pushed.splits[-3:]} - {None}
+    assert {split.candidates is None for split in pushed.splits} == {True, False}
+    assert not {split.candidates for split in pushed.splits[-3:]} - {None}
 
 
 def test_queues_of_deleted_log_files_are_believed_from_their_first_entry(tmp_path: pathlib.Path) -> None:

@@ -1,7 +1,7 @@
 from javastores import Read
 from logbuilder import LogBuilder
 
-from rocketlet.export.write.read import ReadOptions
+from rocketlet.export.write.log_reader import ReadOptions
 from rocketlet.store.commitlog.blockscan import ScanLimits
 
 

@@ -7,63 +7,61 @@ from logbuilder import LogBuilder
 from s3 import serve_s3
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.report.folder import Folder
-from rocketlet.export.report.report import Report
-from rocketlet.export.report.reportparts import ReportParts, load_report, save_report
-from rocketlet.export.report.tally import StoreTally
-from rocketlet.export.write.outputs import find_outputs
-from rocketlet.export.write.read import Reading, SplitReader
-from rocketlet.export.write.verify import compare, read_outputs
+from rocketlet.export.plan.filesystems import Folder
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.report.counters import StoreCounters
+from rocketlet.export.report.report import Report, ReportParts, load_report, save_report
+from rocketlet.export.write.log_reader import LogReader, SplitReader
+from rocketlet.export.write.verify import compare, find_outputs, read_outputs
 
 
 @pytest.fixture
-def reading(log: LogBuilder) -> Reading:
+def reading(log: LogBuilder) -> LogReader:
     """Return a finished reading of a log of several files and queues."""
     for number in range(90):
         log.add(b"body %d" % number, queue_id=number % 3, topic=f"T{number % 2}")
-    reading = Reading(plan_stores([str(log.save())]))
+    reading = LogReader(plan_stores([str(log.save())]))
     assert sum(batch.num_rows for batch in reading) == 90
     return reading
 
 
-def tallies(reading: Reading) -> list[StoreTally]:
+def all_counters(reading: LogReader) -> list[StoreCounters]:
     """Return what tasks that read one split each met."""
-    found: list[StoreTally] = []
+    found: list[StoreCounters] = []
     for split in reading.splits:
-        found.append(StoreTally(split.store))
-        for _ in SplitReader(tally=found[-1]).read(split):
+        found.append(StoreCounters(split.store))
+        for _ in SplitReader(counters=found[-1]).read(split):
             pass
     return found
 
 
 def counts(report: Report) -> object:
     """Return what a report says, but for the time it took."""
-    for tally in report.stores:
-        tally.seconds = 0
+    for counters in report.stores:
+        counters.seconds = 0
     return report.to_json()
 
 
-def test_parts_add_up_to_the_report_of_one_reading(reading: Reading, tmp_path: pathlib.Path) -> None:
+def test_parts_add_up_to_the_report_of_one_reading(reading: LogReader, tmp_path: pathlib.Path) -> None:
     """Tasks that finish in any order, and twice, give the report that one reading of everything gives."""
     parts = ReportParts.begin(Folder(str(tmp_path / "report")), Report(), len(reading.splits))
-    found = tallies(reading)
+    found = all_counters(reading)
     for number in [*reversed(range(len(found))), 0, 1]:
         parts.finish(number, found[number])
     assert counts(load_report(str(tmp_path / "report"))) == counts(reading.report)
 
 
-def test_report_and_files_behind_a_url(reading: Reading, tmp_path: pathlib.Path) -> None:
+def test_report_and_files_behind_a_url(reading: LogReader, tmp_path: pathlib.Path) -> None:
     """Parts, and the files that are compared with them, may lie in an object store; a new plan removes old parts."""
     (tmp_path / "bucket").mkdir()
     pq.write_table(pa.Table.from_batches(list(reading)), tmp_path / "bucket" / "out.parquet")
-    found = tallies(reading)
+    found = all_counters(reading)
     with serve_s3(tmp_path) as storage:
         folder = Folder("s3://bucket/reports/one", storage)
         ReportParts.begin(folder, Report(), 1).finish(0, found[0])
         parts = ReportParts.begin(folder, Report(), len(found))
-        for number, tally in enumerate(found):
-            parts.finish(number, tally)
+        for number, counters in enumerate(found):
+            parts.finish(number, counters)
         assert len(folder.names()) == len(found) + 1
         report = load_report("s3://bucket/reports/one", storage)
         assert report.faults() == []
@@ -72,18 +70,18 @@ def test_report_and_files_behind_a_url(reading: Reading, tmp_path: pathlib.Path)
             load_report("s3://bucket/reports/two", storage)
 
 
-def test_missing_part_is_a_fault(reading: Reading, tmp_path: pathlib.Path) -> None:
+def test_missing_part_is_a_fault(reading: LogReader, tmp_path: pathlib.Path) -> None:
     """A task that never finished is named by its number, and the report proves nothing."""
     parts = ReportParts.begin(Folder(str(tmp_path / "report")), Report(), len(reading.splits))
-    parts.finish(0, tallies(reading)[0])
+    parts.finish(0, all_counters(reading)[0])
     report = load_report(str(tmp_path / "report"))
     assert report.faults()[0].startswith(f"{len(reading.splits) - 1} of {len(reading.splits)} parts were not read")
     assert report.to_json()["proved"] is False
 
 
-def test_new_plan_forgets_the_parts_of_the_last(reading: Reading, tmp_path: pathlib.Path) -> None:
+def test_new_plan_forgets_the_parts_of_the_last(reading: LogReader, tmp_path: pathlib.Path) -> None:
     """A directory that is used again has the report of the last reading, also when old tasks still write to it."""
-    found = tallies(reading)
+    found = all_counters(reading)
     old = ReportParts.begin(Folder(str(tmp_path / "report")), Report(), 1)
     old.finish(0, found[0])
     new = ReportParts.begin(Folder(str(tmp_path / "report")), Report(), 1)
@@ -93,7 +91,7 @@ def test_new_plan_forgets_the_parts_of_the_last(reading: Reading, tmp_path: path
     assert len(list((tmp_path / "report").iterdir())) == 3
 
 
-def test_report_file_is_read_back(reading: Reading, tmp_path: pathlib.Path) -> None:
+def test_report_file_is_read_back(reading: LogReader, tmp_path: pathlib.Path) -> None:
     """What was saved to one file is the same report again."""
     save_report(reading.report, str(tmp_path / "report.json"))
     assert load_report(str(tmp_path / "report.json")).to_json() == reading.report.to_json()

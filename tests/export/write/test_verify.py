@@ -11,21 +11,20 @@ import pytest
 from javastores import JavaStores
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.export.plan.places import Storage
-from rocketlet.export.plan.plan import plan_stores
+from rocketlet.export.plan.filesystems import Storage
+from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.report.report import Report
-from rocketlet.export.write.outputs import find_outputs
-from rocketlet.export.write.read import Reading, ReadOptions
-from rocketlet.export.write.verify import compare, read_outputs
-from rocketlet.export.write.write import open_writer
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
+from rocketlet.export.write.verify import compare, find_outputs, read_outputs
+from rocketlet.export.write.writers import open_writer
 
 TAGS = Selection(tags=frozenset({"TagA", "TagB"}))
 
 
 def export(java_stores: JavaStores, folder: pathlib.Path, selection: Selection) -> tuple[pa.Table, Report]:
     """Return the rows and the report of two stores."""
-    reading = Reading(plan_stores([str(java_stores["plain"]), str(java_stores["batchcrc"])]), ReadOptions(selection))
+    reading = LogReader(plan_stores([str(java_stores["plain"]), str(java_stores["batchcrc"])]), ReadOptions(selection))
     return pa.Table.from_batches(list(reading)), reading.report
 
 

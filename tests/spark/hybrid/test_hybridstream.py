@@ -12,9 +12,9 @@ from stream_run import StreamRun
 from threaded_cluster import ThreadedCluster
 
 from rocketlet.common.errors import ConfigError, DataLossError
-from rocketlet.export.write.pulled import pick_live_columns
-from rocketlet.spark.hybrid.hybridstream import read_as_stream
-from rocketlet.spark.hybrid.modes import reading_options
+from rocketlet.export.write.pulled_reader import pick_live_columns
+from rocketlet.spark.hybrid.hybrid_reader import read_as_stream
+from rocketlet.spark.hybrid.read_modes import reading_options
 
 COLUMNS = pick_live_columns(["topic", "queueOffset", "body", "brokerName"])
 

@@ -1,9 +1,9 @@
 """How many messages a pull asks for."""
 
-from rocketlet.spark.live.strides import MOST_MESSAGES, Strides
+from rocketlet.spark.live.range_fetcher import MOST_MESSAGES, AdaptiveFetchSize
 
 
-def ask(strides: Strides, limit: int, times: int) -> list[int]:
+def ask(strides: AdaptiveFetchSize, limit: int, times: int) -> list[int]:
     """Return the lengths of so many chunks, of a broker that gives so many messages at most."""
     asked: list[int] = []
     for _ in range(times):
@@ -14,25 +14,25 @@ def ask(strides: Strides, limit: int, times: int) -> list[int]:
 
 def test_length_is_what_answers_hold() -> None:
     """An answer with fewer messages makes the next pulls shorter at once."""
-    assert ask(Strides(), 20, 3) == [32, 20, 20]
+    assert ask(AdaptiveFetchSize(), 20, 3) == [32, 20, 20]
 
 
 def test_broker_that_gives_more_is_found_out() -> None:
     """By doubling, up to the most that a broker is asked for."""
-    asked = ask(Strides(), 10_000, 200)
+    asked = ask(AdaptiveFetchSize(), 10_000, 200)
     assert asked[:18] == [32] * 16 + [64] * 2
     assert asked[-1] == MOST_MESSAGES
 
 
 def test_trials_become_rare() -> None:
     """A broker that sticks to 32 costs a second pull less and less often."""
-    asked = ask(Strides(), 32, 2_000)
+    asked = ask(AdaptiveFetchSize(), 32, 2_000)
     assert set(asked) == {32, 64}
     assert asked.count(64) < 10
 
 
 def test_answer_without_messages_does_not_stop_the_pulls() -> None:
     """The length stays above zero."""
-    strides = Strides()
+    strides = AdaptiveFetchSize()
     strides.learn(32, 0)
     assert strides.next_length() == 1

@@ -15,10 +15,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo
 from pyspark.sql.types import StructType
 from stores import StoreDirectory
 
-from rocketlet.export.report.reportparts import load_report
+from rocketlet.export.report.report import load_report
 from rocketlet.spark import register, source
-from rocketlet.spark.options.filters import PUSH_KEY
-from rocketlet.spark.options.pushing import LIMIT_KEY, keeps_plans_apart
+from rocketlet.spark.options.filter_pushdown import LIMIT_KEY, PUSH_KEY, keeps_plans_apart
 from rocketlet.spark.source import LimitingDataSource, PushingDataSource, RocketMQDataSource
 
 SOURCES = pathlib.Path(__file__).parents[3] / "spark" / "toplevel"
@@ -46,14 +45,14 @@ def test_rows_are_the_same_whether_spark_pushes_filters_or_not(pushing: SparkSes
     )
     reader = reader.option("reportPath", str(report))
     pushed = reader.load(str(directory.root)).where(WANTED).collect()
-    (tally,) = load_report(str(report)).stores
-    assert len(tally.pushed) == 6
-    assert not tally.faults()
-    assert tally.records == tally.messages < 60
+    (counters,) = load_report(str(report)).stores
+    assert len(counters.pushed) == 6
+    assert not counters.faults()
+    assert counters.records == counters.messages < 60
     pushing.conf.set(PUSH_KEY, "false")
     assert sorted(reader.load(str(directory.root)).where(WANTED).collect()) == sorted(pushed)
-    (tally,) = load_report(str(report)).stores
-    assert (tally.pushed, tally.records, len(pushed)) == ([], 160, 22)
+    (counters,) = load_report(str(report)).stores
+    assert (counters.pushed, counters.records, len(pushed)) == ([], 160, 22)
 
 
 def test_registering_changes_no_setting_that_it_need_not(spark: SparkSession) -> None:
@@ -145,9 +144,9 @@ def test_log_that_grew_is_read_to_where_it_ended(tmp_path: pathlib.Path) -> None
     found = pickle.loads(pickle.dumps(found))  # noqa: S301 # our own
     assert isinstance(found, RocketMQDataSource)
     assert read_all(found, schema) == before
-    (tally,) = load_report(str(report)).stores
-    assert tally.end is not None
-    assert tally.end.reason == "the log has grown since"
+    (counters,) = load_report(str(report)).stores
+    assert counters.end is not None
+    assert counters.end.reason == "the log has grown since"
 
 
 def read_all(found: DataSource, schema: StructType) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from javastores import JavaStores
 
-from rocketlet.spark.options.workerpython import choose_python
+from rocketlet.spark.source import choose_python
 
 PROGRAM = """
 import sys

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from logbuilder import LogBuilder
 
 from rocketlet.common.ids import encode_host
-from rocketlet.common.record import MAGIC_V2
-from rocketlet.common.walk import Verdict, check_record
+from rocketlet.common.record import MAGIC_V2, Verdict, check_record
 from rocketlet.store.commitlog.block import SegmentBytes
 from rocketlet.store.commitlog.blockscan import Scan, ScanLimits
 

@@ -9,7 +9,7 @@ from stores import StoreDirectory, new_record, read_all
 
 from rocketlet.common.errors import StoreDamagedError, StoreInUseError
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.write.read import count_stores
+from rocketlet.export.write.log_reader import count_stores
 
 OPEN_STORE = """
 import sys

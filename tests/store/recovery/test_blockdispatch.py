@@ -11,8 +11,8 @@ from stores import StoreDirectory, file_bytes
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError
 from rocketlet.common.ids import encode_host
+from rocketlet.common.message import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.common.sysflag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketlet.store.commitlog.block import Block
 from rocketlet.store.recovery import blockdispatch
 from rocketlet.store.recovery.requeue import Requeue

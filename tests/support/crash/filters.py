@@ -4,7 +4,7 @@ import json
 
 from rocketlet.broker.group.filter_table import FilterFile, FilterTable
 from rocketlet.broker.group.filters import BloomShape
-from rocketlet.common.json.javajson import read_json_as
+from rocketlet.common.java_json import read_json_as
 
 FILTERS_FILE = "config/consumerFilter.json"
 KEEP_DEAD_MS = 60_000

@@ -15,7 +15,7 @@ from rocketlet.broker.outcomes.scheduler import CommitParticipant
 from rocketlet.broker.transaction.checks import CheckRules, TransactionChecks
 from rocketlet.broker.transaction.half_messages import committed, given_up, half_of
 from rocketlet.broker.transaction.transactions import TRANSACTION_GROUP, Transactions
-from rocketlet.common.json.javajson import read_json_as
+from rocketlet.common.java_json import read_json_as
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
 from rocketlet.common.properties import UNIQ_KEY
 from rocketlet.common.record import Record, decode_record

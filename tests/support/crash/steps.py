@@ -19,16 +19,16 @@ from crash.world import DELAYS_FILE, INNER_BATCH_TOPIC, OFFSETS_FILE, World
 
 from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
 from rocketlet.common.errors import MessageIllegalError
-from rocketlet.common.json.javajson import read_json_as
-from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.common.subscription import SQL92_TYPE, Subscription
-from rocketlet.common.sysflag import (
+from rocketlet.common.java_json import read_json_as
+from rocketlet.common.message import (
     BORN_HOST_V6,
     INNER_BATCH,
     NEEDS_UNWRAP,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
+from rocketlet.common.record import BatchPart, encode_batch
+from rocketlet.common.subscription import SQL92_TYPE, Subscription
 from rocketlet.store.files.configfile import load_config_text
 
 _V6 = bytes(range(16)) + b"\0\0\0\x07"

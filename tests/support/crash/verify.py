@@ -17,8 +17,8 @@ from rocketlet.common.errors import ConfigError, StoreDamagedError
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
-from rocketlet.export.plan.plan import PlanOptions, plan_prefixes
-from rocketlet.export.plan.split import SplitScan
+from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes
+from rocketlet.export.plan.split import SplitWalk
 from rocketlet.store.audit.audit import StoreAudit
 from rocketlet.store.commitlog.blockscan import ScanLimits
 from rocketlet.store.files.config import StoreConfig
@@ -94,7 +94,7 @@ class Verification:
         places: set[int] = set()
         with suppress(StoreDamagedError):
             for split in plan.splits:
-                for block in SplitScan(split, ScanLimits()):
+                for block in SplitWalk(split, ScanLimits()):
                     places.update(block.number("log_offset").tolist())
         missing = [one.log_offset for one in required if one.log_offset not in places]
         assert not missing, f"an export lacks acknowledged messages at {missing}"

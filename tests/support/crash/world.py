@@ -21,11 +21,9 @@ from stores import HOST, TINY
 
 from rocketlet.broker.delay.delay_delivery import DelayedDelivery
 from rocketlet.broker.delay.delay_progress import DelayProgress
+from rocketlet.common.message import TRANSACTION_ROLLBACK
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, encode_record
-from rocketlet.common.sysflag import (
-    TRANSACTION_ROLLBACK,
-)
 from rocketlet.store.consumequeue.dispatched import Appended
 from rocketlet.store.files.config import BATCH_UNIT_BYTES, StoreConfig
 from rocketlet.store.files.configfile import save_config_text

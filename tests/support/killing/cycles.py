@@ -23,8 +23,8 @@ from killing.senders import JavaLoad, JavaStorm, Load, MixedLoad, OurLoad
 from killing.victim import Victim
 
 from rocketlet.export.columns.schema import pick_columns
-from rocketlet.export.plan.plan import plan_stores
-from rocketlet.export.write.read import Reading, ReadOptions
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.write.log_reader import LogReader, ReadOptions
 
 CYCLES_PER_ROUND = 20
 MOST_ANSWERS = 600
@@ -105,7 +105,7 @@ class KillRound:
     def _read_files(self) -> None:
         """A reader finds everything that was acknowledged in the files that the killed process left."""
         schema = pick_columns(["topic", "queueId", "queueOffset", "body"])
-        reading = Reading(plan_stores([str(self._victim.store)]), ReadOptions(schema=schema))
+        reading = LogReader(plan_stores([str(self._victim.store)]), ReadOptions(schema=schema))
         rows = [row for batch in reading for row in batch.to_pylist()]
         bodies: dict[Place, bytes] = {
             Place(row["topic"], row["queueId"], row["queueOffset"]): row["body"] for row in rows

@@ -1,0 +1,136 @@
+"""What brokers, and administrators about brokers, ask of a name server (behaviour.md A.3, A.4, A.7)."""
+
+from collections.abc import Callable, Mapping
+
+from ..common.errors import DecodeError
+from ..common.hashing import crc31
+from ..remoting.bodies.body import decode_body, decode_body_if_any, encode_body
+from ..remoting.bodies.route import DataVersion, KVTable, TopicConfig, TopicConfigTable, decode_registration
+from ..remoting.codec.codes import ResponseCode
+from ..remoting.codec.command import Command, decode_header
+from ..remoting.headers.namesrv import (
+    AddWriteReply,
+    BrokerHeader,
+    BrokerHeartbeatHeader,
+    BrokerNameHeader,
+    DataVersionReply,
+    RegisterBrokerHeader,
+    RegisterBrokerReply,
+    UnregisterBrokerHeader,
+    WipeWriteReply,
+)
+from ..remoting.transport.connection import Connection
+from .config import LiveSettings
+from .routes import Identity, QueueShape, Registration, RouteTable
+
+EXPIRY_MS = 120_000
+V3_0_11 = 37
+"""The first release whose registration is more than its topics."""
+
+
+class BrokerHandlers:
+    """Registrations, signs of life, and the write permission of brokers."""
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        settings: LiveSettings,
+        order_table: Callable[[], Mapping[str, str] | None],
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._routes = routes
+        self._settings = settings
+        self._order_table = order_table
+        self._monotonic_ms = monotonic_ms
+        self._links: set[Connection] = set()
+
+    def register(self, command: Command, connection: Connection) -> Command:
+        """Take a broker's word about itself."""
+        header = decode_header(RegisterBrokerHeader, command)
+        if header.body_crc32 and crc31(command.body) != header.body_crc32:
+            return Command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        registration = _read_registration(header, command, connection)
+        deletes_absent = self._settings.config.deletes_absent_topics
+        outcome = self._routes.register(registration, connection, self._monotonic_ms(), deletes_absent=deletes_absent)
+        if not outcome.is_accepted:
+            return Command.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        self._watch(connection)
+        reply = RegisterBrokerReply(outcome.master_ha_address, outcome.master_address)
+        return Command.response(ResponseCode.SUCCESS, None, reply, self._order_body())
+
+    def unregister(self, command: Command, _connection: Connection) -> Command:
+        """Forget a broker that stops."""
+        header = decode_header(UnregisterBrokerHeader, command)
+        self._routes.unregister(Identity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr))
+        return Command.response(ResponseCode.SUCCESS)
+
+    def compare_version(self, command: Command, _connection: Connection) -> Command:
+        """Tell a broker whether its topics are the ones it registered last."""
+        header = decode_header(BrokerHeader, command)
+        known = self._routes.version_of(header.cluster_name, header.broker_addr)
+        self._routes.refresh(header.cluster_name, header.broker_addr, self._monotonic_ms())
+        asked = decode_body_if_any(DataVersion, command.body)
+        is_changed = known is None or known != asked
+        body = b"" if known is None else encode_body(known)
+        return Command.response(ResponseCode.SUCCESS, None, DataVersionReply(changed=is_changed), body)
+
+    def hear(self, command: Command, _connection: Connection) -> Command:
+        """Note that a broker is alive."""
+        header = decode_header(BrokerHeartbeatHeader, command)
+        self._routes.refresh(header.cluster_name, header.broker_addr, self._monotonic_ms())
+        return Command.response(ResponseCode.SUCCESS)
+
+    def wipe_write(self, command: Command, _connection: Connection) -> Command:
+        """Take a broker's topics out of what producers see."""
+        count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=False)
+        return Command.response(ResponseCode.SUCCESS, None, WipeWriteReply(wipe_topic_count=count))
+
+    def add_write(self, command: Command, _connection: Connection) -> Command:
+        """Put a broker's topics back into what producers see."""
+        count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=True)
+        return Command.response(ResponseCode.SUCCESS, None, AddWriteReply(add_topic_count=count))
+
+    def _order_body(self) -> bytes:
+        """Return the order configuration; an empty one clears the flags of topics, none leaves them."""
+        table = self._order_table() if self._settings.config.returns_order_table else None
+        return b"" if table is None else encode_body(KVTable(table=dict(table)))
+
+    def _watch(self, connection: Connection) -> None:
+        if connection not in self._links:
+            self._links.add(connection)
+            connection.on_close(self._lose)
+
+    def _lose(self, connection: Connection) -> None:
+        self._links.discard(connection)
+        self._routes.drop_link(connection)
+
+
+def _read_topics(command: Command) -> tuple[DataVersion, dict[str, QueueShape]]:
+    if not command.body:  # upstream takes it for no topics
+        return DataVersion(), {}
+    if command.version < V3_0_11:
+        table = decode_body(TopicConfigTable, command.body)
+        return table.data_version, {name: _shape(topic) for name, topic in table.topic_config_table.items()}
+    try:
+        return decode_registration(command.body, _shape)
+    except DecodeError as error:
+        raise DecodeError(f"Failed to decode RegisterBrokerBody: {error}") from error
+
+
+def _read_registration(header: RegisterBrokerHeader, command: Command, connection: Connection) -> Registration:
+    version, topics = _read_topics(command)
+    is_local = connection.remote_address[0] == connection.local_address[0]
+    return Registration(
+        Identity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr),
+        header.ha_server_addr,
+        version,
+        topics,
+        header.heartbeat_timeout_ms or EXPIRY_MS,
+        follows_clients=is_local and header.follows_clients is True and header.broker_addr.rpartition(":")[2].isdigit(),
+        zone=header.zone_name,
+        acts_as_master=header.enable_acting_master,
+    )
+
+
+def _shape(topic: TopicConfig) -> QueueShape:
+    return QueueShape(topic.read_queue_nums, topic.write_queue_nums, topic.perm, topic.topic_sys_flag)

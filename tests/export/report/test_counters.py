@@ -1,0 +1,82 @@
+import pickle
+
+import pytest
+
+from rocketlet.export.plan.selection import Reason
+from rocketlet.export.report.counters import SplitRead, StoreCounters, find_split_faults, store_from_json, store_to_json
+
+
+def split(start: int, stop: int, began: int | None, ended: int | None, path: str = "log") -> SplitRead:
+    """Return a split of a file."""
+    return SplitRead(path, start, stop, began, ended)
+
+
+@pytest.mark.parametrize(
+    ("splits", "faults"),
+    [
+        ([split(0, 10, 0, 12), split(10, 20, 12, 20)], []),
+        ([split(10, 20, 12, 20), split(0, 10, 0, 12)], []),
+        ([split(0, 10, 0, 25), split(10, 20, None, None), split(20, 30, 25, 30)], []),
+        ([split(0, 10, 0, 12), split(10, 20, None, None), split(30, 40, 33, 40)], []),
+        ([split(0, 10, 0, 12), split(10, 20, 12, 20, "other")], []),
+        (
+            [split(0, 10, 0, 12), split(10, 20, 14, 20)],
+            ["log at position 10: the part before it ends at 12, it begins at 14"],
+        ),
+        (
+            [split(0, 10, 0, 25), split(10, 20, None, None), split(20, 30, 22, 30)],
+            ["log at position 20: the part before it ends at 25, it begins at 22"],
+        ),
+        ([split(0, 10, 0, 10), split(5, 20, 5, 20)], ["log at position 5: read twice"]),
+        ([split(0, 10, 0, 10), split(0, 10, 0, 10)], ["log at position 0: read twice"]),
+    ],
+)
+def test_seams_of_splits(splits: list[SplitRead], faults: list[str]) -> None:
+    """Splits that touch must meet at one record, over splits without a record too; overlaps are told."""
+    assert list(find_split_faults(splits)) == faults
+
+
+def test_skipped_bytes_and_failed_checksums_are_counted() -> None:
+    """Damage that was skipped is a fault with its place, and a failed checksum counts for store and queue."""
+    counters = StoreCounters("store")
+    counters.skip("log", 7, 100, "the magic is unknown")
+    counters.fail_crc("Topic", 3)
+    assert counters.faults() == ["log at position 7: 100 bytes skipped, the magic is unknown"]
+    assert (counters.skipped_bytes, counters.crc_failures, counters.queues["Topic", 3].crc_failures) == (100, 1, 1)
+
+
+def test_passed_over_messages_fill_gaps() -> None:
+    """Messages that an index excludes count as left out, and what was expected is complete with them."""
+    counters = StoreCounters("store", pushed=["tags = a"])
+    counters.expect(("Topic", 0), 0, 10)
+    queue = counters.queue("Topic", 0)
+    queue.count(Reason.WANTED, 4)
+    counters.delivered_rows = 4
+    queue.offsets.add(0, 4)
+    assert counters.faults() == ["Topic queue 0: queue offsets 4 to 9 were to be read and were not"]
+    counters.pass_over(("Topic", 0), Reason.TAG, 4, 10)
+    assert counters.faults() == []
+    assert counters.left_out == {Reason.TAG: 6}
+
+
+def test_gaps_prove_nothing_where_records_were_not_looked_at() -> None:
+    """With pushed filters a gap in a queue is no fault; without them it is."""
+    counters = StoreCounters("store", pushed=["queueOffset in [0, 9]"])
+    for start in (0, 8):
+        counters.queue("Topic", 0).offsets.add(start, start + 1)
+    assert counters.faults() == []
+    counters.pushed.clear()
+    assert counters.faults() == ["Topic queue 0: missing queue offsets: 7, the first is 1"]
+
+
+def test_damage_that_stands_first_survives_a_merge() -> None:
+    """Of the damages of two parts the first in the log is kept, and with damage the log has no end."""
+    counters = store_from_json(
+        {**store_to_json(StoreCounters("s")), "stopped": {"file": "b", "position": 5, "reason": "b broke"}}
+    )
+    other = store_from_json(
+        {**store_to_json(StoreCounters("s")), "stopped": {"file": "a", "position": 9, "reason": "a broke"}}
+    )
+    for merged in (counters, pickle.loads(pickle.dumps(other))):  # noqa: S301 # our own bytes
+        merged.merge(pickle.loads(pickle.dumps(other)) if merged is counters else counters)  # noqa: S301
+        assert str(merged.damage) == "a broke"

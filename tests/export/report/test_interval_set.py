@@ -1,0 +1,24 @@
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlet.export.report.interval_set import IntervalSet
+
+ranges = st.tuples(st.integers(0, 40), st.integers(1, 6)).map(lambda r: (r[0], r[0] + r[1]))
+
+
+@given(st.lists(ranges, max_size=12))
+def test_runs_count_like_a_multiset(added: list[tuple[int, int]]) -> None:
+    """First, last, missing and repeated numbers are those of the numbers added, in any order."""
+    runs, seen = IntervalSet(), Counter[int]()
+    for start, end in added:
+        runs.add(start, end)
+        seen.update(range(start, end))
+    numbers = sorted(seen)
+    assert runs.first == (numbers[0] if numbers else None)
+    assert runs.last == (numbers[-1] if numbers else None)
+    missing = sorted(set(range(numbers[0], numbers[-1])) - set(numbers)) if numbers else []
+    assert runs.missing() == len(missing)
+    assert runs.first_missing() == (missing[0] if missing else None)
+    assert runs.repeats == sum(seen.values()) - len(seen)
