@@ -117,9 +117,12 @@ class _Reader:
         match = self._take(_NUMBER, "a value")
         try:
             number = int(match.group()) if match.lastindex is None else float(match.group())
+            is_in_range = math.isfinite(number)
         except ValueError:  # Python reads no integer of more than some thousand digits
             raise self._error("number is too long") from None
-        if not math.isfinite(number):
+        except OverflowError:  # an integer of more than 308 digits
+            raise self._error("number is out of range") from None
+        if not is_in_range:
             raise self._error("number is out of range")
         return number
 

@@ -127,3 +127,9 @@ def test_nesting_of_ordinary_depth_is_read() -> None:
     assert isinstance(tree, list)
     with pytest.raises(JsonError, match="deeper than"):
         parse_lenient("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
+
+
+def test_integer_beyond_doubles_is_refused() -> None:
+    """An integer of 309 digits or more is an error of the dialect, as a fraction of that size is."""
+    with pytest.raises(JsonError, match="number is out of range"):
+        parse_lenient("[" + "1" * 400 + ",]")

@@ -1,9 +1,12 @@
 from collections import Counter
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.export.report.interval_set import IntervalSet
+from rocketlet.export.report import interval_set as offsetset
+from rocketlet.export.report.interval_set import ArrayIntervalSet, IntervalSet
 
 ranges = st.tuples(st.integers(0, 40), st.integers(1, 6)).map(lambda r: (r[0], r[0] + r[1]))
 
@@ -22,3 +25,17 @@ def test_runs_count_like_a_multiset(added: list[tuple[int, int]]) -> None:
     assert runs.missing() == len(missing)
     assert runs.first_missing() == (missing[0] if missing else None)
     assert runs.repeats == sum(seen.values()) - len(seen)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=12), max_size=12), st.sampled_from([2, 1 << 20]))
+def test_offsets_are_counted_like_a_multiset(added: list[list[int]], most_waiting: int) -> None:
+    """Runs and repeated numbers are those of all numbers added, in any order, however seldom they are joined."""
+    found, seen = ArrayIntervalSet(), Counter[int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offsetset, "_MOST_WAITING", most_waiting)
+        for numbers in added:
+            found.add(np.array(numbers))
+            seen.update(numbers)
+    assert found.runs() == list(IntervalSet((number, number + 1) for number in seen))
+    assert found.repeated() == sorted((seen - Counter(set(seen))).elements())
+    assert found.count == seen.total()

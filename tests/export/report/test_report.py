@@ -1,7 +1,19 @@
+import pathlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from javastores import Read
 from logbuilder import LogBuilder
+from s3 import serve_s3
 
-from rocketlet.export.write.log_reader import ReadOptions
+from rocketlet.common.errors import ConfigError
+from rocketlet.export.plan.filesystems import Folder
+from rocketlet.export.plan.read_plan import plan_stores
+from rocketlet.export.report.counters import StoreCounters
+from rocketlet.export.report.report import Report, ReportParts, load_report, save_report
+from rocketlet.export.write.log_reader import LogReader, ReadOptions, SplitReader
+from rocketlet.export.write.verify import compare, find_outputs, read_outputs
 from rocketlet.store.commitlog.blockscan import ScanLimits
 
 
@@ -63,3 +75,101 @@ def test_queue_ids_keep_their_sign(log: LogBuilder, read: Read) -> None:
     log.save()
     _, report = read(log.root)
     assert list(report.stores[0].queues) == [("Topic", -1)]
+
+
+@pytest.fixture
+def reading(log: LogBuilder) -> LogReader:
+    """Return a finished reading of a log of several files and queues."""
+    for number in range(90):
+        log.add(b"body %d" % number, queue_id=number % 3, topic=f"T{number % 2}")
+    reading = LogReader(plan_stores([str(log.save())]))
+    assert sum(batch.num_rows for batch in reading) == 90
+    return reading
+
+
+def all_counters(reading: LogReader) -> list[StoreCounters]:
+    """Return what tasks that read one split each met."""
+    found: list[StoreCounters] = []
+    for split in reading.splits:
+        found.append(StoreCounters(split.store))
+        for _ in SplitReader(counters=found[-1]).read(split):
+            pass
+    return found
+
+
+def counts(report: Report) -> object:
+    """Return what a report says, but for the time it took."""
+    for counters in report.stores:
+        counters.seconds = 0
+    return report.to_json()
+
+
+def test_parts_add_up_to_the_report_of_one_reading(reading: LogReader, tmp_path: pathlib.Path) -> None:
+    """Tasks that finish in any order, and twice, give the report that one reading of everything gives."""
+    parts = ReportParts.begin(Folder(str(tmp_path / "report")), Report(), len(reading.splits))
+    found = all_counters(reading)
+    for number in [*reversed(range(len(found))), 0, 1]:
+        parts.finish(number, found[number])
+    assert counts(load_report(str(tmp_path / "report"))) == counts(reading.report)
+
+
+def test_report_and_files_behind_a_url(reading: LogReader, tmp_path: pathlib.Path) -> None:
+    """Parts, and the files that are compared with them, may lie in an object store; a new plan removes old parts."""
+    (tmp_path / "bucket").mkdir()
+    pq.write_table(pa.Table.from_batches(list(reading)), tmp_path / "bucket" / "out.parquet")
+    found = all_counters(reading)
+    with serve_s3(tmp_path) as storage:
+        folder = Folder("s3://bucket/reports/one", storage)
+        ReportParts.begin(folder, Report(), 1).finish(0, found[0])
+        parts = ReportParts.begin(folder, Report(), len(found))
+        for number, counters in enumerate(found):
+            parts.finish(number, counters)
+        assert len(folder.names()) == len(found) + 1
+        report = load_report("s3://bucket/reports/one", storage)
+        assert report.faults() == []
+        assert list(compare(report, read_outputs(find_outputs(["s3://bucket/out.parquet"], storage)))) == []
+        with pytest.raises(ConfigError, match="s3://bucket/reports/two"):
+            load_report("s3://bucket/reports/two", storage)
+
+
+def test_missing_part_is_a_fault(reading: LogReader, tmp_path: pathlib.Path) -> None:
+    """A task that never finished is named by its number, and the report proves nothing."""
+    parts = ReportParts.begin(Folder(str(tmp_path / "report")), Report(), len(reading.splits))
+    parts.finish(0, all_counters(reading)[0])
+    report = load_report(str(tmp_path / "report"))
+    assert report.faults()[0].startswith(f"{len(reading.splits) - 1} of {len(reading.splits)} parts were not read")
+    assert report.to_json()["proved"] is False
+
+
+def test_new_plan_forgets_the_parts_of_the_last(reading: LogReader, tmp_path: pathlib.Path) -> None:
+    """A directory that is used again has the report of the last reading, also when old tasks still write to it."""
+    found = all_counters(reading)
+    old = ReportParts.begin(Folder(str(tmp_path / "report")), Report(), 1)
+    old.finish(0, found[0])
+    new = ReportParts.begin(Folder(str(tmp_path / "report")), Report(), 1)
+    old.finish(0, found[0])
+    new.finish(0, found[1])
+    assert load_report(str(tmp_path / "report")).rows == found[1].rows
+    assert len(list((tmp_path / "report").iterdir())) == 3
+
+
+def test_report_file_is_read_back(reading: LogReader, tmp_path: pathlib.Path) -> None:
+    """What was saved to one file is the same report again."""
+    save_report(reading.report, str(tmp_path / "report.json"))
+    assert load_report(str(tmp_path / "report.json")).to_json() == reading.report.to_json()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"stores": [{}], "checksCrc": true, "unread": []}'])
+def test_file_that_is_no_report_is_refused(text: str, tmp_path: pathlib.Path) -> None:
+    """Other content is an error that names the file."""
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"report\.json is no report"):
+        load_report(str(tmp_path / "report.json"))
+
+
+def test_report_that_is_not_there_is_an_error(tmp_path: pathlib.Path) -> None:
+    """So are a missing file and a directory without a plan."""
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load_report(str(tmp_path / "report.json"))
+    with pytest.raises(ConfigError, match=r"is no report: it holds no plan\.json"):
+        load_report(str(tmp_path))
