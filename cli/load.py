@@ -29,8 +29,7 @@ from .progress import show_progress
 from .reading import needs_extra
 
 if TYPE_CHECKING:
-    from ..client.producer.outflow import Chunk, Outflow
-    from ..client.producer.parcels import Letter
+    from ..client.producer.bulk_sender import Chunk, Letter, Outflow
     from ..client.producer.producer import Producer
     from ..client.session.settings import ProducerSettings
     from ..export.write.dumpfile import DumpBlock, DumpedMessage, DumpReader
@@ -169,8 +168,7 @@ def _load(reader: "DumpReader", flags: LoadFlags) -> bool:
 
 
 async def _send(loading: "Loading", settings: "ProducerSettings", flags: LoadFlags, state: "State") -> None:
-    from ..client.producer.outflow import Outflow, OutflowLimits
-    from ..client.producer.pace import Pace
+    from ..client.producer.bulk_sender import Outflow, OutflowLimits, Pace
     from ..client.producer.producer import Producer
     from ..remoting.transport.clock import LoopClock
 
@@ -194,9 +192,7 @@ async def _check_nameserver(producer: "Producer") -> None:
 
 
 def _producer_settings(flags: LoadFlags) -> "ProducerSettings":
-    from ..client.session.credentials import Credentials
-    from ..client.session.settings import ProducerSettings
-    from ..client.session.tls import Tls
+    from ..client.session.settings import Credentials, ProducerSettings, Tls
 
     access_key, secret_key = flags["access_key"], flags["secret_key"]
     if (access_key is None) != (secret_key is None):
@@ -280,7 +276,7 @@ class Loading:
 
 def letter_of(message: "DumpedMessage", number: int, renamed: Mapping[str, str]) -> "Letter | None":
     """Return a message of a dump as one to send, None for one without a body."""
-    from ..client.producer.parcels import Letter
+    from ..client.producer.bulk_sender import Letter
 
     if message.body is None:
         return None

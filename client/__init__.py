@@ -40,17 +40,21 @@ from .admin.admin_values import (
     QueueProgress,
     TopicSettings,
 )
-from .consumer.listening import Listener
+from .consumer.listeners import Listener
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
 from .consumer.single_pull import PullResult, PullStatus
-from .group.handover import HandoverCallback
 from .group.subscriptions import Sql
-from .producer.outcomes import TransactionResult, TransactionState
 from .producer.producer import Producer
-from .producer.selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
-from .producer.transactions import TransactionFunctions, TransactionListener, TransactionProducer
-from .session.credentials import Credentials
+from .producer.queue_selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
+from .producer.transactions import (
+    TransactionFunctions,
+    TransactionListener,
+    TransactionProducer,
+    TransactionResult,
+    TransactionState,
+)
+from .session.callbacks import HandoverCallback
 from .session.hooks import (
     ConsumeContext,
     ConsumeEnd,
@@ -75,16 +79,17 @@ from .session.results import ConsumeFrom, ConsumeResult, Retry, SendResult, Send
 from .session.session import Session
 from .session.settings import (
     ClientSettings,
+    Credentials,
     FlowLimits,
     ProducerSettings,
     PullConsumerSettings,
     PushConsumerSettings,
+    Tls,
     TransactionProducerSettings,
 )
-from .session.tls import Tls
-from .tracing.statistics import LastMinute, Statistics, Tally, TopicStatistics
-from .tracing.trace_records import (
+from .tracing.message_trace import (
     EndTransactionRecord,
+    MessageTrace,
     PubRecord,
     RecallRecord,
     SubAfterRecord,
@@ -93,7 +98,7 @@ from .tracing.trace_records import (
     TraceRecord,
     parse_records,
 )
-from .tracing.tracing import MessageTrace
+from .tracing.statistics import LastMinute, Statistics, Tally, TopicStatistics
 
 __all__ = [
     "Admin",

@@ -20,7 +20,7 @@ from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.register import KVTable
 from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
-from ..session.life import Life
+from ..session.lifecycle import Life
 from ..session.session import Session, borrow_session
 from ..session.settings import ClientSettings
 from .admin_messages import MessageAdmin

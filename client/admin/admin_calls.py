@@ -20,8 +20,8 @@ from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.route import MASTER_ID, ClusterInfo
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
-from ..session.brokers import Brokers
-from ..session.life import Life
+from ..group.broker_requests import Brokers
+from ..session.lifecycle import Life
 from ..session.routes import Route, publish_queues, subscribe_queues
 from ..session.session import Session
 from .admin_values import BrokerNode

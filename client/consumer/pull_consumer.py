@@ -22,17 +22,17 @@ from ...common.errors import ClientStateError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
-from ..group.handover import HandoverCallback, handover
+from ..group.broker_requests import PullPlan
 from ..group.membership import GroupMember, MemberPlan
 from ..group.offsets import start_rule
 from ..group.rebalance import compare_share
 from ..group.subscriptions import Sql
-from ..session.life import Life
+from ..session.callbacks import HandoverCallback, handover
+from ..session.lifecycle import Life
 from ..session.observing import ConsumeObserver, observe_consumer
-from ..session.pulls import PullPlan
 from ..session.session import Session, borrow_session
 from ..session.settings import PullConsumerSettings, check_group
-from .pull_buffer import PullBuffer, Shelf
+from .fetch_buffer import PullBuffer, Shelf
 from .pull_checks import check_offset, check_poll, checked_queues
 from .push_consumer import QueuesCallback
 from .queue_questions import QueueQuestions

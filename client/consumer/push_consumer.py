@@ -23,22 +23,20 @@ from ...common.names import retry_topic
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
 from ...remoting.transport.service import Handler as RequestHandler
-from ..group.local_offsets import DEFAULT_INSTANCE, LocalOffsets, OffsetFile, offset_file_of
+from ..group.broker_requests import PullPlan
 from ..group.membership import GroupMember, MemberPlan
-from ..group.offsets import start_rule
-from ..group.queue_locks import QueueLocks
+from ..group.offsets import DEFAULT_INSTANCE, LocalOffsets, OffsetFile, offset_file_of, start_rule
 from ..group.subscriptions import Sql
-from ..session.life import Life
+from ..session.lifecycle import Life
 from ..session.observing import observe_consumer
-from ..session.pulls import PullPlan
 from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group
-from .answering import Answers, Described
-from .concurrently import ConcurrentListening, Workplace
-from .listening import Handler, Listener, ListenerCalls
-from .orderly import OrderlyListening
-from .push_queue import PushQueue
-from .returning import Returns
+from .admin_callbacks import Answers, Described
+from .concurrent_consume import ConcurrentListening, Workplace
+from .listeners import Handler, Listener, ListenerCalls
+from .orderly_consume import OrderlyListening, QueueLocks
+from .process_queue import PushQueue
+from .send_back import Returns
 
 log = logging.getLogger(__name__)
 

@@ -2,9 +2,9 @@
 
 from ...common.message import MessageQueue
 from ...common.subscription import ALL
+from ..group.broker_requests import Brokers
 from ..group.subscriptions import Sql
-from ..session.brokers import Brokers
-from ..session.life import Life
+from ..session.lifecycle import Life
 from ..session.session import Session
 from .single_pull import PullResult, SinglePull, pull_once
 

@@ -17,9 +17,8 @@ from ...common.message import MessageQueue, ReceivedMessage
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND, PullHeader, PullReply
+from ..group.broker_requests import Brokers, read_pull_answer
 from ..group.subscriptions import Sql, subscription_of
-from ..session.brokers import Brokers
-from ..session.pulls import read_pull_answer
 from .pull_checks import check_offset
 
 CALL_TIMEOUT_MS = 10_000  # Java's consumerPullTimeoutMillis; with a wait its consumerTimeoutMillisWhenSuspend is 30 s

@@ -18,17 +18,26 @@ from ...common.subscription import SQL92_TYPE
 from ...remoting.bodies.client import ConsumerData, ConsumeType
 from ...remoting.transport.service import Handler
 from ...remoting.transport.tasks import TaskScope, repeat
-from ..session.brokers import Brokers
-from ..session.namespace import NamespacedStrategy
-from ..session.pulls import PullPlan
+from ..session.interceptors import NamespacedStrategy
 from ..session.session import CALL_TIMEOUT_MS, Session
-from .broadcasting import LoneBrokers
-from .local_offsets import LocalOffsets, OffsetFile
-from .offsets import GroupOffsets, StartRule
-from .pulling import Consumption, Refuse
+from .assigned_queues import Consumption, Refuse, Share, SinkT
+from .broker_requests import Brokers, PullPlan
+from .offsets import GroupOffsets, LocalOffsets, OffsetFile, StartRule
 from .rebalance import Membership, Rebalance, ShareChange
-from .share import Share, SinkT
 from .subscriptions import SubscriptionTable
+
+
+class LoneBrokers(Brokers):
+    """The brokers as a broadcasting consumer sees them: it is alone in its group, so it gets all queues."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._client_id = session.client_id
+
+    async def members_of(self, group: str, topic: str) -> list[str]:
+        """Return one member."""
+        return [self._client_id]
+
 
 log = logging.getLogger(__name__)
 

@@ -21,22 +21,26 @@ from types import TracebackType
 from typing import Self
 
 from ...common.clock import Clock
-from ...common.ids import UniqueIds
+from ...common.errors import DecodeError, ResponseError
+from ...common.ids import UniqueIds, parse_recall_handle
 from ...common.message import Message, MessageQueue, ReceivedMessage
+from ...common.names import DLQ_PREFIX, RETRY_PREFIX
 from ...remoting.bodies.client import ConsumerData
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import Command, decode_header
+from ...remoting.headers.recall import RecallHeader, RecallReply
 from ...remoting.transport.service import Handler
 from ...remoting.transport.tasks import TaskScope
-from ..session.life import Life
-from ..session.outgoing import Outgoing, check_message, prepare_batch, prepare_message
+from ..session.callbacks import settle
+from ..session.lifecycle import Life
+from ..session.outgoing import Outgoing, check_message, check_topic, prepare_batch, prepare_message
 from ..session.results import SendResult
 from ..session.session import Session, borrow_session
 from ..session.settings import ProducerSettings, check_group, choose_settings
 from .accumulator import Accumulator
 from .delivery import Delivery
-from .futures import settle
-from .recall import broker_of_handle, read_recall_answer, recall_command
+from .queue_selection import Choice, Selector, choose_queue
 from .requests import Requests
-from .selection import Choice, Selector, choose_queue
 
 
 class Producer:
@@ -305,3 +309,37 @@ def _packed_address(host: str) -> bytes:
         except OSError:
             pass
     return socket.inet_aton("127.0.0.1")
+
+
+def broker_of_handle(topic: str, handle: str) -> str:
+    """Return the broker that keeps a delayed message.
+
+    Raises:
+        TypeError, ValueError: nothing can be recalled with topic and handle.
+    """
+    check_topic(topic)
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        raise ValueError(f"messages of {topic} cannot be recalled")
+    if not isinstance(handle, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"recall handle is {type(handle).__name__}, it must be the text that the send returned")
+    try:
+        return parse_recall_handle(handle).broker_name
+    except DecodeError as error:
+        raise ValueError(f"{handle!r} is not a recall handle that a send returned") from error
+
+
+def recall_command(group: str, topic: str, handle: str) -> Command:
+    """Return the request to take a message back."""
+    header = RecallHeader(topic=topic, recall_handle=handle, producer_group=group)
+    return Command.request(RequestCode.RECALL_MESSAGE, header)
+
+
+def read_recall_answer(answer: Command) -> str:
+    """Return the unique key of the message that was taken back.
+
+    Raises:
+        ResponseError: the broker did not take it back.
+    """
+    if answer.code != ResponseCode.SUCCESS:
+        raise ResponseError(answer.code, answer.remark)
+    return decode_header(RecallReply, answer).msg_id

@@ -16,10 +16,12 @@ Whatever fails in step 3 is repaired by step 4. Step 4 asks any member of the gr
 message: a producer is known to all brokers with the template topic or one of its ``topics`` from its start on.
 """
 
+import asyncio
+import enum
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -29,6 +31,7 @@ from ...common.ids import parse_offset_id
 from ...common.message import Message, ReceivedMessage
 from ...common.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQ_KEY
 from ...common.record import decode_message, decode_record
+from ...common.sysflag import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from ...common.sysflag import TRANSACTION_PREPARED as PREPARED_BIT
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
@@ -36,15 +39,118 @@ from ...remoting.headers.transaction import CheckTransactionHeader, EndTransacti
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Handler
+from ...remoting.transport.tasks import TaskScope
+from ..session.callbacks import Ongoing, UserCalls
 from ..session.hooks import EndTransactionContext
 from ..session.outgoing import check_message
 from ..session.results import SendResult, SendStatus
 from ..session.session import Session
 from ..session.settings import TransactionProducerSettings
-from ..session.usercalls import Ongoing, UserCalls
-from .outcomes import Outcome, TransactionResult, TransactionState, outcome_of
 from .producer import Producer
-from .transaction_checks import Question, TransactionChecks
+
+
+class TransactionState(enum.Enum):
+    """What has become of a local transaction (Java's ``LocalTransactionState``, whose names are the values)."""
+
+    COMMIT = "COMMIT_MESSAGE"
+    ROLLBACK = "ROLLBACK_MESSAGE"
+    UNKNOWN = "UNKNOW"
+
+    @property
+    def code(self) -> int:
+        """The number in END_TRANSACTION (37)."""
+        return _CODES[self]
+
+
+_CODES = {
+    TransactionState.COMMIT: TRANSACTION_COMMIT,
+    TransactionState.ROLLBACK: TRANSACTION_ROLLBACK,
+    TransactionState.UNKNOWN: TRANSACTION_NONE,
+}
+
+
+class Outcome(NamedTuple):
+    """What a listener has said, or raised."""
+
+    state: TransactionState
+    error: Exception | None = None
+
+
+class TransactionResult(SendResult, frozen=True, kw_only=True):
+    """Where the half message was stored, what the listener said, and the error if it raised one."""
+
+    state: TransactionState
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, sent: SendResult, outcome: Outcome) -> Self:
+        """Join the two."""
+        return cls(**msgspec.structs.asdict(sent), state=outcome.state, error=outcome.error)
+
+
+async def outcome_of(answering: Awaitable[TransactionState | None], message_id: str | None) -> Outcome:
+    """Return what a call of a listener comes to; cancelled from within it is UNKNOWN as well."""
+    try:
+        answer = await answering
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        log.warning("a transaction listener was cancelled from within; message %s stays open", message_id)
+        return Outcome(TransactionState.UNKNOWN)
+    except Exception as error:  # fault boundary of the user's code: the message stays open
+        log.exception("a transaction listener failed; message %s stays open", message_id)
+        return Outcome(TransactionState.UNKNOWN, error)
+    if answer is not None and not isinstance(answer, TransactionState):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
+        log.error("a transaction listener returned %r; message %s stays open", answer, message_id)
+        return Outcome(TransactionState.UNKNOWN)
+    return Outcome(TransactionState.UNKNOWN if answer is None else answer)
+
+
+class Question(NamedTuple):
+    """What has become of this message? The answer goes back on the connection."""
+
+    header: CheckTransactionHeader
+    message: ReceivedMessage
+    connection: Connection
+
+
+class TransactionChecks:
+    """Answers questions, a few at a time."""
+
+    def __init__(self, settings: TransactionProducerSettings, answer: Callable[[Question], Awaitable[None]]) -> None:
+        self._workers = settings.checks_at_once
+        self._answer = answer
+        self._waiting: asyncio.Queue[Question] = asyncio.Queue(settings.max_waiting_checks)
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return f"<TransactionChecks {self._waiting.qsize()} waiting>"
+
+    def start(self, scope: TaskScope) -> None:
+        """Start to answer."""
+        for number in range(self._workers):
+            scope.start(self._work(), name=f"check-{number}")
+
+    def submit(self, question: Question) -> None:
+        """Let a question wait for its turn."""
+        if self._is_closing:
+            return
+        try:
+            self._waiting.put_nowait(question)
+        except asyncio.QueueFull:
+            log.warning("transaction check of message %s dropped, queue is full: %r", question.message.message_id, self)
+
+    def stop(self) -> None:
+        """Begin no more answers."""
+        self._is_closing = True
+
+    async def _work(self) -> None:
+        while True:
+            question = await self._waiting.get()
+            if not self._is_closing:
+                await self._answer(question)
+
 
 log = logging.getLogger(__name__)
 

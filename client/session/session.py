@@ -15,10 +15,10 @@ code 3.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from ...common.clock import Clock
 from ...common.errors import (
@@ -30,28 +30,121 @@ from ...common.errors import (
     RouteNotFoundError,
 )
 from ...remoting.bodies.body import decode_answer, encode_body
+from ...remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
 from ...remoting.bodies.route import TopicRouteData
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.headers.client import ConsumerGroupHeader
+from ...remoting.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from ...remoting.headers.namesrv import RouteHeader
 from ...remoting.transport.addresses import format_address, reachable_host
 from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.clock import LoopClock
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.service import Handler, Reply, Service
+from ...remoting.transport.service import Handler, Reply, Service, refuse_unknown
 from ...remoting.transport.tasks import TaskScope, repeat
-from .life import Life
-from .nameservers import NameServers, parse_addresses
-from .namespace import Namespace
-from .outages import Outages
-from .participant import Participant, answer_of, farewell_of, heartbeat_of, key_of
+from .interceptors import Namespace, wire_of
+from .lifecycle import Life, Wakeup
 from .replies import AwaitedReplies
-from .routes import Route, RouteTable, TemplateTopic, cut_template, route_from
-from .settings import ClientSettings, check_own_settings, check_shared_settings, choose_nameserver, client_id_of
-from .tls import ssl_context_of
-from .wakeup import Wakeup
-from .wire import wire_of
+from .routes import NameServers, Route, RouteTable, TemplateTopic, cut_template, parse_addresses, route_from
+from .settings import (
+    ClientSettings,
+    check_own_settings,
+    check_shared_settings,
+    choose_nameserver,
+    client_id_of,
+    ssl_context_of,
+)
+
+
+class Participant(Protocol):
+    """What takes part in the heartbeats, notices and requests of a session."""
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+        ...
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """What it answers when a broker asks, by request code; None as a reply leaves the request to others."""
+        ...
+
+    def topics(self) -> Sequence[str]:
+        """Return the topics whose routes are kept fresh for it."""
+        ...
+
+    def consumer_data(self) -> ConsumerData | None:
+        """Return what heartbeats say of a consumer; None for a producer."""
+        ...
+
+    def route_changed(self, topic: str, /) -> None:
+        """Learn that a topic has other queues or brokers."""
+        ...
+
+    def members_changed(self) -> None:
+        """Learn that members may have come or gone."""
+        ...
+
+
+def heartbeat_of(client_id: str, participants: Iterable[Participant], *, unit_mode: bool) -> HeartbeatData:
+    """Return what brokers are told of those who take part."""
+    heartbeat = HeartbeatData(client_id=client_id)
+    for participant in participants:
+        data = participant.consumer_data()
+        if data is None:
+            heartbeat.producer_data_set.append(ProducerData(group_name=participant.group))
+        else:
+            data.unit_mode = unit_mode
+            heartbeat.consumer_data_set.append(data)
+    return heartbeat
+
+
+def answer_of(participants: Iterable[Participant], command: Command, connection: Connection) -> Reply:
+    """Return what the first has to say that knows what a broker asks, else that nobody does."""
+    for participant in participants:
+        handler = participant.handlers.get(command.code)
+        reply = None if handler is None else handler(command, connection)
+        if reply is not None:
+            return reply
+    return refuse_unknown(command, connection)
+
+
+def farewell_of(client_id: str, participant: Participant) -> UnregisterClientHeader:
+    """Return what brokers are told when one of them ends."""
+    if participant.consumer_data() is None:
+        return UnregisterClientHeader(client_id=client_id, producer_group=participant.group)
+    return UnregisterClientHeader(client_id=client_id, consumer_group=participant.group)
+
+
+def key_of(participant: Participant) -> str:
+    """Return what there may be one of in a session: a group in a role."""
+    role = "producer" if participant.consumer_data() is None else "consumer"
+    return f"{role} group {participant.group}"
+
+
+class Outages:
+    """The brokers that have not answered the last time."""
+
+    def __init__(self) -> None:
+        self._silent: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Outages {sorted(self._silent)}>"
+
+    def begin(self, address: str, error: RemotingError) -> None:
+        """Note that a broker did not answer."""
+        level = logging.DEBUG if address in self._silent else logging.WARNING
+        log.log(level, "broker %s does not answer: %s", address, error)
+        self._silent.add(address)
+
+    def heed(self, address: str, answer: Command) -> None:
+        """Note that a broker has answered, and warn of an answer that is an error."""
+        if address in self._silent:
+            self._silent.discard(address)
+            log.info("broker %s answers again", address)
+        if answer.code != ResponseCode.SUCCESS:
+            log.warning("broker %s answered a heartbeat with %d: %s", address, answer.code, answer.remark)
+
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
+from ...client.session.interceptors import wire_of
 from ...client.session.routes import MASTER_ID, choose_address
 from ...client.session.session import Session
-from ...client.session.tls import ssl_context_of
-from ...client.session.wire import wire_of
+from ...client.session.settings import ssl_context_of
 from ...common.errors import RocketletError
 from ...common.message import MessageQueue
 from ...common.names import is_system_topic

@@ -30,8 +30,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ...client.producer.outflow import Outflow
-from ...client.producer.pace import Pace
+from ...client.producer.bulk_sender import Outflow, Pace
 from ...client.producer.producer import Producer
 from ...common.clock import Clock
 from ...common.errors import ClientError, ConfigError, RemotingError

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ...client.producer.outflow import OutflowLimits
+from ...client.producer.bulk_sender import OutflowLimits
 from ...client.session.outgoing import check_topic
 from ...client.session.settings import ProducerSettings, check_group
 from ...common.errors import ConfigError

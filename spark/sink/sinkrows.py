@@ -44,7 +44,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ...client.producer.parcels import Letter
+from ...client.producer.bulk_sender import Letter
 from ...common.errors import ConfigError
 from ...common.message import Message, split_keys
 from ...common.nearest import nearest

@@ -19,7 +19,7 @@ from rocketlet.client import (
     PushConsumerSettings,
     Session,
 )
-from rocketlet.client.group.duplicates import DuplicateWatch
+from rocketlet.client.group.rebalance import DuplicateWatch
 from rocketlet.common.errors import ResponseError
 
 SAME_NAME = ClientSettings(instance_name="worker")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketlet.client import ConsumeFrom, Message, MessageQueue, Producer, PullConsumer, PullConsumerSettings
-from rocketlet.client.group.handover import handover
+from rocketlet.client.session.callbacks import handover
 
 FIRST = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
 BY_HAND = PullConsumerSettings(consume_from=ConsumeFrom.FIRST, commits_itself=False)

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from rocketlet.client.group.local_offsets import OffsetFile, format_offsets, offset_file_of
+from rocketlet.client.group.offsets import OffsetFile, format_offsets, offset_file_of
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import MessageQueue
 

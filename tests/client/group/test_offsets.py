@@ -3,8 +3,8 @@
 import pytest
 from scripted_cluster import ScriptedCluster, offset_of, refused
 
+from rocketlet.client.group.broker_requests import Brokers
 from rocketlet.client.group.offsets import GroupOffsets, OffsetTable, start_rule
-from rocketlet.client.session.brokers import Brokers
 from rocketlet.client.session.results import ConsumeFrom
 from rocketlet.client.session.session import Session
 from rocketlet.common.errors import ResponseError

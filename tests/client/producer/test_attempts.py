@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.client.producer.attempts import RETRIED_CODES, Attempts
+from rocketlet.client.producer.delivery import RETRIED_CODES, Attempts
 from rocketlet.client.session.results import SendResult, SendStatus
 from rocketlet.common.errors import ConnectFailedError, RequestTimeoutError, ResponseError, RouteNotFoundError
 from rocketlet.common.message import MessageQueue

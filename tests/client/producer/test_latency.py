@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.client.producer.latency import SlowBrokers, WaryRound
+from rocketlet.client.producer.queue_selection import SlowBrokers, WaryRound
 from rocketlet.client.session.results import SendResult, SendStatus
 from rocketlet.common.errors import ConnectFailedError, RequestTimeoutError, ResponseError
 from rocketlet.common.message import MessageQueue

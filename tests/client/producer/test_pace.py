@@ -3,7 +3,7 @@
 import pytest
 from eager_clock import EagerClock
 
-from rocketlet.client.producer.pace import Pace
+from rocketlet.client.producer.bulk_sender import Pace
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.client.producer.parcels import Letter, Packer
+from rocketlet.client.producer.bulk_sender import Letter, Packer
 from rocketlet.common.message import Message, MessageQueue
 
 QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]

@@ -4,7 +4,7 @@ import pytest
 from scripted_cluster import ScriptedCluster
 
 from rocketlet.client import Credentials, Message, Producer, ProducerSettings
-from rocketlet.client.session.credentials import signature_of
+from rocketlet.client.session.settings import signature_of
 from rocketlet.common.errors import ConfigError
 from rocketlet.remoting.codec.command import Command
 

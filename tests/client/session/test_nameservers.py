@@ -6,7 +6,7 @@ import pytest
 from scripted_cluster import ScriptedCluster, ScriptedServer, refused, silent
 
 from rocketlet.client import Message, Producer, SendStatus
-from rocketlet.client.session.nameservers import NameServers, parse_addresses
+from rocketlet.client.session.routes import NameServers, parse_addresses
 from rocketlet.common.errors import ConfigError, RemotingError
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command

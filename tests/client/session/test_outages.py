@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from rocketlet.client.session.outages import Outages
+from rocketlet.client.session.session import Outages
 from rocketlet.common.errors import RemotingError
 from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from rocketlet.client.session.pulls import PullPlan, PullPosition, pull_header, read_pull_answer
+from rocketlet.client.group.broker_requests import PullPlan, PullPosition, pull_header, read_pull_answer
 from rocketlet.common.errors import RecordError, ResponseError
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.properties import encode_properties

@@ -12,7 +12,7 @@ import pytest
 from scripted_cluster import ScriptedCluster
 
 from rocketlet.client import ProducerSettings, Tls
-from rocketlet.client.session.tls import ssl_context_of
+from rocketlet.client.session.settings import ssl_context_of
 from rocketlet.common.errors import ConfigError, ConnectFailedError
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rocketlet.client.session.wakeup import Wakeup
+from rocketlet.client.session.lifecycle import Wakeup
 from rocketlet.testing import ManualClock
 
 

@@ -14,7 +14,7 @@ from rocketlet.client import (
     TraceRecord,
     parse_records,
 )
-from rocketlet.client.tracing.trace_records import encode_record, keys_of
+from rocketlet.client.tracing.message_trace import encode_record, keys_of
 
 PUB = PubRecord(
     time_ms=1,

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rocketlet.client.producer.parcels import Letter
+from rocketlet.client.producer.bulk_sender import Letter
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import Message
 from rocketlet.export.columns.schema import SCHEMA

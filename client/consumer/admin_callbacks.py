@@ -42,13 +42,13 @@ from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Handler as RequestHandler
 from ...remoting.transport.service import Reply
 from ..group.membership import GroupMember
-from ..group.queue_locks import QueueLocks
 from ..session.results import ConsumeResult
 from ..session.session import Session
 from ..session.settings import PushConsumerSettings
 from ..tracing.statistics import Statistics
-from .listening import Handler, ListenerCalls, Outcome
-from .push_queue import PushQueue
+from .listeners import Handler, ListenerCalls, Outcome
+from .orderly_consume import QueueLocks
+from .process_queue import PushQueue
 
 MIB = 1024 * 1024
 CLIENT_VERSION = "rocketlet"

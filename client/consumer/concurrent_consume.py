@@ -20,9 +20,9 @@ from ...common.message import MessageQueue, ReceivedMessage, describe_messages
 from ...remoting.transport.tasks import TaskScope, repeat
 from ..group.offsets import OffsetTable
 from ..session.settings import PushConsumerSettings
-from .listening import NO_HANDLER, Batch, Handler, ListenerCalls, ListenerPool, Outcome, cut_batches, retry_of
-from .push_queue import PushQueue
-from .returning import Returns
+from .listeners import NO_HANDLER, Batch, Handler, ListenerCalls, ListenerPool, Outcome, cut_batches, retry_of
+from .process_queue import PushQueue
+from .send_back import Returns
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ Rules
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from ...common.clock import Clock
 from ...common.errors import (
@@ -32,14 +32,102 @@ from ...common.errors import (
     RocketletError,
     RouteNotFoundError,
 )
-from ...common.message import MessageQueue
+from ...common.message import Message, MessageQueue
+from ...common.names import RETRY_PREFIX
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.transport.clock import LoopClock
 from ...remoting.transport.tasks import TaskScope
 from ..session.results import SendResult, SendStatus
-from .pace import Pace
-from .parcels import Letter, Packer, Parcel
 from .producer import Producer
+from .queue_selection import select_by_hash
+
+
+class Pace:
+    """Lets messages pass at a limited rate."""
+
+    def __init__(self, messages_per_second: float, clock: Clock) -> None:
+        self._share_ms = 1000 / messages_per_second
+        self._clock = clock
+        self._free_at_ms = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Pace {1000 / self._share_ms:g} messages a second>"
+
+    @property
+    def most_at_once(self) -> int:
+        """How many messages pass in a tenth of a second, at least one: larger steps would not be even."""
+        return max(1, int(100 / self._share_ms))
+
+    async def wait_turn(self, count: int) -> None:
+        """Wait until so many messages may leave."""
+        now_ms = self._clock.monotonic_ms()
+        leaving_at_ms = max(self._free_at_ms, now_ms)
+        self._free_at_ms = leaving_at_ms + count * self._share_ms
+        if leaving_at_ms > now_ms:
+            await self._clock.sleep(-int(-(leaving_at_ms - now_ms) // 1))
+
+
+_LARGE_PROPERTIES: Final = 8_192
+
+
+class Letter(NamedTuple):
+    """A message on its way; ``number`` is what an error calls it."""
+
+    message: Message
+    number: int
+    sharding_key: str | None = None
+
+
+class Parcel(NamedTuple):
+    """Letters that travel in one request, to a queue of their own or to the next of the round."""
+
+    letters: Sequence[Letter]
+    queue: MessageQueue | None
+
+    @property
+    def topic(self) -> str:
+        """The topic of them all."""
+        return self.letters[0].message.topic
+
+
+class Packer:
+    """Puts letters of one topic and queue together, up to these limits; what is large or late goes alone."""
+
+    def __init__(self, most_messages: int, most_bytes: int, large_bytes: int) -> None:
+        self._most_messages = most_messages
+        self._most_bytes = most_bytes
+        self._large_bytes = large_bytes
+
+    def pack(self, letters: Iterable[Letter], queues: Mapping[str, Sequence[MessageQueue]]) -> Iterator[Parcel]:
+        """Yield the parcels; ``queues`` holds those of topics for which there are sharding keys."""
+        begun: dict[tuple[str, MessageQueue | None], tuple[list[Letter], int]] = {}
+        for letter in letters:
+            queue = _queue_of(letter, queues)
+            gathered, gathered_bytes = begun.pop((letter.message.topic, queue), ([], 0))
+            properties_bytes = sum(len(name) + len(value) for name, value in letter.message.properties.items())
+            size = gathered_bytes + len(letter.message.body) + properties_bytes
+            goes_alone = properties_bytes > _LARGE_PROPERTIES or self._goes_alone(letter.message)
+            if gathered and (goes_alone or size > self._most_bytes):
+                yield Parcel(gathered, queue)
+                gathered, size = [], size - gathered_bytes
+            gathered.append(letter)
+            if goes_alone or len(gathered) >= self._most_messages:
+                yield Parcel(gathered, queue)
+            else:
+                begun[letter.message.topic, queue] = gathered, size
+        for (_, queue), (gathered, _) in begun.items():
+            yield Parcel(gathered, queue)
+
+    def _goes_alone(self, message: Message) -> bool:
+        return message.is_late or len(message.body) >= self._large_bytes or message.topic.startswith(RETRY_PREFIX)
+
+
+def _queue_of(letter: Letter, queues: Mapping[str, Sequence[MessageQueue]]) -> MessageQueue | None:
+    if letter.sharding_key is None:
+        return None
+    choice = queues.get(letter.message.topic)
+    return select_by_hash(choice, letter.message, letter.sharding_key) if choice else None
+
 
 FIRST_PAUSE_MS: Final = 100
 LONGEST_PAUSE_MS: Final = 5_000

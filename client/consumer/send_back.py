@@ -27,7 +27,7 @@ from ...common.properties import (
 from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.send import LetterSendHeader
-from ..session.brokers import Brokers
+from ..group.broker_requests import Brokers
 from ..session.results import STATUS_OF_CODE
 from ..session.routes import publish_queues
 from ..session.session import CALL_TIMEOUT_MS, Session

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rocketlet.client.producer.selection import (
+from rocketlet.client.producer.queue_selection import (
     QueueRound,
     SelectByMachineRoom,
     choose_queue,

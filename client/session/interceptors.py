@@ -25,13 +25,11 @@ from types import MappingProxyType
 import msgspec
 
 from ...common.allocation import AllocateMessageQueueStrategy
-from ...common.errors import ConfigError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.names import (
     DLQ_PREFIX,
     REPLY_TOPIC_SUFFIX,
     RETRY_PREFIX,
-    client_topic_remark,
     is_system_group,
     is_system_topic,
 )
@@ -40,6 +38,8 @@ from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import CheckClientBody, HeartbeatData, LockBatchBody, LockedQueues, SubscriptionData
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
+from .hooks import RpcHook, hooks_of
+from .settings import ClientSettings, Credentials
 
 SEPARATOR = "%"
 _FIELDS = ("topic", "originTopic", "group", "consumerGroup", "producerGroup")
@@ -56,8 +56,6 @@ class Namespace:
     """One namespace; what is not in it already is put into it."""
 
     def __init__(self, name: str) -> None:
-        if client_topic_remark(name) is not None or SEPARATOR in name:
-            raise ConfigError(f"{name!r} cannot be a namespace: letters, digits, -, _ and | alone", key="namespace")
         self.name = name
         self._head = name + SEPARATOR
         self._outside: set[str] = set()
@@ -205,3 +203,44 @@ _BODIES: MappingProxyType[int, Callable[[Namespace, bytes], bytes]] = MappingPro
         RequestCode.CHECK_CLIENT_CONFIG: _wrap_check,
     }
 )
+
+
+class Wire:
+    """The last and first to see what travels between one session and the servers."""
+
+    def __init__(self, namespace: Namespace | None, hooks: Sequence[RpcHook], credentials: Credentials | None) -> None:
+        self._namespace = namespace
+        self._hooks = hooks
+        self._credentials = credentials
+
+    def __repr__(self) -> str:
+        return f"<Wire {self._namespace!r}, {len(self._hooks)} hooks, {self._credentials!r}>"
+
+    def send(self, address: str, request: Command) -> None:
+        """Make a request ready to leave; again for each address that it goes to."""
+        if self._namespace is not None:
+            self._namespace.wrap_request(request)
+        for hook in self._hooks:
+            hook.before_request(address, request)
+        if self._credentials is not None:
+            self._credentials.sign(request)
+
+    def receive(self, address: str, request: Command, answer: Command) -> None:
+        """Take an answer in."""
+        for hook in self._hooks:
+            hook.after_response(address, request, answer)
+        if self._namespace is not None:
+            self._namespace.strip_answer(request, answer)
+
+    def receive_request(self, request: Command) -> None:
+        """Take a broker's request in."""
+        if self._namespace is not None:
+            self._namespace.strip_request(request)
+
+
+def wire_of(settings: ClientSettings, namespace: Namespace | None) -> Wire | None:
+    """Return what the settings of a session ask for, or None when they ask for nothing."""
+    hooks = hooks_of(RpcHook, settings.hooks)
+    if namespace is None and not hooks and settings.credentials is None:
+        return None
+    return Wire(namespace, hooks, settings.credentials)

@@ -1,8 +1,10 @@
 """Whether a producer or consumer may be used: not yet, now, or no more; and only on the event loop it began on."""
 
+import asyncio
 import enum
 from asyncio import AbstractEventLoop, get_running_loop
 
+from ...common.clock import Clock
 from ...common.errors import ClientStateError
 
 
@@ -82,3 +84,29 @@ class Life:
             is_at_home = False
         if not is_at_home:
             raise ClientStateError(f"{self._owner} belongs to another event loop: use it where it was entered")
+
+
+class Wakeup:
+    """Lets a job sleep until its time or until somebody wakes it, whichever comes first."""
+
+    __slots__ = ("_clock", "_event")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._event = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Wakeup {'asked for' if self._event.is_set() else 'not asked for'}>"
+
+    def wake(self) -> None:
+        """End the wait that is under way, or the next one."""
+        self._event.set()
+
+    async def wait(self, at_most_ms: int) -> None:
+        """Sleep; a call of ``wake`` since the last wait ends it at once."""
+        try:
+            async with self._clock.timeout(at_most_ms):
+                await self._event.wait()
+        except TimeoutError:
+            pass
+        self._event.clear()

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Sequence
 import pytest
 from received import received
 
-from rocketlet.client.consumer.listening import (
+from rocketlet.client.consumer.listeners import (
     Batch,
     Handler,
     Listener,
@@ -16,7 +16,7 @@ from rocketlet.client.consumer.listening import (
     Outcome,
     cut_batches,
 )
-from rocketlet.client.consumer.push_queue import PushQueue
+from rocketlet.client.consumer.process_queue import PushQueue
 from rocketlet.client.group.offsets import OffsetTable
 from rocketlet.client.session.results import ConsumeResult, Retry
 from rocketlet.client.session.settings import FlowLimits

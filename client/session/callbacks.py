@@ -6,9 +6,11 @@ What a function in a thread returns is awaited if it can be. A thread sees the c
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar, cast
+
+from ...common.message import MessageQueue
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,3 +84,39 @@ class Ongoing:
     async def wait_idle(self) -> None:
         """Wait until nothing is going on."""
         await self._idle.wait()
+
+
+HandoverCallback = Callable[[tuple[MessageQueue, ...]], Awaitable[object] | object]
+Handover = Callable[[tuple[MessageQueue, ...]], Awaitable[None]]
+
+
+def handover(callback: HandoverCallback) -> Handover:
+    """Return a callback that is waited for, whether it is a coroutine function or not.
+
+    Raises:
+        TypeError: it cannot be called.
+    """
+    if not callable(callback):
+        raise TypeError(f"the callback is {type(callback).__name__}, it must be a function of the queues")
+
+    async def call(queues: tuple[MessageQueue, ...]) -> None:
+        outcome = callback(queues)
+        if inspect.isawaitable(outcome):
+            await outcome
+
+    return call
+
+
+async def settle(outcome: asyncio.Future[T], work: Coroutine[object, object, T]) -> None:
+    """Wait for a piece of work and put what comes of it into a future, unless its caller has cancelled that."""
+    try:
+        result = await work
+    except asyncio.CancelledError:
+        outcome.cancel()
+        raise
+    except Exception as error:  # the fault boundary of one send: whatever it raises is for its caller
+        if not outcome.done():
+            outcome.set_exception(error)
+    else:
+        if not outcome.done():
+            outcome.set_result(result)

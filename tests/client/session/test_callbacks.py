@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
-from rocketlet.client.session.usercalls import Ongoing, UserCalls
+from rocketlet.client.session.callbacks import Ongoing, UserCalls
 
 WHO = contextvars.ContextVar("WHO", default="nobody")
 

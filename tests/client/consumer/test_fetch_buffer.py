@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from received import received
 
-from rocketlet.client.consumer.pull_buffer import PullBuffer, Shelf
+from rocketlet.client.consumer.fetch_buffer import PullBuffer, Shelf
 from rocketlet.client.session.settings import FlowLimits
 from rocketlet.common.message import MessageQueue
 

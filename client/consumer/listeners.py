@@ -26,10 +26,10 @@ import msgspec
 
 from ...common.message import ReceivedMessage, describe_messages
 from ...remoting.transport.tasks import TaskScope
+from ..session.callbacks import UserCalls, is_async
 from ..session.observing import ConsumeObserver, Outcome
 from ..session.results import ConsumeOutcome, ConsumeResult, Retry
-from ..session.usercalls import UserCalls, is_async
-from .push_queue import PushQueue
+from .process_queue import PushQueue
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,7 @@ from eager_clock import EagerClock
 from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, stored
 
 from rocketlet.client import Message, Producer, ProducerSettings
-from rocketlet.client.producer.outflow import Outflow, OutflowLimits
-from rocketlet.client.producer.pace import Pace
-from rocketlet.client.producer.parcels import Letter
+from rocketlet.client.producer.bulk_sender import Letter, Outflow, OutflowLimits, Pace
 from rocketlet.common.errors import LetterRefusedError, ResponseError, RouteNotFoundError
 from rocketlet.common.record import decode_batch
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode

@@ -24,8 +24,8 @@ from rocketlet.client import (
     TransactionProducer,
     TransactionProducerSettings,
 )
-from rocketlet.client.group.local_offsets import offset_file_of
-from rocketlet.client.session.namespace import Namespace, NamespacedStrategy
+from rocketlet.client.group.offsets import offset_file_of
+from rocketlet.client.session.interceptors import Namespace, NamespacedStrategy
 from rocketlet.common.errors import ConfigError
 from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import (
