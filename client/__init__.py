@@ -45,6 +45,7 @@ from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
 from .consumer.single_pull import PullResult, PullStatus
 from .group.subscriptions import Sql
+from .producer.outgoing_message import reply_to, split_batch
 from .producer.producer import Producer
 from .producer.queue_selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
 from .producer.transactions import (
@@ -73,8 +74,6 @@ from .session.hooks import (
     SendHook,
     SentMessage,
 )
-from .session.outgoing import split_batch
-from .session.replies import reply_to
 from .session.results import ConsumeFrom, ConsumeResult, Retry, SendResult, SendStatus
 from .session.session import Session
 from .session.settings import (

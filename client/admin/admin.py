@@ -10,7 +10,6 @@
 Changes are made on one broker after the other; when one fails, those before it are changed. Nothing is cached.
 """
 
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -20,7 +19,7 @@ from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.register import KVTable
 from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
-from ..session.lifecycle import Life
+from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import ClientSettings
 from .admin_messages import MessageAdmin
@@ -49,13 +48,12 @@ class Admin(TopicAdmin, OffsetAdmin, MessageAdmin):
         clock: Clock | None = None,
     ) -> None:
         session, self._entered = borrow_session(session, nameserver, settings or ClientSettings(), clock)
-        if session.namespace is not None:
+        if session.namespace.name:
             raise ConfigError("an Admin names things as brokers do, without a namespace", key="namespace")
-        super().__init__(session, Life("admin"))
-        self._stack = AsyncExitStack()
+        super().__init__(session, Lifecycle("admin"))
 
     def __repr__(self) -> str:
-        return f"<Admin {self._life.stage.name.lower()}, {self._session!r}>"
+        return f"<Admin {self._lifecycle.stage.name.lower()}, {self._session!r}>"
 
     async def __aenter__(self) -> Self:
         """Start; connections are made when they are needed.
@@ -63,18 +61,15 @@ class Admin(TopicAdmin, OffsetAdmin, MessageAdmin):
         Raises:
             ClientStateError: it has been started before.
         """
-        self._life.begin()
-        async with AsyncExitStack() as stack:
+        async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._entered)
-            stack.callback(self._life.end)
-            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the connections."""
-        await self._stack.aclose()
+        await self._lifecycle.close()
 
     async def figures(self, broker: str) -> dict[str, str]:
         """Return what the master of a broker tells of itself, such as ``putTps`` and ``commitLogDiskRatio``.

@@ -21,7 +21,7 @@ from ...remoting.bodies.route import MASTER_ID, ClusterInfo
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ..group.broker_requests import Brokers
-from ..session.lifecycle import Life
+from ..session.lifecycle import Lifecycle
 from ..session.routes import Route, publish_queues, subscribe_queues
 from ..session.session import Session
 from .admin_values import BrokerNode
@@ -32,9 +32,9 @@ ADMIN_TIMEOUT_MS = 5_000  # Java's timeoutMillis of DefaultMQAdminExt
 class AdminCalls:
     """Calls to the servers of one session."""
 
-    def __init__(self, session: Session, life: Life) -> None:
+    def __init__(self, session: Session, lifecycle: Lifecycle) -> None:
         self._session = session
-        self._life = life
+        self._lifecycle = lifecycle
         self._brokers = Brokers(session)
 
     async def brokers(self, cluster: str | None = None) -> tuple[BrokerNode, ...]:
@@ -59,19 +59,19 @@ class AdminCalls:
     # name servers
 
     async def _ask_nameserver(self, code: RequestCode, header: msgspec.Struct | None = None) -> Command:
-        self._life.check()
+        self._lifecycle.check()
         answer = await self._session.ask_nameserver(Command.request(code, header), ADMIN_TIMEOUT_MS)
         return checked(answer)
 
     async def _ask_nameservers(self, code: RequestCode, header: msgspec.Struct) -> list[Command]:
         """Ask all of them."""
-        self._life.check()
+        self._lifecycle.check()
         answers = await self._session.ask_nameservers(lambda: Command.request(code, header), ADMIN_TIMEOUT_MS)
         return [checked(answer) for answer in answers]
 
     async def _route(self, topic: str) -> Route:
         """Return the route of a topic as it is now."""
-        self._life.check()
+        self._lifecycle.check()
         await self._session.refresh(topic, ADMIN_TIMEOUT_MS)
         return await self._session.route(topic, ADMIN_TIMEOUT_MS)
 
@@ -106,7 +106,7 @@ class AdminCalls:
 
     async def _ask_broker(self, address: str, command: Command, expected: Sequence[int] = ()) -> Command:
         """Return an answer that is a success, or of another expected code."""
-        self._life.check()
+        self._lifecycle.check()
         return checked(await self._session.call(address, command, ADMIN_TIMEOUT_MS), expected)
 
 

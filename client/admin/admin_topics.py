@@ -16,7 +16,7 @@ from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.client import CreateTopicHeader, TopicHeader
 from ...remoting.headers.namesrv_admin import BrokerNameHeader, ClusterHeader
-from ..session.outgoing import check_topic
+from ..session.settings import check_topic
 from .admin_calls import ADMIN_TIMEOUT_MS, AdminCalls
 from .admin_values import TopicSettings, read_topic
 

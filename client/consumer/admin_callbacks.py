@@ -21,7 +21,7 @@ import msgspec
 
 from ...common.errors import DecodeError
 from ...common.message import MessageQueue, ReceivedMessage
-from ...common.outcome import Outcome as OwedAnswer
+from ...common.outcome import Outcome
 from ...common.properties import RETRY_TOPIC
 from ...common.record import decode_message, decode_record
 from ...remoting.bodies.admin import ResetOffsets
@@ -46,7 +46,7 @@ from ..session.results import ConsumeResult
 from ..session.session import Session
 from ..session.settings import PushConsumerSettings
 from ..tracing.statistics import Statistics
-from .listeners import Handler, ListenerCalls, Outcome
+from .listeners import Handler, ListenerCalls, ListenerOutcome
 from .orderly_consume import QueueLocks
 from .process_queue import PushQueue
 
@@ -79,6 +79,7 @@ class Answers:
         self._consumer = consumer
         self._member = consumer.member
         self._clock = consumer.session.clock
+        self._namespace = consumer.session.namespace
         self._started_at_ms = self._clock.now_ms()
         self.handlers: Mapping[int, RequestHandler] = {
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
@@ -90,9 +91,6 @@ class Answers:
     def __repr__(self) -> str:
         return f"<Answers of {self._member.group}>"
 
-    def _wire_name(self, name: str) -> str:
-        return name if (namespace := self._consumer.session.namespace) is None else namespace.wrap(name)
-
     # 220, 221
 
     def _reset(self, command: Command, _connection: Connection) -> Reply:
@@ -100,9 +98,7 @@ class Answers:
         if header.group != self._member.group:
             return None
         offsets = decode_answer(ResetOffsets, command.body).offset_table if command.body else {}
-        namespace = self._consumer.session.namespace
-        if namespace is not None:
-            offsets = {namespace.strip_queue(queue): offset for queue, offset in offsets.items()}
+        offsets = {self._namespace.strip_queue(queue): queue_offset for queue, queue_offset in offsets.items()}
         wanted = {queue: offset for queue, offset in offsets.items() if queue.topic == header.topic}
         self._member.tasks.start(self._begin_anew(wanted), name="reset offsets")
         return Command.response(ResponseCode.SUCCESS)
@@ -119,11 +115,10 @@ class Answers:
         if header.group != self._member.group:
             return None
         offsets = {queue: at for queue, at in self._member.offsets.table.items() if queue.topic == header.topic}
-        body = ConsumerOffsets(message_queue_table={self._wire_queue(queue): at for queue, at in offsets.items()})
+        body = ConsumerOffsets(
+            message_queue_table={self._namespace.wrap_queue(queue): at for queue, at in offsets.items()}
+        )
         return Command.response(ResponseCode.SUCCESS, body=encode_body(body))
-
-    def _wire_queue(self, queue: MessageQueue) -> MessageQueue:
-        return queue._replace(topic=self._wire_name(queue.topic))
 
     # 307
 
@@ -135,7 +130,9 @@ class Answers:
             properties=self._properties(),
             subscription_set=[SubscriptionData.from_subscription(each) for each in self._member.subscriptions.values()],
             status_table=self._figures(),
-            mq_table={self._wire_queue(sink.queue): self._describe_queue(sink) for sink in self._member.share.sinks},
+            mq_table={
+                self._namespace.wrap_queue(sink.queue): self._describe_queue(sink) for sink in self._member.share.sinks
+            },
             jstack=describe_stacks() if header.with_stacks else None,
         )
         return Command.response(ResponseCode.SUCCESS, body=encode_body(info))
@@ -144,7 +141,7 @@ class Answers:
         """Return the figures of each topic, which are 0 unless the consumer counts."""
         statistics, group = Statistics.among(self._consumer.settings.hooks), self._member.group
         return {
-            self._wire_name(topic): TopicFigures() if statistics is None else statistics.figures_of(group, topic)
+            self._namespace.wrap(topic): TopicFigures() if statistics is None else statistics.figures_of(group, topic)
             for topic in self._member.subscriptions.topics
         }
 
@@ -192,16 +189,16 @@ class Answers:
             message = decode_message(decode_record(command.body), header.broker_name or "")
         except DecodeError as error:
             return Command.response(ResponseCode.SYSTEM_ERROR, f"the message cannot be read: {error}")
-        owed: OwedAnswer[Command] = OwedAnswer()
+        owed: Outcome[Command] = Outcome()
         self._member.tasks.start(self._consume_now(owed, message), name="consume directly")
         return owed
 
-    async def _consume_now(self, owed: OwedAnswer[Command], message: ReceivedMessage) -> None:
+    async def _consume_now(self, owed: Outcome[Command], message: ReceivedMessage) -> None:
         message = self._as_listeners_see(message)
         handler = self._consumer.handlers.get(message.topic)
         begun_at_ms = self._clock.monotonic_ms()
         if handler is None:
-            outcome: Outcome = LookupError(f"no listener for the topic {message.topic}")
+            outcome: ListenerOutcome = LookupError(f"no listener for the topic {message.topic}")
         else:
             outcome = await self._consumer.calls.attempt(handler, [message])
         settings = self._consumer.settings
@@ -216,11 +213,10 @@ class Answers:
 
     def _as_listeners_see(self, message: ReceivedMessage) -> ReceivedMessage:
         message = msgspec.structs.replace(message, topic=message.properties.get(RETRY_TOPIC, message.topic))
-        namespace = self._consumer.session.namespace
-        return message if namespace is None else namespace.strip_message(message)
+        return self._namespace.strip_message(message)
 
 
-def _result_of(outcome: Outcome) -> DirectResult:
+def _result_of(outcome: ListenerOutcome) -> DirectResult:
     if outcome is None:
         return DirectResult.CR_SUCCESS
     if isinstance(outcome, BaseException):

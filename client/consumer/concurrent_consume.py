@@ -20,7 +20,7 @@ from ...common.message import MessageQueue, ReceivedMessage, describe_messages
 from ...remoting.transport.tasks import TaskScope, repeat
 from ..group.offsets import OffsetTable
 from ..session.settings import PushConsumerSettings
-from .listeners import NO_HANDLER, Batch, Handler, ListenerCalls, ListenerPool, Outcome, cut_batches, retry_of
+from .listeners import NO_HANDLER, Batch, Handler, ListenerCalls, ListenerOutcome, ListenerPool, cut_batches, retry_of
 from .process_queue import PushQueue
 from .send_back import Returns
 
@@ -79,7 +79,7 @@ class ConcurrentListening:
         cut = cut_batches(messages, self._batch_messages)
         self._pool.submit(*[Batch(handlers.get(batch[0].topic, NO_HANDLER), batch, source) for batch in cut])
 
-    async def _fail(self, batch: Batch, outcome: Outcome) -> None:
+    async def _fail(self, batch: Batch, outcome: ListenerOutcome) -> None:
         source, failure = batch.source, retry_of(outcome)
         if source.is_dropped:
             source.finish(batch.messages)

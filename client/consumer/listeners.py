@@ -27,8 +27,8 @@ import msgspec
 from ...common.message import ReceivedMessage, describe_messages
 from ...remoting.transport.tasks import TaskScope
 from ..session.callbacks import UserCalls, is_async
-from ..session.observing import ConsumeObserver, Outcome
 from ..session.results import ConsumeOutcome, ConsumeResult, Retry
+from .consume_hooks import ConsumeObserver, ListenerOutcome
 from .process_queue import PushQueue
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ async def _refuse_unknown(messages: list[ReceivedMessage]) -> ConsumeResult:
 NO_HANDLER = Handler.of(_refuse_unknown)
 
 
-Call = Callable[[Handler, list[ReceivedMessage]], Awaitable[Outcome]]
+Call = Callable[[Handler, list[ReceivedMessage]], Awaitable[ListenerOutcome]]
 
 
 class ListenerCalls:
@@ -94,12 +94,12 @@ class ListenerCalls:
     def observe(self, observer: ConsumeObserver) -> None:
         """Let hooks see the calls from now on."""
 
-        async def attempt(handler: Handler, messages: list[ReceivedMessage]) -> Outcome:
+        async def attempt(handler: Handler, messages: list[ReceivedMessage]) -> ListenerOutcome:
             return await observer.attempt(messages, self._attempt(handler, messages))
 
         self.attempt = attempt
 
-    async def _attempt(self, handler: Handler, messages: list[ReceivedMessage]) -> Outcome:
+    async def _attempt(self, handler: Handler, messages: list[ReceivedMessage]) -> ListenerOutcome:
         """Call a listener and return what it returned or raised; nothing it does is raised here."""
         try:
             if handler.is_async:
@@ -137,7 +137,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     source: PushQueue
 
 
-Fail = Callable[[Batch, Outcome], Awaitable[None]]
+Fail = Callable[[Batch, ListenerOutcome], Awaitable[None]]
 
 
 class ListenerPool:
@@ -232,6 +232,6 @@ def cut_batches(messages: Iterable[ReceivedMessage], size: int) -> list[list[Rec
     return batches
 
 
-def retry_of(outcome: Outcome) -> Retry:
+def retry_of(outcome: ListenerOutcome) -> Retry:
     """Return what a failure says about the messages; any but a ``Retry`` is about all of them."""
     return outcome if isinstance(outcome, Retry) else Retry()

@@ -39,7 +39,7 @@ from ..session.results import ConsumeResult, Retry
 from ..session.session import Session
 from ..session.settings import FlowLimits
 from .concurrent_consume import Workplace
-from .listeners import NO_HANDLER, Outcome, cut_batches, retry_of
+from .listeners import NO_HANDLER, ListenerOutcome, cut_batches, retry_of
 from .process_queue import PushQueue, Submit
 
 LOCK_TIMEOUT_MS = 1_000
@@ -359,7 +359,7 @@ class OrderlyListening:
 
     # what becomes of messages
 
-    async def _settle(self, run: OrderlyRun, messages: list[ReceivedMessage], outcome: Outcome) -> int | None:
+    async def _settle(self, run: OrderlyRun, messages: list[ReceivedMessage], outcome: ListenerOutcome) -> int | None:
         """Put away what a listener has had; return how long the queue rests, or None."""
         commits_itself = self._workplace.settings.commits_itself
         if outcome is None or outcome is ConsumeResult.SUCCESS:

@@ -13,7 +13,6 @@ the end; ``commit`` stores those of all messages that were handed out, now. With
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -28,10 +27,10 @@ from ..group.offsets import start_rule
 from ..group.rebalance import compare_share
 from ..group.subscriptions import Sql
 from ..session.callbacks import HandoverCallback, handover
-from ..session.lifecycle import Life
-from ..session.observing import ConsumeObserver, observe_consumer
+from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PullConsumerSettings, check_group
+from .consume_hooks import ConsumeObserver, observe_consumer
 from .fetch_buffer import PullBuffer, Shelf
 from .pull_checks import check_offset, check_poll, checked_queues
 from .push_consumer import QueuesCallback
@@ -67,17 +66,16 @@ class PullConsumer(QueueQuestions):
     ) -> None:
         self.settings = settings or PullConsumerSettings()
         session, self._entered = borrow_session(session, nameserver, self.settings, clock)
-        super().__init__(check_group(group), session, Life(f"pull consumer {group}"))
+        super().__init__(check_group(group), session, Lifecycle(f"pull consumer {group}"))
         self._clock = self._session.clock
         self._shelf = Shelf(self.settings.max_buffered_messages)
         self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
-        self._stack = AsyncExitStack()
         self._observer: ConsumeObserver | None = None
         self._is_sharing = False
         self._is_assigned = False
 
     def __repr__(self) -> str:
-        return f"<PullConsumer {self.group} {self._life.stage.name.lower()}, {self._member.share!r}>"
+        return f"<PullConsumer {self.group} {self._lifecycle.stage.name.lower()}, {self._member.share!r}>"
 
     @property
     def client_id(self) -> str:
@@ -115,14 +113,14 @@ class PullConsumer(QueueQuestions):
         if self._is_assigned:
             raise ClientStateError(f"pull consumer {self.group} has assigned queues, it cannot subscribe as well")
         self._member.subscriptions.put(topic, expression)
-        if self._life.is_open:
+        if self._lifecycle.is_open:
             self._begin_sharing()
             self._member.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
         """End the subscription to a topic; its queues are given up soon."""
         self._member.subscriptions.remove(topic)
-        if self._life.is_open:
+        if self._lifecycle.is_open:
             self._member.subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue], expression: str | Sql = ALL) -> None:
@@ -134,7 +132,7 @@ class PullConsumer(QueueQuestions):
             ClientStateError: topics were subscribed to, or the consumer is not open.
             RouteNotFoundError, RemotingError, ResponseError: a queue cannot be read now.
         """
-        self._life.check()
+        self._lifecycle.check()
         wanted = checked_queues(queues)
         if self._is_sharing or (not self._is_assigned and self._member.subscriptions.topics):
             raise ClientStateError(f"pull consumer {self.group} has subscribed, it cannot assign as well")
@@ -155,8 +153,7 @@ class PullConsumer(QueueQuestions):
         Raises:
             ClientStateError: it has been started before.
         """
-        self._life.begin()
-        async with AsyncExitStack() as stack:
+        async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._member.tasks)
             if self.settings.hooks:
@@ -168,14 +165,13 @@ class PullConsumer(QueueQuestions):
             if self._member.subscriptions.topics:
                 self._begin_sharing()
                 await self._member.rebalance.wait_first_run(START_WAIT_MS)
-            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop pulling, store the offsets of finished messages and leave the group."""
-        await self._stack.aclose()
+        await self._lifecycle.close()
 
     async def _stop(self) -> None:
         try:
@@ -185,7 +181,7 @@ class PullConsumer(QueueQuestions):
             await self._close()
 
     async def _close(self) -> None:
-        self._life.end()
+        self._lifecycle.end()
         self._shelf.close()
         self._member.stop()
         await self._member.end()
@@ -204,7 +200,7 @@ class PullConsumer(QueueQuestions):
             ValueError: a number is out of its range.
             ClientStateError: the consumer is not open, was closed meanwhile, or has nothing to consume.
         """
-        self._life.check()
+        self._lifecycle.check()
         check_poll(timeout_ms, max_messages)
         self._finish_handed_out()
         messages = self._hand_out(max_messages)
@@ -216,7 +212,7 @@ class PullConsumer(QueueQuestions):
                 await self._shelf.wait_available()
         except TimeoutError:
             return []
-        self._life.check()
+        self._lifecycle.check()
         return self._hand_out(max_messages)
 
     def _hand_out(self, max_messages: int | None) -> list[ReceivedMessage]:
@@ -236,14 +232,14 @@ class PullConsumer(QueueQuestions):
             ClientStateError: the consumer is not started yet, or has nothing to consume.
         """
         self._finish_handed_out()
-        while self._life.is_open:
+        while self._lifecycle.is_open:
             messages = self._hand_out(1)
             if messages:
                 return messages[0]
             self._check_consuming()
             await self._shelf.wait_available()
-        if not self._life.is_closed:
-            self._life.check()
+        if not self._lifecycle.is_closed:
+            self._lifecycle.check()
         raise StopAsyncIteration
 
     # positions
@@ -264,7 +260,7 @@ class PullConsumer(QueueQuestions):
             ValueError: the queue is not owned, or has no such message.
             RemotingError, ResponseError: the broker did not say what the queue has.
         """
-        self._life.check()
+        self._lifecycle.check()
         check_offset(queue_offset)
         self._buffer_of(queue)
         first, end = await self._member.brokers.first_offset(queue), await self._member.brokers.end_offset(queue)
@@ -294,7 +290,7 @@ class PullConsumer(QueueQuestions):
             ValueError: a queue is not owned, or an offset is negative.
             RemotingError, ResponseError, RouteNotFoundError: one was not stored.
         """
-        self._life.check()
+        self._lifecycle.check()
         table = self._member.offsets.table
         if offsets is None:
             self._take_over_positions()

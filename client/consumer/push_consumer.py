@@ -27,12 +27,12 @@ from ..group.broker_requests import PullPlan
 from ..group.membership import GroupMember, MemberPlan
 from ..group.offsets import DEFAULT_INSTANCE, LocalOffsets, OffsetFile, offset_file_of, start_rule
 from ..group.subscriptions import Sql
-from ..session.lifecycle import Life
-from ..session.observing import observe_consumer
+from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group
 from .admin_callbacks import Answers, Described
 from .concurrent_consume import ConcurrentListening, Workplace
+from .consume_hooks import observe_consumer
 from .listeners import Handler, Listener, ListenerCalls
 from .orderly_consume import OrderlyListening, QueueLocks
 from .process_queue import PushQueue
@@ -70,7 +70,7 @@ class PushConsumer:
     ) -> None:
         self.group = check_group(group)
         self.settings = settings or PushConsumerSettings()
-        self._life = Life(f"push consumer {group}")
+        self._lifecycle = Lifecycle(f"push consumer {group}")
         self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock
         self._member = GroupMember(self._session, self._plan(), self._make_queue, self._refuse)
@@ -81,12 +81,11 @@ class PushConsumer:
         self._calls = ListenerCalls(self.group, self.settings.concurrency)
         self._listening = self._make_listening()
         self._member.answers = self._make_answers()
-        self._stack = AsyncExitStack()
         self._told: tuple[MessageQueue, ...] = ()
         self._on_queues_changed: QueuesCallback | None = None
 
     def __repr__(self) -> str:
-        return f"<PushConsumer {self.group} {self._life.stage.name.lower()}, {self._member.share!r}>"
+        return f"<PushConsumer {self.group} {self._lifecycle.stage.name.lower()}, {self._member.share!r}>"
 
     @property
     def client_id(self) -> str:
@@ -114,19 +113,19 @@ class PushConsumer:
             TypeError: the listener cannot be called, or the expression is no text.
             ClientStateError: the consumer is closed.
         """
-        if self._life.is_closed:
+        if self._lifecycle.is_closed:
             raise ClientStateError(f"push consumer {self.group} is closed")
         handler = Handler.of(listener)
         self._member.subscriptions.put(topic, expression)
         self._handlers[topic] = handler
-        if self._life.is_open:
+        if self._lifecycle.is_open:
             self._member.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
         """End the subscription to a topic; its queues are given up soon."""
         self._member.subscriptions.remove(topic)
         self._handlers.pop(topic, None)
-        if self._life.is_open:
+        if self._lifecycle.is_open:
             self._member.subscriptions_changed()
 
     @property
@@ -140,7 +139,7 @@ class PushConsumer:
         Raises:
             ClientStateError: the consumer is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         self._member.share.suspend()
 
     def resume(self) -> None:
@@ -149,7 +148,7 @@ class PushConsumer:
         Raises:
             ClientStateError: the consumer is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         self._member.share.resume()
         self._member.rebalance.wake()
 
@@ -161,9 +160,7 @@ class PushConsumer:
             ConfigError: its group is in the session already, or the offsets of a broadcast cannot be read.
             ResponseError: a broker cannot filter as subscribed.
         """
-        self._life.begin()
-        async with AsyncExitStack() as stack:
-            stack.callback(self._life.end)
+        async with self._lifecycle.starting() as stack:
             stack.callback(self._calls.close)
             stack.callback(self._listening.close)
             await stack.enter_async_context(self._entered)
@@ -178,7 +175,6 @@ class PushConsumer:
             self._member.start_sharing()
             await self._member.rebalance.wait_first_run(START_WAIT_MS)
             await self._member.check_filters()
-            self._stack = stack.pop_all()
         return self
 
     async def _observe(self, stack: AsyncExitStack) -> None:
@@ -193,10 +189,10 @@ class PushConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop pulling, let running listeners end, store the offsets and leave the group."""
-        await self._stack.aclose()
+        await self._lifecycle.close()
 
     async def _stop(self) -> None:
-        self._life.end()
+        self._lifecycle.end()
         self._member.stop()
         try:
             async with self._clock.timeout(self.settings.close_timeout_ms):

@@ -4,7 +4,7 @@ from ...common.message import MessageQueue
 from ...common.subscription import ALL
 from ..group.broker_requests import Brokers
 from ..group.subscriptions import Sql
-from ..session.lifecycle import Life
+from ..session.lifecycle import Lifecycle
 from ..session.session import Session
 from .single_pull import PullResult, SinglePull, pull_once
 
@@ -16,15 +16,15 @@ class QueueQuestions:
     ``ResponseError`` when the queue's broker is not known, does not answer, or answers with an error.
     """
 
-    def __init__(self, group: str, session: Session, life: Life) -> None:
+    def __init__(self, group: str, session: Session, lifecycle: Lifecycle) -> None:
         self.group = group
         self._session = session
-        self._life = life
+        self._lifecycle = lifecycle
         self._brokers = Brokers(session)
 
     async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return all queues of a topic that can be read."""
-        self._life.check()
+        self._lifecycle.check()
         return await self._brokers.queues_of(topic)
 
     async def first_offset(self, queue: MessageQueue) -> int:
@@ -70,5 +70,5 @@ class QueueQuestions:
 
     async def _find(self, queue: MessageQueue) -> None:
         """Know the broker of a queue."""
-        self._life.check()
+        self._lifecycle.check()
         await self._session.route(queue.topic)

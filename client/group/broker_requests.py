@@ -18,11 +18,13 @@ An answer with an unexpected code is a ``ResponseError``.
 
 import logging
 import random
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
+from ...common.clock import Clock
 from ...common.errors import DecodeError, ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.names import RETRY_PREFIX
@@ -52,9 +54,39 @@ from ...remoting.headers.pull import (
     PullReply,
 )
 from ...remoting.headers.retry import SendBackHeader
-from ..session.observing import PullObserver
+from ..session.hooks import (
+    FilterHook,
+    PullContext,
+    PullHook,
+    hooks_of,
+    keeps_message,
+    tell_hooks,
+)
 from ..session.routes import MASTER_ID, BrokerAddress, choose_address, subscribe_queues
 from ..session.session import CALL_TIMEOUT_MS, Session
+
+
+class PullObserver:
+    """The hooks of one consumer that see or choose what is pulled."""
+
+    def __init__(self, clock: Clock, group: str, hooks: Iterable[object]) -> None:
+        hooks = tuple(hooks)
+        self._clock = clock
+        self._group = group
+        self._pulls = hooks_of(PullHook, hooks)
+        self._filters = hooks_of(FilterHook, hooks)
+
+    def __repr__(self) -> str:
+        return f"<PullObserver of {self._group}, {len(self._filters)} filters>"
+
+    def take(self, queue: MessageQueue, messages: list[ReceivedMessage], started_at_ms: int) -> list[ReceivedMessage]:
+        """Return the messages that are wanted."""
+        context = PullContext(self._group, queue, messages, started_at_ms, self._clock.now_ms())
+        tell_hooks([hook.after_pull for hook in self._pulls], context)
+        if not self._filters:
+            return messages
+        return [message for message in messages if keeps_message(self._filters, self._group, message)]
+
 
 log = logging.getLogger(__name__)
 
@@ -269,8 +301,9 @@ class Brokers:
             self._without_lite_pull.add(address.address)
             return await self.pull(plan, subscription, position)
         pulled = read_pull_answer(answer, queue, subscription, from_offset=position.queue_offset)
-        if self._session.namespace is not None:
-            pulled = pulled._replace(messages=[self._session.namespace.strip_message(each) for each in pulled.messages])
+        namespace = self._session.namespace
+        if namespace.name:
+            pulled = pulled._replace(messages=[namespace.strip_message(each) for each in pulled.messages])
         if self.observer is not None:
             pulled = pulled._replace(messages=self.observer.take(queue, pulled.messages, started_at_ms))
         return pulled

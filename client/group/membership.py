@@ -70,7 +70,7 @@ class GroupMember(Generic[SinkT]):
         common = Consumption(session, self.tasks, self.brokers, self.subscriptions, plan.pull, refuse)
         self.share = Share(common, self.offsets, make_sink)
         strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.strategy
-        if session.namespace is not None:
+        if session.namespace.name:
             strategy = NamespacedStrategy(strategy, session.namespace)
         membership = Membership(self.group, session.client_id, strategy)
         self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.rebalance_interval_ms)

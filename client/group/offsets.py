@@ -158,6 +158,7 @@ class GroupOffsets:
 
 T = TypeVar("T")
 
+NO_NAMESPACE = Namespace("")
 DEFAULT_INSTANCE = "DEFAULT"
 DEFAULT_DIRECTORY = "~/.rocketmq_offsets"
 
@@ -169,7 +170,7 @@ class _StoredOffsets(msgspec.Struct, rename="camel"):
 class OffsetFile:
     """The file of one group of one client, with names as brokers know them; every call may wait for the disk."""
 
-    def __init__(self, path: pathlib.Path, namespace: Namespace | None = None) -> None:
+    def __init__(self, path: pathlib.Path, namespace: Namespace = NO_NAMESPACE) -> None:
         self.path = path
         self._namespace = namespace
         self._backup = path.with_name(f"{path.name}.bak")
@@ -183,10 +184,7 @@ class OffsetFile:
         Raises:
             ConfigError: there are files, and none can be read.
         """
-        stored, namespace = self._read(), self._namespace
-        if namespace is None:
-            return stored
-        return {namespace.strip_queue(queue): offset for queue, offset in stored.items()}
+        return {self._namespace.strip_queue(queue): queue_offset for queue, queue_offset in self._read().items()}
 
     def _read(self) -> dict[MessageQueue, int]:
         try:
@@ -203,10 +201,8 @@ class OffsetFile:
 
     def write(self, offsets: dict[MessageQueue, int]) -> None:
         """Store offsets; those of other queues stay (raises ``OSError``)."""
-        namespace = self._namespace
-        if namespace is not None:
-            offsets = {namespace.wrap_queue(queue): offset for queue, offset in offsets.items()}
-        text = format_offsets(self._read() | offsets)
+        wrapped = {self._namespace.wrap_queue(queue): queue_offset for queue, queue_offset in offsets.items()}
+        text = format_offsets(self._read() | wrapped)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self.path.with_name(f"{self.path.name}.tmp")
         fresh.write_bytes(text)
@@ -230,11 +226,11 @@ def format_offsets(offsets: dict[MessageQueue, int]) -> bytes:
 
 
 def offset_file_of(
-    directory: str | None, client: Iterable[str], group: str, namespace: Namespace | None = None
+    directory: str | None, client: Iterable[str], group: str, namespace: Namespace = NO_NAMESPACE
 ) -> OffsetFile:
     """Return the file of a group; ``client`` holds the parts of the client's id."""
     root = pathlib.Path(directory or DEFAULT_DIRECTORY).expanduser()
-    folder = group if namespace is None else namespace.wrap(group)
+    folder = namespace.wrap(group)
     return OffsetFile(root / "@".join(filter(None, client)) / folder / "offsets.json", namespace)
 
 

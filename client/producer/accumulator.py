@@ -22,9 +22,9 @@ from ...common.message import Message, MessageQueue
 from ...common.names import RETRY_PREFIX
 from ...common.properties import MSG_TYPE, PRODUCER_GROUP
 from ..session.callbacks import settle
-from ..session.outgoing import Outgoing, Part, check_message, join_parts, prepare_part
 from ..session.results import SendResult
 from ..session.settings import ProducerSettings
+from .outgoing_message import Outgoing, Part, check_message, join_parts, prepare_part
 from .queue_selection import Choice
 
 Deliver = Callable[[Outgoing, Choice | None, None], Coroutine[object, object, SendResult]]

@@ -20,13 +20,13 @@ from ...remoting.headers.send_fields import SendFields
 from ...remoting.headers.send_frames import SendFrames
 from ...remoting.transport.calls import Answer
 from ...remoting.transport.connection import Connection
-from ..session.observing import Attempt, SendObserver, sees_sends
-from ..session.outgoing import Outgoing
 from ..session.results import SendResult, SendStatus, read_send_answer
-from ..session.routes import TemplateTopic, publish_queues
+from ..session.routes import Route, limit_queues, publish_queues
 from ..session.session import Session
 from ..session.settings import ProducerSettings
+from .outgoing_message import Outgoing
 from .queue_selection import Choice, QueueRound, SlowBrokers, WaryRound
+from .send_hooks import Attempt, SendObserver, sees_sends
 
 RETRIED_CODES = frozenset(
     {
@@ -98,14 +98,13 @@ class Delivery:
     """The rounds and attempts of one producer."""
 
     def __init__(self, group: str, session: Session, settings: ProducerSettings) -> None:
-        self.template = TemplateTopic(settings.template_topic, settings.new_topic_queues)
         self._session = session
         self._now_ms = session.clock.now_ms
         self._monotonic_ms = session.clock.monotonic_ms
         self._settings = settings
         self._send_timeout_ms = settings.send_timeout_ms
         unit_mode = session.settings.is_unit_mode
-        self._fields = SendFields(group, self.template.name, self.template.max_queues, unit_mode=unit_mode)
+        self._fields = SendFields(group, settings.template_topic, settings.new_topic_queues, unit_mode=unit_mode)
         self._frames = SendFrames(self._fields)
         self._rounds: dict[str, QueueRound] = {}
         self._attempt_limit_ms = settings.attempt_timeout_ms or NO_LIMIT_MS
@@ -227,7 +226,7 @@ class Delivery:
         queue_round = self._rounds.get(topic)
         if queue_round is not None:
             return queue_round
-        route = await self._session.route(topic, self.left_ms(deadline_ms), self.template)
+        route = await self._session.route(topic, self.left_ms(deadline_ms), self._route_after_template)
         queues = publish_queues(topic, route)
         if not queues:
             await self._session.refresh(topic, self.left_ms(deadline_ms))
@@ -236,6 +235,16 @@ class Delivery:
             raise RouteNotFoundError(f"no broker takes messages of the topic {topic} now")
         slow = self._slow_brokers
         return self._rounds.setdefault(topic, QueueRound(queues) if slow is None else WaryRound(queues, slow))
+
+    async def _route_after_template(self, topic: str, timeout_ms: int) -> Route:
+        """Return the route that a topic will have once a broker has created it after the template topic."""
+        template = self._settings.template_topic
+        route = await self._session.fetch_route(template, timeout_ms)
+        if route is None:
+            raise RouteNotFoundError(
+                f"no broker has the topic {topic}, and none creates topics ({template} is not there either)"
+            )
+        return limit_queues(route, self._settings.new_topic_queues)
 
     def deadline_ms(self, timeout_ms: int | None) -> int:
         """Return when a call with this time limit, or that of the settings, has to end.

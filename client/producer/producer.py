@@ -16,7 +16,6 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -32,15 +31,15 @@ from ...remoting.headers.recall import RecallHeader, RecallReply
 from ...remoting.transport.service import Handler
 from ...remoting.transport.tasks import TaskScope
 from ..session.callbacks import settle
-from ..session.lifecycle import Life
-from ..session.outgoing import Outgoing, check_message, check_topic, prepare_batch, prepare_message
+from ..session.lifecycle import Lifecycle
 from ..session.results import SendResult
 from ..session.session import Session, borrow_session
-from ..session.settings import ProducerSettings, check_group, choose_settings
+from ..session.settings import ProducerSettings, check_group, check_topic, choose_settings
 from .accumulator import Accumulator
 from .delivery import Delivery
+from .outgoing_message import Outgoing, check_message, prepare_batch, prepare_message
 from .queue_selection import Choice, Selector, choose_queue
-from .requests import Requests
+from .request_reply import Requests
 
 
 class Producer:
@@ -70,39 +69,34 @@ class Producer:
         self._unfinished: set[asyncio.Task[None]] = set()
         self._requests = Requests(self._session, self.fetch_queues)
         self._tasks = TaskScope()
-        self._stack = AsyncExitStack()
-        self._life = Life(f"producer {group}")
+        self._lifecycle = Lifecycle(f"producer {group}")
         self._accumulator: Accumulator | None = None
         if self.settings.auto_batch:
             clock = self._session.clock
             self._accumulator = Accumulator(self.settings, clock, self._ids.next_id, self._deliver, self._start)
 
     def __repr__(self) -> str:
-        return f"<Producer {self.group} {self._life.stage.name.lower()}, {len(self._delivery.topics)} topics>"
+        return f"<Producer {self.group} {self._lifecycle.stage.name.lower()}, {len(self._delivery.topics)} topics>"
 
     async def __aenter__(self) -> Self:
         """Start; connections are made with the first send."""
-        self._life.begin()
-        async with AsyncExitStack() as stack:
-            stack.callback(self._life.end)
+        async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._tasks)
             if self._delivery.observer is not None:
                 await stack.enter_async_context(self._delivery.observer.attached(self.settings.hooks))
             self._session.join(self)
             stack.push_async_callback(self._stop)
-            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for the sends that are under way, which end within their time limits, and close."""
-        self._life.check_loop()
-        await self._stack.aclose()
+        await self._lifecycle.close()
 
     async def _stop(self) -> None:
-        self._life.end()
+        self._lifecycle.end()
         self._requests.close()
         if self._accumulator is not None:
             self._accumulator.send_all()
@@ -132,7 +126,7 @@ class Producer:
             RemotingError: no broker answered in time.
             ClientStateError: the producer is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
             return await self._accumulate(self._accumulator, message, choose_queue(message, queue, selector, arg))
         outgoing = prepare_message(message, self._ids.next_id(), self.settings)
@@ -157,7 +151,7 @@ class Producer:
             TypeError, ValueError: the message cannot be sent by anyone.
             ClientStateError: the producer is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         choice = choose_queue(message, queue, selector, arg)
         if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
             if selector is None:
@@ -185,7 +179,7 @@ class Producer:
             RemotingError: no name server or no connection was there in time.
             ClientStateError: the producer is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         choice = choose_queue(message, queue, selector, arg)
         await self._delivery.deliver_oneway(self._prepare(message), choice)
 
@@ -198,7 +192,7 @@ class Producer:
             TypeError, ValueError: a message, or the batch as a whole, cannot be sent by anyone.
             ResponseError, RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
-        self._life.check()
+        self._lifecycle.check()
         if not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
             one = "one Message; use send" if isinstance(messages, Message) else type(messages).__name__
             raise TypeError(f"send_batch takes several messages, not {one}")
@@ -222,7 +216,7 @@ class Producer:
             TypeError, ValueError, ResponseError, RouteNotFoundError, RemotingError: as ``send``.
             ClientStateError: the producer is not open, or was closed before the reply came.
         """
-        self._life.check()
+        self._lifecycle.check()
         check_message(message, self.settings.max_message_bytes)
         choice = choose_queue(message, queue, selector, arg)
 
@@ -243,7 +237,7 @@ class Producer:
             ResponseError: the broker refused it, for example since the message is due too soon.
             RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
-        self._life.check()
+        self._lifecycle.check()
         broker_name, deadline_ms = broker_of_handle(topic, handle), self._delivery.deadline_ms(timeout_ms)
         await self._delivery.round_of(topic, deadline_ms)
         address = self._session.master_of(broker_name)
@@ -256,7 +250,7 @@ class Producer:
         Raises:
             RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
-        self._life.check()
+        self._lifecycle.check()
         return tuple((await self._delivery.round_of(topic, self._delivery.deadline_ms(None))).queues)
 
     # what the session asks (``Participant``)
@@ -290,7 +284,7 @@ class Producer:
         queue = None
         if choice is not None:
             queue = choice((await self._delivery.round_of(message.topic, self._delivery.deadline_ms(None))).queues)
-        if not self._life.is_open:  # closing waits for what has begun, but no more for batches
+        if not self._lifecycle.is_open:  # closing waits for what has begun, but no more for batches
             return await self._deliver(self._prepare(message), choice, None)
         return await accumulator.add(message, queue)
 

@@ -40,12 +40,13 @@ from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Handler
 from ...remoting.transport.tasks import TaskScope
-from ..session.callbacks import Ongoing, UserCalls
+from ..session.callbacks import UserCalls
 from ..session.hooks import EndTransactionContext
-from ..session.outgoing import check_message
+from ..session.lifecycle import Ongoing
 from ..session.results import SendResult, SendStatus
 from ..session.session import Session
 from ..session.settings import TransactionProducerSettings
+from .outgoing_message import check_message
 from .producer import Producer
 
 
@@ -69,7 +70,7 @@ _CODES = {
 }
 
 
-class Outcome(NamedTuple):
+class TransactionOutcome(NamedTuple):
     """What a listener has said, or raised."""
 
     state: TransactionState
@@ -83,12 +84,12 @@ class TransactionResult(SendResult, frozen=True, kw_only=True):
     error: Exception | None = None
 
     @classmethod
-    def of(cls, sent: SendResult, outcome: Outcome) -> Self:
+    def of(cls, sent: SendResult, outcome: TransactionOutcome) -> Self:
         """Join the two."""
         return cls(**msgspec.structs.asdict(sent), state=outcome.state, error=outcome.error)
 
 
-async def outcome_of(answering: Awaitable[TransactionState | None], message_id: str | None) -> Outcome:
+async def outcome_of(answering: Awaitable[TransactionState | None], message_id: str | None) -> TransactionOutcome:
     """Return what a call of a listener comes to; cancelled from within it is UNKNOWN as well."""
     try:
         answer = await answering
@@ -97,14 +98,14 @@ async def outcome_of(answering: Awaitable[TransactionState | None], message_id: 
         if task is not None and task.cancelling():
             raise
         log.warning("a transaction listener was cancelled from within; message %s stays open", message_id)
-        return Outcome(TransactionState.UNKNOWN)
+        return TransactionOutcome(TransactionState.UNKNOWN)
     except Exception as error:  # fault boundary of the user's code: the message stays open
         log.exception("a transaction listener failed; message %s stays open", message_id)
-        return Outcome(TransactionState.UNKNOWN, error)
+        return TransactionOutcome(TransactionState.UNKNOWN, error)
     if answer is not None and not isinstance(answer, TransactionState):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
         log.error("a transaction listener returned %r; message %s stays open", answer, message_id)
-        return Outcome(TransactionState.UNKNOWN)
-    return Outcome(TransactionState.UNKNOWN if answer is None else answer)
+        return TransactionOutcome(TransactionState.UNKNOWN)
+    return TransactionOutcome(TransactionState.UNKNOWN if answer is None else answer)
 
 
 class Question(NamedTuple):
@@ -207,7 +208,7 @@ class TransactionProducer(Producer):
         self._plan = settings or TransactionProducerSettings()
         super().__init__(group, nameserver, settings=self._plan, session=session, clock=clock)
         self._listener = listener
-        self._own_topics = (self._delivery.template.name, *topics)
+        self._own_topics = (self._plan.template_topic, *topics)
         self._calls = UserCalls(self._plan.listener_threads, "rocketlet-transaction")
         self._ongoing = Ongoing()
         self._checks = TransactionChecks(self._plan, self._answer_check)
@@ -219,12 +220,12 @@ class TransactionProducer(Producer):
             self._checks.start(self._tasks)
             await self._introduce()
         except BaseException:
-            await self._stack.aclose()
+            await self._lifecycle.close()
             raise
         return self
 
     async def _stop(self) -> None:
-        self._life.end()
+        self._lifecycle.end()
         self._checks.stop()
         try:
             async with self._session.clock.timeout(self._plan.close_timeout_ms):
@@ -252,7 +253,7 @@ class TransactionProducer(Producer):
             TypeError, ValueError, ResponseError, RouteNotFoundError, RemotingError, ClientStateError: as ``send``; the
                 listener was not called.
         """
-        self._life.check()
+        self._lifecycle.check()
         check_message(message, self.settings.max_message_bytes)
         with self._ongoing:
             half = self._mark(message)
@@ -265,7 +266,7 @@ class TransactionProducer(Producer):
                 log.warning(
                     "message %s: rolling back the transaction, send status %s", sent.message_id, sent.status.value
                 )
-                outcome = Outcome(TransactionState.ROLLBACK)
+                outcome = TransactionOutcome(TransactionState.ROLLBACK)
             await self._end(half, sent, outcome)
         return TransactionResult.of(sent, outcome)
 
@@ -274,7 +275,7 @@ class TransactionProducer(Producer):
         properties = {UNIQ_KEY: self._ids.next_id(), **message.properties, **about}
         return replace(message, properties=properties, delay_level=0, delay_ms=None, deliver_at_ms=None)
 
-    async def _end(self, half: Message, sent: SendResult, outcome: Outcome) -> None:
+    async def _end(self, half: Message, sent: SendResult, outcome: TransactionOutcome) -> None:
         """Tell the broker the outcome; when that fails, it will ask."""
         try:
             header = EndTransactionHeader(
@@ -310,8 +311,7 @@ class TransactionProducer(Producer):
     def _serve_check(self, command: Command, connection: Connection) -> Command | None:
         header = decode_header(CheckTransactionHeader, command)
         message = decode_message(decode_record(command.body), header.broker_name or "")
-        if self._session.namespace is not None:
-            message = self._session.namespace.strip_message(message)
+        message = self._session.namespace.strip_message(message)
         if message.properties.get(PRODUCER_GROUP) != self.group:
             return None
         self._checks.submit(Question(header, message, connection))
@@ -336,7 +336,11 @@ class TransactionProducer(Producer):
         self._session.send_on(question.connection, _end_command(header, outcome))
 
     def _tell_hooks(
-        self, message: Message | ReceivedMessage, header: EndTransactionHeader, outcome: Outcome, address: str
+        self,
+        message: Message | ReceivedMessage,
+        header: EndTransactionHeader,
+        outcome: TransactionOutcome,
+        address: str,
     ) -> None:
         if self._delivery.observer is None:
             return
@@ -368,7 +372,7 @@ class TransactionProducer(Producer):
             log.info("producer group %s: no heartbeat yet to the brokers of topic %s: %s", self.group, topic, error)
 
 
-def _end_command(header: EndTransactionHeader, outcome: Outcome) -> Command:
+def _end_command(header: EndTransactionHeader, outcome: TransactionOutcome) -> Command:
     command = Command.request(RequestCode.END_TRANSACTION, header)
     if outcome.error is not None:
         command.remark = f"{type(outcome.error).__name__}: {outcome.error}"

@@ -59,33 +59,6 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-class Ongoing:
-    """Counts what is going on, for those who wait until nothing is; use it with ``with``."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-
-    def __repr__(self) -> str:
-        return f"<Ongoing {self.count}>"
-
-    def __enter__(self) -> None:
-        """Something begins."""
-        self.count += 1
-        self._idle.clear()
-
-    def __exit__(self, *_: object) -> None:
-        """It has ended."""
-        self.count -= 1
-        if self.count == 0:
-            self._idle.set()
-
-    async def wait_idle(self) -> None:
-        """Wait until nothing is going on."""
-        await self._idle.wait()
-
-
 HandoverCallback = Callable[[tuple[MessageQueue, ...]], Awaitable[object] | object]
 Handover = Callable[[tuple[MessageQueue, ...]], Awaitable[None]]
 

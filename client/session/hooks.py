@@ -17,8 +17,8 @@ refuse: their errors are those of the call.
 
 import enum
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -268,3 +268,15 @@ def keeps_message(hooks: Iterable[FilterHook], group: str, message: ReceivedMess
     except Exception:  # fault boundary of the application's hooks: nothing is lost by a faulty filter
         log.exception("a filter of group %s failed at message %s, which is kept", group, message.message_id)
         return True
+
+
+@asynccontextmanager
+async def attach_hooks(owner: HookOwner, hooks: Iterable[object]) -> AsyncGenerator[tuple[object, ...]]:
+    """Let sources make the hooks of a producer or consumer; yield all its hooks in their order."""
+    async with AsyncExitStack() as stack:
+        yield tuple(
+            [
+                await stack.enter_async_context(hook.attach(owner)) if isinstance(hook, HookSource) else hook
+                for hook in hooks
+            ]
+        )

@@ -1,4 +1,8 @@
-"""Names in a namespace: put on when a request leaves, taken off when something arrives (Java's ``NamespaceUtil``).
+"""What is done to each request before it leaves, and to each answer that arrives: namespace, hooks, signature.
+
+They come in this order, since the signature is of everything else; answers pass hooks and namespace the other way.
+
+Names in a namespace (Java's ``NamespaceUtil``):
 
     ours              on the wire           stays as it is
     topic             ns%topic              system topics and groups, the topics of replies
@@ -16,8 +20,17 @@ Only allocation strategies see it, since some hash names and all members of a gr
 
 Messages that arrive lose it by ``strip_message``, also in these two properties. Client ids, keys and other properties
 are not touched.
+
+Requests of a user with credentials are signed (Java's ``AclClientRPCHook``):
+
+    AccessKey        the name of the user
+    SecurityToken    only where one was given
+    Signature        base64(HMAC-SHA1(secret key, text)); the text is the values of all other fields in the order of
+                     their names, then the body
 """
 
+import base64
+import hmac
 import re
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
@@ -42,6 +55,9 @@ from .hooks import RpcHook, hooks_of
 from .settings import ClientSettings, Credentials
 
 SEPARATOR = "%"
+ACCESS_KEY = "AccessKey"
+SECURITY_TOKEN = "SecurityToken"  # noqa: S105 # the name of a field
+SIGNATURE = "Signature"
 _FIELDS = ("topic", "originTopic", "group", "consumerGroup", "producerGroup")
 _LETTERS = ("a", "b")
 _PROPERTY_TEXT = "i"
@@ -53,7 +69,7 @@ _NAMES_IN_PROPERTIES = re.compile(rf"(?:^|(?<=\x02))({'|'.join(_NAME_PROPERTIES)
 
 
 class Namespace:
-    """One namespace; what is not in it already is put into it."""
+    """The namespace of a client; one without a name leaves all names as they are."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -72,12 +88,14 @@ class Namespace:
     def wrap(self, name: str) -> str:
         """Return a topic or group as brokers know it."""
         prefix, rest = _split_prefix(name)
-        if not name or rest.startswith(self._head) or name in self._outside or _is_outside(name):
+        if not self.name or not name or rest.startswith(self._head) or name in self._outside or _is_outside(name):
             return name
         return prefix + self._head + rest
 
     def strip(self, name: str) -> str:
         """Return a topic or group as the application knows it."""
+        if not self.name:
+            return name
         prefix, rest = _split_prefix(name)
         return prefix + rest.removeprefix(self._head)
 
@@ -91,6 +109,8 @@ class Namespace:
 
     def strip_message(self, message: ReceivedMessage) -> ReceivedMessage:
         """Return a message as the application knows it."""
+        if not self.name:
+            return message
         properties = dict(message.properties)
         for name in _NAME_PROPERTIES:
             if name in properties:
@@ -102,6 +122,8 @@ class Namespace:
 
     def wrap_request(self, request: Command) -> None:
         """Put the names of a request into the namespace; doing it twice changes nothing."""
+        if not self.name:
+            return
         fields = request.ext
         for field in _LETTERS if request.code in _LETTER_CODES else _FIELDS:
             if field in fields:
@@ -114,12 +136,16 @@ class Namespace:
 
     def strip_answer(self, request: Command, answer: Command) -> None:
         """Take the names of an answer out of the namespace."""
+        if not self.name:
+            return
         if request.code == RequestCode.LOCK_BATCH_MQ and answer.code == ResponseCode.SUCCESS and answer.body:
             locked = decode_answer(LockedQueues, answer.body)
             answer.body = encode_body(LockedQueues(queues=[self.strip_queue(queue) for queue in locked.queues]))
 
     def strip_request(self, request: Command) -> None:
         """Take the names of a broker's request out of the namespace."""
+        if not self.name:
+            return
         fields = request.ext
         for field in _FIELDS:
             if field in fields:
@@ -205,42 +231,44 @@ _BODIES: MappingProxyType[int, Callable[[Namespace, bytes], bytes]] = MappingPro
 )
 
 
-class Wire:
+class RequestPipeline:
     """The last and first to see what travels between one session and the servers."""
 
-    def __init__(self, namespace: Namespace | None, hooks: Sequence[RpcHook], credentials: Credentials | None) -> None:
-        self._namespace = namespace
-        self._hooks = hooks
-        self._credentials = credentials
+    def __init__(self, settings: ClientSettings, *, namespace: str) -> None:
+        self.namespace = Namespace(namespace)
+        self._hooks = hooks_of(RpcHook, settings.hooks)
+        self._credentials = settings.credentials
+        self.is_empty = not namespace and not self._hooks and self._credentials is None
 
     def __repr__(self) -> str:
-        return f"<Wire {self._namespace!r}, {len(self._hooks)} hooks, {self._credentials!r}>"
+        return f"<RequestPipeline {self.namespace!r}, {len(self._hooks)} hooks, {self._credentials!r}>"
 
-    def send(self, address: str, request: Command) -> None:
+    def before_request(self, address: str, request: Command) -> None:
         """Make a request ready to leave; again for each address that it goes to."""
-        if self._namespace is not None:
-            self._namespace.wrap_request(request)
+        self.namespace.wrap_request(request)
         for hook in self._hooks:
             hook.before_request(address, request)
         if self._credentials is not None:
-            self._credentials.sign(request)
+            sign_request(request, self._credentials)
 
-    def receive(self, address: str, request: Command, answer: Command) -> None:
-        """Take an answer in."""
+    def after_response(self, address: str, request: Command, answer: Command) -> None:
+        """Pass an answer to the hooks and take its names out of the namespace."""
         for hook in self._hooks:
             hook.after_response(address, request, answer)
-        if self._namespace is not None:
-            self._namespace.strip_answer(request, answer)
-
-    def receive_request(self, request: Command) -> None:
-        """Take a broker's request in."""
-        if self._namespace is not None:
-            self._namespace.strip_request(request)
+        self.namespace.strip_answer(request, answer)
 
 
-def wire_of(settings: ClientSettings, namespace: Namespace | None) -> Wire | None:
-    """Return what the settings of a session ask for, or None when they ask for nothing."""
-    hooks = hooks_of(RpcHook, settings.hooks)
-    if namespace is None and not hooks and settings.credentials is None:
-        return None
-    return Wire(namespace, hooks, settings.credentials)
+def sign_request(request: Command, credentials: Credentials) -> None:
+    """Put the keys and the signature of all that it holds into a request."""
+    fields = request.ext
+    fields.pop(SIGNATURE, None)
+    fields[ACCESS_KEY] = credentials.access_key
+    if credentials.security_token is not None:
+        fields[SECURITY_TOKEN] = credentials.security_token
+    text = "".join(value for _, value in sorted(fields.items())).encode()
+    fields[SIGNATURE] = signature_of(text + request.body, credentials.secret_key)
+
+
+def signature_of(content: bytes, secret_key: str) -> str:
+    """Return the signature of bytes (Java's ``AclSigner``)."""
+    return base64.b64encode(hmac.digest(secret_key.encode(), content, "sha1")).decode()

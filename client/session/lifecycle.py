@@ -3,6 +3,8 @@
 import asyncio
 import enum
 from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from ...common.clock import Clock
 from ...common.errors import ClientStateError
@@ -19,14 +21,15 @@ class LifeStage(enum.Enum):
 _OPEN = LifeStage.OPEN  # to look up a member of an enum takes as long as four calls
 
 
-class Life:
-    """The stage of one object, and the errors of what comes too early or too late."""
+class Lifecycle:
+    """The stage of one object, what is undone when it closes, and the errors of what comes too early or too late."""
 
-    __slots__ = ("_loop", "_owner", "stage")
+    __slots__ = ("_loop", "_owner", "_stack", "stage")
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._loop: AbstractEventLoop | None = None
+        self._stack = AsyncExitStack()
         self.stage = LifeStage.NEW
 
     def __repr__(self) -> str:
@@ -42,8 +45,11 @@ class Life:
         """Whether it was used and is no more."""
         return self.stage is LifeStage.CLOSED
 
-    def begin(self) -> None:
-        """Enter the second stage.
+    @asynccontextmanager
+    async def starting(self) -> AsyncGenerator[AsyncExitStack]:
+        """Enter the second stage; yield where to put what closing undoes, the last first.
+
+        When the start fails, all that was put there is undone at once.
 
         Raises:
             ClientStateError: it has been entered before; make another object.
@@ -52,10 +58,23 @@ class Life:
             raise ClientStateError(f"{self._owner} cannot be started again: it {self.stage.value}")
         self.stage = LifeStage.OPEN
         self._loop = get_running_loop()
+        async with AsyncExitStack() as stack:
+            stack.callback(self.end)
+            yield stack
+            self._stack = stack.pop_all()
 
     def end(self) -> None:
-        """Enter the last stage."""
+        """Enter the last stage; what is under way still ends."""
         self.stage = LifeStage.CLOSED
+
+    async def close(self) -> None:
+        """Undo what was put there at the start.
+
+        Raises:
+            ClientStateError: it began on another loop.
+        """
+        self._check_loop()
+        await self._stack.aclose()
 
     def check(self) -> None:
         """Refuse a use outside the second stage, or outside its event loop.
@@ -70,9 +89,9 @@ class Life:
                 return
         except RuntimeError:
             pass
-        self.check_loop()
+        self._check_loop()
 
-    def check_loop(self) -> None:
+    def _check_loop(self) -> None:
         """Refuse a use outside its event loop.
 
         Raises:
@@ -110,3 +129,30 @@ class Wakeup:
         except TimeoutError:
             pass
         self._event.clear()
+
+
+class Ongoing:
+    """Counts what is going on, for those who wait until nothing is; use it with ``with``."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __repr__(self) -> str:
+        return f"<Ongoing {self.count}>"
+
+    def __enter__(self) -> None:
+        """Something begins."""
+        self.count += 1
+        self._idle.clear()
+
+    def __exit__(self, *_: object) -> None:
+        """It has ended."""
+        self.count -= 1
+        if self.count == 0:
+            self._idle.set()
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is going on."""
+        await self._idle.wait()

@@ -21,7 +21,7 @@ from ...remoting.bodies.route import MASTER_ID, TopicRouteData
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.transport.client import ConnectionPool
-from .interceptors import Wire
+from .interceptors import RequestPipeline
 
 
 class QueueShare(NamedTuple):
@@ -41,13 +41,6 @@ class Route(NamedTuple):
     order_configuration: str | None = None
 
 
-class TemplateTopic(NamedTuple):
-    """The topic whose route a new topic gets, and with how many queues at most."""
-
-    name: str
-    max_queues: int
-
-
 class BrokerAddress(NamedTuple):
     """An address that a consumer pulls from."""
 
@@ -62,8 +55,8 @@ def route_from(data: TopicRouteData) -> Route:
     return Route(tuple(sorted(shares)), dict(sorted(brokers.items())), data.order_topic_conf or None)
 
 
-def cut_template(route: Route, max_queues: int) -> Route:
-    """Return the route that a topic gets when it is created after the template topic."""
+def limit_queues(route: Route, max_queues: int) -> Route:
+    """Return the route of a topic that is created after another one, with at most so many queues on each broker."""
     shares = (
         share._replace(read_queues=count, write_queues=count)
         for share in route.shares
@@ -190,12 +183,12 @@ class NameServers:
     """The name servers of one client."""
 
     def __init__(
-        self, addresses: tuple[str, ...], pool: ConnectionPool, clock: Clock, wire: Wire | None = None
+        self, addresses: tuple[str, ...], pool: ConnectionPool, clock: Clock, pipeline: RequestPipeline
     ) -> None:
         self.addresses = addresses
         self._pool = pool
         self._clock = clock
-        self._wire = wire
+        self._pipeline = pipeline
         self._chosen = random.randrange(len(addresses))
 
     def __repr__(self) -> str:
@@ -252,9 +245,7 @@ class NameServers:
         return answers
 
     async def _ask(self, address: str, command: Command, timeout_ms: int) -> Command:
-        if self._wire is None:
-            return await self._pool.request(address, command, timeout_ms)
-        self._wire.send(address, command)
+        self._pipeline.before_request(address, command)
         answer = await self._pool.request(address, command, timeout_ms)
-        self._wire.receive(address, command, answer)
+        self._pipeline.after_response(address, command, answer)
         return answer

@@ -8,17 +8,16 @@ Client id: ``ip@pid#nanoseconds``, with ``@unit`` behind it where there is a uni
 in one process, and containers that are all process 1 of one address. Two members of a group with one id would take the
 same queues and leave the rest to nobody; who sets ``instance_name``, which replaces ``pid#nanoseconds``, takes care.
 
-Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance, PUSH_REPLY_MESSAGE_TO_CLIENT (326) brings a
-reply to this client id. For others the participants are asked in turn, and what none of them knows is answered with
-code 3.
+Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance. Others go to the feature that has registered
+for them, else to the participants in turn, and what none of them knows is answered with code 3.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from ...common.clock import Clock
 from ...common.errors import (
@@ -42,10 +41,9 @@ from ...remoting.transport.clock import LoopClock
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Handler, Reply, Service, refuse_unknown
 from ...remoting.transport.tasks import TaskScope, repeat
-from .interceptors import Namespace, wire_of
-from .lifecycle import Life, Wakeup
-from .replies import AwaitedReplies
-from .routes import NameServers, Route, RouteTable, TemplateTopic, cut_template, parse_addresses, route_from
+from .interceptors import Namespace, RequestPipeline
+from .lifecycle import Lifecycle, Wakeup
+from .routes import NameServers, Route, RouteTable, parse_addresses, route_from
 from .settings import (
     ClientSettings,
     check_own_settings,
@@ -54,6 +52,23 @@ from .settings import (
     client_id_of,
     ssl_context_of,
 )
+
+FindRoute = Callable[[str, int], Awaitable[Route]]
+"""Finds a route for a topic that no broker has, within some milliseconds."""
+
+
+class Feature(Protocol):
+    """What answers requests of brokers for all participants of a session."""
+
+    def __init__(self, clock: Clock) -> None: ...
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """What it answers when a broker asks, by request code."""
+        ...
+
+
+FeatureT = TypeVar("FeatureT", bound=Feature)
 
 
 class Participant(Protocol):
@@ -172,19 +187,17 @@ class Session:
         self.clock = clock or LoopClock()
         self.host = self.settings.client_host or reachable_host("")
         self.client_id = client_id_of(self.host, self.settings)
-        self.namespace = Namespace(self.settings.namespace) if self.settings.namespace else None
+        self._pipeline = RequestPipeline(self.settings, namespace=self.settings.namespace)
         self.routes = RouteTable()
         self.tasks = TaskScope()
-        self._life = Life("session")
-        self.replies = AwaitedReplies(self.clock)
-        notices: dict[int, Handler] = {
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice,
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies.serve,
-        }
-        self._wire = wire_of(self.settings, self.namespace)
-        self._pool = ConnectionPool(self.clock, Service(notices, self._serve), tls=ssl_context_of(self.settings.tls))
+        self._lifecycle = Lifecycle("session")
+        self._handlers: dict[int, Handler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice}
+        self._features: dict[type[Feature], Feature] = {}
+        self._pool = ConnectionPool(
+            self.clock, Service(self._handlers, self._serve), tls=ssl_context_of(self.settings.tls)
+        )
         addresses = parse_addresses(choose_nameserver(nameserver))
-        self._nameservers = NameServers(addresses, self._pool, self.clock, self._wire)
+        self._nameservers = NameServers(addresses, self._pool, self.clock, self._pipeline)
         self._connections: dict[str, Connection] = {}
         self._participants: dict[str, Participant] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
@@ -192,7 +205,6 @@ class Session:
         self._route_wakeup = Wakeup(self.clock)
         self._heartbeat_wakeup = Wakeup(self.clock)
         self._outages = Outages()
-        self._stack = AsyncExitStack()
         self._lost_at_ms = -GHOST_MS
 
     def __repr__(self) -> str:
@@ -200,21 +212,24 @@ class Session:
 
     async def __aenter__(self) -> Self:
         """Start the jobs; connections are made when they are needed."""
-        self._life.begin()
-        async with AsyncExitStack() as stack:
+        async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._pool)
             await stack.enter_async_context(self.tasks)
             self.tasks.start(repeat(self._poll_routes, self.clock, first_ms=LEAST_PAUSE_MS), name="routes")
             self.tasks.start(repeat(self._beat, self.clock, first_ms=FIRST_HEARTBEAT_MS), name="heartbeats")
-            self._stack = stack.pop_all()
+            stack.callback(self._lifecycle.end)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the jobs and close the connections."""
-        self._life.end()
-        await self._stack.__aexit__(None, None, None)
+        await self._lifecycle.close()
+
+    @property
+    def namespace(self) -> Namespace:
+        """What names are put into on the wire."""
+        return self._pipeline.namespace
 
     @property
     def nameserver_addresses(self) -> tuple[str, ...]:
@@ -238,13 +253,21 @@ class Session:
             ConfigError: its group is here already in the same role.
             ClientStateError: the session is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         key = key_of(participant)
         if key in self._participants:
             raise ConfigError(f"the {key} has been created before in this client", key="group")
         self._participants[key] = participant
         if self._connections:
             self.heartbeat_soon()
+
+    def feature(self, kind: type[FeatureT]) -> FeatureT:
+        """Return what answers some requests of brokers for the whole session; it is made when it is first asked for."""
+        found = self._features.get(kind)
+        if not isinstance(found, kind):
+            found = self._features[kind] = kind(self.clock)
+            self._handlers |= found.handlers
+        return found
 
     async def leave(self, participant: Participant) -> None:
         """Tell the brokers that a participant ends; who cannot be told finds out when the connection closes."""
@@ -267,24 +290,21 @@ class Session:
             deadline_ms = self.clock.monotonic_ms() + timeout_ms
             connection = await self._connect(address, timeout_ms)
             timeout_ms = max(1, deadline_ms - self.clock.monotonic_ms())
-        wire = self._wire
-        if wire is not None:
-            wire.send(address, command)
+        self._pipeline.before_request(address, command)
         try:
             answer = await connection.request(command, timeout_ms)
         except RequestTimeoutError:
             if command.code != RequestCode.HEART_BEAT:
                 self.heartbeat_soon()  # it is not answered either when the connection is half open
             raise
-        if wire is not None:
-            wire.receive(address, command, answer)
+        self._pipeline.after_response(address, command, answer)
         if answer.code == ResponseCode.GO_AWAY:
             self._pool.close(address)  # the broker lets its connections end; the next call makes a new one
         return answer
 
     def open_connection_to(self, broker_name: str) -> Connection | None:
         """Return the open connection to a broker's master, if there is one and requests need nothing done to them."""
-        return None if self._wire is not None else self._connections.get(self.routes.masters.get(broker_name, ""))
+        return self._connections.get(self.routes.masters.get(broker_name, "")) if self._pipeline.is_empty else None
 
     async def call_oneway(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
         """Send a request that is not answered.
@@ -293,14 +313,12 @@ class Session:
             RemotingError: no connection could be made in time.
         """
         connection = self._connections.get(address) or await self._connect(address, timeout_ms)
-        if self._wire is not None:
-            self._wire.send(address, command)
+        self._pipeline.before_request(address, command)
         connection.send_oneway(command)
 
     def send_on(self, connection: Connection, command: Command) -> None:
         """Send a request that is not answered on the connection on which a broker asked for it."""
-        if self._wire is not None:
-            self._wire.send(format_address(*connection.remote_address), command)
+        self._pipeline.before_request(format_address(*connection.remote_address), command)
         connection.send_oneway(command)
 
     async def ask_nameserver(self, command: Command, timeout_ms: int) -> Command:
@@ -345,8 +363,7 @@ class Session:
         connection = await self._pool.connect(address)
         if self._participants:
             command = self._heartbeat_command()
-            if self._wire is not None:
-                self._wire.send(address, command)
+            self._pipeline.before_request(address, command)
             await self._hear(address, connection.request(command, CALL_TIMEOUT_MS))
         if not connection.is_closed:
             self._connections[address] = connection
@@ -360,13 +377,11 @@ class Session:
 
     # routes
 
-    async def route(
-        self, topic: str, timeout_ms: int = CALL_TIMEOUT_MS, template: TemplateTopic | None = None
-    ) -> Route:
-        """Return a topic's route, asking a name server when it is not known.
+    async def route(self, topic: str, timeout_ms: int = CALL_TIMEOUT_MS, otherwise: FindRoute | None = None) -> Route:
+        """Return a topic's route, asking a name server when it is not known, and ``otherwise`` when no broker has it.
 
         Raises:
-            RouteNotFoundError: the topic does not exist, and there is no template that it could be created after.
+            RouteNotFoundError: the topic does not exist.
             RemotingError: no name server answered in time.
             ResponseError: the name server answered with another error.
         """
@@ -375,18 +390,16 @@ class Session:
             return route
         try:
             async with self.clock.timeout(timeout_ms), self._route_locks.setdefault(topic, asyncio.Lock()):
-                return self.routes.get(topic) or await self._find_route(topic, timeout_ms, template)
+                return self.routes.get(topic) or await self._find_route(topic, timeout_ms, otherwise)
         except TimeoutError:
             raise RequestTimeoutError(f"the route of {topic} was not found in {timeout_ms} ms") from None
 
-    async def _find_route(self, topic: str, timeout_ms: int, template: TemplateTopic | None) -> Route:
-        route = await self._fetch_route(topic, timeout_ms)
-        if route is None and template is not None:
-            created_after = await self._fetch_route(template.name, timeout_ms)
-            route = None if created_after is None else cut_template(created_after, template.max_queues)
+    async def _find_route(self, topic: str, timeout_ms: int, otherwise: FindRoute | None) -> Route:
+        route = await self.fetch_route(topic, timeout_ms)
         if route is None:
-            creates = f", and none creates topics ({template.name} is not there either)" if template else ""
-            raise RouteNotFoundError(f"no broker has the topic {topic}{creates}")
+            if otherwise is None:
+                raise RouteNotFoundError(f"no broker has the topic {topic}")
+            route = await otherwise(topic, timeout_ms)
         self._keep_route(topic, route)
         return route
 
@@ -397,7 +410,7 @@ class Session:
             RemotingError: no name server answered in time.
             ResponseError: the name server answered with an error other than an unknown topic.
         """
-        route = await self._fetch_route(topic, timeout_ms)
+        route = await self.fetch_route(topic, timeout_ms)
         if route is not None:
             self._keep_route(topic, route)
 
@@ -405,7 +418,13 @@ class Session:
         """Ask for all routes again before their time: a broker did not answer."""
         self._route_wakeup.wake()
 
-    async def _fetch_route(self, topic: str, timeout_ms: int) -> Route | None:
+    async def fetch_route(self, topic: str, timeout_ms: int) -> Route | None:
+        """Return a topic's route as a name server knows it now, None when no broker has it; keep nothing.
+
+        Raises:
+            RemotingError: no name server answered in time.
+            ResponseError: the name server answered with another error.
+        """
         command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic=topic))
         answer = await self._nameservers.request(command, timeout_ms)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -480,16 +499,14 @@ class Session:
         self._outages.heed(address, answer)
 
     def _serve_notice(self, command: Command, _connection: Connection) -> None:
-        if self._wire is not None:
-            self._wire.receive_request(command)
+        self.namespace.strip_request(command)
         group = decode_header(ConsumerGroupHeader, command).consumer_group
         for participant in self._participants.values():
             if participant.group == group:
                 participant.members_changed()
 
     def _serve(self, command: Command, connection: Connection) -> Reply:
-        if self._wire is not None:
-            self._wire.receive_request(command)
+        self.namespace.strip_request(command)
         return answer_of(self._participants.values(), command, connection)
 
 

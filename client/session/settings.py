@@ -4,8 +4,6 @@ Names are ours; the Java property is named beside each. A value outside Java's r
 of the setting as its key.
 """
 
-import base64
-import hmac
 import os
 import ssl
 import time
@@ -24,14 +22,9 @@ from ...common.names import (
     client_group_remark,
     client_topic_remark,
 )
-from ...remoting.codec.command import Command
 from ...remoting.transport.addresses import is_ip_address
 from .hooks import Hook, HookSource, RpcHook, check_hooks, hooks_of
 from .results import ConsumeFrom
-
-ACCESS_KEY = "AccessKey"
-SECURITY_TOKEN = "SecurityToken"  # noqa: S105 # the name of a field
-SIGNATURE = "Signature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +40,6 @@ class Credentials:
         for name in ("access_key", "secret_key"):
             if not getattr(self, name):
                 raise ConfigError(f"credentials have an empty {name}", key=f"credentials.{name}")
-
-    def sign(self, request: Command) -> None:
-        """Put the keys and the signature of all that it holds into a request."""
-        fields = request.ext
-        fields.pop(SIGNATURE, None)
-        fields[ACCESS_KEY] = self.access_key
-        if self.security_token is not None:
-            fields[SECURITY_TOKEN] = self.security_token
-        text = "".join(value for _, value in sorted(fields.items())).encode()
-        fields[SIGNATURE] = signature_of(text + request.body, self.secret_key)
-
-
-def signature_of(content: bytes, secret_key: str) -> str:
-    """Return the signature of bytes (Java's ``AclSigner``)."""
-    return base64.b64encode(hmac.digest(secret_key.encode(), content, "sha1")).decode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +334,19 @@ def check_group(group: str) -> str:
     if remark is not None:
         raise ConfigError(remark, key="group")
     return group
+
+
+def check_topic(topic: str) -> None:
+    """Refuse a topic name that no server accepts (Java's ``Validators.checkTopic``).
+
+    Raises:
+        TypeError: it is not text.
+        ValueError: the name is blank, too long or has characters that are not allowed.
+    """
+    if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"topic is {type(topic).__name__}, it must be text")
+    if (remark := client_topic_remark(topic)) is not None:
+        raise ValueError(remark)
 
 
 class _Settings(Protocol):

@@ -353,8 +353,7 @@ class TraceSender:
 @asynccontextmanager
 async def _tracing(settings: MessageTrace, owner: HookOwner) -> AsyncGenerator[TraceHook]:
     session = owner.session
-    if session.namespace is not None:
-        session.namespace.leave_out(settings.topic)
+    session.namespace.leave_out(settings.topic)
     name = f"_INNER_TRACE_PRODUCER-{owner.group}-{owner.role.value}-{next(_numbers)}"
     own = ProducerSettings(send_timeout_ms=SEND_TIMEOUT_MS)
     async with Producer(name[-MAX_GROUP_CHARACTERS:], settings=own, session=session) as producer:

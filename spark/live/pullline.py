@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from ...client.session.interceptors import wire_of
+from ...client.session.interceptors import RequestPipeline
 from ...client.session.routes import MASTER_ID, choose_address
 from ...client.session.session import Session
 from ...client.session.settings import ssl_context_of
@@ -50,7 +50,7 @@ class PullLine:
         self._timeout_ms = options.access.timeout_ms
         self._learned = learned
         self._pool = ConnectionPool(self.clock, tls=ssl_context_of(options.access.tls))
-        self._wire = wire_of(options.access.client_settings, None)
+        self._pipeline = RequestPipeline(options.access.client_settings, namespace="")
         self._frames: dict[MessageQueue, PullFrames] = {}
 
     async def __aenter__(self) -> Self:
@@ -88,7 +88,7 @@ class PullLine:
         Raises:
             RemotingError: None came in time.
         """
-        if self._wire is not None:
+        if not self._pipeline.is_empty:
             return await self._ask(pulled, Command.request(_CODE, self._header(pulled, queue_offset, max_messages)))
         address = self.address_of(pulled)
         connection = await self._pool.connect(address)
@@ -122,8 +122,7 @@ class PullLine:
     async def _ask(self, pulled: LiveRange, command: Command) -> Command:
         address = self.address_of(pulled)
         connection = await self._pool.connect(address)
-        if self._wire is not None:
-            self._wire.send(address, command)
+        self._pipeline.before_request(address, command)
         return self._heed(address, await connection.request(command, self._timeout_ms))
 
     def _heed(self, address: str, answer: Command) -> Command:

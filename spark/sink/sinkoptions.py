@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ...client.producer.bulk_sender import OutflowLimits
-from ...client.session.outgoing import check_topic
-from ...client.session.settings import ProducerSettings, check_group
+from ...client.session.settings import ProducerSettings, check_group, check_topic
 from ...common.errors import ConfigError
 from ...common.message import Message
 from ..options import access

@@ -12,8 +12,8 @@ from rocketlet.client.consumer.listeners import (
     Handler,
     Listener,
     ListenerCalls,
+    ListenerOutcome,
     ListenerPool,
-    Outcome,
     cut_batches,
 )
 from rocketlet.client.consumer.process_queue import PushQueue
@@ -28,7 +28,7 @@ from rocketlet.testing import ManualClock
 class Finishing(PushQueue):
     """A queue that remembers what was finished."""
 
-    def __init__(self, ended: "asyncio.Queue[tuple[int, Outcome]]") -> None:
+    def __init__(self, ended: "asyncio.Queue[tuple[int, ListenerOutcome]]") -> None:
         queue = MessageQueue("T", "broker-a", 0)
         super().__init__(queue, OffsetTable(), FlowLimits(), lambda _source, _messages: None, ManualClock())
         self._ended = ended
@@ -42,7 +42,7 @@ class Bench:
     """A pool of two workers that remembers how batches ended: with None, or with what is not a success."""
 
     def __init__(self) -> None:
-        self.ended: asyncio.Queue[tuple[int, Outcome]] = asyncio.Queue()
+        self.ended: asyncio.Queue[tuple[int, ListenerOutcome]] = asyncio.Queue()
         self.source = Finishing(self.ended)
         self.calls = ListenerCalls("cg", 2)
         self.pool = ListenerPool(2, self.calls, self._fail)
@@ -51,7 +51,7 @@ class Bench:
         """Submit one message."""
         self.pool.submit(Batch(Handler.of(listener), [received(number)], self.source))
 
-    async def _fail(self, batch: Batch, outcome: Outcome) -> None:
+    async def _fail(self, batch: Batch, outcome: ListenerOutcome) -> None:
         self.ended.put_nowait((batch.messages[0].queue_offset, outcome))
 
 
@@ -136,7 +136,9 @@ class AsyncObject:
         (blocking_then_async, ConsumeResult.RETRY),
     ],
 )
-async def test_outcome_of_a_listener(bench: Bench, listener: Listener, outcome: Outcome | type[BaseException]) -> None:
+async def test_outcome_of_a_listener(
+    bench: Bench, listener: Listener, outcome: ListenerOutcome | type[BaseException]
+) -> None:
     """Ending is success; what else is returned or raised is a failure with its reason, and the pool outlives it."""
     bench.submit(listener)
     place, ended = await bench.ended.get()

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
-from rocketlet.client.session.callbacks import Ongoing, UserCalls
+from rocketlet.client.session.callbacks import UserCalls
+from rocketlet.client.session.lifecycle import Ongoing
 
 WHO = contextvars.ContextVar("WHO", default="nobody")
 

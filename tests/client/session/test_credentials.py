@@ -4,7 +4,7 @@ import pytest
 from scripted_cluster import ScriptedCluster
 
 from rocketlet.client import Credentials, Message, Producer, ProducerSettings
-from rocketlet.client.session.settings import signature_of
+from rocketlet.client.session.interceptors import sign_request, signature_of
 from rocketlet.common.errors import ConfigError
 from rocketlet.remoting.codec.command import Command
 
@@ -20,16 +20,16 @@ def test_signature_is_that_of_java() -> None:
 def test_signed_text_is_all_values_in_the_order_of_their_names_and_the_body() -> None:
     """Upper case comes before lower case, as in Java's ``TreeMap``; an older signature is not part of the text."""
     request = Command.request(10, {"b": "2", "a": "1", "Signature": "old", "Zeta": "z"}, b"body")
-    Credentials("AK", "12345678", "token").sign(request)
+    sign_request(request, Credentials("AK", "12345678", "token"))
     assert request.ext["Signature"] == signature_of(b"AKtokenz12body", "12345678")
 
 
 def test_signing_twice_gives_the_same() -> None:
     """A command that goes to several brokers is signed for each of them."""
     request = Command.request(34, body=b"x")
-    KEYS.sign(request)
+    sign_request(request, KEYS)
     first = dict(request.ext)
-    KEYS.sign(request)
+    sign_request(request, KEYS)
     assert request.ext == first
 
 

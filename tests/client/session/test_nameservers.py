@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from scripted_cluster import ScriptedCluster, ScriptedServer, refused, silent
 
-from rocketlet.client import Message, Producer, SendStatus
+from rocketlet.client import ClientSettings, Message, Producer, SendStatus
+from rocketlet.client.session.interceptors import RequestPipeline
 from rocketlet.client.session.routes import NameServers, parse_addresses
 from rocketlet.common.errors import ConfigError, RemotingError
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
@@ -14,6 +15,7 @@ from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.clock import LoopClock
 from rocketlet.testing import ManualClock
 
+NOTHING = RequestPipeline(ClientSettings(), namespace="")
 ASK = RequestCode.GET_BROKER_CLUSTER_INFO
 
 
@@ -35,7 +37,7 @@ async def test_chosen_name_server_is_kept_until_it_fails(cluster: ScriptedCluste
     """All requests go to one; when it is gone the other answers the same call and is kept from then on."""
     async with ScriptedServer("second") as second, ConnectionPool(LoopClock()) as pool:
         servers = {each.address: each for each in (cluster.nameserver, second)}
-        nameservers = NameServers(tuple(servers), pool, LoopClock())
+        nameservers = NameServers(tuple(servers), pool, LoopClock(), NOTHING)
         first = servers[nameservers.chosen]
         other = second if first is cluster.nameserver else cluster.nameserver
         for _ in range(3):
@@ -54,7 +56,7 @@ async def test_name_server_that_hangs_leaves_time_for_the_other(cluster: Scripte
     clock = ManualClock()
     async with ScriptedServer("second") as second, ConnectionPool(clock) as pool, asyncio.TaskGroup() as group:
         servers = {each.address: each for each in (cluster.nameserver, second)}
-        nameservers = NameServers(tuple(servers), pool, clock)
+        nameservers = NameServers(tuple(servers), pool, clock, NOTHING)
         hanging = servers[nameservers.chosen]
         hanging.answers[ASK] = silent
         call = group.create_task(nameservers.request(Command.request(ASK), 3000))
@@ -71,7 +73,7 @@ async def test_last_failure_is_raised_when_none_answers() -> None:
         addresses = (first.address, second.address)
     async with ConnectionPool(LoopClock()) as pool:
         with pytest.raises(RemotingError, match="cannot connect"):
-            await NameServers(addresses, pool, LoopClock()).request(Command.request(ASK), 3000)
+            await NameServers(addresses, pool, LoopClock(), NOTHING).request(Command.request(ASK), 3000)
 
 
 async def test_dead_name_server_costs_no_call_when_many_ask_at_once() -> None:
@@ -79,9 +81,9 @@ async def test_dead_name_server_costs_no_call_when_many_ask_at_once() -> None:
     async with ScriptedServer("dead") as dead, ScriptedServer("alive") as alive, ConnectionPool(LoopClock()) as pool:
         addresses = (dead.address, alive.address)
         await dead.close()
-        nameservers = NameServers(addresses, pool, LoopClock())
+        nameservers = NameServers(addresses, pool, LoopClock(), NOTHING)
         while nameservers.chosen != dead.address:
-            nameservers = NameServers(addresses, pool, LoopClock())
+            nameservers = NameServers(addresses, pool, LoopClock(), NOTHING)
         async with asyncio.TaskGroup() as group:
             calls = [group.create_task(nameservers.request(Command.request(ASK), 3000)) for _ in range(5)]
         assert [call.result().code for call in calls] == [0] * 5
@@ -92,11 +94,16 @@ async def test_server_that_is_no_name_server_is_passed_over(cluster: ScriptedClu
     """A broker's address among them is asked once; its "not supported" is the answer only when all say so."""
     async with ScriptedServer("broker") as broker, ConnectionPool(LoopClock()) as pool:
         broker.answers[ASK] = refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "what?")
-        nameservers = NameServers((broker.address, cluster.nameserver.address), pool, LoopClock())
+        nameservers = NameServers(
+            (broker.address, cluster.nameserver.address),
+            pool,
+            LoopClock(),
+            NOTHING,
+        )
         for _ in range(3):
             assert (await nameservers.request(Command.request(ASK), 3000)).code == 0
         assert len(broker.asked(ASK)) <= 1
-        only = NameServers((broker.address,), pool, LoopClock())
+        only = NameServers((broker.address,), pool, LoopClock(), NOTHING)
         assert (await only.request(Command.request(ASK), 3000)).remark == "what?"
 
 

@@ -7,7 +7,7 @@ from rocketlet.client.session.routes import (
     Route,
     RouteTable,
     choose_address,
-    cut_template,
+    limit_queues,
     publish_queues,
     route_from,
     subscribe_queues,
@@ -70,7 +70,7 @@ def test_template_is_cut_to_the_queues_of_a_new_topic() -> None:
     """Both numbers become the template's read number, at most the number for new topics."""
     route = Route((QueueShare("broker-a", 7, 8, 16), QueueShare("broker-b", 7, 2, 8)), {})
 
-    assert [share[2:] for share in cut_template(route, 4).shares] == [(4, 4), (2, 2)]
+    assert [share[2:] for share in limit_queues(route, 4).shares] == [(4, 4), (2, 2)]
 
 
 @pytest.mark.parametrize(

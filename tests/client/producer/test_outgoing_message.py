@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rocketlet.client.session.outgoing import check_topic, prepare_batch, prepare_message, split_batch
-from rocketlet.client.session.settings import ProducerSettings
+from rocketlet.client.producer.outgoing_message import prepare_batch, prepare_message, split_batch
+from rocketlet.client.session.settings import ProducerSettings, check_topic
 from rocketlet.common.compression import CompressionKind, inflate
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import Message

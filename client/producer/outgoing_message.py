@@ -17,14 +17,25 @@ from typing import Final
 import msgspec
 
 from ...common.compression import deflate
-from ...common.message import Message, check_body
-from ...common.names import RETRY_PREFIX, client_topic_remark, is_sendable_topic
-from ...common.properties import MAX_PROPERTIES_BYTES, MSG_TYPE, UNIQ_KEY, WAIT, encode_properties, format_properties
+from ...common.message import Message, ReceivedMessage, check_body
+from ...common.names import RETRY_PREFIX, client_topic_remark, is_sendable_topic, reply_topic
+from ...common.properties import (
+    CLUSTER,
+    CORRELATION_ID,
+    MAX_PROPERTIES_BYTES,
+    MSG_TYPE,
+    REPLY_TO_CLIENT,
+    TTL,
+    UNIQ_KEY,
+    WAIT,
+    encode_properties,
+    format_properties,
+)
 from ...common.record import encode_batch_part
 from ...remoting.codec.codes import RequestCode
-from .replies import REPLY_TYPE
-from .settings import ProducerSettings
+from ..session.settings import ProducerSettings
 
+REPLY_TYPE = "reply"
 _LOG_OVERHEAD_BYTES = 20  # what Java's sample splitter adds for each message
 
 # To look up a member of an enum takes as long as four calls: not once for each message.
@@ -122,7 +133,7 @@ def check_message(message: Message, max_bytes: int) -> None:
     body, topic = message.body, message.topic
     check_body(body)  # it may have been exchanged since the message was made
     if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
-        raise _no_text(topic)
+        raise TypeError(f"topic is {type(topic).__name__}, it must be text")
     if (remark := _sending_remark(topic)) is not None:
         raise ValueError(remark)
     if not body:
@@ -131,19 +142,6 @@ def check_message(message: Message, max_bytes: int) -> None:
         raise ValueError(f"body is {len(body)} bytes, limit is {max_bytes}")
     if message.flag:
         _check_flag(message.flag)
-
-
-def check_topic(topic: str) -> None:
-    """Refuse a topic name that no server accepts (Java's ``Validators.checkTopic``).
-
-    Raises:
-        TypeError: it is not text.
-        ValueError: the name is blank, too long or has characters that are not allowed.
-    """
-    if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
-        raise _no_text(topic)
-    if (remark := client_topic_remark(topic)) is not None:
-        raise ValueError(remark)
 
 
 def check_batch(messages: Sequence[Message]) -> None:
@@ -185,16 +183,38 @@ def split_batch(messages: Iterable[Message], limit_bytes: int = 4 * 1024 * 1024)
         yield piece
 
 
+def reply_to(request: ReceivedMessage, body: bytes) -> Message:
+    """Return the message that answers a request; any producer sends it.
+
+        async def answer(messages: list[ReceivedMessage]) -> None:
+            for message in messages:
+                await producer.send(reply_to(message, b"42"))
+
+    A requester that is gone makes the send fail with ``ResponseError`` 1.
+
+    Raises:
+        TypeError: it is not a received message.
+        ValueError: the message is no request, or came from no broker.
+    """
+    if not isinstance(request, ReceivedMessage):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"reply_to takes a ReceivedMessage, not {type(request).__name__}")
+    properties = {MSG_TYPE: REPLY_TYPE}
+    for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL):
+        if name in request.properties:
+            properties[name] = request.properties[name]
+    if CORRELATION_ID not in properties or REPLY_TO_CLIENT not in properties:
+        raise ValueError(f"message {request.message_id} waits for no reply: it has no {CORRELATION_ID} of a request")
+    if CLUSTER not in request.properties:
+        raise ValueError(f"message {request.message_id} cannot be replied to: no broker has put {CLUSTER} into it")
+    return Message(reply_topic(request.properties[CLUSTER]), body, properties=properties)
+
+
 @lru_cache(maxsize=1024)  # a producer sends to few topics, and often
 def _sending_remark(topic: str) -> str | None:
     remark = client_topic_remark(topic)
     if remark is None and not is_sendable_topic(topic):
         return f"topic {topic} takes no messages of clients"
     return remark
-
-
-def _no_text(topic: object) -> TypeError:
-    return TypeError(f"topic is {type(topic).__name__}, it must be text")
 
 
 def _check_flag(flag: int) -> None:

@@ -20,6 +20,7 @@ from rocketlet.client import (
     Session,
     reply_to,
 )
+from rocketlet.client.producer.request_reply import AwaitedReplies
 from rocketlet.common.compression import CompressionKind, deflate
 from rocketlet.common.errors import (
     ClientStateError,
@@ -282,7 +283,7 @@ async def test_request_that_is_cancelled_leaves_nothing(cluster: ScriptedCluster
             asking = group.create_task(producer.request(Message("T", b"x")))
             await broker.wait_asked(SEND)
             asking.cancel()
-        assert repr(session.replies) == "<AwaitedReplies 0>"
+        assert repr(session.feature(AwaitedReplies)) == "<AwaitedReplies 0>"
         async with Responder(broker):
             assert (await producer.request(Message("T", b"x"))).body == b"re"
 
