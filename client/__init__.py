@@ -43,7 +43,7 @@ from .admin.admin_values import (
 from .consumer.listeners import Listener
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
-from .consumer.single_pull import PullResult, PullStatus
+from .group.broker_requests import PullResult, PullStatus
 from .group.subscriptions import Sql
 from .producer.outgoing_message import reply_to, split_batch
 from .producer.producer import Producer

@@ -9,36 +9,116 @@
 Without a way back (broadcasting) a failed message is logged and finished: every member has its own copy.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from ...common.clock import Clock, TimerHandle
+from ...common.clock import TimerHandle
 from ...common.message import MessageQueue, ReceivedMessage, describe_messages
 from ...remoting.transport.tasks import TaskScope, repeat
-from ..group.offsets import OffsetTable
-from ..session.settings import PushConsumerSettings
-from .listeners import NO_HANDLER, Batch, Handler, ListenerCalls, ListenerOutcome, ListenerPool, cut_batches, retry_of
+from ..session.results import ConsumeResult
+from .listeners import NO_HANDLER, Handler, ListenerCalls, ListenerOutcome, Workplace, cut_batches, retry_of
 from .process_queue import PushQueue
-from .send_back import Returns
 
 log = logging.getLogger(__name__)
 
 RUN_AGAIN_MS = 5_000
+_BATCHES_BETWEEN_TURNS = 64  # a listener that never waits must not keep the loop for itself
 EXPIRED_DELAY_LEVEL = 3
 
 
-class Workplace(NamedTuple):
-    """What a way of consuming works with; ``returns`` is None for broadcasting."""
+class Batch(msgspec.Struct, frozen=True, eq=False):
+    """Messages of one topic that a listener gets in one call."""
 
-    settings: PushConsumerSettings
-    clock: Clock
-    handlers: Mapping[str, Handler]
-    calls: ListenerCalls
-    returns: Returns | None
-    offsets: OffsetTable
+    handler: Handler
+    messages: list[ReceivedMessage]
+    source: PushQueue
+
+
+Fail = Callable[[Batch, ListenerOutcome], Awaitable[None]]
+
+
+class ListenerPool:
+    """Runs batches, a fixed number at a time; ``fail`` gets those that did not simply succeed.
+
+    A batch whose queue was given up before its turn is not run at all. Workers are woken one after the other, each by
+    the one before while there is work: listeners that never wait keep one worker busy, others get them all.
+    """
+
+    def __init__(self, concurrency: int, calls: ListenerCalls, fail: Fail) -> None:
+        self._calls = calls
+        self._fail = fail
+        self._waiting: deque[Batch] = deque()
+        self._at_work: list[Batch | None] = [None] * concurrency
+        self._sleepers: deque[asyncio.Future[None]] = deque()
+        self._is_waking = False
+        self._idle = asyncio.Event()
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return f"<ListenerPool {len(self.running())} running, {len(self._waiting)} waiting>"
+
+    def start(self, scope: TaskScope) -> None:
+        """Start the workers."""
+        for number in range(len(self._at_work)):
+            scope.start(self._work(number), name=f"listener-{number}")
+
+    def submit(self, *batches: Batch) -> None:
+        """Let batches wait for their turn."""
+        self._waiting.extend(batches)
+        if self._sleepers and not self._is_waking:  # soon: the next pull is to be on its way before listeners run
+            asyncio.get_running_loop().call_soon(self._wake_one)
+
+    def running(self) -> list[Batch]:
+        """Return the batches whose listeners run now."""
+        return [batch for batch in self._at_work if batch is not None]
+
+    async def drain(self) -> None:
+        """Drop what has not begun and wait until nothing runs."""
+        self._is_closing = True
+        if self.running():
+            await self._idle.wait()
+
+    def _wake_one(self) -> None:
+        while self._sleepers and not self._is_waking:
+            awoken = self._sleepers.popleft()
+            if not awoken.done():  # else its worker was cancelled
+                self._is_waking = True
+                awoken.set_result(None)
+
+    async def _sleep(self) -> None:
+        awoken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append(awoken)
+        try:
+            await awoken
+        finally:
+            self._is_waking = False
+
+    async def _work(self, number: int) -> None:
+        calls, waiting, at_work, turns = self._calls, self._waiting, self._at_work, 0
+        while True:
+            while not waiting:
+                await self._sleep()
+            batch = waiting.popleft()
+            if waiting and self._sleepers and not self._is_waking:
+                self._wake_one()
+            if self._is_closing or batch.source.is_dropped:
+                continue
+            at_work[number] = batch
+            outcome = await calls.attempt(batch.handler, batch.messages)
+            if outcome is None or outcome is ConsumeResult.SUCCESS:
+                batch.source.finish(batch.messages)
+            else:
+                await self._fail(batch, outcome)
+            at_work[number] = None
+            if self._is_closing and not self.running():
+                self._idle.set()
+            turns += 1
+            if turns % _BATCHES_BETWEEN_TURNS == 0:
+                await asyncio.sleep(0)
 
 
 class ConcurrentListening:

@@ -18,24 +18,111 @@ the queues.
 import asyncio
 import inspect
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, Self
 
-import msgspec
-
+from ...common.clock import Clock
 from ...common.message import ReceivedMessage, describe_messages
-from ...remoting.transport.tasks import TaskScope
+from ..group.broker_requests import PullObserver
+from ..group.offsets import OffsetTable
 from ..session.callbacks import UserCalls, is_async
+from ..session.hooks import (
+    ConsumeContext,
+    ConsumeEnd,
+    ConsumeHook,
+    FilterHook,
+    HookOwner,
+    PullHook,
+    Role,
+    attach_hooks,
+    hooks_of,
+    tell_hooks,
+)
 from ..session.results import ConsumeOutcome, ConsumeResult, Retry
-from .consume_hooks import ConsumeObserver, ListenerOutcome
-from .process_queue import PushQueue
+from ..session.session import Session
+from ..session.settings import PushConsumerSettings
+from .send_back import Returns
+
+ListenerOutcome = ConsumeOutcome | BaseException | None
+"""How a call of a listener ended: what it returned, or what it raised."""
+
+
+class ConsumeObserver:
+    """The hooks of one consumer, around the calls of its listeners."""
+
+    def __init__(self, clock: Clock, group: str, hooks: Iterable[object], timeout_ms: int) -> None:
+        self._clock = clock
+        self._group = group
+        self._hooks = hooks_of(ConsumeHook, hooks)
+        self._timeout_ms = timeout_ms
+
+    def __repr__(self) -> str:
+        return f"<ConsumeObserver of {self._group}, {len(self._hooks)} hooks>"
+
+    async def attempt(
+        self, messages: Sequence[ReceivedMessage], calling: Awaitable[ListenerOutcome]
+    ) -> ListenerOutcome:
+        """Wait for a call of a listener and return how it ended."""
+        now_ms = self._clock.now_ms
+        context = ConsumeContext(group=self._group, messages=messages, queue=messages[0].queue, started_at_ms=now_ms())
+        tell_hooks([hook.before_consume for hook in self._hooks], context)
+        outcome: ListenerOutcome = None
+        try:
+            outcome = await calling
+        except BaseException as error:
+            outcome = error
+            raise
+        finally:
+            self._note(context, outcome)
+            tell_hooks([hook.after_consume for hook in self._hooks], context)
+        return outcome
+
+    def hand_out(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Tell that messages were handed out, of which it is not known what becomes of them (as Java's ``poll``)."""
+        now_ms, queue = self._clock.now_ms(), messages[0].queue
+        context = ConsumeContext(
+            group=self._group, messages=messages, queue=queue, started_at_ms=now_ms, is_polled=True
+        )
+        tell_hooks([hook.before_consume for hook in self._hooks], context)
+        context.ended_at_ms, context.has_succeeded, context.end = now_ms, True, ConsumeEnd.SUCCESS
+        tell_hooks([hook.after_consume for hook in self._hooks], context)
+
+    def _note(self, context: ConsumeContext, outcome: ListenerOutcome) -> None:
+        context.ended_at_ms = self._clock.now_ms()
+        context.has_succeeded = outcome in (None, ConsumeResult.SUCCESS, ConsumeResult.COMMIT)
+        if isinstance(outcome, BaseException):
+            context.error, context.end = outcome, ConsumeEnd.EXCEPTION
+        elif context.ended_at_ms - context.started_at_ms >= self._timeout_ms:
+            context.end = ConsumeEnd.TIME_OUT
+        else:
+            context.end = ConsumeEnd.SUCCESS if context.has_succeeded else ConsumeEnd.FAILED
+
+
+class ConsumerObservers(NamedTuple):
+    """What looks on at a consumer, where there is something that does."""
+
+    calls: ConsumeObserver | None
+    pulls: PullObserver | None
+
+
+@asynccontextmanager
+async def observe_consumer(
+    session: Session, group: str, hooks: Iterable[object], timeout_ms: int
+) -> AsyncGenerator[ConsumerObservers]:
+    """Use the hooks of a consumer while it is open."""
+    async with attach_hooks(HookOwner(session, group, Role.CONSUMER), hooks) as attached:
+        sees_calls = any(isinstance(hook, ConsumeHook) for hook in attached)
+        sees_pulls = any(isinstance(hook, PullHook | FilterHook) for hook in attached)
+        yield ConsumerObservers(
+            ConsumeObserver(session.clock, group, attached, timeout_ms) if sees_calls else None,
+            PullObserver(session.clock, group, attached) if sees_pulls else None,
+        )
+
 
 log = logging.getLogger(__name__)
 
 Listener = Callable[[list[ReceivedMessage]], Awaitable[ConsumeOutcome | None] | ConsumeOutcome | None]
-
-_BATCHES_BETWEEN_TURNS = 64  # a listener that never waits must not keep the loop for itself
 
 
 class Handler(NamedTuple):
@@ -129,97 +216,6 @@ class ListenerCalls:
         self._calls.close()
 
 
-class Batch(msgspec.Struct, frozen=True, eq=False):
-    """Messages of one topic that a listener gets in one call."""
-
-    handler: Handler
-    messages: list[ReceivedMessage]
-    source: PushQueue
-
-
-Fail = Callable[[Batch, ListenerOutcome], Awaitable[None]]
-
-
-class ListenerPool:
-    """Runs batches, a fixed number at a time; ``fail`` gets those that did not simply succeed.
-
-    A batch whose queue was given up before its turn is not run at all. Workers are woken one after the other, each by
-    the one before while there is work: listeners that never wait keep one worker busy, others get them all.
-    """
-
-    def __init__(self, concurrency: int, calls: ListenerCalls, fail: Fail) -> None:
-        self._calls = calls
-        self._fail = fail
-        self._waiting: deque[Batch] = deque()
-        self._at_work: list[Batch | None] = [None] * concurrency
-        self._sleepers: deque[asyncio.Future[None]] = deque()
-        self._is_waking = False
-        self._idle = asyncio.Event()
-        self._is_closing = False
-
-    def __repr__(self) -> str:
-        return f"<ListenerPool {len(self.running())} running, {len(self._waiting)} waiting>"
-
-    def start(self, scope: TaskScope) -> None:
-        """Start the workers."""
-        for number in range(len(self._at_work)):
-            scope.start(self._work(number), name=f"listener-{number}")
-
-    def submit(self, *batches: Batch) -> None:
-        """Let batches wait for their turn."""
-        self._waiting.extend(batches)
-        if self._sleepers and not self._is_waking:  # soon: the next pull is to be on its way before listeners run
-            asyncio.get_running_loop().call_soon(self._wake_one)
-
-    def running(self) -> list[Batch]:
-        """Return the batches whose listeners run now."""
-        return [batch for batch in self._at_work if batch is not None]
-
-    async def drain(self) -> None:
-        """Drop what has not begun and wait until nothing runs."""
-        self._is_closing = True
-        if self.running():
-            await self._idle.wait()
-
-    def _wake_one(self) -> None:
-        while self._sleepers and not self._is_waking:
-            awoken = self._sleepers.popleft()
-            if not awoken.done():  # else its worker was cancelled
-                self._is_waking = True
-                awoken.set_result(None)
-
-    async def _sleep(self) -> None:
-        awoken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sleepers.append(awoken)
-        try:
-            await awoken
-        finally:
-            self._is_waking = False
-
-    async def _work(self, number: int) -> None:
-        calls, waiting, at_work, turns = self._calls, self._waiting, self._at_work, 0
-        while True:
-            while not waiting:
-                await self._sleep()
-            batch = waiting.popleft()
-            if waiting and self._sleepers and not self._is_waking:
-                self._wake_one()
-            if self._is_closing or batch.source.is_dropped:
-                continue
-            at_work[number] = batch
-            outcome = await calls.attempt(batch.handler, batch.messages)
-            if outcome is None or outcome is ConsumeResult.SUCCESS:
-                batch.source.finish(batch.messages)
-            else:
-                await self._fail(batch, outcome)
-            at_work[number] = None
-            if self._is_closing and not self.running():
-                self._idle.set()
-            turns += 1
-            if turns % _BATCHES_BETWEEN_TURNS == 0:
-                await asyncio.sleep(0)
-
-
 def cut_batches(messages: Iterable[ReceivedMessage], size: int) -> list[list[ReceivedMessage]]:
     """Cut messages into lists of at most ``size`` that each have one topic."""
     if size == 1:
@@ -235,3 +231,14 @@ def cut_batches(messages: Iterable[ReceivedMessage], size: int) -> list[list[Rec
 def retry_of(outcome: ListenerOutcome) -> Retry:
     """Return what a failure says about the messages; any but a ``Retry`` is about all of them."""
     return outcome if isinstance(outcome, Retry) else Retry()
+
+
+class Workplace(NamedTuple):
+    """What a way of consuming works with; ``returns`` is None for broadcasting."""
+
+    settings: PushConsumerSettings
+    clock: Clock
+    handlers: Mapping[str, Handler]
+    calls: ListenerCalls
+    returns: Returns | None
+    offsets: OffsetTable

@@ -38,8 +38,7 @@ from ...remoting.transport.tasks import TaskScope, repeat
 from ..session.results import ConsumeResult, Retry
 from ..session.session import Session
 from ..session.settings import FlowLimits
-from .concurrent_consume import Workplace
-from .listeners import NO_HANDLER, ListenerOutcome, cut_batches, retry_of
+from .listeners import NO_HANDLER, ListenerOutcome, Workplace, cut_batches, retry_of
 from .process_queue import PushQueue, Submit
 
 LOCK_TIMEOUT_MS = 1_000

@@ -21,7 +21,7 @@ from ...common.errors import ClientStateError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
-from ..group.broker_requests import PullPlan
+from ..group.broker_requests import Brokers, PullPlan, PullResult, SinglePull, pull_once
 from ..group.membership import GroupMember, MemberPlan
 from ..group.offsets import start_rule
 from ..group.rebalance import compare_share
@@ -29,12 +29,10 @@ from ..group.subscriptions import Sql
 from ..session.callbacks import HandoverCallback, handover
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
-from ..session.settings import PullConsumerSettings, check_group
-from .consume_hooks import ConsumeObserver, observe_consumer
+from ..session.settings import PullConsumerSettings, check_group, check_queue_offset
 from .fetch_buffer import PullBuffer, Shelf
-from .pull_checks import check_offset, check_poll, checked_queues
+from .listeners import ConsumeObserver, observe_consumer
 from .push_consumer import QueuesCallback
-from .queue_questions import QueueQuestions
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +41,7 @@ SUSPEND_MS = 20_000
 NO_LIMIT_MS = 1 << 62  # nobody knows how long the application works on what it polled
 
 
-class PullConsumer(QueueQuestions):
+class PullConsumer:
     """Hands out the messages of its topics; use it with ``async with``, from one event loop.
 
         consumer = PullConsumer("audit", nameserver="127.0.0.1:9876")
@@ -66,7 +64,10 @@ class PullConsumer(QueueQuestions):
     ) -> None:
         self.settings = settings or PullConsumerSettings()
         session, self._entered = borrow_session(session, nameserver, self.settings, clock)
-        super().__init__(check_group(group), session, Lifecycle(f"pull consumer {group}"))
+        self.group = check_group(group)
+        self._session = session
+        self._lifecycle = Lifecycle(f"pull consumer {group}")
+        self._brokers = Brokers(session)
         self._clock = self._session.clock
         self._shelf = Shelf(self.settings.max_buffered_messages)
         self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
@@ -261,7 +262,7 @@ class PullConsumer(QueueQuestions):
             RemotingError, ResponseError: the broker did not say what the queue has.
         """
         self._lifecycle.check()
-        check_offset(queue_offset)
+        check_queue_offset(queue_offset)
         self._buffer_of(queue)
         first, end = await self._member.brokers.first_offset(queue), await self._member.brokers.end_offset(queue)
         if not first <= queue_offset <= end:
@@ -297,7 +298,7 @@ class PullConsumer(QueueQuestions):
             offsets = {queue: offset for queue in self.queues if (offset := table.get(queue)) is not None}
         for queue, queue_offset in offsets.items():
             self._buffer_of(queue)
-            check_offset(queue_offset)
+            check_queue_offset(queue_offset)
         for queue, queue_offset in offsets.items():
             table.seek(queue, queue_offset)
             await self._member.brokers.store_offset(self.group, queue, queue_offset)
@@ -335,6 +336,60 @@ class PullConsumer(QueueQuestions):
                 self._member.offsets.table.seek(buffer.queue, buffer.position)
         self._shelf.moved.clear()
 
+    # any queue, owned or not; nothing here moves a position. All raise ``ClientStateError`` outside the block, and
+    # ``RouteNotFoundError``, ``RemotingError`` or ``ResponseError`` when the broker of the queue fails
+
+    async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return all queues of a topic that can be read."""
+        self._lifecycle.check()
+        return await self._brokers.queues_of(topic)
+
+    async def first_offset(self, queue: MessageQueue) -> int:
+        """Return the offset of the first message that a queue still has."""
+        await self._find(queue)
+        return await self._brokers.first_offset(queue)
+
+    async def end_offset(self, queue: MessageQueue) -> int:
+        """Return the offset that the next message of a queue will get."""
+        await self._find(queue)
+        return await self._brokers.end_offset(queue)
+
+    async def offset_at(self, queue: MessageQueue, at_ms: int) -> int:
+        """Return the offset of the first message that was stored at an instant or later."""
+        await self._find(queue)
+        return await self._brokers.offset_at(queue, at_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the offset that the broker has stored for the group, or None."""
+        await self._find(queue)
+        return await self._brokers.stored_offset(self.group, queue)
+
+    async def pull_once(
+        self,
+        queue: MessageQueue,
+        queue_offset: int,
+        expression: str | Sql = ALL,
+        *,
+        max_messages: int = 32,
+        wait_ms: int = 0,
+    ) -> PullResult:
+        """Ask once for messages of a queue from an offset on.
+
+        With ``wait_ms`` the broker waits so long for a message, or some seconds longer.
+
+        Raises:
+            ValueError: a number is out of its range, or the expression holds no tag.
+        """
+        await self._find(queue)
+        return await pull_once(
+            self._brokers, self.group, SinglePull(queue, queue_offset, expression, max_messages, wait_ms)
+        )
+
+    async def _find(self, queue: MessageQueue) -> None:
+        """Know the broker of a queue."""
+        self._lifecycle.check()
+        await self._session.route(queue.topic)
+
     # the parts
 
     def _plan(self) -> MemberPlan:
@@ -365,3 +420,29 @@ class PullConsumer(QueueQuestions):
         if buffer is not None:
             buffer.restart(next_offset)
         return buffer is not None
+
+
+def checked_queues(queues: Iterable[object]) -> frozenset[MessageQueue]:
+    """Return queues without repetition.
+
+    Raises:
+        TypeError: one is something else, such as the name of a topic.
+    """
+    wanted: set[MessageQueue] = set()
+    for queue in queues:
+        if not isinstance(queue, MessageQueue):
+            raise TypeError(f"{queue!r} is {type(queue).__name__}, it must be a MessageQueue")
+        wanted.add(queue)
+    return frozenset(wanted)
+
+
+def check_poll(timeout_ms: int | None, max_messages: int | None) -> None:
+    """Refuse numbers with which a poll could give nothing, ever.
+
+    Raises:
+        ValueError: one is out of its range.
+    """
+    if timeout_ms is not None and timeout_ms < 0:
+        raise ValueError(f"timeout_ms is {timeout_ms}, must not be negative")
+    if max_messages is not None and max_messages < 1:
+        raise ValueError(f"max_messages is {max_messages}, must be at least 1")

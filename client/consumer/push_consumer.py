@@ -31,9 +31,8 @@ from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group
 from .admin_callbacks import Answers, Described
-from .concurrent_consume import ConcurrentListening, Workplace
-from .consume_hooks import observe_consumer
-from .listeners import Handler, Listener, ListenerCalls
+from .concurrent_consume import ConcurrentListening
+from .listeners import Handler, Listener, ListenerCalls, Workplace, observe_consumer
 from .orderly_consume import OrderlyListening, QueueLocks
 from .process_queue import PushQueue
 from .send_back import Returns

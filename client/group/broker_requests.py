@@ -16,6 +16,7 @@
 An answer with an unexpected code is a ``ResponseError``.
 """
 
+import enum
 import logging
 import random
 from collections.abc import Iterable
@@ -64,6 +65,8 @@ from ..session.hooks import (
 )
 from ..session.routes import MASTER_ID, BrokerAddress, choose_address, subscribe_queues
 from ..session.session import CALL_TIMEOUT_MS, Session
+from ..session.settings import check_queue_offset
+from .subscriptions import Sql, subscription_of
 
 
 class PullObserver:
@@ -369,3 +372,85 @@ def _checked(answer: Command) -> Command:
     if answer.code != ResponseCode.SUCCESS:
         raise ResponseError(answer.code, answer.remark)
     return answer
+
+
+SINGLE_PULL_TIMEOUT_MS = (
+    10_000  # Java's consumerPullTimeoutMillis; with a wait its consumerTimeoutMillisWhenSuspend is 30 s
+)
+MAX_MESSAGES = 1024
+
+
+class PullStatus(enum.Enum):
+    """What a pull met (Java's class of this name)."""
+
+    FOUND = "FOUND"
+    NO_NEW_MESSAGE = "NO_NEW_MSG"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+class PullResult(NamedTuple):
+    """The answer to one pull; the queue has messages from ``first_offset`` up to before ``end_offset``."""
+
+    status: PullStatus
+    messages: list[ReceivedMessage]
+    next_offset: int
+    first_offset: int
+    end_offset: int
+
+
+class SinglePull(NamedTuple):
+    """What one pull asks for."""
+
+    queue: MessageQueue
+    queue_offset: int
+    expression: str | Sql
+    max_messages: int
+    wait_ms: int
+
+
+_STATUS_OF_CODE = {
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MESSAGE,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MESSAGE,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+async def pull_once(brokers: Brokers, group: str, asked: SinglePull) -> PullResult:
+    """Pull once from the master of a queue.
+
+    Raises:
+        ValueError: a number is out of its range, or the expression holds no tag.
+        RemotingError, ResponseError: the broker did not answer, or with an error.
+    """
+    _check(asked)
+    queue = asked.queue
+    subscription = subscription_of(queue.topic, asked.expression)
+    header = PullHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=asked.queue_offset,
+        max_messages=asked.max_messages,
+        sys_flag=PULL_SUBSCRIPTION | (PULL_SUSPEND if asked.wait_ms else 0),
+        suspend_ms=asked.wait_ms,
+        subscription=subscription.expression,
+        expression_type=subscription.expression_type,
+        broker_name=queue.broker_name,
+    )
+    command = Command.request(RequestCode.PULL_MESSAGE, header)
+    answer = await brokers.ask_broker(queue.broker_name, command, asked.wait_ms + SINGLE_PULL_TIMEOUT_MS)
+    found = read_pull_answer(answer, queue, subscription, from_offset=asked.queue_offset)
+    reply = decode_header(PullReply, answer)
+    status = _STATUS_OF_CODE.get(ResponseCode(answer.code), PullStatus.FOUND)
+    if status is PullStatus.FOUND and not found.messages:
+        status = PullStatus.NO_MATCHED_MESSAGE  # the hashes of tags matched, the tags did not
+    return PullResult(status, found.messages, reply.next_begin_offset, reply.min_offset, reply.max_offset)
+
+
+def _check(asked: SinglePull) -> None:
+    check_queue_offset(asked.queue_offset)
+    if not 1 <= asked.max_messages <= MAX_MESSAGES:
+        raise ValueError(f"max_messages is {asked.max_messages}, allowed are 1 to {MAX_MESSAGES}")
+    if asked.wait_ms < 0:
+        raise ValueError(f"wait_ms is {asked.wait_ms}, must not be negative")

@@ -349,6 +349,19 @@ def check_topic(topic: str) -> None:
         raise ValueError(remark)
 
 
+def check_queue_offset(queue_offset: object) -> None:
+    """Refuse what cannot be the offset of a message in a queue.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is negative.
+    """
+    if not isinstance(queue_offset, int):
+        raise TypeError(f"the offset is {type(queue_offset).__name__}, it must be int")
+    if queue_offset < 0:
+        raise ValueError(f"the offset is {queue_offset}, must not be negative")
+
+
 class _Settings(Protocol):
     """Any of the classes above."""
 

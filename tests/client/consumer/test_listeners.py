@@ -7,15 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Sequence
 import pytest
 from received import received
 
-from rocketlet.client.consumer.listeners import (
-    Batch,
-    Handler,
-    Listener,
-    ListenerCalls,
-    ListenerOutcome,
-    ListenerPool,
-    cut_batches,
-)
+from rocketlet.client.consumer.concurrent_consume import Batch, ListenerPool
+from rocketlet.client.consumer.listeners import Handler, Listener, ListenerCalls, ListenerOutcome, cut_batches
 from rocketlet.client.consumer.process_queue import PushQueue
 from rocketlet.client.group.offsets import OffsetTable
 from rocketlet.client.session.results import ConsumeResult, Retry

@@ -1,24 +1,25 @@
 """Stored messages, by id, by key and by time (requests 33, 12, 29, 11).
 
-message            the unique key that the producer gave it, or the offset id that names its place in a broker's log
-messages_by_key    one of the ``keys`` it was sent with; brokers index hashes, so keys are compared here
-messages           everything that was stored in a span of time, queue by queue
+find_by_id     the unique key that the producer gave it, or the offset id that names its place in a broker's log
+find_by_key    one of the ``keys`` it was sent with; brokers index hashes, so keys are compared here
+read           everything that was stored in a span of time, queue by queue
 """
 
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 from ...common.errors import DecodeError
 from ...common.ids import decode_host, parse_offset_id
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.properties import UNIQ_KEY
 from ...common.record import decode_message, iter_records
-from ...common.subscription import ALL
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader
 from ...remoting.transport.addresses import format_address
-from ..consumer.single_pull import PullStatus, SinglePull, pull_once
+from ..group.broker_requests import Brokers, PullStatus, SinglePull, pull_once
 from ..group.subscriptions import Sql
+from ..session.session import Session
 from .admin_calls import AdminCalls
 
 MAX_MS = (1 << 63) - 1
@@ -27,16 +28,23 @@ READ_MESSAGES = 32
 READER_GROUP = "TOOLS_CONSUMER"  # Java's TOOLS_CONSUMER_GROUP
 
 
-class MessageAdmin(AdminCalls):
-    """Messages."""
+class TimeSpan(NamedTuple):
+    """From an instant on and before another."""
 
-    async def message(self, topic: str, message_id: str) -> ReceivedMessage | None:
-        """Return a message by its unique key or its offset id, or None when it is not there.
+    begin_ms: int
+    end_ms: int
 
-        Raises:
-            RouteNotFoundError: there is no such topic.
-        """
-        brokers = await self._masters_of_topic(topic)
+
+class StoredMessages:
+    """Finds and reads messages that brokers have stored."""
+
+    def __init__(self, session: Session, calls: AdminCalls) -> None:
+        self._calls = calls
+        self._brokers = Brokers(session)
+
+    async def find_by_id(self, topic: str, message_id: str) -> ReceivedMessage | None:
+        """Return a message by its unique key or its offset id, or None when it is not there."""
+        brokers = await self._calls.masters_of_topic(topic)
         viewed = await self._view(brokers, topic, message_id)
         if viewed is not None:
             return viewed
@@ -53,42 +61,32 @@ class MessageAdmin(AdminCalls):
         )
         return next((each for each in found if each.properties.get(UNIQ_KEY) == message_id), None)
 
-    async def messages_by_key(
-        self, topic: str, key: str, *, max_messages: int = 64, begin_ms: int = 0, end_ms: int = MAX_MS
-    ) -> list[ReceivedMessage]:
-        """Return messages with a key that were stored from an instant on and before another, in order of time.
-
-        Raises:
-            ValueError: ``max_messages`` is below 1.
-            RouteNotFoundError: there is no such topic.
-        """
-        if max_messages < 1:
-            raise ValueError(f"max_messages is {max_messages}, must be at least 1")
+    async def find_by_key(self, topic: str, key: str, max_messages: int, span: TimeSpan) -> list[ReceivedMessage]:
+        """Return messages with a key in order of time; indexes hold hashes of keys and whole seconds."""
         header = QueryMessageHeader(
-            topic=topic, key=key, max_messages=max_messages, begin_ms=begin_ms, end_ms=end_ms, is_unique_key=False
+            topic=topic,
+            key=key,
+            max_messages=max_messages,
+            begin_ms=span.begin_ms,
+            end_ms=span.end_ms,
+            is_unique_key=False,
         )
-        found = await self._query(await self._masters_of_topic(topic), header)  # the index has the time in seconds
-        wanted = (each for each in found if begin_ms <= each.stored_at_ms < end_ms)
+        found = await self._query(await self._calls.masters_of_topic(topic), header)
+        wanted = (each for each in found if span.begin_ms <= each.stored_at_ms < span.end_ms)
         return [each for each in wanted if each.topic == topic and key in each.keys][:max_messages]
 
-    async def messages(
-        self, topic: str, *, begin_ms: int = 0, end_ms: int = MAX_MS, expression: str | Sql = ALL
-    ) -> AsyncIterator[ReceivedMessage]:
-        """Iterate over the messages stored from an instant on and before another; what comes meanwhile is left out.
-
-        Raises:
-            RouteNotFoundError: there is no such topic.
-        """
-        for queue in await self._queues(topic):
-            first = await self._brokers.offset_at(queue, begin_ms)
+    async def read(self, topic: str, span: TimeSpan, expression: str | Sql) -> AsyncIterator[ReceivedMessage]:
+        """Iterate over the messages of a topic, queue by queue; what comes meanwhile is left out."""
+        for queue in await self._calls.queues(topic):
+            first = await self._brokers.offset_at(queue, span.begin_ms)
             end = await self._brokers.end_offset(queue)
-            async for message in self._read(queue, first, end, expression):
-                if message.stored_at_ms >= end_ms:
+            async for message in self._read_queue(queue, first, end, expression):
+                if message.stored_at_ms >= span.end_ms:
                     break
-                if message.stored_at_ms >= begin_ms:
+                if message.stored_at_ms >= span.begin_ms:
                     yield message
 
-    async def _read(
+    async def _read_queue(
         self, queue: MessageQueue, first: int, end: int, expression: str | Sql
     ) -> AsyncIterator[ReceivedMessage]:
         while first < end:
@@ -112,7 +110,7 @@ class MessageAdmin(AdminCalls):
             if master == address:
                 header = ViewMessageHeader(log_offset=log_offset, topic=topic)
                 command = Command.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
-                answer = await self._ask_broker(address, command, [ResponseCode.SYSTEM_ERROR])
+                answer = await self._calls.ask_broker(address, command, [ResponseCode.SYSTEM_ERROR])
                 messages = _read_records(answer, broker_name) if answer.code == ResponseCode.SUCCESS else []
                 return next((each for each in messages if each.topic == topic), None)
         return None
@@ -121,7 +119,7 @@ class MessageAdmin(AdminCalls):
         found: list[ReceivedMessage] = []
         for broker_name, address in brokers.items():
             command = Command.request(RequestCode.QUERY_MESSAGE, header)
-            answer = await self._ask_broker(address, command, [ResponseCode.QUERY_NOT_FOUND])
+            answer = await self._calls.ask_broker(address, command, [ResponseCode.QUERY_NOT_FOUND])
             if answer.code == ResponseCode.SUCCESS:
                 found += _read_records(answer, broker_name)
         return sorted(found, key=lambda each: (each.stored_at_ms, each.queue, each.queue_offset))
