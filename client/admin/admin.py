@@ -42,7 +42,7 @@ from ...remoting.headers.admin import DeleteGroupHeader, ResetOffsetHeader
 from ...remoting.headers.client import ConsumerGroupHeader, CreateTopicHeader, TopicHeader
 from ...remoting.headers.namesrv_admin import BrokerNameHeader, ClusterHeader
 from ...remoting.headers.offset import ConsumerOffsetHeader, OffsetReply
-from ..group.broker_requests import Brokers
+from ..group.broker_requests import BrokerRequests
 from ..group.subscriptions import Sql
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
@@ -104,7 +104,7 @@ class Admin:
         self._lifecycle = Lifecycle("admin")
         self._calls = AdminCalls(session, self._lifecycle)
         self._messages = StoredMessages(session, self._calls)
-        self._brokers = Brokers(session)
+        self._brokers = BrokerRequests(session)
 
     def __repr__(self) -> str:
         return f"<Admin {self._lifecycle.stage.name.lower()}, {self._session!r}>"

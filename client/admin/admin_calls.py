@@ -21,7 +21,7 @@ from ...remoting.bodies.route import MASTER_ID, ClusterInfo
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ..session.lifecycle import Lifecycle
-from ..session.routes import Route, publish_queues, subscribe_queues
+from ..session.routes import TopicRoute, publish_queues, subscribe_queues
 from ..session.session import Session
 from .admin_values import BrokerNode
 
@@ -68,7 +68,7 @@ class AdminCalls:
         answers = await self._session.ask_nameservers(lambda: Command.request(code, header), ADMIN_TIMEOUT_MS)
         return [checked(answer) for answer in answers]
 
-    async def route(self, topic: str) -> Route:
+    async def route(self, topic: str) -> TopicRoute:
         """Return the route of a topic as it is now."""
         self._lifecycle.check()
         await self._session.refresh(topic, ADMIN_TIMEOUT_MS)

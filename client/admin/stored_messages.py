@@ -17,7 +17,7 @@ from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader
 from ...remoting.transport.addresses import format_address
-from ..group.broker_requests import Brokers, PullStatus, SinglePull, pull_once
+from ..group.broker_requests import BrokerRequests, PullStatus, SinglePull, pull_once
 from ..group.subscriptions import Sql
 from ..session.session import Session
 from .admin_calls import AdminCalls
@@ -40,7 +40,7 @@ class StoredMessages:
 
     def __init__(self, session: Session, calls: AdminCalls) -> None:
         self._calls = calls
-        self._brokers = Brokers(session)
+        self._brokers = BrokerRequests(session)
 
     async def find_by_id(self, topic: str, message_id: str) -> ReceivedMessage | None:
         """Return a message by its unique key or its offset id, or None when it is not there."""

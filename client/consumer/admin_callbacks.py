@@ -41,13 +41,13 @@ from ...remoting.headers.consumer import ConsumeDirectlyHeader, GroupTopicHeader
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Handler as RequestHandler
 from ...remoting.transport.service import Reply
-from ..group.membership import GroupMember
+from ..group.group_member import GroupMember
 from ..session.results import ConsumeResult
 from ..session.session import Session
 from ..session.settings import PushConsumerSettings
 from ..tracing.statistics import Statistics
 from .listeners import Handler, ListenerCalls, ListenerOutcome
-from .orderly_consume import QueueLocks
+from .orderly_consume import HeldQueueLocks
 from .process_queue import PushQueue
 
 MIB = 1024 * 1024
@@ -61,7 +61,7 @@ _RESULTS = {
 }
 
 
-class Described(NamedTuple):
+class DescribedConsumer(NamedTuple):
     """The consumer that answers."""
 
     session: Session
@@ -69,13 +69,13 @@ class Described(NamedTuple):
     settings: PushConsumerSettings
     handlers: Mapping[str, Handler]
     calls: ListenerCalls
-    locks: QueueLocks | None
+    locks: HeldQueueLocks | None
 
 
-class Answers:
+class ClientRequestHandlers:
     """The answers of one consumer."""
 
-    def __init__(self, consumer: Described) -> None:
+    def __init__(self, consumer: DescribedConsumer) -> None:
         self._consumer = consumer
         self._member = consumer.member
         self._clock = consumer.session.clock
@@ -89,7 +89,7 @@ class Answers:
         }
 
     def __repr__(self) -> str:
-        return f"<Answers of {self._member.group}>"
+        return f"<ClientRequestHandlers of {self._member.group}>"
 
     # 220, 221
 
@@ -99,12 +99,12 @@ class Answers:
             return None
         offsets = decode_answer(ResetOffsets, command.body).offset_table if command.body else {}
         offsets = {self._namespace.strip_queue(queue): queue_offset for queue, queue_offset in offsets.items()}
-        wanted = {queue: offset for queue, offset in offsets.items() if queue.topic == header.topic}
+        wanted = {queue: queue_offset for queue, queue_offset in offsets.items() if queue.topic == header.topic}
         self._member.tasks.start(self._begin_anew(wanted), name="reset offsets")
         return Command.response(ResponseCode.SUCCESS)
 
     async def _begin_anew(self, offsets: Mapping[MessageQueue, int]) -> None:
-        share = self._member.share
+        share = self._member.assigned
         for queue in set(offsets).intersection(share.queues):
             share.stop_pulling([queue])
             await share.retake(queue, offsets[queue])
@@ -131,7 +131,8 @@ class Answers:
             subscription_set=[SubscriptionData.from_subscription(each) for each in self._member.subscriptions.values()],
             status_table=self._figures(),
             mq_table={
-                self._namespace.wrap_queue(sink.queue): self._describe_queue(sink) for sink in self._member.share.sinks
+                self._namespace.wrap_queue(sink.queue): self._describe_queue(sink)
+                for sink in self._member.assigned.sinks
             },
             jstack=describe_stacks() if header.with_stacks else None,
         )

@@ -7,6 +7,9 @@
                         the listener says of them afterwards does not matter
 
 Without a way back (broadcasting) a failed message is logged and finished: every member has its own copy.
+
+``ListenerPool`` runs ``concurrency`` batches at a time, in no order. What waits there is bounded by the flow control of
+the queues.
 """
 
 import asyncio
@@ -20,17 +23,17 @@ from ...common.clock import TimerHandle
 from ...common.message import MessageQueue, ReceivedMessage, describe_messages
 from ...remoting.transport.tasks import TaskScope, repeat
 from ..session.results import ConsumeResult
-from .listeners import NO_HANDLER, Handler, ListenerCalls, ListenerOutcome, Workplace, cut_batches, retry_of
+from .listeners import NO_HANDLER, ConsumeEnvironment, Handler, ListenerCalls, ListenerOutcome, cut_batches, retry_of
 from .process_queue import PushQueue
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 RUN_AGAIN_MS = 5_000
 _BATCHES_BETWEEN_TURNS = 64  # a listener that never waits must not keep the loop for itself
 EXPIRED_DELAY_LEVEL = 3
 
 
-class Batch(msgspec.Struct, frozen=True, eq=False):
+class ListenerBatch(msgspec.Struct, frozen=True, eq=False):
     """Messages of one topic that a listener gets in one call."""
 
     handler: Handler
@@ -38,7 +41,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     source: PushQueue
 
 
-Fail = Callable[[Batch, ListenerOutcome], Awaitable[None]]
+Fail = Callable[[ListenerBatch, ListenerOutcome], Awaitable[None]]
 
 
 class ListenerPool:
@@ -51,8 +54,8 @@ class ListenerPool:
     def __init__(self, concurrency: int, calls: ListenerCalls, fail: Fail) -> None:
         self._calls = calls
         self._fail = fail
-        self._waiting: deque[Batch] = deque()
-        self._at_work: list[Batch | None] = [None] * concurrency
+        self._waiting: deque[ListenerBatch] = deque()
+        self._at_work: list[ListenerBatch | None] = [None] * concurrency
         self._sleepers: deque[asyncio.Future[None]] = deque()
         self._is_waking = False
         self._idle = asyncio.Event()
@@ -66,13 +69,13 @@ class ListenerPool:
         for number in range(len(self._at_work)):
             scope.start(self._work(number), name=f"listener-{number}")
 
-    def submit(self, *batches: Batch) -> None:
+    def submit(self, *batches: ListenerBatch) -> None:
         """Let batches wait for their turn."""
         self._waiting.extend(batches)
         if self._sleepers and not self._is_waking:  # soon: the next pull is to be on its way before listeners run
             asyncio.get_running_loop().call_soon(self._wake_one)
 
-    def running(self) -> list[Batch]:
+    def running(self) -> list[ListenerBatch]:
         """Return the batches whose listeners run now."""
         return [batch for batch in self._at_work if batch is not None]
 
@@ -121,29 +124,29 @@ class ListenerPool:
                 await asyncio.sleep(0)
 
 
-class ConcurrentListening:
+class ConcurrentConsumer:
     """Runs the messages of all queues, so many batches at a time."""
 
-    def __init__(self, workplace: Workplace) -> None:
-        self._workplace = workplace
-        self._batch_messages = workplace.settings.batch_messages
-        self._pool = ListenerPool(workplace.settings.concurrency, workplace.calls, self._fail)
+    def __init__(self, environment: ConsumeEnvironment) -> None:
+        self._environment = environment
+        self._batch_messages = environment.settings.batch_messages
+        self._pool = ListenerPool(environment.settings.concurrency, environment.calls, self._fail)
         self._planned: set[TimerHandle] = set()
-        self._seen_running: list[Batch] = []
+        self._seen_running: list[ListenerBatch] = []
 
     def __repr__(self) -> str:
-        return f"<ConcurrentListening {self._pool!r}, {len(self._planned)} planned>"
+        return f"<ConcurrentConsumer {self._pool!r}, {len(self._planned)} planned>"
 
     def start(self, scope: TaskScope) -> None:
         """Start the workers and the look at what does not end."""
         self._pool.start(scope)
-        interval_ms = self._workplace.settings.consume_timeout_ms
-        scope.start(repeat(self.expire, self._workplace.clock, first_ms=interval_ms), name="consume time-out")
+        interval_ms = self._environment.settings.consume_timeout_ms
+        scope.start(repeat(self.expire, self._environment.clock, first_ms=interval_ms), name="consume time-out")
 
     def make_queue(self, queue: MessageQueue) -> PushQueue:
         """Return the sink of a queue that was taken."""
-        workplace = self._workplace
-        return PushQueue(queue, workplace.offsets, workplace.settings.limits, self._submit, workplace.clock)
+        environment = self._environment
+        return PushQueue(queue, environment.offsets, environment.settings.limits, self._submit, environment.clock)
 
     async def drain(self) -> None:
         """Begin nothing more, and return when nothing runs."""
@@ -155,30 +158,30 @@ class ConcurrentListening:
             planned.cancel()
 
     def _submit(self, source: PushQueue, messages: Iterable[ReceivedMessage]) -> None:
-        handlers = self._workplace.handlers
+        handlers = self._environment.handlers
         cut = cut_batches(messages, self._batch_messages)
-        self._pool.submit(*[Batch(handlers.get(batch[0].topic, NO_HANDLER), batch, source) for batch in cut])
+        self._pool.submit(*[ListenerBatch(handlers.get(batch[0].topic, NO_HANDLER), batch, source) for batch in cut])
 
-    async def _fail(self, batch: Batch, outcome: ListenerOutcome) -> None:
+    async def _fail(self, batch: ListenerBatch, outcome: ListenerOutcome) -> None:
         source, failure = batch.source, retry_of(outcome)
         if source.is_dropped:
             source.finish(batch.messages)
             return
         source.finish(batch.messages[: failure.from_index])
-        await self._give_back(source, batch.messages[failure.from_index :], failure.delay_level)
+        await self._send_back(source, batch.messages[failure.from_index :], failure.delay_level)
 
-    async def _give_back(self, source: PushQueue, messages: Iterable[ReceivedMessage], delay_level: int) -> None:
-        returns = self._workplace.returns
+    async def _send_back(self, source: PushQueue, messages: Iterable[ReceivedMessage], delay_level: int) -> None:
+        returner = self._environment.returner
         kept: list[ReceivedMessage] = []
         for message in messages:
             if message.queue_offset not in source.unfinished:
                 continue  # its listener took too long, and it went back already
-            if returns is None:
-                log.warning(
+            if returner is None:
+                _log.warning(
                     "dropping %s, which failed: broadcast messages are not retried", describe_messages([message])
                 )
                 source.finish([message])
-            elif await returns.give_back(message, delay_level):
+            elif await returner.send_back(message, delay_level):
                 source.finish([message])
             else:
                 kept.append(message)
@@ -188,7 +191,7 @@ class ConcurrentListening:
         if not messages:
             return
         again = [msgspec.structs.replace(each, reconsume_times=each.reconsume_times + 1) for each in messages]
-        clock = self._workplace.clock
+        clock = self._environment.clock
         run: Callable[[], object] = lambda: (self._planned.discard(planned), self._submit(source, again))  # noqa: E731 # it names its own handle
         planned = clock.call_at(clock.monotonic_ms() + RUN_AGAIN_MS, run)
         self._planned.add(planned)
@@ -198,9 +201,9 @@ class ConcurrentListening:
         seen, self._seen_running = self._seen_running, self._pool.running()
         for batch in self._seen_running:
             if any(batch is each for each in seen) and not batch.source.is_dropped:
-                log.warning(
+                _log.warning(
                     "the listener has not returned in consume_timeout_ms, sending back %s",
                     describe_messages(batch.messages),
                 )
-                await self._give_back(batch.source, batch.messages, EXPIRED_DELAY_LEVEL)
-        return self._workplace.settings.consume_timeout_ms
+                await self._send_back(batch.source, batch.messages, EXPIRED_DELAY_LEVEL)
+        return self._environment.settings.consume_timeout_ms

@@ -1,7 +1,7 @@
 """Messages that a pull consumer has pulled and not yet handed out.
 
-    PullBuffer   one owned queue: counts for the flow control, and its position
-    Shelf        all buffers of one consumer: answers of pulls in the order they came, to be handed out
+    FetchBuffer        one owned queue: counts for the flow control, and its position
+    BufferedMessages   all buffers of one consumer: answers of pulls in the order they came, to be handed out
 
 The position of a queue is the offset of the next message to hand out. What was handed out last counts as unfinished
 until more is asked for, so it is not committed before.
@@ -16,33 +16,33 @@ from ..session.settings import FlowLimits
 from .process_queue import ProcessQueue
 
 
-class Shelved(NamedTuple):
+class BufferedAnswer(NamedTuple):
     """What is left of one pull answer."""
 
-    buffer: "PullBuffer"
+    buffer: "FetchBuffer"
     messages: deque[ReceivedMessage]
 
 
-class PullBuffer:
+class FetchBuffer:
     """The sink of the puller of one owned queue."""
 
-    def __init__(self, queue: MessageQueue, limits: FlowLimits, shelf: "Shelf") -> None:
+    def __init__(self, queue: MessageQueue, limits: FlowLimits, buffered: "BufferedMessages") -> None:
         self.queue = queue
         self.position: int | None = None
         self.is_paused = False
         self.is_dropped = False
         self._limits = limits
-        self._shelf = shelf
+        self._buffered = buffered
         self._held = ProcessQueue()
         self._room = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<PullBuffer {self.queue} at {self.position}, {len(self._held)} held>"
+        return f"<FetchBuffer {self.queue} at {self.position}, {len(self._held)} held>"
 
     @property
     def has_room(self) -> bool:
         """Whether the next pull may be made."""
-        return not (self.is_paused or self._held.exceeds(self._limits) or self._shelf.is_full)
+        return not (self.is_paused or self._held.exceeds(self._limits) or self._buffered.is_full)
 
     def release(self, messages: list[ReceivedMessage]) -> None:
         """Let go of messages that are handed out, and move the position behind them."""
@@ -51,19 +51,19 @@ class PullBuffer:
 
     def restart(self, position: int) -> None:
         """Throw away what is held and go on elsewhere."""
-        self._shelf.clear_out(self)
+        self._buffered.clear_out(self)
         self._held = ProcessQueue()
         self.move_to(position)
 
     def move_to(self, position: int) -> None:
         """Set the position."""
         self.position = position
-        self._shelf.moved.add(self)
+        self._buffered.moved.add(self)
 
     def make_room(self) -> None:
         """Look again whether there is room."""
         if self.has_room:
-            self._shelf.waiting.discard(self)
+            self._buffered.waiting.discard(self)
             self._room.set()
 
     # ``PullSink``
@@ -71,13 +71,13 @@ class PullBuffer:
     def drop(self) -> None:
         """Throw away what is held: the queue was given up."""
         self.is_dropped = True
-        self._shelf.clear_out(self)
+        self._buffered.clear_out(self)
 
     async def wait_for_room(self) -> None:
         """Return when more may be pulled."""
         while not self.has_room:
             self._room.clear()
-            self._shelf.waiting.add(self)
+            self._buffered.waiting.add(self)
             await self._room.wait()
 
     def offset_to_commit(self) -> int:
@@ -88,35 +88,35 @@ class PullBuffer:
         """Keep messages until they are asked for."""
         if messages:
             self._held.put(messages)
-            self._shelf.add(Shelved(self, deque(messages)))
+            self._buffered.add(BufferedAnswer(self, deque(messages)))
         elif not self._held:
             self.move_to(next_offset)  # what the filter left out need not be read again
 
 
-class Shelf:
+class BufferedMessages:
     """What one pull consumer can hand out."""
 
     def __init__(self, max_messages: int) -> None:
-        self.moved: set[PullBuffer] = set()  # their position is newer than what is to be committed
-        self.waiting: set[PullBuffer] = set()  # they wait for room
+        self.moved: set[FetchBuffer] = set()  # their position is newer than what is to be committed
+        self.waiting: set[FetchBuffer] = set()  # they wait for room
         self._max_messages = max_messages
         self._messages = 0
-        self._shelved: deque[Shelved] = deque()
+        self._answers: deque[BufferedAnswer] = deque()
         self._arrived = asyncio.Event()
         self._is_closed = False
 
     def __repr__(self) -> str:
-        return f"<Shelf {self._messages} messages of {len(self._shelved)} pulls>"
+        return f"<BufferedMessages {self._messages} messages of {len(self._answers)} pulls>"
 
     @property
     def is_full(self) -> bool:
         """Whether all pulling has to pause."""
         return self._messages > self._max_messages
 
-    def add(self, shelved: Shelved) -> None:
+    def add(self, answer: BufferedAnswer) -> None:
         """Put the messages of one pull behind the others."""
-        self._messages += len(shelved.messages)
-        self._shelved.append(shelved)
+        self._messages += len(answer.messages)
+        self._answers.append(answer)
         self._arrived.set()
 
     def take(self, at_most: int | None) -> list[ReceivedMessage]:
@@ -124,18 +124,18 @@ class Shelf:
         index = self._first_index()
         if index is None:
             return []
-        buffer, waiting = self._shelved[index]
+        buffer, waiting = self._answers[index]
         count = len(waiting) if at_most is None else min(at_most, len(waiting))
         messages = [waiting.popleft() for _ in range(count)]
         if not waiting:
-            del self._shelved[index]
+            del self._answers[index]
         self._messages -= count
         buffer.release(messages)
         self._make_room()
         return messages
 
     async def wait_available(self) -> None:
-        """Return when there is something to hand out, or when the shelf is closed."""
+        """Return when there is something to hand out, or when the consumer is closed."""
         while self._first_index() is None and not self._is_closed:
             self._arrived.clear()
             await self._arrived.wait()
@@ -144,10 +144,10 @@ class Shelf:
         """Let who waits look again: a queue is no longer paused."""
         self._arrived.set()
 
-    def clear_out(self, buffer: PullBuffer) -> None:
+    def clear_out(self, buffer: FetchBuffer) -> None:
         """Throw away what is there of one queue."""
-        self._shelved = deque(each for each in self._shelved if each.buffer is not buffer)
-        self._messages = sum(len(each.messages) for each in self._shelved)
+        self._answers = deque(each for each in self._answers if each.buffer is not buffer)
+        self._messages = sum(len(each.messages) for each in self._answers)
         self.moved.discard(buffer)
         self._make_room()
 
@@ -157,7 +157,7 @@ class Shelf:
         self._arrived.set()
 
     def _first_index(self) -> int | None:
-        return next((index for index, each in enumerate(self._shelved) if not each.buffer.is_paused), None)
+        return next((index for index, each in enumerate(self._answers) if not each.buffer.is_paused), None)
 
     def _make_room(self) -> None:
         for each in tuple(self.waiting):

@@ -10,9 +10,6 @@
     any exception                 failed; logged with its traceback. This is the fault boundary of the user's code
 
 (Java's listeners take null for a failure; in Python a function that just ends has succeeded.)
-
-``ListenerPool`` runs ``concurrency`` batches at a time, in no order. What waits here is bounded by the flow control of
-the queues.
 """
 
 import asyncio
@@ -25,8 +22,8 @@ from typing import Any, NamedTuple, Self
 from ...common.clock import Clock
 from ...common.message import ReceivedMessage, describe_messages
 from ..group.broker_requests import PullObserver
-from ..group.offsets import OffsetTable
-from ..session.callbacks import UserCalls, is_async
+from ..group.offsets import QueueOffsets
+from ..session.callbacks import CallbackRunner, is_async
 from ..session.hooks import (
     ConsumeContext,
     ConsumeEnd,
@@ -42,7 +39,7 @@ from ..session.hooks import (
 from ..session.results import ConsumeOutcome, ConsumeResult, Retry
 from ..session.session import Session
 from ..session.settings import PushConsumerSettings
-from .send_back import Returns
+from .send_back import MessageReturner
 
 ListenerOutcome = ConsumeOutcome | BaseException | None
 """How a call of a listener ended: what it returned, or what it raised."""
@@ -120,7 +117,7 @@ async def observe_consumer(
         )
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Listener = Callable[[list[ReceivedMessage]], Awaitable[ConsumeOutcome | None] | ConsumeOutcome | None]
 
@@ -157,7 +154,7 @@ def _check_signature(listener: Listener) -> None:
 
 async def _refuse_unknown(messages: list[ReceivedMessage]) -> ConsumeResult:
     """Send back messages of a topic that nobody listens to any more, so that they are not lost."""
-    log.warning("no listener for topic %s any more, retrying %s", messages[0].topic, describe_messages(messages))
+    _log.warning("no listener for topic %s any more, retrying %s", messages[0].topic, describe_messages(messages))
     return ConsumeResult.RETRY
 
 
@@ -173,7 +170,7 @@ class ListenerCalls:
     def __init__(self, group: str, max_threads: int) -> None:
         self._group = group
         self.attempt: Call = self._attempt
-        self._calls = UserCalls(max_threads, "rocketlet-listener")
+        self._calls = CallbackRunner(max_threads, "rocketlet-listener")
 
     def __repr__(self) -> str:
         return f"<ListenerCalls {self._calls!r}>"
@@ -198,17 +195,17 @@ class ListenerCalls:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            log.warning(
+            _log.warning(
                 "group %s: the listener was cancelled from within at %s", self._group, describe_messages(messages)
             )
             return error
         except Exception as error:  # fault boundary of the user's code: the messages come again
-            log.exception("group %s: the listener failed at %s", self._group, describe_messages(messages))
+            _log.exception("group %s: the listener failed at %s", self._group, describe_messages(messages))
             return error
         if result is None or isinstance(result, (ConsumeResult, Retry)):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
             return result
         text = "group %s: the listener returned %r, not a ConsumeResult, for %s"
-        log.error(text, self._group, result, describe_messages(messages))
+        _log.error(text, self._group, result, describe_messages(messages))
         return TypeError(f"the listener returned {type(result).__name__}, not a ConsumeResult")
 
     def close(self) -> None:
@@ -233,12 +230,12 @@ def retry_of(outcome: ListenerOutcome) -> Retry:
     return outcome if isinstance(outcome, Retry) else Retry()
 
 
-class Workplace(NamedTuple):
+class ConsumeEnvironment(NamedTuple):
     """What a way of consuming works with; ``returns`` is None for broadcasting."""
 
     settings: PushConsumerSettings
     clock: Clock
     handlers: Mapping[str, Handler]
     calls: ListenerCalls
-    returns: Returns | None
-    offsets: OffsetTable
+    returner: MessageReturner | None
+    offsets: QueueOffsets

@@ -14,9 +14,18 @@ Java's ``ConsumeMessageOrderlyService``.
     ROLLBACK                        put back, with all that were taken before, and the queue rests
     RETRY, Retry, any exception     put back alone, as above
 
-A queue runs only under its lock (``queue_locks.py``). One that is given up keeps its lock until its listener has ended,
+A queue runs only under its lock (``HeldQueueLocks``). One that is given up keeps its lock until its listener has ended,
 and what that listener finished counts; then the offset is stored and the lock given back. How often a message has
 failed is known here only: after a restart or a change of owner the count begins anew.
+
+The locks of queues (LOCK_BATCH_MQ and UNLOCK_BATCH_MQ; Java's ``RebalanceImpl``) are
+
+    asked for      before a queue is taken; from the master of its broker, which keeps a lock for 60 s
+    confirmed      every 20 s; without a confirmation it counts for 30 s here, so it ends here before it ends there
+    refused        another member has it: the lock is lost at once
+    given back     when nothing of the queue runs any more, one-way
+
+A member that is killed leaves its queues locked for up to 60 s.
 """
 
 import asyncio
@@ -38,7 +47,7 @@ from ...remoting.transport.tasks import TaskScope, repeat
 from ..session.results import ConsumeResult, Retry
 from ..session.session import Session
 from ..session.settings import FlowLimits
-from .listeners import NO_HANDLER, ListenerOutcome, Workplace, cut_batches, retry_of
+from .listeners import NO_HANDLER, ConsumeEnvironment, ListenerOutcome, cut_batches, retry_of
 from .process_queue import PushQueue, Submit
 
 LOCK_TIMEOUT_MS = 1_000
@@ -46,7 +55,7 @@ LOCK_INTERVAL_MS = 20_000
 LOCK_LIFE_MS = 30_000
 
 
-class QueueLocks:
+class HeldQueueLocks:
     """The queues that are locked for one member of a group."""
 
     def __init__(self, group: str, session: Session) -> None:
@@ -56,7 +65,7 @@ class QueueLocks:
         self._waiters: dict[MessageQueue, asyncio.Event] = {}
 
     def __repr__(self) -> str:
-        return f"<QueueLocks of {self._group}, {len(self._confirmed_at_ms)} queues>"
+        return f"<HeldQueueLocks of {self._group}, {len(self._confirmed_at_ms)} queues>"
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -90,7 +99,7 @@ class QueueLocks:
             try:
                 granted = await self._lock_at(broker_name, asked)
             except RocketletError as error:
-                log.warning("group %s: locking queues of broker %s failed: %s", self._group, broker_name, error)
+                _log.warning("group %s: locking queues of broker %s failed: %s", self._group, broker_name, error)
                 continue
             self._note(asked, granted)
             held |= granted
@@ -106,7 +115,7 @@ class QueueLocks:
             try:
                 await self._session.call_oneway(self._session.master_of(broker_name), command, LOCK_TIMEOUT_MS)
             except RocketletError as error:
-                log.warning(
+                _log.warning(
                     "group %s: unlocking %d queues of broker %s failed, they stay locked until the lock expires: %s",
                     self._group,
                     len(queues_there),
@@ -127,7 +136,7 @@ class QueueLocks:
                 waiter.set()
         for queue in set(asked).difference(granted):
             if self._confirmed_at_ms.pop(queue, None) is not None:
-                log.warning("group %s: lost the lock of %s to another member", self._group, queue)
+                _log.warning("group %s: lost the lock of %s to another member", self._group, queue)
 
     async def _lock_at(self, broker_name: str, queues: Sequence[MessageQueue]) -> frozenset[MessageQueue]:
         command = self._command(RequestCode.LOCK_BATCH_MQ, queues)
@@ -148,7 +157,7 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     return found
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 LEAST_PAUSE_MS = 10
 LONGEST_PAUSE_MS = 30_000
@@ -163,9 +172,11 @@ class OrderlyQueue(PushQueue):
     What a listener finishes after the queue was given up still moves the offset: the lock is kept so long.
     """
 
-    def __init__(self, queue: MessageQueue, workplace: Workplace, locks: QueueLocks | None, submit: Submit) -> None:
-        limits = workplace.settings.limits._replace(max_span=NO_LIMIT)
-        super().__init__(queue, workplace.offsets, limits, submit, workplace.clock)
+    def __init__(
+        self, queue: MessageQueue, environment: ConsumeEnvironment, locks: HeldQueueLocks | None, submit: Submit
+    ) -> None:
+        limits = environment.settings.limits._replace(max_span=NO_LIMIT)
+        super().__init__(queue, environment.offsets, limits, submit, environment.clock)
         self._locks = locks
 
     def limit(self, limits: FlowLimits) -> None:
@@ -183,7 +194,7 @@ class OrderlyQueue(PushQueue):
             await self._locks.wait_held(self.queue)
 
 
-class OrderlyRun:
+class OrderlyBacklog:
     """What waits in one queue, and what was taken and is not finished."""
 
     def __init__(self, source: PushQueue) -> None:
@@ -193,7 +204,7 @@ class OrderlyRun:
         self._taken: list[ReceivedMessage] = []
 
     def __repr__(self) -> str:
-        return f"<OrderlyRun {self.source.queue} {len(self._waiting)} waiting, {len(self._taken)} taken>"
+        return f"<OrderlyBacklog {self.source.queue} {len(self._waiting)} waiting, {len(self._taken)} taken>"
 
     @property
     def taken(self) -> Sequence[ReceivedMessage]:
@@ -226,27 +237,27 @@ class OrderlyRun:
         self.source.finish(messages)
 
 
-class OrderlyListening:
+class OrderlyConsumer:
     """Runs the messages of all queues, so many queues at a time; without locks for broadcasting."""
 
-    def __init__(self, workplace: Workplace, locks: QueueLocks | None) -> None:
-        self._workplace = workplace
+    def __init__(self, environment: ConsumeEnvironment, locks: HeldQueueLocks | None) -> None:
+        self._environment = environment
         self.locks = locks
-        self._runs: dict[PushQueue, OrderlyRun] = {}
-        self._ready: asyncio.Queue[OrderlyRun] = asyncio.Queue()
-        self._at_work: dict[MessageQueue, OrderlyRun] = {}
+        self._runs: dict[PushQueue, OrderlyBacklog] = {}
+        self._ready: asyncio.Queue[OrderlyBacklog] = asyncio.Queue()
+        self._at_work: dict[MessageQueue, OrderlyBacklog] = {}
         self._ended = asyncio.Event()
         self._planned: set[TimerHandle] = set()
         self._is_closing = False
         self._scope: TaskScope | None = None
 
     def __repr__(self) -> str:
-        return f"<OrderlyListening {len(self._at_work)} at work, {self._ready.qsize()} ready, {self.locks!r}>"
+        return f"<OrderlyConsumer {len(self._at_work)} at work, {self._ready.qsize()} ready, {self.locks!r}>"
 
     def start(self, scope: TaskScope) -> None:
         """Start the workers and the renewal of the locks."""
         self._scope = scope
-        settings, clock = self._workplace.settings, self._workplace.clock
+        settings, clock = self._environment.settings, self._environment.clock
         for number in range(settings.concurrency):
             scope.start(self._work(), name=f"listener-{number}")
         if self.locks is not None:
@@ -256,10 +267,10 @@ class OrderlyListening:
 
     def make_queue(self, queue: MessageQueue) -> PushQueue:
         """Return the sink of a queue that was taken."""
-        source = OrderlyQueue(queue, self._workplace, self.locks, self._submit)
+        source = OrderlyQueue(queue, self._environment, self.locks, self._submit)
         for gone in [each for each in self._runs if each.is_dropped]:
             del self._runs[gone]
-        self._runs[source] = OrderlyRun(source)
+        self._runs[source] = OrderlyBacklog(source)
         return source
 
     async def drain(self) -> None:
@@ -319,16 +330,16 @@ class OrderlyListening:
             await self._run(run)
             await asyncio.sleep(0)  # a listener that never waits must not keep the loop for itself
 
-    async def _run(self, run: OrderlyRun) -> None:
-        messages = run.take(self._workplace.settings.batch_messages)
+    async def _run(self, run: OrderlyBacklog) -> None:
+        messages = run.take(self._environment.settings.batch_messages)
         if not messages:
             run.is_planned = False
             return
         queue = run.source.queue
         self._at_work[queue] = run
         try:
-            handler = self._workplace.handlers.get(messages[0].topic, NO_HANDLER)
-            pause_ms = await self._settle(run, messages, await self._workplace.calls.attempt(handler, messages))
+            handler = self._environment.handlers.get(messages[0].topic, NO_HANDLER)
+            pause_ms = await self._settle(run, messages, await self._environment.calls.attempt(handler, messages))
         finally:
             del self._at_work[queue]
             self._ended.set()
@@ -337,7 +348,7 @@ class OrderlyListening:
         else:
             self._later(pause_ms, run)
 
-    def _later(self, delay_ms: int, run: OrderlyRun, *, must_lock: bool = False) -> None:
+    def _later(self, delay_ms: int, run: OrderlyBacklog, *, must_lock: bool = False) -> None:
         def go_on() -> None:
             self._planned.discard(planned)
             if must_lock and self._scope is not None:
@@ -345,11 +356,11 @@ class OrderlyListening:
             else:
                 self._ready.put_nowait(run)
 
-        clock = self._workplace.clock
+        clock = self._environment.clock
         planned = clock.call_at(clock.monotonic_ms() + delay_ms, go_on)
         self._planned.add(planned)
 
-    async def _lock_again(self, run: OrderlyRun) -> None:
+    async def _lock_again(self, run: OrderlyBacklog) -> None:
         queue = run.source.queue
         if self.locks is not None and not self.locks.holds(queue) and queue not in await self.locks.lock([queue]):
             self._later(LOCK_REFUSED_PAUSE_MS, run)
@@ -358,16 +369,18 @@ class OrderlyListening:
 
     # what becomes of messages
 
-    async def _settle(self, run: OrderlyRun, messages: list[ReceivedMessage], outcome: ListenerOutcome) -> int | None:
+    async def _settle(
+        self, run: OrderlyBacklog, messages: list[ReceivedMessage], outcome: ListenerOutcome
+    ) -> int | None:
         """Put away what a listener has had; return how long the queue rests, or None."""
-        commits_itself = self._workplace.settings.commits_itself
+        commits_itself = self._environment.settings.commits_itself
         if outcome is None or outcome is ConsumeResult.SUCCESS:
             if commits_itself:
                 run.finish(messages)
             return None
         if outcome is ConsumeResult.COMMIT or outcome is ConsumeResult.ROLLBACK:
             if commits_itself:
-                log.warning(
+                _log.warning(
                     "the listener returned %s for %s, but this consumer commits by itself: taken as SUCCESS",
                     outcome,
                     describe_messages(messages),
@@ -377,30 +390,34 @@ class OrderlyListening:
             return self._commit_or_roll_back(run, outcome)
         return await self._put_back(run, messages, retry_of(outcome))
 
-    def _commit_or_roll_back(self, run: OrderlyRun, outcome: ConsumeResult) -> int | None:
+    def _commit_or_roll_back(self, run: OrderlyBacklog, outcome: ConsumeResult) -> int | None:
         if outcome is ConsumeResult.COMMIT:
             run.finish(run.taken)
             return None
         run.put_back(run.taken)
         return self._pause_of(Retry())
 
-    async def _put_back(self, run: OrderlyRun, messages: list[ReceivedMessage], failure: Retry) -> int | None:
+    async def _put_back(self, run: OrderlyBacklog, messages: list[ReceivedMessage], failure: Retry) -> int | None:
         succeeded, failed = messages[: failure.from_index], messages[failure.from_index :]
         again = [message for each in failed if (message := await self._count_failure(each)) is not None]
         left = {message.queue_offset for message in again}
         run.put_back(again)
-        if self._workplace.settings.commits_itself:
+        if self._environment.settings.commits_itself:
             run.finish(succeeded)
             run.finish([message for message in failed if message.queue_offset not in left])
         return self._pause_of(failure) if again else None
 
     async def _count_failure(self, message: ReceivedMessage) -> ReceivedMessage | None:
         """Return the message with one failure more, or None when it has gone to the dead letters."""
-        returns = self._workplace.returns
-        if returns is not None and message.reconsume_times >= returns.max_retries and await returns.resend(message):
+        returner = self._environment.returner
+        if (
+            returner is not None
+            and message.reconsume_times >= returner.max_retries
+            and await returner.send_to_retry_topic(message)
+        ):
             return None
         return msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1)
 
     def _pause_of(self, failure: Retry) -> int:
-        pause_ms = self._workplace.settings.pause_ms if failure.pause_ms is None else failure.pause_ms
+        pause_ms = self._environment.settings.pause_ms if failure.pause_ms is None else failure.pause_ms
         return min(max(pause_ms, LEAST_PAUSE_MS), LONGEST_PAUSE_MS)

@@ -5,7 +5,16 @@
 
 What is committed is ``next_offset``, so one slow message holds the commit of all later ones back; the span limit of
 the flow control bounds how far they run ahead. Java's ``ProcessQueue`` keeps a tree map behind a lock; on one loop a
-dict and the order of arrival are enough. No I/O, no clock.
+dict and the order of arrival are enough.
+
+``PushQueue`` is the queue that a push consumer owns:
+
+    accept      pulled messages are kept and handed to the listener
+    finish      finished messages leave; the offset moves to the first unfinished one
+    drop        the queue was given up: what has not begun does not begin, offsets move no more
+
+When nothing is unfinished, an answer without messages moves the offset too: what the filter left out need not be read
+again.
 """
 
 import asyncio
@@ -14,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...common.clock import Clock
 from ...common.message import MessageQueue, ReceivedMessage
-from ..group.offsets import OffsetTable
+from ..group.offsets import QueueOffsets
 from ..session.settings import FlowLimits
 
 
@@ -91,7 +100,7 @@ class PushQueue:
     """The sink of the puller of one owned queue."""
 
     def __init__(
-        self, queue: MessageQueue, offsets: OffsetTable, limits: FlowLimits, submit: Submit, clock: Clock
+        self, queue: MessageQueue, offsets: QueueOffsets, limits: FlowLimits, submit: Submit, clock: Clock
     ) -> None:
         self.queue = queue
         self.unfinished = ProcessQueue()

@@ -21,20 +21,20 @@ from ...common.errors import ClientStateError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
-from ..group.broker_requests import Brokers, PullPlan, PullResult, SinglePull, pull_once
-from ..group.membership import GroupMember, MemberPlan
+from ..group.broker_requests import BrokerRequests, PullPlan, PullResult, SinglePull, pull_once
+from ..group.group_member import GroupMember, MemberPlan
 from ..group.offsets import start_rule
 from ..group.rebalance import compare_share
 from ..group.subscriptions import Sql
-from ..session.callbacks import HandoverCallback, handover
+from ..session.callbacks import HandoverCallback, as_awaitable
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PullConsumerSettings, check_group, check_queue_offset
-from .fetch_buffer import PullBuffer, Shelf
+from .fetch_buffer import BufferedMessages, FetchBuffer
 from .listeners import ConsumeObserver, observe_consumer
 from .push_consumer import QueuesCallback
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 START_WAIT_MS = 3_000
 SUSPEND_MS = 20_000
@@ -67,16 +67,16 @@ class PullConsumer:
         self.group = check_group(group)
         self._session = session
         self._lifecycle = Lifecycle(f"pull consumer {group}")
-        self._brokers = Brokers(session)
+        self._brokers = BrokerRequests(session)
         self._clock = self._session.clock
-        self._shelf = Shelf(self.settings.max_buffered_messages)
+        self._buffered = BufferedMessages(self.settings.max_buffered_messages)
         self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
         self._observer: ConsumeObserver | None = None
         self._is_sharing = False
         self._is_assigned = False
 
     def __repr__(self) -> str:
-        return f"<PullConsumer {self.group} {self._lifecycle.stage.name.lower()}, {self._member.share!r}>"
+        return f"<PullConsumer {self.group} {self._lifecycle.stage.name.lower()}, {self._member.assigned!r}>"
 
     @property
     def client_id(self) -> str:
@@ -86,19 +86,19 @@ class PullConsumer:
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this member owns now."""
-        return self._member.share.queues
+        return self._member.assigned.queues
 
     def on_queues_changed(self, callback: QueuesCallback) -> None:
         """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
-        self._member.share.on_change = callback
+        self._member.assigned.on_change = callback
 
     def on_queues_revoked(self, callback: HandoverCallback) -> None:
         """Have ``callback(queues)`` called, and waited for, before queues are given up: the time to commit."""
-        self._member.share.on_revoked = handover(callback)
+        self._member.assigned.on_revoked = as_awaitable(callback)
 
     def on_queues_assigned(self, callback: HandoverCallback) -> None:
         """Have ``callback(queues)`` called, and waited for, before new queues are read: the time to seek."""
-        self._member.share.on_assigned = handover(callback)
+        self._member.assigned.on_assigned = as_awaitable(callback)
 
     # what to consume
 
@@ -143,7 +143,7 @@ class PullConsumer:
             await self._session.route(topic)
             owned = [queue for queue in self.queues if queue.topic == topic]
             change = compare_share(owned, [queue for queue in wanted if queue.topic == topic])
-            for failure in await self._member.share.change(topic, change):
+            for failure in await self._member.assigned.change(topic, change):
                 raise failure
 
     # life
@@ -177,13 +177,13 @@ class PullConsumer:
     async def _stop(self) -> None:
         try:
             if self.queues:
-                await self._member.share.on_revoked(self.queues)
+                await self._member.assigned.on_revoked(self.queues)
         finally:
             await self._close()
 
     async def _close(self) -> None:
         self._lifecycle.end()
-        self._shelf.close()
+        self._buffered.close()
         self._member.stop()
         await self._member.end()
 
@@ -210,14 +210,14 @@ class PullConsumer:
         self._check_consuming()
         try:
             async with self._clock.timeout(self.settings.poll_timeout_ms if timeout_ms is None else timeout_ms):
-                await self._shelf.wait_available()
+                await self._buffered.wait_available()
         except TimeoutError:
             return []
         self._lifecycle.check()
         return self._hand_out(max_messages)
 
     def _hand_out(self, max_messages: int | None) -> list[ReceivedMessage]:
-        messages = self._shelf.take(max_messages)
+        messages = self._buffered.take(max_messages)
         if self._observer is not None and messages:
             self._observer.hand_out(messages)
         return messages
@@ -238,7 +238,7 @@ class PullConsumer:
             if messages:
                 return messages[0]
             self._check_consuming()
-            await self._shelf.wait_available()
+            await self._buffered.wait_available()
         if not self._lifecycle.is_closed:
             self._lifecycle.check()
         raise StopAsyncIteration
@@ -268,7 +268,7 @@ class PullConsumer:
         if not first <= queue_offset <= end:
             raise ValueError(f"offset {queue_offset} is outside {queue}, which has {first} to {end}")
         self._buffer_of(queue).restart(queue_offset)
-        self._member.share.pull_from(queue, queue_offset)
+        self._member.assigned.pull_from(queue, queue_offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the first message that an owned queue still has."""
@@ -295,7 +295,7 @@ class PullConsumer:
         table = self._member.offsets.table
         if offsets is None:
             self._take_over_positions()
-            offsets = {queue: offset for queue in self.queues if (offset := table.get(queue)) is not None}
+            offsets = {queue: queue_offset for queue in self.queues if (queue_offset := table.get(queue)) is not None}
         for queue, queue_offset in offsets.items():
             self._buffer_of(queue)
             check_queue_offset(queue_offset)
@@ -314,14 +314,14 @@ class PullConsumer:
             buffer = self._buffer_of(queue)
             buffer.is_paused = False
             buffer.make_room()
-        self._shelf.look_again()
+        self._buffered.look_again()
 
     def _check_consuming(self) -> None:
         if not self._is_assigned and not self._member.subscriptions.topics:
             raise ClientStateError(f"pull consumer {self.group} has nothing to consume: subscribe or assign first")
 
-    def _buffer_of(self, queue: MessageQueue) -> PullBuffer:
-        buffer = self._member.share.sink_of(queue)
+    def _buffer_of(self, queue: MessageQueue) -> FetchBuffer:
+        buffer = self._member.assigned.sink_of(queue)
         if buffer is None:
             raise ValueError(f"{queue} is not owned by this member")
         return buffer
@@ -331,10 +331,10 @@ class PullConsumer:
             self._take_over_positions()
 
     def _take_over_positions(self) -> None:
-        for buffer in self._shelf.moved:
+        for buffer in self._buffered.moved:
             if buffer.position is not None and not buffer.is_dropped:
                 self._member.offsets.table.seek(buffer.queue, buffer.position)
-        self._shelf.moved.clear()
+        self._buffered.moved.clear()
 
     # any queue, owned or not; nothing here moves a position. All raise ``ClientStateError`` outside the block, and
     # ``RouteNotFoundError``, ``RemotingError`` or ``ResponseError`` when the broker of the queue fails
@@ -411,12 +411,12 @@ class PullConsumer:
             commit_interval_ms=settings.commit_interval_ms,
         )
 
-    def _make_buffer(self, queue: MessageQueue) -> PullBuffer:
-        return PullBuffer(queue, self.settings.limits, self._shelf)
+    def _make_buffer(self, queue: MessageQueue) -> FetchBuffer:
+        return FetchBuffer(queue, self.settings.limits, self._buffered)
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
         """Go on at the offset that the broker named."""
-        buffer = self._member.share.sink_of(queue)
+        buffer = self._member.assigned.sink_of(queue)
         if buffer is not None:
             buffer.restart(next_offset)
         return buffer is not None

@@ -1,7 +1,7 @@
 """Failed messages on their way back to the brokers (Java's ``sendMessageBack``).
 
     give back    CONSUMER_SEND_MSG_BACK to the message's broker; if it does not take it, a send to the retry topic
-    resend       a send to the group's retry topic, on any broker that takes it
+    send_to_retry_topic       a send to the group's retry topic, on any broker that takes it
 
 Either way the message comes again later, or goes to the dead letters after ``max_retries``. What is sent to the retry
 topic keeps body, flag, properties and unique key, and says where it came from, how often it was tried, and how often
@@ -27,12 +27,12 @@ from ...common.properties import (
 from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.send import LetterSendHeader
-from ..group.broker_requests import Brokers
+from ..group.broker_requests import BrokerRequests
 from ..session.results import STATUS_OF_CODE
 from ..session.routes import publish_queues
 from ..session.session import CALL_TIMEOUT_MS, Session
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 SEND_ATTEMPTS = 3
 FIRST_RETRY_LEVEL = 3
@@ -40,10 +40,10 @@ COMPRESS_FROM_BYTES = 4096
 NEW_TOPIC_QUEUES = 4
 
 
-class Returns:
+class MessageReturner:
     """The way back for the messages of one group."""
 
-    def __init__(self, group: str, session: Session, brokers: Brokers, max_retries: int) -> None:
+    def __init__(self, group: str, session: Session, brokers: BrokerRequests, max_retries: int) -> None:
         self.max_retries = max_retries
         self._group = group
         self._session = session
@@ -52,32 +52,32 @@ class Returns:
     def __repr__(self) -> str:
         return f"<Returns of {self._group}, {self.max_retries} retries>"
 
-    async def give_back(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
+    async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
         """Hand a message back; tell whether a broker has it now. A level below 0 gives it up at once."""
         try:
             await self._brokers.send_back(self._group, message, self.max_retries, delay_level)
         except RocketletError as error:
-            log.warning(
+            _log.warning(
                 "group %s: sending back %s failed, trying the retry topic: %s",
                 self._group,
                 describe_messages([message]),
                 error,
             )
-            return await self.resend(message)
+            return await self.send_to_retry_topic(message)
         return True
 
-    async def resend(self, message: ReceivedMessage) -> bool:
+    async def send_to_retry_topic(self, message: ReceivedMessage) -> bool:
         """Send a message to the retry topic; tell whether a broker has it now."""
         try:
-            await self._resend(message)
+            await self._send_to_retry_topic(message)
         except RocketletError as error:
-            log.warning(
+            _log.warning(
                 "group %s: sending %s to the retry topic failed: %s", self._group, describe_messages([message]), error
             )
             return False
         return True
 
-    async def _resend(self, message: ReceivedMessage) -> None:
+    async def _send_to_retry_topic(self, message: ReceivedMessage) -> None:
         topic = retry_topic(self._group)
         queues = publish_queues(topic, await self._session.route(topic))
         if not queues:
@@ -87,7 +87,7 @@ class Returns:
             try:
                 return await self._send(message, queue)
             except RocketletError as error:
-                log.info("group %s: %s does not accept message %s: %s", self._group, queue, message.message_id, error)
+                _log.info("group %s: %s does not accept message %s: %s", self._group, queue, message.message_id, error)
         return await self._send(message, last)
 
     async def _send(self, message: ReceivedMessage, queue: MessageQueue) -> None:

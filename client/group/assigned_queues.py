@@ -1,4 +1,4 @@
-"""The queues that a consumer owns, each with its pull loop.
+"""The queues that a consumer owns, each with the loop that fetches its messages.
 
     take       find the offset to begin at; the pull loop starts after a heartbeat with a new subscription version
     give up    end the pull loop, store the offset, forget the queue
@@ -7,6 +7,13 @@
                pulled before, and let the next rebalance take the queue again
 
 The heartbeat comes first because a broker refuses pulls of a version that it does not know yet.
+
+The fetch loop of a queue (Java's ``DefaultMQPushConsumerImpl.pullMessage``):
+
+1. One pull is under way at a time; the next begins when the answer has been handed over.
+2. While the buffer is above a limit there is no pull; it goes on when the buffer says so (Java looks every 50 ms).
+3. After an error: 1 s; FLOW_CONTROL (215): 20 ms. A broker that does not know our subscription is sent a heartbeat.
+4. A refused offset (21) ends the loop or moves it, as the consumer decides.
 """
 
 import asyncio
@@ -18,10 +25,10 @@ from ...common.errors import ClientError, ResponseError, RocketletError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.transport.tasks import TaskScope, repeat
-from ..session.callbacks import Handover
+from ..session.callbacks import AwaitedCallback
 from ..session.routes import MASTER_ID
 from ..session.session import Session
-from .broker_requests import Brokers, PullPlan, PullPosition
+from .broker_requests import BrokerRequests, PullPlan, PullPosition
 from .offsets import GroupOffsets
 from .rebalance import ShareChange
 from .subscriptions import SubscriptionTable
@@ -57,7 +64,7 @@ class PullSink(Protocol):
 Refuse = Callable[[MessageQueue, int], Awaitable[bool]]
 
 
-class Consumption(NamedTuple):
+class FetchContext(NamedTuple):
     """What the pull loops of one consumer have in common.
 
     ``refuse`` learns that a broker refused an offset and names a better one; it tells whether the loop goes on there.
@@ -65,48 +72,48 @@ class Consumption(NamedTuple):
 
     session: Session
     tasks: TaskScope
-    brokers: Brokers
+    brokers: BrokerRequests
     subscriptions: SubscriptionTable
     plan: PullPlan
     refuse: Refuse
 
 
-class Puller:
+class QueueFetcher:
     """Pulls one queue into a sink; ``step`` is a job."""
 
-    def __init__(self, queue: MessageQueue, next_offset: int, common: Consumption, sink: PullSink) -> None:
+    def __init__(self, queue: MessageQueue, next_offset: int, context: FetchContext, sink: PullSink) -> None:
         self.queue = queue
         self.next_offset = next_offset
         self._broker_id = MASTER_ID
-        self._common = common
+        self._context = context
         self._sink = sink
 
     def __repr__(self) -> str:
-        return f"<Puller {self.queue} next {self.next_offset}>"
+        return f"<QueueFetcher {self.queue} next {self.next_offset}>"
 
     async def step(self) -> int | None:
         """Do one pull; return the pause before the next, or None when the loop has ended."""
-        common = self._common
+        context = self._context
         await self._sink.wait_for_room()
-        subscription = common.subscriptions.get(self.queue.topic)
+        subscription = context.subscriptions.get(self.queue.topic)
         if subscription is None:
             return ERROR_PAUSE_MS  # the next rebalance gives the queue up
         position = PullPosition(self.queue, self.next_offset, self._sink.offset_to_commit(), self._broker_id)
         try:
-            answer = await common.brokers.pull(common.plan, subscription, position)
+            answer = await context.brokers.pull(context.plan, subscription, position)
         except RocketletError as error:
             return self._pause_after(error)
         self._broker_id = answer.next_broker_id
         self.next_offset = answer.next_offset
         if answer.was_offset_refused:
-            log.warning(
+            _log.warning(
                 "group %s: offset %d of %s is out of range, going on at %d",
-                common.plan.group,
+                context.plan.group,
                 position.queue_offset,
                 self.queue,
                 answer.next_offset,
             )
-            return 0 if await common.refuse(self.queue, answer.next_offset) else None
+            return 0 if await context.refuse(self.queue, answer.next_offset) else None
         self._sink.accept(answer.messages, answer.next_offset)
         return 0
 
@@ -114,19 +121,19 @@ class Puller:
         code = error.code if isinstance(error, ResponseError) else None
         if code == ResponseCode.FLOW_CONTROL:
             return FLOW_CONTROL_PAUSE_MS
-        log.warning(
+        _log.warning(
             "group %s: pulling %s from offset %d failed: %s",
-            self._common.plan.group,
+            self._context.plan.group,
             self.queue,
             self.next_offset,
             error,
         )
         if code in _UNKNOWN_CONSUMER_CODES:
-            self._common.session.heartbeat_soon()
+            self._context.session.heartbeat_soon()
         return ERROR_PAUSE_MS
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def _nobody_waits(_queues: tuple[MessageQueue, ...]) -> None:
@@ -160,25 +167,27 @@ class QueueKeeper(Protocol):
 SinkT = TypeVar("SinkT", bound=OwnedSink)
 
 
-class Share(Generic[SinkT]):
+class AssignedQueues(Generic[SinkT]):
     """The owned queues of one consumer."""
 
-    def __init__(self, common: Consumption, offsets: GroupOffsets, make_sink: Callable[[MessageQueue], SinkT]) -> None:
+    def __init__(
+        self, context: FetchContext, offsets: GroupOffsets, make_sink: Callable[[MessageQueue], SinkT]
+    ) -> None:
         self.on_change: Callable[[tuple[MessageQueue, ...]], object] | None = None
-        self.on_revoked: Handover = _nobody_waits
-        self.on_assigned: Handover = _nobody_waits
+        self.on_revoked: AwaitedCallback = _nobody_waits
+        self.on_assigned: AwaitedCallback = _nobody_waits
         self.keeper: QueueKeeper | None = None
         self.is_suspended = False
-        self._common = common
+        self._context = context
         self._offsets = offsets
         self._make_sink = make_sink
         self._sinks: dict[MessageQueue, SinkT] = {}
-        self._pullers: dict[MessageQueue, Puller] = {}
+        self._pullers: dict[MessageQueue, QueueFetcher] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         self._leaving: set[MessageQueue] = set()
 
     def __repr__(self) -> str:
-        return f"<Share {len(self._sinks)} queues, {len(self._pulls)} pulled>"
+        return f"<AssignedQueues {len(self._sinks)} queues, {len(self._pulls)} pulled>"
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -214,11 +223,11 @@ class Share(Generic[SinkT]):
             try:
                 starts[queue] = await self._take(queue, may_take=queue in held)
             except RocketletError as error:
-                log.warning("starting to consume %s failed, retrying at the next rebalance: %s", queue, error)
+                _log.warning("starting to consume %s failed, retrying at the next rebalance: %s", queue, error)
                 failures.append(error)
         if change.given_up or starts:
-            self._common.subscriptions.renew(topic)
-            await self._common.session.heartbeat()
+            self._context.subscriptions.renew(topic)
+            await self._context.session.heartbeat()
         try:
             if starts:
                 await self.on_assigned(tuple(starts))
@@ -245,14 +254,14 @@ class Share(Generic[SinkT]):
     def pull_from(self, queue: MessageQueue, start: int) -> None:
         """Start the pull loop of an owned queue, or start it again at another offset."""
         self.stop_pulling([queue])
-        self._pullers[queue] = Puller(queue, start, self._common, self._sinks[queue])
+        self._pullers[queue] = QueueFetcher(queue, start, self._context, self._sinks[queue])
         if not self.is_suspended:
             self._start(queue)
 
     def _start(self, queue: MessageQueue) -> None:
-        common = self._common
+        context = self._context
         step = self._pullers[queue].step
-        self._pulls[queue] = common.tasks.start(repeat(step, common.session.clock), name=f"pull {queue}")
+        self._pulls[queue] = context.tasks.start(repeat(step, context.session.clock), name=f"pull {queue}")
 
     def stop_pulling(self, queues: Iterable[MessageQueue]) -> None:
         """End pull loops; what was pulled stays."""
@@ -288,7 +297,7 @@ class Share(Generic[SinkT]):
             await self._leave(queue)
         else:
             self._leaving.add(queue)
-            self._common.tasks.start(self._leave_when_unused(queue, self.keeper), name=f"leave {queue}")
+            self._context.tasks.start(self._leave_when_unused(queue, self.keeper), name=f"leave {queue}")
 
     async def _leave_when_unused(self, queue: MessageQueue, keeper: QueueKeeper) -> None:
         await keeper.wait_unused(queue)

@@ -14,6 +14,31 @@
     send_back         CONSUMER_SEND_MSG_BACK (36)        the message's broker
 
 An answer with an unexpected code is a ``ResponseError``.
+
+An answer to a pull:
+
+    answer code                  messages                  then
+    SUCCESS 0                    those whose tags match    pull on from ``next_offset``
+    PULL_NOT_FOUND 19            none                      the same
+    PULL_RETRY_IMMEDIATELY 20    none                      the same
+    PULL_OFFSET_MOVED 21         none                      the offset was refused, ``next_offset`` is the nearest good
+    any other                    ResponseError
+
+The broker compares hashes of tags, so the tags themselves are compared here. A message of a retry topic gets its first
+topic back (property ``RETRY_TOPIC``); ``queue`` keeps saying where it was stored. A body that does not inflate is
+logged and left out: it would stop its queue for ever. A record that holds a batch (sysFlag 0x40 and 0x80) comes as its
+messages, each with its own queue offset; those before the asked offset were handed out earlier and are left out.
+
+A single pull, outside any subscription (``pull_once``; Java's ``DefaultMQPullConsumer.pull``):
+
+    status             code    next
+    FOUND              0       read on at ``next_offset``
+    NO_NEW_MESSAGE     19      the queue ends there; ask again later, or with a wait
+    NO_MATCHED_MESSAGE 20      the filter left everything out; read on at ``next_offset``
+    OFFSET_ILLEGAL     21      the queue does not have the offset; ``next_offset`` is the nearest that it has
+
+The broker holds a pull with a wait until something matches or the time is over. It looks every few seconds only, so an
+answer may come some seconds after the time; another five seconds later the pull fails.
 """
 
 import enum
@@ -91,7 +116,7 @@ class PullObserver:
         return [message for message in messages if keeps_message(self._filters, self._group, message)]
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class PullPlan(NamedTuple):
@@ -200,7 +225,7 @@ def _read_messages(body: bytes, queue: MessageQueue, subscription: Subscription)
 
 
 def _leave_out(queue: MessageQueue, queue_offset: int, error: DecodeError) -> None:
-    log.error("skipping offset %d of %s, which cannot be decoded: %s", queue_offset, queue, error)
+    _log.error("skipping offset %d of %s, which cannot be decoded: %s", queue_offset, queue, error)
 
 
 def _restore_topic(message: ReceivedMessage) -> ReceivedMessage:
@@ -212,8 +237,8 @@ OFFSET_TIMEOUT_MS = 5_000
 SEND_BACK_TIMEOUT_MS = 5_000
 
 
-class Brokers:
-    """The brokers as consumers see them."""
+class BrokerRequests:
+    """The requests of consumers, one method for each."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -416,7 +441,7 @@ _STATUS_OF_CODE = {
 }
 
 
-async def pull_once(brokers: Brokers, group: str, asked: SinglePull) -> PullResult:
+async def pull_once(brokers: BrokerRequests, group: str, asked: SinglePull) -> PullResult:
     """Pull once from the master of a queue.
 
     Raises:

@@ -1,17 +1,24 @@
 """Sends a great many messages: so many requests under way at once, each repeated until a broker has stored it.
 
-    letters -> parcels, one request each -> sent -> stored, else again -> the chunk of the letters is done
+    messages -> batches, one request each -> sent -> stored, else again -> the handle of the messages is done
 
 Rules
-    1. Letters of one topic travel together, up to ``parcel_messages`` and ``parcel_bytes``. Alone travel late ones,
+    1. Messages of one topic travel together, up to ``batch_messages`` and ``batch_bytes``. Alone travel late ones,
        large ones (they are worth compressing), those of retry topics and those with many properties.
-    2. Letters with a sharding key go to the queue of its hash, one request after the other, so that they are stored in
-       the order in which they were put. Others go round the queues.
+    2. Messages with a sharding key go to the queue of its hash, one request after the other, so that they are stored
+       in the order in which they were put. Others go round the queues.
     3. What may heal is tried again after 100 ms, then twice as long each time up to 5 s, for ``patience_ms`` in all;
        so is a message that was stored, but neither flushed nor copied as the broker is set to demand. It may then be
        stored more than once. A topic that no broker is known to have is waited for 10 s at most.
-    4. When a broker or this client refuses a parcel for what is in it, its letters are sent one by one: only the one
-       that is to blame is refused. The first failure ends the outflow, unless ``on_refused`` takes refused letters.
+    4. When a broker or this client refuses a batch for what is in it, its messages are sent one by one: only the one
+       that is to blame is refused. The first failure ends the sending, unless ``on_refused`` takes refused messages.
+
+Example of batches: 3 messages of topic A and a late one of topic A become two batches; 300 messages of topic B with 128
+in a batch become three. Messages of one queue keep their order.
+
+A rate limit lets messages leave at an even pace: each takes its share of the second after the one before it, and a
+pause that was longer than needed is not made up for, so that no second sees more than the limit. With 10 a second, 20
+at once at 0 ms leave at 0 ms, and whoever comes next waits until 2,000 ms.
 """
 
 import asyncio
@@ -25,12 +32,12 @@ from typing import Final, NamedTuple, Self
 from ...common.clock import Clock
 from ...common.errors import (
     ClientError,
-    LetterRefusedError,
     NotSafeError,
     RemotingError,
     ResponseError,
     RocketletError,
     RouteNotFoundError,
+    SendRefusedError,
 )
 from ...common.message import Message, MessageQueue
 from ...common.names import RETRY_PREFIX
@@ -42,7 +49,7 @@ from .producer import Producer
 from .queue_selection import select_by_hash
 
 
-class Pace:
+class RateLimiter:
     """Lets messages pass at a limited rate."""
 
     def __init__(self, messages_per_second: float, clock: Clock) -> None:
@@ -51,7 +58,7 @@ class Pace:
         self._free_at_ms = 0.0
 
     def __repr__(self) -> str:
-        return f"<Pace {1000 / self._share_ms:g} messages a second>"
+        return f"<RateLimiter {1000 / self._share_ms:g} messages a second>"
 
     @property
     def most_at_once(self) -> int:
@@ -70,7 +77,7 @@ class Pace:
 _LARGE_PROPERTIES: Final = 8_192
 
 
-class Letter(NamedTuple):
+class OutboundMessage(NamedTuple):
     """A message on its way; ``number`` is what an error calls it."""
 
     message: Message
@@ -78,55 +85,57 @@ class Letter(NamedTuple):
     sharding_key: str | None = None
 
 
-class Parcel(NamedTuple):
-    """Letters that travel in one request, to a queue of their own or to the next of the round."""
+class OutboundBatch(NamedTuple):
+    """Messages that travel in one request, to a queue of their own or to the next of the round."""
 
-    letters: Sequence[Letter]
+    outbound: Sequence[OutboundMessage]
     queue: MessageQueue | None
 
     @property
     def topic(self) -> str:
         """The topic of them all."""
-        return self.letters[0].message.topic
+        return self.outbound[0].message.topic
 
 
-class Packer:
-    """Puts letters of one topic and queue together, up to these limits; what is large or late goes alone."""
+class Batcher:
+    """Puts messages of one topic and queue together, up to these limits; what is large or late goes alone."""
 
     def __init__(self, most_messages: int, most_bytes: int, large_bytes: int) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
         self._large_bytes = large_bytes
 
-    def pack(self, letters: Iterable[Letter], queues: Mapping[str, Sequence[MessageQueue]]) -> Iterator[Parcel]:
-        """Yield the parcels; ``queues`` holds those of topics for which there are sharding keys."""
-        begun: dict[tuple[str, MessageQueue | None], tuple[list[Letter], int]] = {}
-        for letter in letters:
-            queue = _queue_of(letter, queues)
-            gathered, gathered_bytes = begun.pop((letter.message.topic, queue), ([], 0))
-            properties_bytes = sum(len(name) + len(value) for name, value in letter.message.properties.items())
-            size = gathered_bytes + len(letter.message.body) + properties_bytes
-            goes_alone = properties_bytes > _LARGE_PROPERTIES or self._goes_alone(letter.message)
+    def pack(
+        self, outbound: Iterable[OutboundMessage], queues: Mapping[str, Sequence[MessageQueue]]
+    ) -> Iterator[OutboundBatch]:
+        """Yield the batches; ``queues`` holds those of topics for which there are sharding keys."""
+        begun: dict[tuple[str, MessageQueue | None], tuple[list[OutboundMessage], int]] = {}
+        for one in outbound:
+            queue = _queue_of(one, queues)
+            gathered, gathered_bytes = begun.pop((one.message.topic, queue), ([], 0))
+            properties_bytes = sum(len(name) + len(value) for name, value in one.message.properties.items())
+            size = gathered_bytes + len(one.message.body) + properties_bytes
+            goes_alone = properties_bytes > _LARGE_PROPERTIES or self._goes_alone(one.message)
             if gathered and (goes_alone or size > self._most_bytes):
-                yield Parcel(gathered, queue)
+                yield OutboundBatch(gathered, queue)
                 gathered, size = [], size - gathered_bytes
-            gathered.append(letter)
+            gathered.append(one)
             if goes_alone or len(gathered) >= self._most_messages:
-                yield Parcel(gathered, queue)
+                yield OutboundBatch(gathered, queue)
             else:
-                begun[letter.message.topic, queue] = gathered, size
+                begun[one.message.topic, queue] = gathered, size
         for (_, queue), (gathered, _) in begun.items():
-            yield Parcel(gathered, queue)
+            yield OutboundBatch(gathered, queue)
 
     def _goes_alone(self, message: Message) -> bool:
         return message.is_late or len(message.body) >= self._large_bytes or message.topic.startswith(RETRY_PREFIX)
 
 
-def _queue_of(letter: Letter, queues: Mapping[str, Sequence[MessageQueue]]) -> MessageQueue | None:
-    if letter.sharding_key is None:
+def _queue_of(one: OutboundMessage, queues: Mapping[str, Sequence[MessageQueue]]) -> MessageQueue | None:
+    if one.sharding_key is None:
         return None
-    choice = queues.get(letter.message.topic)
-    return select_by_hash(choice, letter.message, letter.sharding_key) if choice else None
+    choice = queues.get(one.message.topic)
+    return select_by_hash(choice, one.message, one.sharding_key) if choice else None
 
 
 FIRST_PAUSE_MS: Final = 100
@@ -144,25 +153,25 @@ HEALING_CODES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutflowLimits:
+class BulkLimits:
     """How much may be under way, and for how long a message is tried."""
 
     in_flight: int = 16
-    parcel_messages: int = 128
-    parcel_bytes: int = 256 * 1024
+    batch_messages: int = 128
+    batch_bytes: int = 256 * 1024
     patience_ms: int = 120_000
 
 
-class Chunk:
-    """Letters that were put together; ``is_done`` once all are stored, or refused."""
+class BulkHandle:
+    """Messages that were put into a bulk sender together; ``is_done`` once all are stored, or refused."""
 
     __slots__ = ("waiting",)
 
-    def __init__(self, parcels: int) -> None:
-        self.waiting = parcels
+    def __init__(self, batches: int) -> None:
+        self.waiting = batches
 
     def __repr__(self) -> str:
-        return f"<Chunk {self.waiting} parcels under way>"
+        return f"<BulkHandle {self.waiting} batches under way>"
 
     @property
     def is_done(self) -> bool:
@@ -170,29 +179,33 @@ class Chunk:
         return not self.waiting
 
 
-class Outflow:
-    """Sends letters through an open producer; use it with ``async with``, and ``drain`` before leaving.
+class BulkSender:
+    """Sends messages through an open producer; use it with ``async with``, and ``drain`` before leaving.
 
-    Its counts: ``stored`` and ``refused`` letters, and ``repeats``, the requests that were made again.
+    Its counts: ``stored`` and ``refused`` messages, and ``repeats``, the requests that were made again.
     """
 
     def __init__(
         self,
         producer: Producer,
-        limits: OutflowLimits | None = None,
+        limits: BulkLimits | None = None,
         *,
-        pace: Pace | None = None,
-        on_refused: Callable[[LetterRefusedError], object] | None = None,
+        rate_limiter: RateLimiter | None = None,
+        on_refused: Callable[[SendRefusedError], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.stored = self.refused = self.repeats = 0
         self._producer = producer
-        self._limits = limits or OutflowLimits()
-        self._pace = pace
+        self._limits = limits or BulkLimits()
+        self._rate_limiter = rate_limiter
         self._on_refused = on_refused
         self._clock = clock or LoopClock()
-        most = self._limits.parcel_messages if pace is None else min(self._limits.parcel_messages, pace.most_at_once)
-        self._packer = Packer(most, self._limits.parcel_bytes, producer.settings.compress_from_bytes)
+        most = (
+            self._limits.batch_messages
+            if rate_limiter is None
+            else min(self._limits.batch_messages, rate_limiter.most_at_once)
+        )
+        self._batcher = Batcher(most, self._limits.batch_bytes, producer.settings.compress_from_bytes)
         self._slots = asyncio.Semaphore(self._limits.in_flight)
         self._lanes: defaultdict[MessageQueue, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._known_topics: set[str] = set()
@@ -200,10 +213,10 @@ class Outflow:
         self._failure: RocketletError | None = None
 
     def __repr__(self) -> str:
-        return f"<Outflow {self.stored} stored, {self.refused} refused>"
+        return f"<BulkSender {self.stored} stored, {self.refused} refused>"
 
     async def __aenter__(self) -> Self:
-        """Allow letters to be put."""
+        """Allow messages to be put."""
         await self._scope.__aenter__()
         return self
 
@@ -213,24 +226,24 @@ class Outflow:
         """Give up what is still under way."""
         await self._scope.__aexit__(kind, error, trace)
 
-    async def put(self, letters: Sequence[Letter]) -> Chunk:
-        """Start to send letters; waits while too much is under way.
+    async def put(self, outbound: Sequence[OutboundMessage]) -> BulkHandle:
+        """Start to send messages; waits while too much is under way.
 
         Raises:
-            LetterRefusedError: an earlier letter was refused.
-            RocketletError: an earlier letter could not be stored in time.
+            SendRefusedError: an earlier one was refused.
+            RocketletError: an earlier one could not be stored in time.
         """
-        topics = {letter.message.topic for letter in letters if letter.sharding_key is not None}
+        topics = {one.message.topic for one in outbound if one.sharding_key is not None}
         queues = {topic: await self._queues_of(topic) for topic in topics}
-        parcels = list(self._packer.pack(letters, queues))
-        chunk = Chunk(len(parcels))
-        for parcel in parcels:
+        batches = list(self._batcher.pack(outbound, queues))
+        handle = BulkHandle(len(batches))
+        for batch in batches:
             await self._slots.acquire()
             self._check()
-            if self._pace is not None:
-                await self._pace.wait_turn(len(parcel.letters))
-            self._scope.start(self._deliver(parcel, chunk), name="parcel")
-        return chunk
+            if self._rate_limiter is not None:
+                await self._rate_limiter.wait_turn(len(batch.outbound))
+            self._scope.start(self._deliver(batch, handle), name="batch")
+        return handle
 
     async def drain(self) -> None:
         """Wait until everything that was put is stored.
@@ -248,11 +261,11 @@ class Outflow:
         if self._failure is not None:
             raise self._failure
 
-    async def _deliver(self, parcel: Parcel, chunk: Chunk) -> None:
+    async def _deliver(self, batch: OutboundBatch, handle: BulkHandle) -> None:
         try:
-            async with nullcontext() if parcel.queue is None else self._lanes[parcel.queue]:
-                await self._store(parcel)
-            chunk.waiting -= 1
+            async with nullcontext() if batch.queue is None else self._lanes[batch.queue]:
+                await self._store(batch)
+            handle.waiting -= 1
         except RocketletError as error:
             self._failure = self._failure or error
             for _ in range(self._limits.in_flight):  # whoever waits for a slot is to see the failure
@@ -260,32 +273,32 @@ class Outflow:
         finally:
             self._slots.release()
 
-    async def _store(self, parcel: Parcel) -> None:
-        """Store a parcel, or each of its letters where one of them is to blame."""
+    async def _store(self, batch: OutboundBatch) -> None:
+        """Store a batch, or each of its messages where one of them is to blame."""
         try:
-            await self._insist(parcel.topic, lambda: self._send(parcel))
-            self.stored += len(parcel.letters)
+            await self._insist(batch.topic, lambda: self._send(batch))
+            self.stored += len(batch.outbound)
         except (TypeError, ValueError, ResponseError) as error:
             if isinstance(error, ResponseError) and error.code != ResponseCode.MESSAGE_ILLEGAL:
                 raise
-            if len(parcel.letters) == 1:
-                self._refuse(LetterRefusedError(parcel.letters[0].number, str(error)))
+            if len(batch.outbound) == 1:
+                self._refuse(SendRefusedError(batch.outbound[0].number, str(error)))
                 return
-            for letter in parcel.letters:
-                await self._store(Parcel((letter,), parcel.queue))
+            for one in batch.outbound:
+                await self._store(OutboundBatch((one,), batch.queue))
 
-    def _refuse(self, refusal: LetterRefusedError) -> None:
+    def _refuse(self, refusal: SendRefusedError) -> None:
         if self._on_refused is None:
             raise refusal
         self.refused += 1
         self._on_refused(refusal)
 
-    async def _send(self, parcel: Parcel) -> None:
-        messages = [letter.message for letter in parcel.letters]
+    async def _send(self, batch: OutboundBatch) -> None:
+        messages = [one.message for one in batch.outbound]
         if len(messages) == 1:
-            result = await self._producer.send(messages[0], queue=parcel.queue)
+            result = await self._producer.send(messages[0], queue=batch.queue)
         else:
-            result = await self._producer.send_batch(messages, queue=parcel.queue)
+            result = await self._producer.send_batch(messages, queue=batch.queue)
         _check_stored(result)
 
     async def _queues_of(self, topic: str) -> Sequence[MessageQueue]:

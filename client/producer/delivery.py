@@ -7,7 +7,17 @@
 
 All attempts share one time limit; ``attempt_timeout_ms`` limits each of those that may be followed by another.
 
-What follows a failed attempt is in ``attempts.py``, the order of the queues in ``selection.py`` and ``latency.py``.
+What follows an attempt (Java's ``DefaultMQProducerImpl.sendDefaultImpl``):
+
+    SEND_OK                                       result
+    another status                                result, or the next attempt when the settings say so
+    no connection, no answer, no known address    next attempt
+    an error code of ``RETRIED_CODES``            next attempt
+    any other error code                          the error, or the status of an earlier attempt
+
+When attempts or time run out: the last status that was not SEND_OK, else the last error, with a note that lists all
+attempts. The order of the queues is in ``queue_selection.py``. Hooks go around each attempt; a producer without hooks
+does nothing of it.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -40,13 +50,13 @@ from ..session.hooks import (
     tell_hooks,
 )
 from ..session.results import SendResult, SendStatus, read_send_answer
-from ..session.routes import Route, limit_queues, publish_queues
+from ..session.routes import TopicRoute, limit_queues, publish_queues
 from ..session.session import Session
 from ..session.settings import ProducerSettings
-from .outgoing_message import Outgoing
-from .queue_selection import Choice, QueueRound, SlowBrokers, WaryRound
+from .outgoing_message import OutgoingMessage
+from .queue_selection import Choice, LatencyAwareRoundRobin, QueueRoundRobin, SlowBrokers
 
-Attempt = Callable[[Outgoing, MessageQueue, int], Awaitable[SendResult]]
+Attempt = Callable[[OutgoingMessage, MessageQueue, int], Awaitable[SendResult]]
 
 
 def sees_sends(hooks: Iterable[object]) -> bool:
@@ -78,7 +88,7 @@ class SendObserver:
         self._checks = hooks_of(ForbiddenHook, hooks)
         self._ends = hooks_of(EndTransactionHook, hooks)
 
-    async def attempt(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+    async def attempt(self, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
         """Make an attempt.
 
         Raises:
@@ -96,7 +106,7 @@ class SendObserver:
         return context.result
 
     async def send_oneway(
-        self, outgoing: Outgoing, queue: MessageQueue, send: Callable[[Outgoing], Awaitable[None]]
+        self, outgoing: OutgoingMessage, queue: MessageQueue, send: Callable[[OutgoingMessage], Awaitable[None]]
     ) -> None:
         """Make an attempt that is not answered.
 
@@ -117,7 +127,7 @@ class SendObserver:
         """Tell that a transaction ends."""
         tell_hooks([hook.end_transaction for hook in self._ends], context)
 
-    def _context(self, outgoing: Outgoing, queue: MessageQueue, *, is_oneway: bool) -> SendContext:
+    def _context(self, outgoing: OutgoingMessage, queue: MessageQueue, *, is_oneway: bool) -> SendContext:
         return SendContext(
             group=self._group,
             messages=_messages_of(outgoing),
@@ -132,21 +142,21 @@ class SendObserver:
         context.ended_at_ms = self._session.clock.now_ms()
         tell_hooks([hook.after_send for hook in self._sends], context)
 
-    def _begin(self, context: SendContext, outgoing: Outgoing) -> Outgoing:
+    def _begin(self, context: SendContext, outgoing: OutgoingMessage) -> OutgoingMessage:
         for check in self._checks:
             check.check_send(context)
         tell_hooks([hook.before_send for hook in self._sends], context)
         return _with_properties(outgoing, context.properties) if context.properties else outgoing
 
 
-def _messages_of(outgoing: Outgoing) -> list[SentMessage]:
+def _messages_of(outgoing: OutgoingMessage) -> list[SentMessage]:
     if not outgoing.is_batch:
         return [SentMessage(outgoing.topic, outgoing.body, parse_properties(outgoing.property_text))]
     parts = decode_batch(outgoing.body)
     return [SentMessage(outgoing.topic, part.body, parse_properties(part.property_text)) for part in parts]
 
 
-def _with_properties(outgoing: Outgoing, added: dict[str, str]) -> Outgoing:
+def _with_properties(outgoing: OutgoingMessage, added: dict[str, str]) -> OutgoingMessage:
     text = encode_properties(added | parse_properties(outgoing.property_text)).decode()
     if not outgoing.is_batch:
         return msgspec.structs.replace(outgoing, property_text=text)
@@ -171,7 +181,7 @@ RETRIED_CODES = frozenset(
 )
 
 
-class Attempts:
+class SendAttempts:
     """The attempts of one send so far."""
 
     __slots__ = ("_error", "_log", "_result", "_retries_bad_status", "failed_broker")
@@ -184,7 +194,7 @@ class Attempts:
         self._log: list[str] = []
 
     def __repr__(self) -> str:
-        return f"<Attempts {self._log}>"
+        return f"<SendAttempts {self._log}>"
 
     def __len__(self) -> int:
         """Return how many have failed, in one way or the other."""
@@ -235,7 +245,7 @@ class Delivery:
         unit_mode = session.settings.is_unit_mode
         self._fields = SendFields(group, settings.template_topic, settings.new_topic_queues, unit_mode=unit_mode)
         self._frames = SendFrames(self._fields)
-        self._rounds: dict[str, QueueRound] = {}
+        self._round_robins: dict[str, QueueRoundRobin] = {}
         self._attempt_limit_ms = settings.attempt_timeout_ms or NO_LIMIT_MS
         self._slow_brokers = SlowBrokers(session.clock.monotonic_ms) if settings.avoids_slow_brokers else None
         self._attempt: Attempt = self._attempt_once if self._slow_brokers is None else self._attempt_watched
@@ -246,25 +256,25 @@ class Delivery:
             self._attempt = self.observer.attempt
 
     def __repr__(self) -> str:
-        return f"<Delivery to {sorted(self._rounds)}>"
+        return f"<Delivery to {sorted(self._round_robins)}>"
 
     @property
     def topics(self) -> Sequence[str]:
         """The topics that were sent to."""
-        return tuple(self._rounds)
+        return tuple(self._round_robins)
 
     def route_changed(self, topic: str) -> None:
         """Go on with the new publish list; an empty one is looked up again by the next send."""
-        route, queue_round = self._session.routes.get(topic), self._rounds.get(topic)
-        if route is None or queue_round is None:
+        route, round_robin = self._session.routes.get(topic), self._round_robins.get(topic)
+        if route is None or round_robin is None:
             return
         queues = publish_queues(topic, route)
         if queues:
-            queue_round.queues = queues
+            round_robin.queues = queues
         else:
-            del self._rounds[topic]
+            del self._round_robins[topic]
 
-    async def deliver(self, outgoing: Outgoing, choice: Choice | None, timeout_ms: int | None) -> SendResult:
+    async def deliver(self, outgoing: OutgoingMessage, choice: Choice | None, timeout_ms: int | None) -> SendResult:
         """Send to the next queue of the round, after a failure to one of another broker; or once to the chosen queue.
 
         Raises:
@@ -272,10 +282,10 @@ class Delivery:
         """
         now_ms = self._monotonic_ms()
         deadline_ms = now_ms + (self._send_timeout_ms if timeout_ms is None else _checked_ms(timeout_ms))
-        queue_round = self._rounds.get(outgoing.topic)
-        if queue_round is None or choice is not None:
+        round_robin = self._round_robins.get(outgoing.topic)
+        if round_robin is None or choice is not None:
             return await self._deliver_with_care(outgoing, choice, deadline_ms)
-        queue = queue_round.next_queue()
+        queue = round_robin.next_queue()
         left_ms = deadline_ms - now_ms
         if left_ms > self._attempt_limit_ms:
             left_ms = self._attempt_limit_ms
@@ -300,24 +310,28 @@ class Delivery:
         attempts = self._begin_attempts()
         if attempts.is_last(queue, outcome):
             return attempts.outcome()
-        return await self._send_around(outgoing, queue_round, deadline_ms, attempts)
+        return await self._send_around(outgoing, round_robin, deadline_ms, attempts)
 
-    async def _deliver_with_care(self, outgoing: Outgoing, choice: Choice | None, deadline_ms: int) -> SendResult:
-        queue_round = await self.round_of(outgoing.topic, deadline_ms)
+    async def _deliver_with_care(
+        self, outgoing: OutgoingMessage, choice: Choice | None, deadline_ms: int
+    ) -> SendResult:
+        round_robin = await self.round_robin_of(outgoing.topic, deadline_ms)
         if choice is None:
-            return await self._send_around(outgoing, queue_round, deadline_ms, self._begin_attempts())
-        return await self._attempt(outgoing, choice(queue_round.queues), self.left_ms(deadline_ms))
+            return await self._send_around(outgoing, round_robin, deadline_ms, self._begin_attempts())
+        return await self._attempt(outgoing, choice(round_robin.queues), self.left_ms(deadline_ms))
 
-    async def deliver_nowait(self, outgoing: Outgoing, choice: Choice | None, timeout_ms: int | None) -> SendResult:
+    async def deliver_nowait(
+        self, outgoing: OutgoingMessage, choice: Choice | None, timeout_ms: int | None
+    ) -> SendResult:
         """Send to one queue, again while no answer comes and there is time.
 
         Raises:
             ResponseError, RouteNotFoundError, RemotingError: the broker did not store it, as far as is known.
         """
         deadline_ms = self.deadline_ms(timeout_ms)
-        queue_round = self._rounds.get(outgoing.topic) or await self.round_of(outgoing.topic, deadline_ms)
-        queue = queue_round.next_queue() if choice is None else choice(queue_round.queues)
-        attempts, limit_ms = Attempts(retries_bad_status=False), self._attempt_limit_ms
+        round_robin = self._round_robins.get(outgoing.topic) or await self.round_robin_of(outgoing.topic, deadline_ms)
+        queue = round_robin.next_queue() if choice is None else choice(round_robin.queues)
+        attempts, limit_ms = SendAttempts(retries_bad_status=False), self._attempt_limit_ms
         for _ in range(1 + self._settings.retries_nowait):
             left_ms = deadline_ms - self._monotonic_ms()
             if left_ms > limit_ms:
@@ -330,31 +344,31 @@ class Delivery:
                 attempts.is_last(queue, error)
         return attempts.outcome()
 
-    async def deliver_oneway(self, outgoing: Outgoing, choice: Choice | None) -> None:
+    async def deliver_oneway(self, outgoing: OutgoingMessage, choice: Choice | None) -> None:
         """Send once and do not ask what became of it.
 
         Raises:
             RouteNotFoundError, RemotingError: there is nowhere to send to.
         """
         deadline_ms = self.deadline_ms(None)
-        queue_round = await self.round_of(outgoing.topic, deadline_ms)
-        queue = queue_round.next_queue() if choice is None else choice(queue_round.queues)
+        round_robin = await self.round_robin_of(outgoing.topic, deadline_ms)
+        queue = round_robin.next_queue() if choice is None else choice(round_robin.queues)
 
-        async def send(changed: Outgoing) -> None:
+        async def send(changed: OutgoingMessage) -> None:
             address = self._session.master_of(queue.broker_name)
             await self._session.call_oneway(address, self._command(changed, queue), self.left_ms(deadline_ms))
 
         await (send(outgoing) if self.observer is None else self.observer.send_oneway(outgoing, queue, send))
 
-    async def round_of(self, topic: str, deadline_ms: int) -> QueueRound:
+    async def round_robin_of(self, topic: str, deadline_ms: int) -> QueueRoundRobin:
         """Return the round of a topic, asking for its route when it is not known.
 
         Raises:
             RouteNotFoundError, RemotingError: there is none.
         """
-        queue_round = self._rounds.get(topic)
-        if queue_round is not None:
-            return queue_round
+        round_robin = self._round_robins.get(topic)
+        if round_robin is not None:
+            return round_robin
         route = await self._session.route(topic, self.left_ms(deadline_ms), self._route_after_template)
         queues = publish_queues(topic, route)
         if not queues:
@@ -363,9 +377,11 @@ class Delivery:
         if not queues:
             raise RouteNotFoundError(f"no broker takes messages of the topic {topic} now")
         slow = self._slow_brokers
-        return self._rounds.setdefault(topic, QueueRound(queues) if slow is None else WaryRound(queues, slow))
+        return self._round_robins.setdefault(
+            topic, QueueRoundRobin(queues) if slow is None else LatencyAwareRoundRobin(queues, slow)
+        )
 
-    async def _route_after_template(self, topic: str, timeout_ms: int) -> Route:
+    async def _route_after_template(self, topic: str, timeout_ms: int) -> TopicRoute:
         """Return the route that a topic will have once a broker has created it after the template topic."""
         template = self._settings.template_topic
         route = await self._session.fetch_route(template, timeout_ms)
@@ -387,11 +403,11 @@ class Delivery:
         """Return what is left of a call's time, at least 1 ms."""
         return max(1, deadline_ms - self._monotonic_ms())
 
-    def _begin_attempts(self) -> Attempts:
-        return Attempts(retries_bad_status=self._settings.tries_another_broker_when_not_stored_ok)
+    def _begin_attempts(self) -> SendAttempts:
+        return SendAttempts(retries_bad_status=self._settings.tries_another_broker_when_not_stored_ok)
 
     async def _send_around(
-        self, outgoing: Outgoing, queue_round: QueueRound, deadline_ms: int, attempts: Attempts
+        self, outgoing: OutgoingMessage, round_robin: QueueRoundRobin, deadline_ms: int, attempts: SendAttempts
     ) -> SendResult:
         limit_ms = self._attempt_limit_ms
         outcome: SendResult | RemotingError | ClientError
@@ -401,7 +417,7 @@ class Delivery:
                 left_ms = limit_ms
             elif left_ms <= 0:
                 break
-            queue = queue_round.next_queue(attempts.failed_broker)
+            queue = round_robin.next_queue(attempts.failed_broker)
             try:
                 outcome = await self._attempt(outgoing, queue, left_ms)
             except (RemotingError, RouteNotFoundError, ResponseError) as error:
@@ -410,12 +426,12 @@ class Delivery:
                 break
         return attempts.outcome()
 
-    async def _attempt_watched(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+    async def _attempt_watched(self, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
         assert self._slow_brokers is not None, "chosen when there is something to note it in"
         attempt = self._attempt_once(outgoing, queue, timeout_ms)
         return await self._slow_brokers.watch(queue.broker_name, attempt)
 
-    async def _attempt_once(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+    async def _attempt_once(self, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
         connection = self._session.open_connection_to(queue.broker_name)
         if connection is None:
             return await self._attempt_by_call(outgoing, queue, timeout_ms)
@@ -428,17 +444,17 @@ class Delivery:
             connection.close()  # the broker lets its connections end; the next call makes a new one
         return read_send_answer(answer, outgoing.message_id, queue)
 
-    def _ask(self, connection: Connection, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> Answer:
+    def _ask(self, connection: Connection, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> Answer:
         opaque = connection.next_opaque()
         frame = self._frames.encode(outgoing, queue, self._now_ms(), opaque)
         return connection.ask_frame(frame, opaque, outgoing.code, timeout_ms)
 
-    async def _attempt_by_call(self, outgoing: Outgoing, queue: MessageQueue, timeout_ms: int) -> SendResult:
+    async def _attempt_by_call(self, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
         address = self._session.master_of(queue.broker_name)
         answer = await self._session.call(address, self._command(outgoing, queue), timeout_ms)
         return read_send_answer(answer, outgoing.message_id, queue)
 
-    def _command(self, outgoing: Outgoing, queue: MessageQueue) -> Command:
+    def _command(self, outgoing: OutgoingMessage, queue: MessageQueue) -> Command:
         fields = self._fields.encode(outgoing, queue, self._now_ms())
         return Command.request(outgoing.code, fields, outgoing.body)
 

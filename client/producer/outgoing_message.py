@@ -44,7 +44,7 @@ _SEND_REPLY: Final = RequestCode.SEND_REPLY_MESSAGE_V2
 _SEND_BATCH: Final = RequestCode.SEND_BATCH_MESSAGE
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
+class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     """A message, or a batch of one topic, as it travels."""
 
     topic: str
@@ -57,14 +57,14 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     is_batch: bool = False
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class PreparedPart(msgspec.Struct, frozen=True, gc=False):
     """A message as it travels in a batch."""
 
     message_id: str
     encoded: bytes
 
 
-def prepare_message(message: Message, unique_id: str, settings: ProducerSettings) -> Outgoing:
+def prepare_message(message: Message, unique_id: str, settings: ProducerSettings) -> OutgoingMessage:
     """Return a checked message ready to send.
 
     Raises:
@@ -80,10 +80,12 @@ def prepare_message(message: Message, unique_id: str, settings: ProducerSettings
         sys_flag = settings.compression.sys_flag
     is_reply = MSG_TYPE in properties and properties[MSG_TYPE] == REPLY_TYPE
     code = _SEND_REPLY if is_reply else _SEND
-    return Outgoing(message.topic, bytes(body), _text_of(properties), message_id, message.flag, sys_flag, code)
+    return OutgoingMessage(message.topic, bytes(body), _text_of(properties), message_id, message.flag, sys_flag, code)
 
 
-def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], settings: ProducerSettings) -> Outgoing:
+def prepare_batch(
+    messages: Sequence[Message], unique_ids: Sequence[str], settings: ProducerSettings
+) -> OutgoingMessage:
     """Return a checked batch ready to send; ``unique_ids`` holds one id for each message and one for the batch.
 
     Raises:
@@ -102,7 +104,7 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], settin
     return batch
 
 
-def prepare_part(message: Message, unique_id: str) -> Part:
+def prepare_part(message: Message, unique_id: str) -> PreparedPart:
     """Return a message, which has been checked, ready to travel in a batch.
 
     Raises:
@@ -110,15 +112,15 @@ def prepare_part(message: Message, unique_id: str) -> Part:
     """
     properties = message.to_properties()
     message_id = properties.setdefault(UNIQ_KEY, unique_id)
-    return Part(message_id, encode_batch_part(message.flag, bytes(message.body), encode_properties(properties)))
+    return PreparedPart(message_id, encode_batch_part(message.flag, bytes(message.body), encode_properties(properties)))
 
 
-def join_parts(topic: str, parts: Sequence[Part], unique_id: str, *, waits_for_store: bool) -> Outgoing:
+def join_parts(topic: str, parts: Sequence[PreparedPart], unique_id: str, *, waits_for_store: bool) -> OutgoingMessage:
     """Return the batch of parts that have a topic and a wait flag in common."""
     head = {UNIQ_KEY: unique_id, WAIT: "true" if waits_for_store else "false"}
     body = b"".join([part.encoded for part in parts])
     keys = ",".join([part.message_id for part in parts])
-    return Outgoing(topic, body, _text_of(head), keys, 0, 0, _SEND_BATCH, is_batch=True)
+    return OutgoingMessage(topic, body, _text_of(head), keys, 0, 0, _SEND_BATCH, is_batch=True)
 
 
 def check_message(message: Message, max_bytes: int) -> None:

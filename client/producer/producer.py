@@ -8,8 +8,12 @@
     send_batch      the broker's answer  as ``send``, the batch as a whole
     request         a consumer's reply   as ``send``
 
-What follows a failed attempt is in ``attempts.py``. All attempts carry one unique key, so a message that was stored
+What follows a failed attempt is in ``delivery.py``. All attempts carry one unique key, so a message that was stored
 twice can be recognised.
+
+A delayed message can be taken back before it is due (Java's ``recallMessage``): the handle that the send returned names
+the broker that keeps the message. Brokers serve this only when they are set to (``recallMessageEnable``), and only for
+``delay_ms`` and ``deliver_at_ms``.
 """
 
 import asyncio
@@ -30,16 +34,16 @@ from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.recall import RecallHeader, RecallReply
 from ...remoting.transport.service import Handler
 from ...remoting.transport.tasks import TaskScope
-from ..session.callbacks import settle
+from ..session.callbacks import settle_future
 from ..session.lifecycle import Lifecycle
 from ..session.results import SendResult
 from ..session.session import Session, borrow_session
 from ..session.settings import ProducerSettings, check_group, check_topic, choose_settings
 from .accumulator import Accumulator
 from .delivery import Delivery
-from .outgoing_message import Outgoing, check_message, prepare_batch, prepare_message
+from .outgoing_message import OutgoingMessage, check_message, prepare_batch, prepare_message
 from .queue_selection import Choice, Selector, choose_queue
-from .request_reply import Requests
+from .request_reply import RequestReplies
 
 
 class Producer:
@@ -67,7 +71,7 @@ class Producer:
         self._deliver = self._delivery.deliver
         self._ids = UniqueIds(_packed_address(self._session.host), os.getpid(), self._session.clock.now_ms)
         self._unfinished: set[asyncio.Task[None]] = set()
-        self._requests = Requests(self._session, self.fetch_queues)
+        self._requests = RequestReplies(self._session, self.fetch_queues)
         self._tasks = TaskScope()
         self._lifecycle = Lifecycle(f"producer {group}")
         self._accumulator: Accumulator | None = None
@@ -160,7 +164,7 @@ class Producer:
         else:
             delivery = self._delivery.deliver_nowait(self._prepare(message), choice, timeout_ms)
         outcome: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        self._start(settle(outcome, delivery))
+        self._start(settle_future(outcome, delivery))
         return outcome
 
     async def send_oneway(
@@ -239,7 +243,7 @@ class Producer:
         """
         self._lifecycle.check()
         broker_name, deadline_ms = broker_of_handle(topic, handle), self._delivery.deadline_ms(timeout_ms)
-        await self._delivery.round_of(topic, deadline_ms)
+        await self._delivery.round_robin_of(topic, deadline_ms)
         address = self._session.master_of(broker_name)
         command = recall_command(self.group, topic, handle)
         return read_recall_answer(await self._session.call(address, command, self._delivery.left_ms(deadline_ms)))
@@ -251,9 +255,9 @@ class Producer:
             RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
         self._lifecycle.check()
-        return tuple((await self._delivery.round_of(topic, self._delivery.deadline_ms(None))).queues)
+        return tuple((await self._delivery.round_robin_of(topic, self._delivery.deadline_ms(None))).queues)
 
-    # what the session asks (``Participant``)
+    # what the session asks (``SessionMember``)
 
     @property
     def handlers(self) -> Mapping[int, Handler]:
@@ -277,13 +281,15 @@ class Producer:
 
     # parts of a send
 
-    def _prepare(self, message: Message) -> Outgoing:
+    def _prepare(self, message: Message) -> OutgoingMessage:
         return prepare_message(message, self._ids.next_id(), self.settings)
 
     async def _accumulate(self, accumulator: Accumulator, message: Message, choice: Choice | None) -> SendResult:
         queue = None
         if choice is not None:
-            queue = choice((await self._delivery.round_of(message.topic, self._delivery.deadline_ms(None))).queues)
+            queue = choice(
+                (await self._delivery.round_robin_of(message.topic, self._delivery.deadline_ms(None))).queues
+            )
         if not self._lifecycle.is_open:  # closing waits for what has begun, but no more for batches
             return await self._deliver(self._prepare(message), choice, None)
         return await accumulator.add(message, queue)

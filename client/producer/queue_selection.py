@@ -14,6 +14,24 @@ A hash selects the same queue for as long as the list of queues stays the same: 
 
 Example of the round (Java's ``MQFaultStrategy`` without latency faults): three brokers with two queues each, the send
 to A0 failed: A1 is passed over and the retry goes to B0.
+
+Brokers that were slow or failed are passed over for a while (Java's ``MQFaultStrategy``, off by default):
+
+    an attempt took, or failed     its broker is passed over for
+    less than 550 ms               no time
+    from 550 ms on                 2 s
+    from 1.8 s on                  5 s
+    from 3 s on                    6 s
+    from 5 s on, or failed         10 s
+    from 15 s on                   30 s
+
+A later instant wins over an earlier one, and a quick answer does not shorten the time. A broker that answered with an
+error is unreachable besides, until it takes a message; the choice then prefers others that are passed over. The round
+takes the first queue that will do, all but the last choice on another broker than the one that just failed:
+
+    1. of a broker that is not passed over    2. of one that is reachable    3. the next one
+
+Example: A and B take messages in 5 ms until A takes 2 s for one. The next 5 s all messages go to B.
 """
 
 import random
@@ -31,7 +49,7 @@ Selector = Callable[[Sequence[MessageQueue], Message, object], MessageQueue]
 Choice = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 
-class QueueRound:
+class QueueRoundRobin:
     """The round robin of one topic."""
 
     __slots__ = ("_next", "queues")
@@ -41,7 +59,7 @@ class QueueRound:
         self._next = random.randrange(1 << 31) if start is None else start
 
     def __repr__(self) -> str:
-        return f"<QueueRound {len(self.queues)} queues, next {self._next % max(1, len(self.queues))}>"
+        return f"<QueueRoundRobin {len(self.queues)} queues, next {self._next % max(1, len(self.queues))}>"
 
     def next_queue(self, failed_broker: str | None = None) -> MessageQueue:
         """Return the next queue, of another broker than the failed one if there is another."""
@@ -157,7 +175,7 @@ PASSED_OVER_MS = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)  # notAvailableDura
 FAILED_AS_IF_MS = 10_000  # how long a failed attempt counts as having taken
 
 
-class Fault(NamedTuple):
+class BrokerFault(NamedTuple):
     """What the attempts so far say about a broker."""
 
     until_ms: int
@@ -169,7 +187,7 @@ class SlowBrokers:
 
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
-        self._faults: dict[str, Fault] = {}
+        self._faults: dict[str, BrokerFault] = {}
 
     def __repr__(self) -> str:
         return f"<SlowBrokers {sorted(name for name in self._faults if not self.is_available(name))}>"
@@ -201,10 +219,10 @@ class SlowBrokers:
         until_ms = self._monotonic_ms() + PASSED_OVER_MS[step] if step >= 0 else 0
         before = self._faults.get(broker_name)
         if before is not None or until_ms > self._monotonic_ms() or not is_reachable:
-            self._faults[broker_name] = Fault(max(until_ms, before.until_ms if before else 0), is_reachable)
+            self._faults[broker_name] = BrokerFault(max(until_ms, before.until_ms if before else 0), is_reachable)
 
 
-class WaryRound(QueueRound):
+class LatencyAwareRoundRobin(QueueRoundRobin):
     """The round robin of one topic that passes over slow brokers."""
 
     __slots__ = ("_slow",)

@@ -6,6 +6,17 @@
 
 Time runs for the send and the reply together. Before the first request to a topic all its brokers are told who we
 are: the reply may come from any of them.
+
+A request is a message with three more properties; a reply carries them back (``MessageUtil.createReplyMessage``,
+``ClientRemotingProcessor.receiveReplyMessage``).
+
+    CORRELATION_ID     which request it is, a UUID
+    REPLY_TO_CLIENT    the client id of the requester, whose connection the broker brings the reply on
+    TTL                how long the requester waits, in milliseconds
+    MSG_TYPE           ``reply``, of the reply alone: it is sent by SEND_REPLY_MESSAGE_V2 (325)
+
+The reply's topic is that of the broker's cluster; the broker names the cluster in each message. A reply that no request
+waits for any more is taken and dropped: its sender cannot do anything about it.
 """
 
 import asyncio
@@ -42,7 +53,7 @@ SendWithin = Callable[[Message, int], Awaitable[object]]
 """Sends a message within some milliseconds."""
 
 
-class Requests:
+class RequestReplies:
     """The requests of one producer."""
 
     def __init__(self, session: Session, find: Find) -> None:
@@ -53,7 +64,7 @@ class Requests:
         self._waiting: set[asyncio.Future[ReceivedMessage]] = set()
 
     def __repr__(self) -> str:
-        return f"<Requests {len(self._waiting)} waiting>"
+        return f"<RequestReplies {len(self._waiting)} waiting>"
 
     async def ask(self, message: Message, send: SendWithin, timeout_ms: int, deadline_ms: int) -> ReceivedMessage:
         """Send a message and return the reply, within a time that ends at an instant.
@@ -111,7 +122,7 @@ class Requests:
         return max(1, deadline_ms - self._session.clock.monotonic_ms())
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _NO_BROKER = ""  # a reply comes from no queue
 
@@ -150,7 +161,7 @@ class AwaitedReplies:
         properties = parse_properties(header.properties or "")
         awaited = self._awaited.pop(properties.get(CORRELATION_ID, ""), None)
         if awaited is None or awaited.done():
-            log.warning("dropping reply %s: no request waits for it, or it timed out", properties.get(CORRELATION_ID))
+            _log.warning("dropping reply %s: no request waits for it, or it timed out", properties.get(CORRELATION_ID))
             return Command.response(ResponseCode.SUCCESS)
         properties[ARRIVE_TIME] = str(self._clock.now_ms())
         try:
@@ -191,7 +202,7 @@ def _inflate(body: bytes, sys_flag: int) -> bytes:
     try:
         return inflate(body, sys_flag)
     except DecodeError as error:
-        log.warning("decompressing a reply failed, delivering its body as received: %s", error)
+        _log.warning("decompressing a reply failed, delivering its body as received: %s", error)
         return body
 
 

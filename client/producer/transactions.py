@@ -14,6 +14,14 @@
 
 Whatever fails in step 3 is repaired by step 4. Step 4 asks any member of the group, also one that has not sent the
 message: a producer is known to all brokers with the template topic or one of its ``topics`` from its start on.
+
+    state       Java's                on the wire
+    COMMIT      COMMIT_MESSAGE        8     the message is delivered
+    ROLLBACK    ROLLBACK_MESSAGE      12    it is dropped
+    UNKNOWN     UNKNOW                0     the broker will ask
+
+Checks wait for their turn (``checkRequestQueue`` of Java's producer). One that finds too many before it is dropped: the
+broker asks again. So is one that still waits when the producer closes.
 """
 
 import asyncio
@@ -40,9 +48,9 @@ from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Handler
 from ...remoting.transport.tasks import TaskScope
-from ..session.callbacks import UserCalls
+from ..session.callbacks import CallbackRunner
 from ..session.hooks import EndTransactionContext
-from ..session.lifecycle import Ongoing
+from ..session.lifecycle import InFlightCount
 from ..session.results import SendResult, SendStatus
 from ..session.session import Session
 from ..session.settings import TransactionProducerSettings
@@ -97,18 +105,18 @@ async def outcome_of(answering: Awaitable[TransactionState | None], message_id: 
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        log.warning("a transaction listener was cancelled from within; message %s stays open", message_id)
+        _log.warning("a transaction listener was cancelled from within; message %s stays open", message_id)
         return TransactionOutcome(TransactionState.UNKNOWN)
     except Exception as error:  # fault boundary of the user's code: the message stays open
-        log.exception("a transaction listener failed; message %s stays open", message_id)
+        _log.exception("a transaction listener failed; message %s stays open", message_id)
         return TransactionOutcome(TransactionState.UNKNOWN, error)
     if answer is not None and not isinstance(answer, TransactionState):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
-        log.error("a transaction listener returned %r; message %s stays open", answer, message_id)
+        _log.error("a transaction listener returned %r; message %s stays open", answer, message_id)
         return TransactionOutcome(TransactionState.UNKNOWN)
     return TransactionOutcome(TransactionState.UNKNOWN if answer is None else answer)
 
 
-class Question(NamedTuple):
+class TransactionCheck(NamedTuple):
     """What has become of this message? The answer goes back on the connection."""
 
     header: CheckTransactionHeader
@@ -116,31 +124,35 @@ class Question(NamedTuple):
     connection: Connection
 
 
-class TransactionChecks:
+class TransactionCheckQueue:
     """Answers questions, a few at a time."""
 
-    def __init__(self, settings: TransactionProducerSettings, answer: Callable[[Question], Awaitable[None]]) -> None:
+    def __init__(
+        self, settings: TransactionProducerSettings, answer: Callable[[TransactionCheck], Awaitable[None]]
+    ) -> None:
         self._workers = settings.checks_at_once
         self._answer = answer
-        self._waiting: asyncio.Queue[Question] = asyncio.Queue(settings.max_waiting_checks)
+        self._waiting: asyncio.Queue[TransactionCheck] = asyncio.Queue(settings.max_waiting_checks)
         self._is_closing = False
 
     def __repr__(self) -> str:
-        return f"<TransactionChecks {self._waiting.qsize()} waiting>"
+        return f"<TransactionCheckQueue {self._waiting.qsize()} waiting>"
 
     def start(self, scope: TaskScope) -> None:
         """Start to answer."""
         for number in range(self._workers):
             scope.start(self._work(), name=f"check-{number}")
 
-    def submit(self, question: Question) -> None:
+    def submit(self, question: TransactionCheck) -> None:
         """Let a question wait for its turn."""
         if self._is_closing:
             return
         try:
             self._waiting.put_nowait(question)
         except asyncio.QueueFull:
-            log.warning("transaction check of message %s dropped, queue is full: %r", question.message.message_id, self)
+            _log.warning(
+                "transaction check of message %s dropped, queue is full: %r", question.message.message_id, self
+            )
 
     def stop(self) -> None:
         """Begin no more answers."""
@@ -153,7 +165,7 @@ class TransactionChecks:
                 await self._answer(question)
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 INTRODUCTION_MS = 3_000
 
@@ -209,9 +221,9 @@ class TransactionProducer(Producer):
         super().__init__(group, nameserver, settings=self._plan, session=session, clock=clock)
         self._listener = listener
         self._own_topics = (self._plan.template_topic, *topics)
-        self._calls = UserCalls(self._plan.listener_threads, "rocketlet-transaction")
-        self._ongoing = Ongoing()
-        self._checks = TransactionChecks(self._plan, self._answer_check)
+        self._calls = CallbackRunner(self._plan.listener_threads, "rocketlet-transaction")
+        self._in_flight = InFlightCount()
+        self._checks = TransactionCheckQueue(self._plan, self._answer_check)
 
     async def __aenter__(self) -> Self:
         """Start, and be known to the brokers that may have questions, if they can be reached in 3 s."""
@@ -229,9 +241,9 @@ class TransactionProducer(Producer):
         self._checks.stop()
         try:
             async with self._session.clock.timeout(self._plan.close_timeout_ms):
-                await self._ongoing.wait_idle()
+                await self._in_flight.wait_idle()
         except TimeoutError:
-            log.warning(
+            _log.warning(
                 "%r closes while its listener still runs, brokers will check with another producer of the group", self
             )
         try:
@@ -255,7 +267,7 @@ class TransactionProducer(Producer):
         """
         self._lifecycle.check()
         check_message(message, self.settings.max_message_bytes)
-        with self._ongoing:
+        with self._in_flight:
             half = self._mark(message)
             outgoing = self._prepare(half)
             prepared = msgspec.structs.replace(outgoing, sys_flag=outgoing.sys_flag | PREPARED_BIT)
@@ -263,7 +275,7 @@ class TransactionProducer(Producer):
             if sent.status is SendStatus.SEND_OK:
                 outcome = await outcome_of(self._calls.call(self._listener.execute, half, arg), half.message_id)
             else:
-                log.warning(
+                _log.warning(
                     "message %s: rolling back the transaction, send status %s", sent.message_id, sent.status.value
                 )
                 outcome = TransactionOutcome(TransactionState.ROLLBACK)
@@ -293,7 +305,7 @@ class TransactionProducer(Producer):
             self._tell_hooks(half, header, outcome, address)
             await self._session.call_oneway(address, _end_command(header, outcome), self.settings.send_timeout_ms)
         except (RocketletError, OSError) as error:
-            log.warning(
+            _log.warning(
                 "message %s: ending the transaction failed, the broker will check it later: %s", sent.message_id, error
             )
 
@@ -314,12 +326,12 @@ class TransactionProducer(Producer):
         message = self._session.namespace.strip_message(message)
         if message.properties.get(PRODUCER_GROUP) != self.group:
             return None
-        self._checks.submit(Question(header, message, connection))
+        self._checks.submit(TransactionCheck(header, message, connection))
         return Command.response(ResponseCode.SUCCESS)  # which is not sent: it asks one-way
 
-    async def _answer_check(self, question: Question) -> None:
+    async def _answer_check(self, question: TransactionCheck) -> None:
         about, message = question.header, question.message
-        with self._ongoing:
+        with self._in_flight:
             outcome = await outcome_of(self._calls.call(self._listener.check, message), message.message_id)
         header = EndTransactionHeader(
             topic=about.topic,
@@ -363,13 +375,13 @@ class TransactionProducer(Producer):
                     await self._find_brokers(topic)
                 await self._session.heartbeat()
         except TimeoutError:
-            log.warning("%r: first heartbeat timed out after %d ms, brokers get it later", self, INTRODUCTION_MS)
+            _log.warning("%r: first heartbeat timed out after %d ms, brokers get it later", self, INTRODUCTION_MS)
 
     async def _find_brokers(self, topic: str) -> None:
         try:
             await self._session.route(topic, INTRODUCTION_MS)
         except RocketletError as error:
-            log.info("producer group %s: no heartbeat yet to the brokers of topic %s: %s", self.group, topic, error)
+            _log.info("producer group %s: no heartbeat yet to the brokers of topic %s: %s", self.group, topic, error)
 
 
 def _end_command(header: EndTransactionHeader, outcome: TransactionOutcome) -> Command:

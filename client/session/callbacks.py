@@ -1,6 +1,13 @@
 """Calls of the application's functions: asynchronous ones on the event loop, others in threads, so that they may block.
 
 What a function in a thread returns is awaited if it can be. A thread sees the context variables of its caller.
+
+Callbacks of queue changes (``HandoverCallback``) are waited for, whether they are coroutine functions or not:
+
+    revoked    before queues are given up: they are still owned, so positions can be read and offsets committed
+    assigned   after queues were taken, before they are pulled: the place to seek
+
+A rebalance waits for the callbacks, so they should be short. What one raises is logged; the queues change all the same.
 """
 
 import asyncio
@@ -16,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class UserCalls:
+class CallbackRunner:
     """Calls of one object's functions, with threads that are made when they are needed."""
 
     def __init__(self, max_threads: int, name: str) -> None:
@@ -26,7 +33,7 @@ class UserCalls:
         self._running: set[Future[Any]] = set()
 
     def __repr__(self) -> str:
-        return f"<UserCalls {self._name}, {len(self._running)} in threads>"
+        return f"<CallbackRunner {self._name}, {len(self._running)} in threads>"
 
     async def call(self, function: Callable[P, Awaitable[T] | T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function and return what it gives in the end, or raise what it raises."""
@@ -60,10 +67,10 @@ def is_async(function: object) -> bool:
 
 
 HandoverCallback = Callable[[tuple[MessageQueue, ...]], Awaitable[object] | object]
-Handover = Callable[[tuple[MessageQueue, ...]], Awaitable[None]]
+AwaitedCallback = Callable[[tuple[MessageQueue, ...]], Awaitable[None]]
 
 
-def handover(callback: HandoverCallback) -> Handover:
+def as_awaitable(callback: HandoverCallback) -> AwaitedCallback:
     """Return a callback that is waited for, whether it is a coroutine function or not.
 
     Raises:
@@ -80,7 +87,7 @@ def handover(callback: HandoverCallback) -> Handover:
     return call
 
 
-async def settle(outcome: asyncio.Future[T], work: Coroutine[object, object, T]) -> None:
+async def settle_future(outcome: asyncio.Future[T], work: Coroutine[object, object, T]) -> None:
     """Wait for a piece of work and put what comes of it into a future, unless its caller has cancelled that."""
     try:
         result = await work

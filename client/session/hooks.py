@@ -31,7 +31,7 @@ from .results import SendResult
 if TYPE_CHECKING:
     from .session import Session
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -258,7 +258,7 @@ def tell_hooks(methods: Iterable[Callable[[T], object]], context: T) -> None:
         try:
             method(context)
         except Exception:  # fault boundary of the application's hooks: what they look at goes on
-            log.exception("the hook %r failed", method)
+            _log.exception("the hook %r failed", method)
 
 
 def keeps_message(hooks: Iterable[FilterHook], group: str, message: ReceivedMessage) -> bool:
@@ -266,7 +266,7 @@ def keeps_message(hooks: Iterable[FilterHook], group: str, message: ReceivedMess
     try:
         return all(hook.keeps(group, message) for hook in hooks)
     except Exception:  # fault boundary of the application's hooks: nothing is lost by a faulty filter
-        log.exception("a filter of group %s failed at message %s, which is kept", group, message.message_id)
+        _log.exception("a filter of group %s failed at message %s, which is kept", group, message.message_id)
         return True
 
 

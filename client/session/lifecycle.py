@@ -1,4 +1,11 @@
-"""Whether a producer or consumer may be used: not yet, now, or no more; and only on the event loop it began on."""
+"""The stages of a producer, consumer, admin or session, and what its jobs and its closing wait for.
+
+    NEW       no use yet; ``starting`` leads on, once
+    OPEN      may be used, on the event loop it was opened on
+    CLOSED    no use any more; ``close`` undoes what the start did, the last first
+
+Closing waits with an ``InFlightCount`` for what has begun. Jobs sleep in a ``TimerEvent``, which ends their wait early.
+"""
 
 import asyncio
 import enum
@@ -105,7 +112,7 @@ class Lifecycle:
             raise ClientStateError(f"{self._owner} belongs to another event loop: use it where it was entered")
 
 
-class Wakeup:
+class TimerEvent:
     """Lets a job sleep until its time or until somebody wakes it, whichever comes first."""
 
     __slots__ = ("_clock", "_event")
@@ -115,7 +122,7 @@ class Wakeup:
         self._event = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<Wakeup {'asked for' if self._event.is_set() else 'not asked for'}>"
+        return f"<TimerEvent {'asked for' if self._event.is_set() else 'not asked for'}>"
 
     def wake(self) -> None:
         """End the wait that is under way, or the next one."""
@@ -131,7 +138,7 @@ class Wakeup:
         self._event.clear()
 
 
-class Ongoing:
+class InFlightCount:
     """Counts what is going on, for those who wait until nothing is; use it with ``with``."""
 
     def __init__(self) -> None:
@@ -140,7 +147,7 @@ class Ongoing:
         self._idle.set()
 
     def __repr__(self) -> str:
-        return f"<Ongoing {self.count}>"
+        return f"<InFlightCount {self.count}>"
 
     def __enter__(self) -> None:
         """Something begins."""

@@ -1,4 +1,4 @@
-"""Where the queues of a topic are, as values.
+"""Where the queues of a topic are, and which name server is asked for it.
 
     list          rule (Java's ``MQClientInstance.topicRouteData2Topic…``)
     publish       with an order configuration: from it alone. Else brokers by name, those with write permission whose
@@ -6,6 +6,11 @@
     subscribe     read permission; queue ids 0 … read queues - 1 of each; a master is not needed
 
 The wire's shape of a route is read by ``route_from``; nothing else here knows it.
+
+One name server is chosen at random and asked until it fails; then the next of the list is tried, each once. What is
+left of the call's time is shared equally by those not tried yet, so that one that hangs leaves time for the others. An
+answer with an error code is an answer and does not move the choice, unless it says that the request is not known: that
+is a broker or some other server, whose address was given by mistake.
 """
 
 import logging
@@ -33,7 +38,7 @@ class QueueShare(NamedTuple):
     write_queues: int
 
 
-class Route(NamedTuple):
+class TopicRoute(NamedTuple):
     """All brokers and queues of one topic, in an order that makes equal routes compare equal."""
 
     shares: tuple[QueueShare, ...]
@@ -48,14 +53,14 @@ class BrokerAddress(NamedTuple):
     is_slave: bool
 
 
-def route_from(data: TopicRouteData) -> Route:
+def route_from(data: TopicRouteData) -> TopicRoute:
     """Read a route answer of a name server."""
     shares = (QueueShare(q.broker_name, q.perm, q.read_queue_nums, q.write_queue_nums) for q in data.queue_datas)
     brokers = {broker.broker_name: dict(sorted(broker.broker_addrs.items())) for broker in data.broker_datas}
-    return Route(tuple(sorted(shares)), dict(sorted(brokers.items())), data.order_topic_conf or None)
+    return TopicRoute(tuple(sorted(shares)), dict(sorted(brokers.items())), data.order_topic_conf or None)
 
 
-def limit_queues(route: Route, max_queues: int) -> Route:
+def limit_queues(route: TopicRoute, max_queues: int) -> TopicRoute:
     """Return the route of a topic that is created after another one, with at most so many queues on each broker."""
     shares = (
         share._replace(read_queues=count, write_queues=count)
@@ -65,7 +70,7 @@ def limit_queues(route: Route, max_queues: int) -> Route:
     return route._replace(shares=tuple(shares))
 
 
-def publish_queues(topic: str, route: Route) -> tuple[MessageQueue, ...]:
+def publish_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
     """Return the queues that a producer may send to, in the order of the round."""
     if route.order_configuration:
         return tuple(_ordered_queues(topic, route.order_configuration))
@@ -77,7 +82,7 @@ def publish_queues(topic: str, route: Route) -> tuple[MessageQueue, ...]:
     )
 
 
-def subscribe_queues(topic: str, route: Route) -> tuple[MessageQueue, ...]:
+def subscribe_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
     """Return the queues that a consumer group shares."""
     return tuple(
         MessageQueue(topic, share.broker_name, queue_id)
@@ -104,27 +109,27 @@ def _ordered_queues(topic: str, configuration: str) -> Iterable[MessageQueue]:
             yield from (MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(count)))
 
 
-class RouteTable:
+class TopicRoutes:
     """The routes that are in use, and the addresses of all brokers in them."""
 
     def __init__(self) -> None:
-        self._routes: dict[str, Route] = {}
+        self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, Mapping[int, str]] = {}
         self.masters: Mapping[str, str] = {}  # broker name -> address
 
     def __repr__(self) -> str:
-        return f"<RouteTable {len(self._routes)} topics, {len(self._brokers)} brokers>"
+        return f"<TopicRoutes {len(self._routes)} topics, {len(self._brokers)} brokers>"
 
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics with a route."""
         return tuple(self._routes)
 
-    def get(self, topic: str) -> Route | None:
+    def get(self, topic: str) -> TopicRoute | None:
         """Return the last known route."""
         return self._routes.get(topic)
 
-    def put(self, topic: str, route: Route) -> bool:
+    def put(self, topic: str, route: TopicRoute) -> bool:
         """Keep a route; tell whether it differs from the last one."""
         if self._routes.get(topic) == route:
             return False
@@ -160,7 +165,7 @@ class RouteTable:
         self.masters = {name: ids[MASTER_ID] for name, ids in self._brokers.items() if MASTER_ID in ids}
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
@@ -216,12 +221,12 @@ class NameServers:
             try:
                 answer = await self._ask(self.addresses[number], command, max(1, left_ms // (count - tried)))
             except RemotingError as error:
-                log.warning("name server %s failed: %s", self.addresses[number], error)
+                _log.warning("name server %s failed: %s", self.addresses[number], error)
                 failure = error
             else:
                 if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED or tried == count - 1:
                     return answer
-                log.warning("%s is no name server: it answered %s", self.addresses[number], answer.remark)
+                _log.warning("%s is no name server: it answered %s", self.addresses[number], answer.remark)
             if self._chosen == number:  # unless another call has found that out before
                 self._chosen = (number + 1) % count
         raise failure
@@ -238,7 +243,7 @@ class NameServers:
             try:
                 answers.append(await self._ask(address, make_command(), timeout_ms))
             except RemotingError as error:
-                log.warning("name server %s failed: %s", address, error)
+                _log.warning("name server %s failed: %s", address, error)
                 failure = error
         if failure is not None:
             raise failure

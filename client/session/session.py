@@ -9,7 +9,7 @@ in one process, and containers that are all process 1 of one address. Two member
 same queues and leave the rest to nobody; who sets ``instance_name``, which replaces ``pid#nanoseconds``, takes care.
 
 Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance. Others go to the feature that has registered
-for them, else to the participants in turn, and what none of them knows is answered with code 3.
+for them, else to the members in turn, and what none of them knows is answered with code 3.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Handler, Reply, Service, refuse_unknown
 from ...remoting.transport.tasks import TaskScope, repeat
 from .interceptors import Namespace, RequestPipeline
-from .lifecycle import Lifecycle, Wakeup
-from .routes import NameServers, Route, RouteTable, parse_addresses, route_from
+from .lifecycle import Lifecycle, TimerEvent
+from .routes import NameServers, TopicRoute, TopicRoutes, parse_addresses, route_from
 from .settings import (
     ClientSettings,
     check_own_settings,
@@ -53,12 +53,12 @@ from .settings import (
     ssl_context_of,
 )
 
-FindRoute = Callable[[str, int], Awaitable[Route]]
+FindRoute = Callable[[str, int], Awaitable[TopicRoute]]
 """Finds a route for a topic that no broker has, within some milliseconds."""
 
 
 class Feature(Protocol):
-    """What answers requests of brokers for all participants of a session."""
+    """What answers requests of brokers for all members of a session."""
 
     def __init__(self, clock: Clock) -> None: ...
 
@@ -71,7 +71,7 @@ class Feature(Protocol):
 FeatureT = TypeVar("FeatureT", bound=Feature)
 
 
-class Participant(Protocol):
+class SessionMember(Protocol):
     """What takes part in the heartbeats, notices and requests of a session."""
 
     @property
@@ -101,67 +101,67 @@ class Participant(Protocol):
         ...
 
 
-def heartbeat_of(client_id: str, participants: Iterable[Participant], *, unit_mode: bool) -> HeartbeatData:
+def heartbeat_of(client_id: str, members: Iterable[SessionMember], *, unit_mode: bool) -> HeartbeatData:
     """Return what brokers are told of those who take part."""
     heartbeat = HeartbeatData(client_id=client_id)
-    for participant in participants:
-        data = participant.consumer_data()
+    for member in members:
+        data = member.consumer_data()
         if data is None:
-            heartbeat.producer_data_set.append(ProducerData(group_name=participant.group))
+            heartbeat.producer_data_set.append(ProducerData(group_name=member.group))
         else:
             data.unit_mode = unit_mode
             heartbeat.consumer_data_set.append(data)
     return heartbeat
 
 
-def answer_of(participants: Iterable[Participant], command: Command, connection: Connection) -> Reply:
+def answer_of(members: Iterable[SessionMember], command: Command, connection: Connection) -> Reply:
     """Return what the first has to say that knows what a broker asks, else that nobody does."""
-    for participant in participants:
-        handler = participant.handlers.get(command.code)
+    for member in members:
+        handler = member.handlers.get(command.code)
         reply = None if handler is None else handler(command, connection)
         if reply is not None:
             return reply
     return refuse_unknown(command, connection)
 
 
-def farewell_of(client_id: str, participant: Participant) -> UnregisterClientHeader:
+def farewell_of(client_id: str, member: SessionMember) -> UnregisterClientHeader:
     """Return what brokers are told when one of them ends."""
-    if participant.consumer_data() is None:
-        return UnregisterClientHeader(client_id=client_id, producer_group=participant.group)
-    return UnregisterClientHeader(client_id=client_id, consumer_group=participant.group)
+    if member.consumer_data() is None:
+        return UnregisterClientHeader(client_id=client_id, producer_group=member.group)
+    return UnregisterClientHeader(client_id=client_id, consumer_group=member.group)
 
 
-def key_of(participant: Participant) -> str:
+def key_of(member: SessionMember) -> str:
     """Return what there may be one of in a session: a group in a role."""
-    role = "producer" if participant.consumer_data() is None else "consumer"
-    return f"{role} group {participant.group}"
+    role = "producer" if member.consumer_data() is None else "consumer"
+    return f"{role} group {member.group}"
 
 
-class Outages:
+class OutageLog:
     """The brokers that have not answered the last time."""
 
     def __init__(self) -> None:
         self._silent: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"<Outages {sorted(self._silent)}>"
+        return f"<OutageLog {sorted(self._silent)}>"
 
     def begin(self, address: str, error: RemotingError) -> None:
         """Note that a broker did not answer."""
         level = logging.DEBUG if address in self._silent else logging.WARNING
-        log.log(level, "broker %s does not answer: %s", address, error)
+        _log.log(level, "broker %s does not answer: %s", address, error)
         self._silent.add(address)
 
     def heed(self, address: str, answer: Command) -> None:
         """Note that a broker has answered, and warn of an answer that is an error."""
         if address in self._silent:
             self._silent.discard(address)
-            log.info("broker %s answers again", address)
+            _log.info("broker %s answers again", address)
         if answer.code != ResponseCode.SUCCESS:
-            log.warning("broker %s answered a heartbeat with %d: %s", address, answer.code, answer.remark)
+            _log.warning("broker %s answered a heartbeat with %d: %s", address, answer.code, answer.remark)
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 ROUTE_INTERVAL_MS = 30_000
 FIRST_HEARTBEAT_MS = 1_000
@@ -188,7 +188,7 @@ class Session:
         self.host = self.settings.client_host or reachable_host("")
         self.client_id = client_id_of(self.host, self.settings)
         self._pipeline = RequestPipeline(self.settings, namespace=self.settings.namespace)
-        self.routes = RouteTable()
+        self.routes = TopicRoutes()
         self.tasks = TaskScope()
         self._lifecycle = Lifecycle("session")
         self._handlers: dict[int, Handler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice}
@@ -199,16 +199,16 @@ class Session:
         addresses = parse_addresses(choose_nameserver(nameserver))
         self._nameservers = NameServers(addresses, self._pool, self.clock, self._pipeline)
         self._connections: dict[str, Connection] = {}
-        self._participants: dict[str, Participant] = {}
+        self._members: dict[str, SessionMember] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
         self._connect_locks: dict[str, asyncio.Lock] = {}
-        self._route_wakeup = Wakeup(self.clock)
-        self._heartbeat_wakeup = Wakeup(self.clock)
-        self._outages = Outages()
+        self._route_timer = TimerEvent(self.clock)
+        self._heartbeat_timer = TimerEvent(self.clock)
+        self._outage_log = OutageLog()
         self._lost_at_ms = -GHOST_MS
 
     def __repr__(self) -> str:
-        return f"<Session {self.client_id} {sorted(self._participants)} {self.routes!r}>"
+        return f"<Session {self.client_id} {sorted(self._members)} {self.routes!r}>"
 
     async def __aenter__(self) -> Self:
         """Start the jobs; connections are made when they are needed."""
@@ -246,7 +246,7 @@ class Session:
         """Whether a broker may still list a connection that has ended here; it misses a silent one in two minutes."""
         return self.clock.monotonic_ms() < self._lost_at_ms + GHOST_MS
 
-    def join(self, participant: Participant) -> None:
+    def join(self, member: SessionMember) -> None:
         """Let a producer or consumer take part in heartbeats and notices.
 
         Raises:
@@ -254,10 +254,10 @@ class Session:
             ClientStateError: the session is not open.
         """
         self._lifecycle.check()
-        key = key_of(participant)
-        if key in self._participants:
+        key = key_of(member)
+        if key in self._members:
             raise ConfigError(f"the {key} has been created before in this client", key="group")
-        self._participants[key] = participant
+        self._members[key] = member
         if self._connections:
             self.heartbeat_soon()
 
@@ -269,10 +269,10 @@ class Session:
             self._handlers |= found.handlers
         return found
 
-    async def leave(self, participant: Participant) -> None:
-        """Tell the brokers that a participant ends; who cannot be told finds out when the connection closes."""
-        self._participants.pop(key_of(participant), None)
-        command = Command.request(RequestCode.UNREGISTER_CLIENT, farewell_of(self.client_id, participant))
+    async def leave(self, member: SessionMember) -> None:
+        """Tell the brokers that a member ends; who cannot be told finds out when the connection closes."""
+        self._members.pop(key_of(member), None)
+        command = Command.request(RequestCode.UNREGISTER_CLIENT, farewell_of(self.client_id, member))
         async with asyncio.TaskGroup() as group:
             for address in self._connections:
                 group.create_task(self._tell(address, command))
@@ -361,7 +361,7 @@ class Session:
 
     async def _open_connection(self, address: str) -> Connection:
         connection = await self._pool.connect(address)
-        if self._participants:
+        if self._members:
             command = self._heartbeat_command()
             self._pipeline.before_request(address, command)
             await self._hear(address, connection.request(command, CALL_TIMEOUT_MS))
@@ -377,7 +377,9 @@ class Session:
 
     # routes
 
-    async def route(self, topic: str, timeout_ms: int = CALL_TIMEOUT_MS, otherwise: FindRoute | None = None) -> Route:
+    async def route(
+        self, topic: str, timeout_ms: int = CALL_TIMEOUT_MS, otherwise: FindRoute | None = None
+    ) -> TopicRoute:
         """Return a topic's route, asking a name server when it is not known, and ``otherwise`` when no broker has it.
 
         Raises:
@@ -394,7 +396,7 @@ class Session:
         except TimeoutError:
             raise RequestTimeoutError(f"the route of {topic} was not found in {timeout_ms} ms") from None
 
-    async def _find_route(self, topic: str, timeout_ms: int, otherwise: FindRoute | None) -> Route:
+    async def _find_route(self, topic: str, timeout_ms: int, otherwise: FindRoute | None) -> TopicRoute:
         route = await self.fetch_route(topic, timeout_ms)
         if route is None:
             if otherwise is None:
@@ -416,9 +418,9 @@ class Session:
 
     def refresh_soon(self) -> None:
         """Ask for all routes again before their time: a broker did not answer."""
-        self._route_wakeup.wake()
+        self._route_timer.wake()
 
-    async def fetch_route(self, topic: str, timeout_ms: int) -> Route | None:
+    async def fetch_route(self, topic: str, timeout_ms: int) -> TopicRoute | None:
         """Return a topic's route as a name server knows it now, None when no broker has it; keep nothing.
 
         Raises:
@@ -434,29 +436,29 @@ class Session:
         route = route_from(decode_answer(TopicRouteData, answer.body))
         return route if route.brokers else None
 
-    def _keep_route(self, topic: str, route: Route) -> None:
+    def _keep_route(self, topic: str, route: TopicRoute) -> None:
         was_known = self.routes.get(topic) is not None
         if self.routes.put(topic, route) and was_known:
-            for participant in self._participants.values():
-                participant.route_changed(topic)
+            for member in self._members.values():
+                member.route_changed(topic)
 
     async def _poll_routes(self) -> int:
-        await self._route_wakeup.wait(ROUTE_INTERVAL_MS - LEAST_PAUSE_MS)
-        used = {topic for participant in self._participants.values() for topic in participant.topics()}
+        await self._route_timer.wait(ROUTE_INTERVAL_MS - LEAST_PAUSE_MS)
+        used = {topic for member in self._members.values() for topic in member.topics()}
         for topic in set(self.routes.topics) - used:
             self.routes.discard(topic)
         for topic in used:
             try:
                 await self.refresh(topic)
             except RocketletError as error:
-                log.warning("looking up the route of topic %s failed, keeping the last one: %s", topic, error)
+                _log.warning("looking up the route of topic %s failed, keeping the last one: %s", topic, error)
         return LEAST_PAUSE_MS
 
     # heartbeats and notices
 
     async def heartbeat(self) -> None:
         """Tell every broker in use who is here; who does not answer is told again with the next heartbeat."""
-        with_slaves = any(each.consumer_data() is not None for each in self._participants.values())
+        with_slaves = any(each.consumer_data() is not None for each in self._members.values())
         known, command = set(self._connections), self._heartbeat_command()
         async with asyncio.TaskGroup() as group:
             for address in self.routes.addresses(with_slaves=with_slaves):
@@ -464,15 +466,15 @@ class Session:
 
     def heartbeat_soon(self) -> None:
         """Send heartbeats before their time: a broker does not know us."""
-        self._heartbeat_wakeup.wake()
+        self._heartbeat_timer.wake()
 
     async def _beat(self) -> int:
         await self.heartbeat()
-        await self._heartbeat_wakeup.wait(self.settings.heartbeat_interval_ms)
+        await self._heartbeat_timer.wait(self.settings.heartbeat_interval_ms)
         return 0
 
     def _heartbeat_command(self) -> Command:
-        heartbeat = heartbeat_of(self.client_id, self._participants.values(), unit_mode=self.settings.is_unit_mode)
+        heartbeat = heartbeat_of(self.client_id, self._members.values(), unit_mode=self.settings.is_unit_mode)
         return Command.request(RequestCode.HEART_BEAT, body=encode_body(heartbeat))
 
     async def _tell(self, address: str, command: Command) -> None:
@@ -483,7 +485,7 @@ class Session:
         try:
             await self._connect(address, CALL_TIMEOUT_MS)
         except RemotingError as error:
-            self._outages.begin(address, error)
+            self._outage_log.begin(address, error)
 
     async def _hear(self, address: str, answering: Awaitable[Command]) -> None:
         """Wait for an answer of which only a failure is of interest."""
@@ -492,28 +494,28 @@ class Session:
         try:
             answer = await answering
         except RemotingError as error:
-            self._outages.begin(address, error)
+            self._outage_log.begin(address, error)
             if isinstance(error, RequestTimeoutError) and reads == (connection and connection.reads):
                 self._pool.close(address)  # it may be half open; the next call makes a new one
             return
-        self._outages.heed(address, answer)
+        self._outage_log.heed(address, answer)
 
     def _serve_notice(self, command: Command, _connection: Connection) -> None:
         self.namespace.strip_request(command)
         group = decode_header(ConsumerGroupHeader, command).consumer_group
-        for participant in self._participants.values():
-            if participant.group == group:
-                participant.members_changed()
+        for member in self._members.values():
+            if member.group == group:
+                member.members_changed()
 
     def _serve(self, command: Command, connection: Connection) -> Reply:
         self.namespace.strip_request(command)
-        return answer_of(self._participants.values(), command, connection)
+        return answer_of(self._members.values(), command, connection)
 
 
 def borrow_session(
     session: Session | None, nameserver: str | None, settings: ClientSettings, clock: Clock | None
 ) -> tuple[Session, AbstractAsyncContextManager[Session]]:
-    """Return the session of a participant, and what it has to enter: its own session, or nothing around a shared one.
+    """Return the session of a member, and what it has to enter: its own session, or nothing around a shared one.
 
     Raises:
         ConfigError: there is no name server, or one beside a session; a setting of sessions differs from the session's.

@@ -9,6 +9,18 @@ Records wait until there are ten, or for 5 s, and go out together, as a message 
 that it tells of: ``mqadmin queryMsgTraceById`` finds them so. They never hold anything up: when too many wait, new ones
 are dropped; when a send fails, it is logged. Messages whose broker says ``TRACE_ON=false`` are left out. Recalls are
 not recorded, as in Java unless a system property asks for it.
+
+Records are text, as Java's ``TraceDataEncoder`` writes and reads them:
+
+    record            fields after its name, separated by U+0001; U+0002 ends it
+    Pub               time region group topic id tags keys storeHost bodyLength costMs kind offsetId success
+    SubBefore         time region group request id retries keys
+    SubAfter          request id costMs success keys end time group
+    EndTransaction    time region group topic id tags keys storeHost kind transactionId state fromCheck
+    Recall            time region group topic id success
+
+What there is none of is written ``null``, as Java does: its reader drops empty fields at the end of a record and then
+misses them. Such a text is read as None. Older writers left out the last fields of Pub and SubAfter.
 """
 
 import asyncio
@@ -40,7 +52,7 @@ from ...common.properties import (
 from ...remoting.transport.tasks import TaskScope, repeat
 from ..producer.producer import Producer
 from ..session.hooks import ConsumeContext, EndTransactionContext, HookOwner, SendContext, SentMessage
-from ..session.lifecycle import Wakeup
+from ..session.lifecycle import TimerEvent
 from ..session.results import SendResult, SendStatus
 from ..session.settings import ProducerSettings
 
@@ -159,7 +171,7 @@ def parse_records(text: str) -> Iterator[TraceRecord]:
         try:
             yield msgspec.convert(values, TraceRecord, strict=False)
         except msgspec.ValidationError as error:
-            log.warning("a %s record of a trace cannot be read: %s", fields[0], error)
+            _log.warning("a %s record of a trace cannot be read: %s", fields[0], error)
 
 
 def _text_of(value: object) -> str:
@@ -170,7 +182,7 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 MAX_WAITING = 2048
 MAX_MESSAGE_BYTES = 128_000
@@ -299,11 +311,11 @@ class TraceHook:
 class TraceSender:
     """Collects records and sends them."""
 
-    def __init__(self, settings: MessageTrace, producer: Producer, wakeup: Wakeup) -> None:
+    def __init__(self, settings: MessageTrace, producer: Producer, timer_event: TimerEvent) -> None:
         self.topic = settings.topic
         self._settings = settings
         self._producer = producer
-        self._wakeup = wakeup
+        self._timer_event = timer_event
         self._waiting: deque[TraceRecord] = deque()
         self._dropped = 0
 
@@ -314,16 +326,16 @@ class TraceSender:
         """Let a record wait to be sent."""
         if len(self._waiting) >= MAX_WAITING:
             if self._dropped == 0:
-                log.warning("%r: trace queue is full, dropping records above %d", self, MAX_WAITING)
+                _log.warning("%r: trace queue is full, dropping records above %d", self, MAX_WAITING)
             self._dropped += 1
             return
         self._waiting.append(record)
         if len(self._waiting) >= self._settings.batch_records:
-            self._wakeup.wake()
+            self._timer_event.wake()
 
     async def step(self) -> int:
         """Wait until there is enough to send, or for long enough, and send it: a job."""
-        await self._wakeup.wait(self._settings.flush_ms)
+        await self._timer_event.wait(self._settings.flush_ms)
         await self.flush()
         return 0
 
@@ -357,7 +369,7 @@ async def _tracing(settings: MessageTrace, owner: HookOwner) -> AsyncGenerator[T
     name = f"_INNER_TRACE_PRODUCER-{owner.group}-{owner.role.value}-{next(_numbers)}"
     own = ProducerSettings(send_timeout_ms=SEND_TIMEOUT_MS)
     async with Producer(name[-MAX_GROUP_CHARACTERS:], settings=own, session=session) as producer:
-        sender = TraceSender(settings, producer, Wakeup(session.clock))
+        sender = TraceSender(settings, producer, TimerEvent(session.clock))
         async with TaskScope() as tasks:
             tasks.start(repeat(sender.step, session.clock), name="message trace")
             yield TraceHook(sender)
@@ -366,7 +378,7 @@ async def _tracing(settings: MessageTrace, owner: HookOwner) -> AsyncGenerator[T
 
 def _note_failure(outcome: asyncio.Future[SendResult]) -> None:
     if not outcome.cancelled() and outcome.exception() is not None:
-        log.warning("sending trace records failed, dropping them: %s", outcome.exception())
+        _log.warning("sending trace records failed, dropping them: %s", outcome.exception())
 
 
 def _kind_of(message: SentMessage) -> TracedKind:

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ...client.session.routes import MASTER_ID, Route, choose_address, subscribe_queues
+from ...client.session.routes import MASTER_ID, TopicRoute, choose_address, subscribe_queues
 from ...client.session.session import Session
 from ...common.errors import ConfigError, ResponseError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue
@@ -157,7 +157,7 @@ class Cluster:
                 _log.warning("%s", error)
         return found
 
-    async def _route(self, session: Session, topic: str) -> Route:
+    async def _route(self, session: Session, topic: str) -> TopicRoute:
         try:
             return await attempt(self.access, session.clock, lambda: session.route(topic, self.access.timeout_ms))
         except RouteNotFoundError:
@@ -175,7 +175,7 @@ def _is_made_by_brokers(topic: str) -> bool:
     return is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
-def _addressed(topic: str, route: Route) -> dict[MessageQueue, str]:
+def _addressed(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
     queues = subscribe_queues(topic, route)
     if not queues:
         raise ConfigError(f"topic {topic} cannot be read: no broker permits it", key=topic)

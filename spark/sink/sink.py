@@ -1,7 +1,7 @@
 """The sink: rows of a table sent to a RocketMQ cluster, by ``df.write`` and ``df.writeStream``.
 
     driver   options, columns, cluster and topic are checked; nothing is sent before
-    task     rows -> letters -> requests, many under way at once; ends when every message is stored
+    task     rows -> messages -> requests, many under way at once; ends when every message is stored
     driver   counts are logged
 
 Rules:
@@ -30,14 +30,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ...client.producer.bulk_sender import Outflow, Pace
+from ...client.producer.bulk_sender import BulkSender, RateLimiter
 from ...client.producer.producer import Producer
 from ...common.clock import Clock
 from ...common.errors import ClientError, ConfigError, RemotingError
 from ...common.names import AUTO_CREATE_TOPIC
 from ...remoting.transport.clock import LoopClock
 from .sinkoptions import SinkOptions, parse_sink_options
-from .sinkrows import Letters, SinkColumns
+from .sinkrows import SinkColumns, SinkMessages
 
 _log = logging.getLogger(__name__)
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -70,9 +70,9 @@ class SinkWriter:
         partition = context.partitionId() if context is not None else 0
         options = self.options
         prefix = f"{self._run(context)}/{partition}/"
-        letters = Letters(self.columns, options.topic, options.idempotence_property, prefix)
+        messages = SinkMessages(self.columns, options.topic, options.idempotence_property, prefix)
         try:
-            return asyncio.run(send_rows(iterator, letters, options, LoopClock()))
+            return asyncio.run(send_rows(iterator, messages, options, LoopClock()))
         except (ConfigError, ClientError, RemotingError) as error:
             kind = ConfigError if isinstance(error, ConfigError) else ClientError
             raise kind(f"task of partition {partition}: {error}") from error
@@ -84,18 +84,20 @@ class SinkWriter:
         return f"{query}/{context.getLocalProperty(_BATCH_ID)}"
 
 
-async def send_rows(batches: Iterator[pa.RecordBatch], letters: Letters, options: SinkOptions, clock: Clock) -> Written:
-    """Send rows and return the counts once all are stored (raises what ``Outflow.put`` and ``Letters.of`` do)."""
+async def send_rows(
+    batches: Iterator[pa.RecordBatch], messages: SinkMessages, options: SinkOptions, clock: Clock
+) -> Written:
+    """Send rows and return the counts once all are stored (raises as ``BulkSender.put`` and ``SinkMessages.of``)."""
     settings = options.producer_settings
-    pace = None if options.rate is None else Pace(options.rate, clock)
+    rate_limiter = None if options.rate is None else RateLimiter(options.rate, clock)
     async with (
         Producer(options.group, options.access.nameserver, settings=settings, clock=clock) as producer,
-        Outflow(producer, options.limits, pace=pace, clock=clock) as outflow,
+        BulkSender(producer, options.limits, rate_limiter=rate_limiter, clock=clock) as sender,
     ):
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            await outflow.put(letters.of(batch))
-        await outflow.drain()
-        return Written(outflow.stored, outflow.repeats)
+            await sender.put(messages.of(batch))
+        await sender.drain()
+        return Written(sender.stored, sender.repeats)
 
 
 class BatchSink(SinkWriter, DataSourceArrowWriter):

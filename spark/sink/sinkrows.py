@@ -44,7 +44,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ...client.producer.bulk_sender import Letter
+from ...client.producer.bulk_sender import OutboundMessage
 from ...common.errors import ConfigError
 from ...common.message import Message, split_keys
 from ...common.nearest import nearest
@@ -118,8 +118,8 @@ class SinkColumns:
         return cls(places, keys)
 
 
-class Letters:
-    """Makes letters of the rows of one task.
+class SinkMessages:
+    """Makes messages of the rows of one task.
 
     The idempotence key of a row is made of the values of the key columns, without any of ``key_prefix`` and its number.
     """
@@ -132,8 +132,8 @@ class Letters:
         self._key_prefix = key_prefix
         self._next_row = 0
 
-    def of(self, batch: pa.RecordBatch) -> list[Letter]:
-        """Return the letters of the next rows.
+    def of(self, batch: pa.RecordBatch) -> list[OutboundMessage]:
+        """Return the messages of the next rows.
 
         Raises:
             ConfigError: A row has no topic or no body.
@@ -141,7 +141,7 @@ class Letters:
         columns = [self._values(name, batch) for name in SinkRow._fields]
         keys = self._keys(batch)
         rows = zip(keys, *columns, strict=False)  # missing columns never end
-        return [self._letter(SinkRow(*values), key) for key, *values in rows]
+        return [self._outbound(SinkRow(*values), key) for key, *values in rows]
 
     def _keys(self, batch: pa.RecordBatch) -> list[str]:
         """Return the idempotence key of each row."""
@@ -162,7 +162,7 @@ class Letters:
             return repeat(self._topic)
         return _values_of(name, batch.column(self._places[name])) if name in self._places else repeat(None)
 
-    def _letter(self, row: SinkRow, key: str) -> Letter:
+    def _outbound(self, row: SinkRow, key: str) -> OutboundMessage:
         number = self._next_row
         self._next_row += 1
         if row.topic is None or row.body is None:
@@ -186,7 +186,7 @@ class Letters:
             delay_ms=row.delayMs,
             deliver_at_ms=row.deliverAt,
         )
-        return Letter(message, number, sharding_key or None)
+        return OutboundMessage(message, number, sharding_key or None)
 
 
 def _values_of(name: str, column: pa.Array) -> Iterable[Any]:

@@ -16,7 +16,7 @@ from rocketlet.export.write.dumpfile import DumpedMessage, DumpWriter
 from rocketlet.remoting.transport.clock import LoopClock
 from rocketlet.spark.sink.sink import send_rows
 from rocketlet.spark.sink.sinkoptions import parse_sink_options
-from rocketlet.spark.sink.sinkrows import Letters, SinkColumns, SinkRow
+from rocketlet.spark.sink.sinkrows import SinkColumns, SinkMessages, SinkRow
 
 FIRST = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET"}
 TEXTS = pa.map_(pa.string(), pa.string())
@@ -59,9 +59,11 @@ def test_java_consumer_gets_every_column(java: Driver, either: Server, topic: st
     }
     tls = {"tls": "true", "tlsVerify": "false"} if isinstance(either, JavaServer) else {}  # ours takes plain ones only
     options = parse_sink_options({"nameserver": either.namesrv, "timeoutMs": "10000", **tls})
-    letters = Letters(SinkColumns({name: place for place, name in enumerate(SinkRow._fields)}), None, "ROW", "run/0/")
+    messages = SinkMessages(
+        SinkColumns({name: place for place, name in enumerate(SinkRow._fields)}), None, "ROW", "run/0/"
+    )
     batch = pa.RecordBatch.from_pydict(columns)
-    written = asyncio.run(send_rows(iter([batch]), letters, options, LoopClock()))
+    written = asyncio.run(send_rows(iter([batch]), messages, options, LoopClock()))
     assert written.messages == 204
     got = {message.body: message for message in receive(java, either, topic, 204)}
     full = got[b"\x00full"]

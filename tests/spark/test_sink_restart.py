@@ -13,7 +13,7 @@ from rocketlet.export.write.read import SplitReader
 from rocketlet.remoting.transport.clock import LoopClock
 from rocketlet.spark.sink.sink import send_rows
 from rocketlet.spark.sink.sinkoptions import parse_sink_options
-from rocketlet.spark.sink.sinkrows import Letters, SinkColumns
+from rocketlet.spark.sink.sinkrows import SinkColumns, SinkMessages
 
 SMALL = {"mappedFileSizeCommitLog": "16777216", "mappedFileSizeConsumeQueue": "600000"}
 
@@ -29,9 +29,9 @@ def test_rows_are_stored_over_a_kill_of_the_broker(tmp_path: pathlib.Path) -> No
         yield pa.RecordBatch.from_pydict({"body": [f"{row}" for row in range(5_000, 10_000)]})
 
     options = parse_sink_options({"nameserver": servers[0].namesrv, "topic": "Rows", "runId": "run"})
-    letters = Letters(SinkColumns({"body": 0}), "Rows", "ROW", "run/0/")
+    messages = SinkMessages(SinkColumns({"body": 0}), "Rows", "ROW", "run/0/")
     try:
-        written = asyncio.run(send_rows(batches(), letters, options, LoopClock()))
+        written = asyncio.run(send_rows(batches(), messages, options, LoopClock()))
         servers[-1].stop()
     finally:
         for server in servers:

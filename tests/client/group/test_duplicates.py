@@ -19,7 +19,7 @@ from rocketlet.client import (
     PushConsumerSettings,
     Session,
 )
-from rocketlet.client.group.rebalance import DuplicateWatch
+from rocketlet.client.group.rebalance import ClientIdConflicts
 from rocketlet.common.errors import ResponseError
 
 SAME_NAME = ClientSettings(instance_name="worker")
@@ -44,7 +44,7 @@ async def test_duplicate_is_told_once_until_it_moves(caplog: pytest.LogCaptureFi
     """One line for each pair of addresses, one when it is over, and a new one when it comes back."""
     caplog.set_level(logging.INFO)
     source = Source("10.0.0.2:7", "10.0.0.1:7 (this one)")
-    watch = DuplicateWatch("cg", "x", source)
+    watch = ClientIdConflicts("cg", "x", source)
     await watch.look("T", ["x", "y"])
     assert not caplog.messages
     await watch.look("T", ["x", "x", "y"])
@@ -68,7 +68,7 @@ async def test_duplicate_is_told_without_a_place(caplog: pytest.LogCaptureFixtur
     """A broker that does not say where clients are leaves that part out."""
     source = Source()
     source.addresses = None
-    await DuplicateWatch("cg", "x", source).look("T", ["x", "x"])
+    await ClientIdConflicts("cg", "x", source).look("T", ["x", "x"])
     assert caplog.messages[0].endswith("give each member its own instance name")
 
 

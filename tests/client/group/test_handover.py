@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketlet.client import ConsumeFrom, Message, MessageQueue, Producer, PullConsumer, PullConsumerSettings
-from rocketlet.client.session.callbacks import handover
+from rocketlet.client.session.callbacks import as_awaitable
 
 FIRST = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
 BY_HAND = PullConsumerSettings(consume_from=ConsumeFrom.FIRST, commits_itself=False)
@@ -126,4 +126,4 @@ def test_callback_must_be_a_function() -> None:
     """Anything else is refused where it is given."""
     not_callable: Callable[[tuple[MessageQueue, ...]], object] = "T"  # pyright: ignore[reportAssignmentType] # on purpose
     with pytest.raises(TypeError, match="callback is str"):
-        handover(not_callable)
+        as_awaitable(not_callable)

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from rocketlet.client.group.offsets import OffsetFile, format_offsets, offset_file_of
+from rocketlet.client.group.offsets import LocalOffsetFile, format_offsets, offset_file_of
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import MessageQueue
 
@@ -16,9 +16,9 @@ JAVA_TEXT = (
 
 
 @pytest.fixture
-def file(tmp_path: pathlib.Path) -> OffsetFile:
+def file(tmp_path: pathlib.Path) -> LocalOffsetFile:
     """Return a file in a directory that does not exist yet."""
-    return OffsetFile(tmp_path / "a" / "b" / "offsets.json")
+    return LocalOffsetFile(tmp_path / "a" / "b" / "offsets.json")
 
 
 @pytest.mark.feature("B21")
@@ -41,7 +41,7 @@ def test_text_has_queues_as_keys() -> None:
     )
 
 
-def test_nothing_is_stored_at_first(file: OffsetFile) -> None:
+def test_nothing_is_stored_at_first(file: LocalOffsetFile) -> None:
     """A file that is not there, and one that is empty, hold no offsets."""
     assert file.read() == {}
     file.path.parent.mkdir(parents=True)
@@ -49,7 +49,7 @@ def test_nothing_is_stored_at_first(file: OffsetFile) -> None:
     assert file.read() == {}
 
 
-def test_offsets_of_other_queues_stay(file: OffsetFile) -> None:
+def test_offsets_of_other_queues_stay(file: LocalOffsetFile) -> None:
     """Two consumers of one host may share a file; the text before is kept beside it."""
     file.write({QUEUE: 1})
     before = file.path.read_bytes()
@@ -61,7 +61,7 @@ def test_offsets_of_other_queues_stay(file: OffsetFile) -> None:
     assert sorted(path.name for path in file.path.parent.iterdir()) == ["offsets.json", "offsets.json.bak"]
 
 
-def test_file_of_java_is_read(file: OffsetFile) -> None:
+def test_file_of_java_is_read(file: LocalOffsetFile) -> None:
     """Its text is spread over lines."""
     file.path.parent.mkdir(parents=True)
     file.path.write_bytes(JAVA_TEXT)
@@ -69,7 +69,7 @@ def test_file_of_java_is_read(file: OffsetFile) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"{", b'{"offsetTable":[1]}', b"\xff"])
-def test_damaged_file_gives_way_to_the_one_before(file: OffsetFile, damage: bytes) -> None:
+def test_damaged_file_gives_way_to_the_one_before(file: LocalOffsetFile, damage: bytes) -> None:
     """Also for the next write; with both damaged, it is said what to do."""
     file.write({QUEUE: 1})
     file.write({QUEUE: 2})
@@ -84,7 +84,7 @@ def test_damaged_file_gives_way_to_the_one_before(file: OffsetFile, damage: byte
         file.read()
 
 
-def test_missing_file_gives_way_to_the_one_before(file: OffsetFile) -> None:
+def test_missing_file_gives_way_to_the_one_before(file: LocalOffsetFile) -> None:
     """A crash between the two renames leaves only the .bak."""
     file.write({QUEUE: 1})
     file.write({QUEUE: 2})

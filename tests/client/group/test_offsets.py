@@ -3,8 +3,8 @@
 import pytest
 from scripted_cluster import ScriptedCluster, offset_of, refused
 
-from rocketlet.client.group.broker_requests import Brokers
-from rocketlet.client.group.offsets import GroupOffsets, OffsetTable, start_rule
+from rocketlet.client.group.broker_requests import BrokerRequests
+from rocketlet.client.group.offsets import GroupOffsets, QueueOffsets, start_rule
 from rocketlet.client.session.results import ConsumeFrom
 from rocketlet.client.session.session import Session
 from rocketlet.common.errors import ResponseError
@@ -21,7 +21,7 @@ NOW_MS = 1_700_000_000_000
 @pytest.mark.feature("B17")
 def test_results_move_an_offset_on_only() -> None:
     """A batch that finishes late does not take back what later ones committed; a seek may."""
-    table = OffsetTable()
+    table = QueueOffsets()
     table.advance(QUEUE, 5)
     table.advance(QUEUE, 3)
     assert table.get(QUEUE) == 5
@@ -33,7 +33,7 @@ def test_results_move_an_offset_on_only() -> None:
 @pytest.mark.feature("B18")
 def test_frozen_offset_moves_again_after_the_queue_was_forgotten() -> None:
     """After a refused offset old results change nothing until the queue is taken anew."""
-    table = OffsetTable()
+    table = QueueOffsets()
     table.freeze(QUEUE, 100)
     table.advance(QUEUE, 200)
     table.seek(QUEUE, 300)
@@ -61,7 +61,7 @@ async def test_start_is_what_is_stored_else_by_the_rule(
 
     async with Session(cluster.nameserver.address, None) as session:
         await session.route(queue.topic)
-        offsets = GroupOffsets("g", Brokers(session), start_rule(consume_from, 1234, NOW_MS))
+        offsets = GroupOffsets("g", BrokerRequests(session), start_rule(consume_from, 1234, NOW_MS))
         start = await offsets.find_start(queue)
 
     by_rule = {
@@ -86,7 +86,7 @@ async def test_start_is_unknown_when_the_broker_cannot_say(cluster: ScriptedClus
 
     async with Session(cluster.nameserver.address, None) as session:
         await session.route("T")
-        offsets = GroupOffsets("g", Brokers(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
+        offsets = GroupOffsets("g", BrokerRequests(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
         with pytest.raises(ResponseError):
             await offsets.find_start(QUEUE)
 
@@ -103,7 +103,7 @@ async def test_persist_stores_each_queue_at_its_broker_and_survives_a_lost_one(c
     cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}
     async with Session(cluster.nameserver.address, None) as session:
         await session.route("T")
-        offsets = GroupOffsets("g", Brokers(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
+        offsets = GroupOffsets("g", BrokerRequests(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
         other = QUEUE._replace(broker_name="broker-b")
         offsets.table.seek(QUEUE, 5)
         offsets.table.seek(other, 6)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from rocketlet.client.group.rebalance import Membership, Rebalance, ShareChange, compare_share, repeat_delay_ms
+from rocketlet.client.group.rebalance import MemberIdentity, Rebalance, ShareChange, compare_share, repeat_delay_ms
 from rocketlet.common.allocation import AllocateMessageQueueAveragely
 from rocketlet.common.errors import RequestTimeoutError, RouteNotFoundError
 from rocketlet.common.message import MessageQueue
@@ -75,7 +75,7 @@ class Bench:
         self.source = Source()
         self.owner = Owner()
         self.clock = ManualClock()
-        membership = Membership("g", "me", AllocateMessageQueueAveragely())
+        membership = MemberIdentity("g", "me", AllocateMessageQueueAveragely())
         self.rebalance = Rebalance(membership, self.source, self.owner, self.clock, 20_000)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.client.producer.delivery import RETRIED_CODES, Attempts
+from rocketlet.client.producer.delivery import RETRIED_CODES, SendAttempts
 from rocketlet.client.session.results import SendResult, SendStatus
 from rocketlet.common.errors import ConnectFailedError, RequestTimeoutError, ResponseError, RouteNotFoundError
 from rocketlet.common.message import MessageQueue
@@ -20,9 +20,9 @@ def result(status: SendStatus, queue: MessageQueue = A) -> SendResult:
 def test_bad_status_is_the_outcome_unless_asked_otherwise() -> None:
     """FLUSH_DISK_TIMEOUT and its like are returned; with the setting on another broker is tried."""
     bad = result(SendStatus.FLUSH_DISK_TIMEOUT)
-    assert Attempts(retries_bad_status=False).is_last(A, bad)
+    assert SendAttempts(retries_bad_status=False).is_last(A, bad)
 
-    attempts = Attempts(retries_bad_status=True)
+    attempts = SendAttempts(retries_bad_status=True)
     assert not attempts.is_last(A, bad)
     assert attempts.failed_broker == "broker-a"
     assert attempts.outcome() is bad
@@ -32,7 +32,7 @@ def test_bad_status_is_the_outcome_unless_asked_otherwise() -> None:
 def test_bad_status_wins_over_a_later_error() -> None:
     """A message that was stored badly was stored: the later failure is not raised."""
     bad = result(SendStatus.SLAVE_NOT_AVAILABLE)
-    attempts = Attempts(retries_bad_status=True)
+    attempts = SendAttempts(retries_bad_status=True)
     attempts.is_last(A, bad)
 
     assert attempts.is_last(B, ResponseError(ResponseCode.MESSAGE_ILLEGAL, "no"))
@@ -52,7 +52,7 @@ def test_bad_status_wins_over_a_later_error() -> None:
 )
 def test_errors_that_another_broker_may_not_have_are_retried(error: ConnectFailedError, is_retried: bool) -> None:
     """Transport failures and Java's eight codes lead to another attempt, other codes do not."""
-    assert Attempts(retries_bad_status=False).is_last(A, error) != is_retried
+    assert SendAttempts(retries_bad_status=False).is_last(A, error) != is_retried
 
 
 def test_retried_codes_are_javas() -> None:
@@ -62,7 +62,7 @@ def test_retried_codes_are_javas() -> None:
 
 def test_last_error_names_all_attempts() -> None:
     """The error that is raised tells what was tried where."""
-    attempts = Attempts(retries_bad_status=False)
+    attempts = SendAttempts(retries_bad_status=False)
     attempts.is_last(A, ConnectFailedError("cannot connect to a"))
     attempts.is_last(B, RequestTimeoutError("b was slow"))
 
@@ -74,4 +74,4 @@ def test_last_error_names_all_attempts() -> None:
 def test_no_attempt_at_all_is_a_timeout() -> None:
     """A budget that is used up before the first attempt is the caller's time being over."""
     with pytest.raises(RequestTimeoutError):
-        Attempts(retries_bad_status=False).outcome()
+        SendAttempts(retries_bad_status=False).outcome()

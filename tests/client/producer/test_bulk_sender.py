@@ -8,8 +8,8 @@ from eager_clock import EagerClock
 from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, stored
 
 from rocketlet.client import Message, Producer, ProducerSettings
-from rocketlet.client.producer.bulk_sender import Letter, Outflow, OutflowLimits, Pace
-from rocketlet.common.errors import LetterRefusedError, ResponseError, RouteNotFoundError
+from rocketlet.client.producer.bulk_sender import BulkLimits, BulkSender, OutboundMessage, RateLimiter
+from rocketlet.common.errors import ResponseError, RouteNotFoundError, SendRefusedError
 from rocketlet.common.record import decode_batch
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
@@ -30,25 +30,25 @@ async def broker(cluster: ScriptedCluster) -> ScriptedServer:
 
 @pytest.fixture
 def clock() -> EagerClock:
-    """Return the clock of the outflow; the producer has a real one."""
+    """Return the clock of the sender; the producer has a real one."""
     return EagerClock()
 
 
 @asynccontextmanager
-async def pouring(cluster: ScriptedCluster, clock: EagerClock, **more: object) -> AsyncGenerator[Outflow]:
-    """Open an outflow in which every failure of the producer is its own to repeat."""
+async def pouring(cluster: ScriptedCluster, clock: EagerClock, **more: object) -> AsyncGenerator[BulkSender]:
+    """Open a sender in which every failure of the producer is its own to repeat."""
     settings = ProducerSettings(retries=0)
-    limits = OutflowLimits(in_flight=2, parcel_messages=3, patience_ms=60_000)
+    limits = BulkLimits(in_flight=2, batch_messages=3, patience_ms=60_000)
     async with (
         Producer("pg", cluster.nameserver.address, settings=settings) as producer,
-        Outflow(producer, limits, clock=clock, **more) as outflow,  # type: ignore[arg-type] # what the test gives
+        BulkSender(producer, limits, clock=clock, **more) as sender,  # type: ignore[arg-type] # what the test gives
     ):
-        yield outflow
+        yield sender
 
 
-def letters(*bodies: bytes, key: str | None = None) -> list[Letter]:
-    """Return letters with numbers from 0."""
-    return [Letter(Message("T", body), number, key) for number, body in enumerate(bodies)]
+def outbound(*bodies: bytes, key: str | None = None) -> list[OutboundMessage]:
+    """Return messages with numbers from 0."""
+    return [OutboundMessage(Message("T", body), number, key) for number, body in enumerate(bodies)]
 
 
 def first(*answers: Answer) -> Answer:
@@ -64,11 +64,11 @@ def first(*answers: Answer) -> Answer:
 async def test_everything_is_stored_when_it_is_drained(
     cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock
 ) -> None:
-    """Seven letters are three requests, and afterwards their chunk is done."""
-    async with pouring(cluster, clock) as outflow:
-        chunk = await outflow.put(letters(*[b"x"] * 7))
-        await outflow.drain()
-        assert (chunk.is_done, outflow.stored, outflow.repeats) == (True, 7, 0)
+    """Seven messages are three requests, and afterwards their handle is done."""
+    async with pouring(cluster, clock) as sender:
+        handle = await sender.put(outbound(*[b"x"] * 7))
+        await sender.drain()
+        assert (handle.is_done, sender.stored, sender.repeats) == (True, 7, 0)
     assert (len(broker.asked(BATCH)), len(broker.asked(ONE))) == (2, 1)
 
 
@@ -81,23 +81,23 @@ def not_flushed(command: Command) -> Command:
 async def test_what_may_heal_is_tried_again(
     cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock, answer: Answer
 ) -> None:
-    """A parcel is repeated after pauses that double, and counted once."""
+    """A batch is repeated after pauses that double, and counted once."""
     broker.answers[ONE] = first(answer, answer, answer)
-    async with pouring(cluster, clock) as outflow:
-        await outflow.put(letters(b"x"))
-        await outflow.drain()
-    assert (outflow.stored, outflow.repeats, clock.pauses) == (1, 3, [100, 200, 400])
+    async with pouring(cluster, clock) as sender:
+        await sender.put(outbound(b"x"))
+        await sender.drain()
+    assert (sender.stored, sender.repeats, clock.pauses) == (1, 3, [100, 200, 400])
 
 
 async def test_patience_ends(cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock) -> None:
     """After a minute the last failure is the outcome, for whoever puts or drains; pauses were 5 s at most."""
     broker.answers[ONE] = refused(ResponseCode.SYSTEM_BUSY, "never")
-    async with pouring(cluster, clock) as outflow:
-        await outflow.put(letters(b"x"))
+    async with pouring(cluster, clock) as sender:
+        await sender.put(outbound(b"x"))
         with pytest.raises(ResponseError, match="never"):
-            await outflow.drain()
+            await sender.drain()
         with pytest.raises(ResponseError, match="never"):
-            await outflow.put(letters(b"y"))
+            await sender.put(outbound(b"y"))
     assert (sum(clock.pauses), max(clock.pauses)) == (60_000, 5_000)
 
 
@@ -106,22 +106,22 @@ async def test_what_does_not_heal_fails_at_once(
 ) -> None:
     """A broker that forbids writing is asked once."""
     broker.answers[ONE] = refused(ResponseCode.NO_PERMISSION, "forbidden")
-    async with pouring(cluster, clock) as outflow:
-        await outflow.put(letters(b"x"))
+    async with pouring(cluster, clock) as sender:
+        await sender.put(outbound(b"x"))
         with pytest.raises(ResponseError, match="forbidden"):
-            await outflow.drain()
+            await sender.drain()
     assert (len(broker.asked(ONE)), clock.pauses) == (1, [])
 
 
 async def test_unknown_topic_is_waited_for_ten_seconds(cluster: ScriptedCluster, clock: EagerClock) -> None:
     """A broker that starts would have registered it by then; with a sharding key its queues are asked for first."""
-    async with pouring(cluster, clock) as outflow:
+    async with pouring(cluster, clock) as sender:
         with pytest.raises(RouteNotFoundError):
-            await outflow.put(letters(b"x", key="a sharding key"))
+            await sender.put(outbound(b"x", key="a sharding key"))
         assert sum(clock.pauses) == 10_000
-        await outflow.put(letters(b"x"))
+        await sender.put(outbound(b"x"))
         with pytest.raises(RouteNotFoundError):
-            await outflow.drain()
+            await sender.drain()
     assert sum(clock.pauses) == 20_000
 
 
@@ -129,17 +129,17 @@ async def test_unknown_topic_is_waited_for_ten_seconds(cluster: ScriptedCluster,
 async def test_only_the_letter_to_blame_is_refused(
     cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock, *, is_told: bool
 ) -> None:
-    """An empty body makes the parcel impossible: its other letters are sent one by one, its own number is named."""
-    refusals: list[LetterRefusedError] = []
-    async with pouring(cluster, clock, on_refused=refusals.append if is_told else None) as outflow:
-        await outflow.put(letters(b"x", b"", b"z"))
+    """An empty body makes the batch impossible: its other messages are sent one by one, its own number is named."""
+    refusals: list[SendRefusedError] = []
+    async with pouring(cluster, clock, on_refused=refusals.append if is_told else None) as sender:
+        await sender.put(outbound(b"x", b"", b"z"))
         if is_told:
-            await outflow.drain()
+            await sender.drain()
         else:
-            with pytest.raises(LetterRefusedError, match="message 1 cannot be sent: body is empty"):
-                await outflow.drain()
+            with pytest.raises(SendRefusedError, match="message 1 cannot be sent: body is empty"):
+                await sender.drain()
     assert [command.body for command in broker.asked(ONE)] == ([b"x", b"z"] if is_told else [b"x"])
-    assert (len(refusals), outflow.refused) == ((1, 1) if is_told else (0, 0))
+    assert (len(refusals), sender.refused) == ((1, 1) if is_told else (0, 0))
 
 
 async def test_broker_that_refuses_a_parcel_gets_its_letters_one_by_one(
@@ -150,31 +150,31 @@ async def test_broker_that_refuses_a_parcel_gets_its_letters_one_by_one(
     broker.answers[ONE] = lambda sent: (
         refused(ResponseCode.MESSAGE_ILLEGAL)(sent) if sent.body == b"y" else stored(sent)
     )
-    refusals: list[LetterRefusedError] = []
-    async with pouring(cluster, clock, on_refused=refusals.append) as outflow:
-        await outflow.put(letters(b"x", b"y", b"z"))
-        await outflow.drain()
-    assert ([refusal.number for refusal in refusals], outflow.stored) == ([1], 2)
+    refusals: list[SendRefusedError] = []
+    async with pouring(cluster, clock, on_refused=refusals.append) as sender:
+        await sender.put(outbound(b"x", b"y", b"z"))
+        await sender.drain()
+    assert ([refusal.number for refusal in refusals], sender.stored) == ([1], 2)
 
 
 async def test_sharding_key_keeps_its_order_over_failures(
     cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock
 ) -> None:
-    """The second parcel of a queue is not begun before the first is stored, also when that is refused twice."""
+    """The second batch of a queue is not begun before the first is stored, also when that is refused twice."""
     broker.answers[BATCH] = first(refused(ResponseCode.SYSTEM_BUSY), refused(ResponseCode.SYSTEM_BUSY))
-    async with pouring(cluster, clock) as outflow:
-        await outflow.put(letters(b"a", b"b", b"c", b"d", b"e", b"f", key="k"))
-        await outflow.drain()
+    async with pouring(cluster, clock) as sender:
+        await sender.put(outbound(b"a", b"b", b"c", b"d", b"e", b"f", key="k"))
+        await sender.drain()
     bodies = [b"".join(bytes(part.body) for part in decode_batch(sent.body)) for sent in broker.asked(BATCH)]
     assert bodies == [b"abc", b"abc", b"abc", b"def"]
 
 
 async def test_rate_spreads_the_requests(cluster: ScriptedCluster, broker: ScriptedServer, clock: EagerClock) -> None:
-    """At 20 messages a second parcels hold two, which leave 100 ms apart; a repetition takes nothing from the rate."""
+    """At 20 messages a second batches hold two, which leave 100 ms apart; a repetition takes nothing from the rate."""
     broker.answers[BATCH] = first(refused(ResponseCode.SYSTEM_BUSY))
-    async with pouring(cluster, clock, pace=Pace(20, clock)) as outflow:
-        await outflow.put(letters(*[b"x"] * 8))
-        await outflow.drain()
-    assert outflow.stored == 8
+    async with pouring(cluster, clock, rate_limiter=RateLimiter(20, clock)) as sender:
+        await sender.put(outbound(*[b"x"] * 8))
+        await sender.drain()
+    assert sender.stored == 8
     assert len(broker.asked(BATCH)) == 5
     assert clock.now_ms() - EagerClock().now_ms() >= 300

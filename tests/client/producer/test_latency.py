@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.client.producer.queue_selection import SlowBrokers, WaryRound
+from rocketlet.client.producer.queue_selection import LatencyAwareRoundRobin, SlowBrokers
 from rocketlet.client.session.results import SendResult, SendStatus
 from rocketlet.common.errors import ConnectFailedError, RequestTimeoutError, ResponseError
 from rocketlet.common.message import MessageQueue
@@ -99,7 +99,7 @@ async def test_attempt_is_timed(slow: SlowBrokers, clock: ManualClock) -> None:
 @pytest.mark.feature("K10")
 def test_round_passes_over_slow_brokers(slow: SlowBrokers, clock: ManualClock) -> None:
     """While A is slow the round goes over B and C, and comes back to A when its time is over."""
-    wary = WaryRound(QUEUES, slow, start=0)
+    wary = LatencyAwareRoundRobin(QUEUES, slow, start=0)
     slow.note("broker-a", 700)
 
     assert [wary.next_queue().broker_name for _ in range(4)] == ["broker-b", "broker-b", "broker-c", "broker-c"]
@@ -111,7 +111,7 @@ def test_round_passes_over_slow_brokers(slow: SlowBrokers, clock: ManualClock) -
 def test_retry_avoids_the_failed_broker_besides(slow: SlowBrokers) -> None:
     """With A slow and B just failed, C is left."""
     slow.note("broker-a", 700)
-    wary = WaryRound(QUEUES, slow, start=0)
+    wary = LatencyAwareRoundRobin(QUEUES, slow, start=0)
     assert {wary.next_queue("broker-b").broker_name for _ in range(4)} == {"broker-c"}
 
 
@@ -120,7 +120,7 @@ def test_round_prefers_the_reachable_when_all_are_slow(slow: SlowBrokers) -> Non
     """When all are passed over, one that answered with an error comes after one that was slow."""
     for name in ("broker-a", "broker-b", "broker-c"):
         slow.note(name, 700, is_reachable=name == "broker-b")
-    wary = WaryRound(QUEUES, slow, start=0)
+    wary = LatencyAwareRoundRobin(QUEUES, slow, start=0)
     assert {wary.next_queue().broker_name for _ in range(4)} == {"broker-b"}
 
 
@@ -129,5 +129,5 @@ def test_round_takes_any_when_none_will_do(slow: SlowBrokers) -> None:
     """When none is reachable messages still go somewhere, in order."""
     for name in ("broker-a", "broker-b", "broker-c"):
         slow.note(name, 10_000, is_reachable=False)
-    wary = WaryRound(QUEUES, slow, start=0)
+    wary = LatencyAwareRoundRobin(QUEUES, slow, start=0)
     assert [wary.next_queue() for _ in range(6)] == QUEUES

@@ -1,9 +1,9 @@
-"""The pace at which messages may leave."""
+"""The rate at which messages may leave."""
 
 import pytest
 from eager_clock import EagerClock
 
-from rocketlet.client.producer.bulk_sender import Pace
+from rocketlet.client.producer.bulk_sender import RateLimiter
 
 
 @pytest.mark.parametrize(
@@ -13,23 +13,23 @@ from rocketlet.client.producer.bulk_sender import Pace
 async def test_messages_leave_evenly(rate: float, counts: list[int], pauses: list[int]) -> None:
     """Each step waits until those before it have used up their share of the seconds, in whole milliseconds."""
     clock = EagerClock()
-    pace = Pace(rate, clock)
+    rate_limiter = RateLimiter(rate, clock)
     for count in counts:
-        await pace.wait_turn(count)
+        await rate_limiter.wait_turn(count)
     assert clock.pauses == pauses
 
 
 async def test_long_pause_is_not_made_up_for() -> None:
     """After a second of silence ten messages still need a second."""
     clock = EagerClock()
-    pace = Pace(10, clock)
+    rate_limiter = RateLimiter(10, clock)
     clock.advance(1000)
     for _ in range(11):
-        await pace.wait_turn(1)
+        await rate_limiter.wait_turn(1)
     assert sum(clock.pauses) == 1000
 
 
 @pytest.mark.parametrize(("rate", "most"), [(0.1, 1), (10, 1), (250, 25)])
 def test_steps_are_a_tenth_of_a_second(rate: float, most: int) -> None:
     """So many messages may leave at once, never none."""
-    assert Pace(rate, EagerClock()).most_at_once == most
+    assert RateLimiter(rate, EagerClock()).most_at_once == most

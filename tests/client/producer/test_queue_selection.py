@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rocketlet.client.producer.queue_selection import (
-    QueueRound,
+    QueueRoundRobin,
     SelectByMachineRoom,
     choose_queue,
     select_at_random,
@@ -21,7 +21,7 @@ MESSAGE = Message("T", b"x")
 @pytest.mark.feature("K4")
 def test_round_takes_every_queue_once() -> None:
     """From any start each queue comes once before one comes again."""
-    queue_round = QueueRound(QUEUES)
+    queue_round = QueueRoundRobin(QUEUES)
 
     assert sorted(queue_round.next_queue() for _ in QUEUES) == QUEUES
     assert sorted(queue_round.next_queue() for _ in QUEUES) == QUEUES
@@ -30,7 +30,7 @@ def test_round_takes_every_queue_once() -> None:
 @pytest.mark.feature("K4")
 def test_round_starts_anywhere() -> None:
     """Producers do not all begin with the same queue."""
-    starts = {QueueRound(QUEUES).next_queue() for _ in range(500)}
+    starts = {QueueRoundRobin(QUEUES).next_queue() for _ in range(500)}
 
     assert len(starts) == len(QUEUES)
 
@@ -38,7 +38,7 @@ def test_round_starts_anywhere() -> None:
 @pytest.mark.feature("K5")
 def test_round_passes_over_the_failed_broker() -> None:
     """After a failure of the first queue of broker A its second is skipped and broker B comes next."""
-    queue_round = QueueRound(QUEUES, start=0)
+    queue_round = QueueRoundRobin(QUEUES, start=0)
     failed = queue_round.next_queue()
 
     assert failed == ("T", "Broker_A", 0)
@@ -48,7 +48,7 @@ def test_round_passes_over_the_failed_broker() -> None:
 @pytest.mark.feature("K5")
 def test_round_stays_when_there_is_no_other_broker() -> None:
     """With a single broker the retry goes to its next queue."""
-    queue_round = QueueRound(QUEUES[:2], start=0)
+    queue_round = QueueRoundRobin(QUEUES[:2], start=0)
     queue_round.next_queue()
 
     assert queue_round.next_queue("Broker_A").broker_name == "Broker_A"

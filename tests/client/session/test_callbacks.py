@@ -8,16 +8,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
 
-from rocketlet.client.session.callbacks import UserCalls
-from rocketlet.client.session.lifecycle import Ongoing
+from rocketlet.client.session.callbacks import CallbackRunner
+from rocketlet.client.session.lifecycle import InFlightCount
 
 WHO = contextvars.ContextVar("WHO", default="nobody")
 
 
 @pytest.fixture
-async def calls() -> AsyncGenerator[UserCalls]:
+async def calls() -> AsyncGenerator[CallbackRunner]:
     """Yield calls with two threads, which are ended after the test."""
-    made = UserCalls(2, "test-calls")
+    made = CallbackRunner(2, "test-calls")
     yield made
     made.close()
 
@@ -37,13 +37,13 @@ class AsyncObject:
 
 @pytest.mark.parametrize("function", [on_the_loop, AsyncObject(), functools.partial(on_the_loop)])
 async def test_asynchronous_functions_run_on_the_loop(
-    calls: UserCalls, function: Callable[[int], Awaitable[tuple[int, int]]]
+    calls: CallbackRunner, function: Callable[[int], Awaitable[tuple[int, int]]]
 ) -> None:
     """So do objects and partial functions that are asynchronous."""
     assert await calls.call(function, 7) == (7, threading.get_ident())
 
 
-async def test_plain_functions_run_in_threads(calls: UserCalls) -> None:
+async def test_plain_functions_run_in_threads(calls: CallbackRunner) -> None:
     """They may block: two that wait for each other both end."""
     both = threading.Barrier(2)
 
@@ -58,12 +58,12 @@ async def test_plain_functions_run_in_threads(calls: UserCalls) -> None:
     assert threading.get_ident() not in threads
 
 
-async def test_what_a_thread_returns_is_awaited(calls: UserCalls) -> None:
+async def test_what_a_thread_returns_is_awaited(calls: CallbackRunner) -> None:
     """A plain function may return something to await, which then runs on the loop."""
     assert await calls.call(lambda: on_the_loop(7)) == (7, threading.get_ident())
 
 
-async def test_thread_sees_the_context_of_its_caller(calls: UserCalls) -> None:
+async def test_thread_sees_the_context_of_its_caller(calls: CallbackRunner) -> None:
     """What the caller has set in a context variable is there, as for spans of a tracer."""
     token = WHO.set("caller")
     try:
@@ -72,7 +72,7 @@ async def test_thread_sees_the_context_of_its_caller(calls: UserCalls) -> None:
         WHO.reset(token)
 
 
-async def test_errors_reach_the_caller(calls: UserCalls) -> None:
+async def test_errors_reach_the_caller(calls: CallbackRunner) -> None:
     """An error in a thread is raised where the call was awaited."""
     with pytest.raises(ZeroDivisionError):
         await calls.call(lambda: 1 // 0)
@@ -80,7 +80,7 @@ async def test_errors_reach_the_caller(calls: UserCalls) -> None:
 
 async def test_closing_does_not_wait_for_what_is_stuck() -> None:
     """A thread that blocks is let go and ends with its function."""
-    calls, begun, going_on = UserCalls(1, "stuck-calls"), asyncio.Event(), threading.Event()
+    calls, begun, going_on = CallbackRunner(1, "stuck-calls"), asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
     def block() -> bool:
@@ -97,7 +97,7 @@ async def test_closing_does_not_wait_for_what_is_stuck() -> None:
 
 async def test_ongoing_is_idle_when_everything_has_ended() -> None:
     """Who waits is woken by the last end, and does not wait when nothing goes on."""
-    ongoing = Ongoing()
+    ongoing = InFlightCount()
     await ongoing.wait_idle()
     async with asyncio.TaskGroup() as group:
         with ongoing:

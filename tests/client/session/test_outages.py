@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from rocketlet.client.session.session import Outages
+from rocketlet.client.session.session import OutageLog
 from rocketlet.common.errors import RemotingError
 from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command
@@ -13,7 +13,7 @@ from rocketlet.remoting.codec.command import Command
 def test_outage_is_said_once_until_the_broker_answers(caplog: pytest.LogCaptureFixture) -> None:
     """Each broker by itself; an answer ends its outage, whatever it says."""
     caplog.set_level(logging.INFO)
-    outages, gone = Outages(), RemotingError("gone")
+    outages, gone = OutageLog(), RemotingError("gone")
     for address in ("a:1", "a:1", "b:1"):
         outages.begin(address, gone)
     outages.heed("a:1", Command.response(ResponseCode.SUCCESS))

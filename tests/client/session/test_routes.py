@@ -4,8 +4,8 @@ import pytest
 
 from rocketlet.client.session.routes import (
     QueueShare,
-    Route,
-    RouteTable,
+    TopicRoute,
+    TopicRoutes,
     choose_address,
     limit_queues,
     publish_queues,
@@ -15,7 +15,7 @@ from rocketlet.client.session.routes import (
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.route import TopicRouteData
 
-TWO_BROKERS = Route(
+TWO_BROKERS = TopicRoute(
     (QueueShare("broker-a", 6, 2, 1), QueueShare("broker-b", 6, 1, 2)),
     {"broker-a": {0: "a:1", 1: "a:2"}, "broker-b": {0: "b:1"}},
 )
@@ -44,7 +44,7 @@ def test_publish_list_of_the_template_topic_has_all_queues_by_broker() -> None:
 @pytest.mark.feature("K3")
 def test_publish_list_needs_write_permission_and_a_master() -> None:
     """A broker that is read-only, unknown or without its master gets no messages, but is still consumed from."""
-    route = Route(
+    route = TopicRoute(
         (QueueShare("gone", 6, 1, 1), QueueShare("readonly", 4, 1, 1), QueueShare("slave", 6, 1, 1)),
         {"readonly": {0: "r:1"}, "slave": {1: "s:1"}},
     )
@@ -68,7 +68,7 @@ def test_order_configuration_alone_makes_the_publish_list() -> None:
 
 def test_template_is_cut_to_the_queues_of_a_new_topic() -> None:
     """Both numbers become the template's read number, at most the number for new topics."""
-    route = Route((QueueShare("broker-a", 7, 8, 16), QueueShare("broker-b", 7, 2, 8)), {})
+    route = TopicRoute((QueueShare("broker-a", 7, 8, 16), QueueShare("broker-b", 7, 2, 8)), {})
 
     assert [share[2:] for share in limit_queues(route, 4).shares] == [(4, 4), (2, 2)]
 
@@ -93,7 +93,7 @@ def test_address_is_any_when_the_wanted_broker_is_gone() -> None:
 
 def test_table_forgets_brokers_that_left_every_route() -> None:
     """Addresses follow the routes that are in use."""
-    table = RouteTable()
+    table = TopicRoutes()
     assert table.put("T", TWO_BROKERS)
     assert not table.put("T", TWO_BROKERS._replace(brokers=dict(TWO_BROKERS.brokers)))
     assert sorted(table.addresses(with_slaves=True)) == ["a:1", "a:2", "b:1"]

@@ -19,11 +19,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rocketlet.client.producer.bulk_sender import Letter
+from rocketlet.client.producer.bulk_sender import OutboundMessage
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import Message
 from rocketlet.export.columns.schema import SCHEMA
-from rocketlet.spark.sink.sinkrows import Letters, SinkColumns
+from rocketlet.spark.sink.sinkrows import SinkColumns, SinkMessages
 
 TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -49,10 +49,10 @@ def table(columns: str) -> StructType:
     return StructType([StructField(name, TYPES[kind]) for name, kind in pairs])
 
 
-def letters_of(schema: str, batch: pa.RecordBatch, topic: str | None = None) -> list[Letter]:
-    """Return the letters of rows, which get no key."""
+def letters_of(schema: str, batch: pa.RecordBatch, topic: str | None = None) -> list[OutboundMessage]:
+    """Return the messages of rows, which get no key."""
     columns = SinkColumns.find(table(schema), topic)
-    return Letters(columns, topic, None, "").of(batch)
+    return SinkMessages(columns, topic, None, "").of(batch)
 
 
 def messages(schema: str, option: str, **columns: Any) -> list[Message]:
@@ -101,7 +101,7 @@ def test_key_of_columns_does_not_depend_on_the_order_of_rows() -> None:
     def keys_of(prefix: str, *rows: tuple[str, int, str | None]) -> dict[bytes, str]:
         bodies, ids, parts = map(list, zip(*rows, strict=True))
         batch = pa.RecordBatch.from_pydict({"body": bodies, "orderId": ids, "part": parts})
-        letters = Letters(columns, "T", "KEY", prefix).of(batch)
+        letters = SinkMessages(columns, "T", "KEY", prefix).of(batch)
         return {letter.message.body: letter.message.properties["KEY"] for letter in letters}
 
     one, other = ("x", 1, "a/b"), ("y", 2, "ü")
@@ -127,7 +127,7 @@ def test_row_has_the_same_key_each_time() -> None:
     """The key is that of the task and the number of the row, over several batches; it replaces one that was there."""
     columns = SinkColumns.find(table("body string, properties map<string,string>"), "T")
     old = pa.array([[("KEY", "old")]] * 2, pa.map_(pa.string(), pa.string()))
-    letters = Letters(columns, "T", "KEY", "run/4/")
+    letters = SinkMessages(columns, "T", "KEY", "run/4/")
     batch = pa.RecordBatch.from_pydict({"body": ["x", "y"], "properties": old})
     keys = [letter.message.properties["KEY"] for _ in range(2) for letter in letters.of(batch)]
     assert keys == ["run/4/0", "run/4/1", "run/4/2", "run/4/3"]

@@ -1,6 +1,6 @@
-"""One consumer's part in its group: subscriptions, share of the queues, offsets, and the jobs that keep them right.
+"""One consumer's part in its group: subscriptions, assigned queues, offsets, and the jobs that keep them right.
 
-    share        at the start, then as ``rebalance.py`` says; queues are taken and given up as ``share.py`` says
+    rebalance    at the start, then as ``rebalance.py`` says; queues are taken and given up as in ``assigned_queues.py``
     commit       every 5 s without waiting for answers; at the end with them
 
 What happens to the messages of an owned queue is the consumer's own: it makes the sink of each.
@@ -20,26 +20,13 @@ from ...remoting.transport.service import Handler
 from ...remoting.transport.tasks import TaskScope, repeat
 from ..session.interceptors import NamespacedStrategy
 from ..session.session import CALL_TIMEOUT_MS, Session
-from .assigned_queues import Consumption, Refuse, Share, SinkT
-from .broker_requests import Brokers, PullPlan
-from .offsets import GroupOffsets, LocalOffsets, OffsetFile, StartRule
-from .rebalance import Membership, Rebalance, ShareChange
+from .assigned_queues import AssignedQueues, FetchContext, Refuse, SinkT
+from .broker_requests import BrokerRequests, PullPlan
+from .offsets import GroupOffsets, LocalOffsetFile, LocalOffsets, StartRule
+from .rebalance import MemberIdentity, Rebalance, ShareChange
 from .subscriptions import SubscriptionTable
 
-
-class LoneBrokers(Brokers):
-    """The brokers as a broadcasting consumer sees them: it is alone in its group, so it gets all queues."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._client_id = session.client_id
-
-    async def members_of(self, group: str, topic: str) -> list[str]:
-        """Return one member."""
-        return [self._client_id]
-
-
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class MemberPlan(NamedTuple):
@@ -51,7 +38,7 @@ class MemberPlan(NamedTuple):
     strategy: AllocateMessageQueueStrategy
     rebalance_interval_ms: int
     commit_interval_ms: int
-    offset_file: OffsetFile | None = None  # of a broadcasting consumer
+    offset_file: LocalOffsetFile | None = None  # of a broadcasting consumer
 
 
 class GroupMember(Generic[SinkT]):
@@ -64,30 +51,31 @@ class GroupMember(Generic[SinkT]):
         self.tasks = TaskScope()
         self.subscriptions = SubscriptionTable(session.clock)
         is_broadcast = plan.offset_file is not None
-        self.brokers = LoneBrokers(session) if is_broadcast else Brokers(session)
+        self.brokers = BrokerRequests(session)
         self.offsets = self._make_offsets(plan)
-        self.answers: Mapping[int, Handler] = {}
-        common = Consumption(session, self.tasks, self.brokers, self.subscriptions, plan.pull, refuse)
-        self.share = Share(common, self.offsets, make_sink)
+        self._handlers: Mapping[int, Handler] = {}
+        context = FetchContext(session, self.tasks, self.brokers, self.subscriptions, plan.pull, refuse)
+        self.assigned = AssignedQueues(context, self.offsets, make_sink)
         strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.strategy
         if session.namespace.name:
             strategy = NamespacedStrategy(strategy, session.namespace)
-        membership = Membership(self.group, session.client_id, strategy)
+        membership = MemberIdentity(self.group, session.client_id, strategy, is_alone=is_broadcast)
         self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.rebalance_interval_ms)
         self._session = session
         self._plan = plan
         self._sharing: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<GroupMember of {self.group} {self.subscriptions!r} {self.share!r}>"
+        return f"<GroupMember of {self.group} {self.subscriptions!r} {self.assigned!r}>"
 
     def _make_offsets(self, plan: MemberPlan) -> GroupOffsets:
         if plan.offset_file is None:
             return GroupOffsets(self.group, self.brokers, plan.start)
         return LocalOffsets(self.group, self.brokers, plan.start, plan.offset_file)
 
-    def start(self) -> None:
-        """Begin to take part: heartbeats name the group, offsets are stored."""
+    def start(self, handlers: Mapping[int, Handler] | None = None) -> None:
+        """Begin to take part: heartbeats name the group, offsets are stored, brokers may ask what handlers answer."""
+        self._handlers = handlers or {}
         session = self._session
         session.join(self)
         interval_ms = self._plan.commit_interval_ms
@@ -106,7 +94,7 @@ class GroupMember(Generic[SinkT]):
         """Neither share nor pull any more; the queues stay owned until the end."""
         if self._sharing is not None:
             self._sharing.cancel()
-        self.share.stop_pulling(self.share.queues)
+        self.assigned.stop_pulling(self.assigned.queues)
 
     async def check_filters(self) -> None:
         """Ask a broker of each topic whether it can filter as subscribed (Java's ``checkClientInBroker``).
@@ -120,16 +108,16 @@ class GroupMember(Generic[SinkT]):
             try:
                 await self.brokers.check_filter(self.group, subscription)
             except (RemotingError, RouteNotFoundError) as error:
-                log.warning(
+                _log.warning(
                     "group %s: filter of topic %s not checked by a broker: %s", self.group, subscription.topic, error
                 )
 
     async def end(self) -> None:
         """Store the offsets and leave the group."""
-        queues = self.share.unstored
+        queues = self.assigned.unstored
         await self.offsets.persist_at_end(queues, self._session.clock, CALL_TIMEOUT_MS)
-        if self.share.keeper is not None:
-            await self.share.keeper.release(queues)
+        if self.assigned.keeper is not None:
+            await self.assigned.keeper.release(queues)
         await self._session.leave(self)
 
     async def _keep_share(self) -> None:
@@ -137,20 +125,20 @@ class GroupMember(Generic[SinkT]):
             try:
                 await self._session.route(topic)
             except RocketletError as error:
-                log.info("group %s: topic %s not found, retrying: %s", self.group, topic, error)
+                _log.info("group %s: topic %s not found, retrying: %s", self.group, topic, error)
         await self._session.heartbeat()
         await repeat(self.rebalance.step, self._session.clock)
 
     async def _commit(self) -> int:
-        await self.offsets.persist(self.share.queues)
+        await self.offsets.persist(self.assigned.queues)
         return self._plan.commit_interval_ms
 
-    # ``Participant``
+    # ``SessionMember``
 
     @property
     def handlers(self) -> Mapping[int, Handler]:
         """What brokers may ask a consumer."""
-        return self.answers
+        return self._handlers
 
     def topics(self) -> Sequence[str]:
         """Return the topics that are subscribed to."""
@@ -164,19 +152,19 @@ class GroupMember(Generic[SinkT]):
         )
 
     def route_changed(self, _topic: str) -> None:
-        """Share the queues anew."""
+        """Rebalance soon."""
         self.rebalance.wake()
 
     def members_changed(self) -> None:
-        """Share the queues anew."""
+        """Rebalance soon."""
         self.rebalance.wake()
 
     # ``QueueOwner``
 
     def owned_queues(self) -> Sequence[MessageQueue]:
         """Return the queues that are owned now."""
-        return self.share.queues
+        return self.assigned.queues
 
     async def change_share(self, topic: str, change: ShareChange) -> bool:
         """Give up and take queues; tell whether everything could be taken."""
-        return not await self.share.change(topic, change)
+        return not await self.assigned.change(topic, change)
