@@ -8,8 +8,9 @@ from eager_clock import EagerClock
 from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, stored
 
 from rocketlet.client import Message, Producer, ProducerSettings
-from rocketlet.client.producer.bulk_sender import BulkLimits, BulkSender, OutboundMessage, RateLimiter
+from rocketlet.client.producer.bulk_sender import Batcher, BulkLimits, BulkSender, OutboundMessage, RateLimiter
 from rocketlet.common.errors import ResponseError, RouteNotFoundError, SendRefusedError
+from rocketlet.common.message import MessageQueue
 from rocketlet.common.record import decode_batch
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
@@ -178,3 +179,68 @@ async def test_rate_spreads_the_requests(cluster: ScriptedCluster, broker: Scrip
     assert sender.stored == 8
     assert len(broker.asked(BATCH)) == 5
     assert clock.now_ms() - EagerClock().now_ms() >= 300
+
+
+QUEUES = [MessageQueue("T", "broker-a", number) for number in range(4)]
+
+
+def pack(outbound: list[OutboundMessage]) -> list[list[int]]:
+    """Return the numbers in each batch of at most 3 messages and 1000 bytes; 500 bytes are large."""
+    return [[one.number for one in batch.outbound] for batch in Batcher(3, 1000, 500).pack(outbound, {"T": QUEUES})]
+
+
+@pytest.mark.parametrize(
+    ("messages", "batches"),
+    [
+        ([Message("T", b"x")] * 7, [[0, 1, 2], [3, 4, 5], [6]]),
+        ([Message("T", bytes(400))] * 3, [[0, 1], [2]]),
+        ([Message("T", b"x"), Message("U", b"x"), Message("T", b"x")], [[1], [0, 2]]),
+        ([Message("T", b"x"), Message("T", bytes(500)), Message("T", b"x")], [[0], [1], [2]]),
+        ([Message("T", b"x"), Message("T", b"x", delay_level=1)], [[0], [1]]),
+        ([Message("T", b"x"), Message("T", b"x", properties={"p": "v" * 9000})], [[0], [1]]),
+        ([Message("%RETRY%g", b"x")] * 2, [[0], [1]]),
+        ([], []),
+    ],
+    ids=["number", "bytes", "topics", "large", "late", "properties", "retry", "none"],
+)
+def test_letters_travel_together_as_far_as_they_may(messages: list[Message], batches: list[list[int]]) -> None:
+    """Number and bytes are limited; large and late messages and those of retry topics travel alone."""
+    assert pack([OutboundMessage(message, number) for number, message in enumerate(messages)]) == batches
+
+
+def test_letters_of_a_sharding_key_have_one_queue_and_keep_their_order() -> None:
+    """The queue is that of the key's hash, and a large one does not overtake those before it."""
+    bodies = [b"x", b"x", bytes(500), b"x"]
+    outbound = [OutboundMessage(Message("T", body), number, "one key") for number, body in enumerate(bodies)]
+    batches = list(Batcher(3, 1000, 500).pack(outbound, {"T": QUEUES}))
+    assert [[one.number for one in batch.outbound] for batch in batches] == [[0, 1], [2], [3]]
+    assert len({batch.queue for batch in batches}) == 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "counts", "pauses"),
+    [(10, [1, 1, 1], [100, 100]), (10, [20, 1], [2000]), (0.5, [1, 1], [2000]), (3, [1, 1, 1], [334, 333])],
+)
+async def test_messages_leave_evenly(rate: float, counts: list[int], pauses: list[int]) -> None:
+    """Each step waits until those before it have used up their share of the seconds, in whole milliseconds."""
+    clock = EagerClock()
+    rate_limiter = RateLimiter(rate, clock)
+    for count in counts:
+        await rate_limiter.wait_turn(count)
+    assert clock.pauses == pauses
+
+
+async def test_long_pause_is_not_made_up_for() -> None:
+    """After a second of silence ten messages still need a second."""
+    clock = EagerClock()
+    rate_limiter = RateLimiter(10, clock)
+    clock.advance(1000)
+    for _ in range(11):
+        await rate_limiter.wait_turn(1)
+    assert sum(clock.pauses) == 1000
+
+
+@pytest.mark.parametrize(("rate", "most"), [(0.1, 1), (10, 1), (250, 25)])
+def test_steps_are_a_tenth_of_a_second(rate: float, most: int) -> None:
+    """So many messages may leave at once, never none."""
+    assert RateLimiter(rate, EagerClock()).most_at_once == most
