@@ -1,6 +1,6 @@
 """``rocketlet load``: sends the messages of a dump to a cluster.
 
-    blocks of the dump -> letters, in the order of their queues -> outflow -> how far everything is stored
+    blocks of the dump -> messages, in the order of their queues -> sender -> how far everything is stored
 
 Rules:
 
@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 import msgspec
 
-from ..common.errors import ClientError, ConfigError, DecodeError, LetterRefusedError, RemotingError
+from ..common.errors import ClientError, ConfigError, DecodeError, RemotingError, SendRefusedError
 from ..common.message import replayed
 from ..common.names import AUTO_CREATE_TOPIC
 from ..common.properties import SHARDING_KEY
 from .reading import needs_extra, show_progress
 
 if TYPE_CHECKING:
-    from ..client.producer.outflow import Chunk, Outflow
-    from ..client.producer.parcels import Letter
+    from ..client.producer.bulk_sender import BulkHandle, BulkSender, OutboundMessage
     from ..client.producer.producer import Producer
     from ..client.session.settings import ProducerSettings
     from ..export.write.dump_file import DumpBlock, DumpedMessage, DumpReader
@@ -168,18 +167,19 @@ def _load(reader: "DumpReader", flags: LoadFlags) -> bool:
 
 
 async def _send(loading: "Loading", settings: "ProducerSettings", flags: LoadFlags, state: "State") -> None:
-    from ..client.producer.outflow import Outflow, OutflowLimits
-    from ..client.producer.pace import Pace
+    from ..client.producer.bulk_sender import BulkLimits, BulkSender, RateLimiter
     from ..client.producer.producer import Producer
     from ..remoting.transport.event_loop import LoopClock
 
     clock = LoopClock()
-    pace = None if flags["rate"] is None else Pace(flags["rate"], clock)
-    limits = OutflowLimits(in_flight=flags["in_flight"], patience_ms=1000 * flags["timeout_s"])
+    rate_limiter = None if flags["rate"] is None else RateLimiter(flags["rate"], clock)
+    limits = BulkLimits(in_flight=flags["in_flight"], patience_ms=1000 * flags["timeout_s"])
     async with Producer(flags["group"], flags["namesrv"], settings=settings) as producer:
         await _check_nameserver(producer)
-        async with Outflow(producer, limits, pace=pace, on_refused=loading.refuse, clock=clock) as outflow:
-            await loading.run(outflow, state)
+        async with BulkSender(
+            producer, limits, rate_limiter=rate_limiter, on_refused=loading.refuse, clock=clock
+        ) as sender:
+            await loading.run(sender, state)
 
 
 async def _check_nameserver(producer: "Producer") -> None:
@@ -193,9 +193,7 @@ async def _check_nameserver(producer: "Producer") -> None:
 
 
 def _producer_settings(flags: LoadFlags) -> "ProducerSettings":
-    from ..client.session.credentials import Credentials
-    from ..client.session.settings import ProducerSettings
-    from ..client.session.tls import Tls
+    from ..client.session.settings import Credentials, ProducerSettings, Tls
 
     access_key, secret_key = flags["access_key"], flags["secret_key"]
     if (access_key is None) != (secret_key is None):
@@ -223,33 +221,33 @@ class Loading:
         self._topics = frozenset(flags["topics"])
         self._renamed = flags["renamed"]
         self._counts: Counter[str] = Counter()
-        self._under_way: deque[tuple[Chunk, int]] = deque()
+        self._under_way: deque[tuple[BulkHandle, int]] = deque()
 
-    async def run(self, outflow: "Outflow", state: "State") -> None:
-        """Send everything and wait until it is stored (raises what ``Outflow.put`` and ``DumpReader.blocks`` do)."""
+    async def run(self, sender: "BulkSender", state: "State") -> None:
+        """Send everything and wait until it is stored (raises what ``BulkSender.put`` and ``DumpReader.blocks`` do)."""
         self.has_begun, position = True, 0
         blocks = self._reader.blocks(self._first)
         try:
             while (block := await asyncio.to_thread(next, blocks, None)) is not None:
-                chunk = await outflow.put(self._letters_of(block))
-                self._under_way.append((chunk, block.number + len(block.messages)))
+                handle = await sender.put(self._outbound_of(block))
+                self._under_way.append((handle, block.number + len(block.messages)))
                 self.advance(block.end - position)
                 position = block.end
                 self._note()
                 if self.done >= state.written + _STATE_STEP:
                     await asyncio.to_thread(state.write, self.done)
-            await outflow.drain()
+            await sender.drain()
             self.advance(self._reader.size_bytes - position)
         except DecodeError:
-            await outflow.drain()  # what was read before the damage is to be stored
+            await sender.drain()  # what was read before the damage is to be stored
             raise
         finally:
             self._note()
-            self._counts["stored"] = outflow.stored
+            self._counts["stored"] = sender.stored
         if self._reader.messages is not None and self._first > self._reader.messages:
             raise ConfigError(f"the dump has {self._reader.messages} messages, it cannot begin with {self._first}")
 
-    def refuse(self, refusal: LetterRefusedError) -> None:
+    def refuse(self, refusal: SendRefusedError) -> None:
         """Name a message that was refused, if it is one of the first."""
         self.refused += 1
         if self.refused <= _NAMED_REFUSALS:
@@ -262,33 +260,33 @@ class Loading:
         if self._reader.messages is None or self.done < self._reader.messages:
             click.echo(f"all before message {self.done} are done with; --skip {self.done} goes on from there")
 
-    def _letters_of(self, block: "DumpBlock") -> "list[Letter]":
+    def _outbound_of(self, block: "DumpBlock") -> "list[OutboundMessage]":
         numbered = [each for each in enumerate(block.messages, block.number) if each[0] >= self._first]
         wanted = [(number, each) for number, each in numbered if not self._topics or each.topic in self._topics]
         self._counts["other"] += len(numbered) - len(wanted)
-        letters = [letter_of(message, number, self._renamed) for number, message in wanted]
-        for (number, _), letter in zip(wanted, letters, strict=True):
-            if letter is None:
-                self.refuse(LetterRefusedError(number, "its body could not be read when it was dumped"))
-        return [letter for letter in letters if letter is not None]
+        outbound = [outbound_of(message, number, self._renamed) for number, message in wanted]
+        for (number, _), each in zip(wanted, outbound, strict=True):
+            if each is None:
+                self.refuse(SendRefusedError(number, "its body could not be read when it was dumped"))
+        return [each for each in outbound if each is not None]
 
     def _note(self) -> None:
         while self._under_way and self._under_way[0][0].is_done:
             self.done = self._under_way.popleft()[1]
 
 
-def letter_of(message: "DumpedMessage", number: int, renamed: Mapping[str, str]) -> "Letter | None":
+def outbound_of(message: "DumpedMessage", number: int, renamed: Mapping[str, str]) -> "OutboundMessage | None":
     """Return a message of a dump as one to send, None for one without a body."""
-    from ..client.producer.parcels import Letter
+    from ..client.producer.bulk_sender import OutboundMessage
 
     if message.body is None:
         return None
     topic = renamed.get(message.topic, message.topic)
-    letter = replayed(topic, message.body, message.properties, message.flag)
-    if not letter.properties.keys() & ORIGIN.keys():  # one that was loaded before keeps what it was at first
+    copy = replayed(topic, message.body, message.properties, message.flag)
+    if not copy.properties.keys() & ORIGIN.keys():  # one that was loaded before keeps what it was at first
         origin = {name: getattr(message, field) for name, field in ORIGIN.items()}
-        letter.properties.update({name: str(value) for name, value in origin.items() if value is not None})
-    return Letter(letter, number, letter.properties.get(SHARDING_KEY) or f"{message.topic}/{message.queue_id}")
+        copy.properties.update({name: str(value) for name, value in origin.items() if value is not None})
+    return OutboundMessage(copy, number, copy.properties.get(SHARDING_KEY) or f"{message.topic}/{message.queue_id}")
 
 
 class State:

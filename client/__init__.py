@@ -41,17 +41,22 @@ from .admin.admin_values import (
     QueueProgress,
     TopicSettings,
 )
-from .consumer.listening import Listener
+from .consumer.listeners import Listener
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
-from .consumer.single_pull import PullResult, PullStatus
-from .group.handover import HandoverCallback
+from .group.broker_requests import PullResult, PullStatus
 from .group.subscriptions import Sql
-from .producer.outcomes import TransactionResult, TransactionState
+from .producer.outgoing_message import reply_to, split_batch
 from .producer.producer import Producer
-from .producer.selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
-from .producer.transactions import TransactionFunctions, TransactionListener, TransactionProducer
-from .session.credentials import Credentials
+from .producer.queue_selection import SelectByMachineRoom, Selector, select_at_random, select_by_hash, select_by_key
+from .producer.transactions import (
+    TransactionFunctions,
+    TransactionListener,
+    TransactionProducer,
+    TransactionResult,
+    TransactionState,
+)
+from .session.callbacks import HandoverCallback
 from .session.hooks import (
     ConsumeContext,
     ConsumeEnd,
@@ -70,22 +75,21 @@ from .session.hooks import (
     SendHook,
     SentMessage,
 )
-from .session.outgoing import split_batch
-from .session.replies import reply_to
 from .session.results import ConsumeFrom, ConsumeResult, Retry, SendResult, SendStatus
 from .session.session import Session
 from .session.settings import (
     ClientSettings,
+    Credentials,
     FlowLimits,
     ProducerSettings,
     PullConsumerSettings,
     PushConsumerSettings,
+    Tls,
     TransactionProducerSettings,
 )
-from .session.tls import Tls
-from .tracing.statistics import LastMinute, Statistics, Tally, TopicStatistics
-from .tracing.trace_records import (
+from .tracing.message_trace import (
     EndTransactionRecord,
+    MessageTrace,
     PubRecord,
     RecallRecord,
     SubAfterRecord,
@@ -94,7 +98,7 @@ from .tracing.trace_records import (
     TraceRecord,
     parse_records,
 )
-from .tracing.tracing import MessageTrace
+from .tracing.statistics import LastMinute, Statistics, Tally, TopicStatistics
 
 __all__ = [
     "Admin",

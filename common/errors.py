@@ -27,7 +27,7 @@
         RouteNotFoundError    no name server knows a broker for the topic
         ClientStateError      used before it was started or after it was closed
         DataLossError         messages that were to be read are not there any more
-        LetterRefusedError    one of many messages that nobody can send, or that a broker refuses
+        SendRefusedError      one of many messages that nobody can send, or that a broker refuses
         NotSafeError          stored, but neither flushed nor copied as the broker is set to demand
         ConfigError           (see above) is also what a wrong client setting raises
 
@@ -178,7 +178,7 @@ class DataLossError(ClientError):
     """Messages that were to be read are not there any more."""
 
 
-class LetterRefusedError(ClientError):
+class SendRefusedError(ClientError):
     """A message that nobody can send, or that a broker refuses; ``number`` is what its sender calls it."""
 
     def __init__(self, number: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What all parts of ``Admin`` share: who is asked, and what an answer must be.
+"""Calls of ``Admin``: which servers are asked, and what an answer must be.
 
     asked                    used for
     every name server        what only they know: a topic's deletion, write permissions
@@ -20,9 +20,8 @@ from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.route import MASTER_ID, ClusterInfo
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
-from ..session.brokers import Brokers
-from ..session.life import Life
-from ..session.routes import Route, publish_queues, subscribe_queues
+from ..session.lifecycle import Lifecycle
+from ..session.routes import TopicRoute, publish_queues, subscribe_queues
 from ..session.session import Session
 from .admin_values import BrokerNode
 
@@ -32,10 +31,9 @@ ADMIN_TIMEOUT_MS = 5_000  # Java's timeoutMillis of DefaultMQAdminExt
 class AdminCalls:
     """Calls to the servers of one session."""
 
-    def __init__(self, session: Session, life: Life) -> None:
+    def __init__(self, session: Session, lifecycle: Lifecycle) -> None:
         self._session = session
-        self._life = life
-        self._brokers = Brokers(session)
+        self._lifecycle = lifecycle
 
     async def brokers(self, cluster: str | None = None) -> tuple[BrokerNode, ...]:
         """Return the brokers of all clusters, or of one, by cluster and name.
@@ -43,7 +41,7 @@ class AdminCalls:
         Raises:
             ValueError: there is no such cluster.
         """
-        info = decode_answer(ClusterInfo, (await self._ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        info = decode_answer(ClusterInfo, (await self.ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
         if cluster is not None and cluster not in info.cluster_addr_table:
             raise ValueError(
                 f"there is no cluster {cluster}, but {', '.join(sorted(info.cluster_addr_table)) or 'none'}"
@@ -58,31 +56,32 @@ class AdminCalls:
 
     # name servers
 
-    async def _ask_nameserver(self, code: RequestCode, header: msgspec.Struct | None = None) -> Command:
-        self._life.check()
+    async def ask_nameserver(self, code: RequestCode, header: msgspec.Struct | None = None) -> Command:
+        """Ask one of them; return an answer that is a success."""
+        self._lifecycle.check()
         answer = await self._session.ask_nameserver(Command.request(code, header), ADMIN_TIMEOUT_MS)
         return checked(answer)
 
-    async def _ask_nameservers(self, code: RequestCode, header: msgspec.Struct) -> list[Command]:
-        """Ask all of them."""
-        self._life.check()
+    async def ask_nameservers(self, code: RequestCode, header: msgspec.Struct) -> list[Command]:
+        """Ask all of them; return answers that are successes."""
+        self._lifecycle.check()
         answers = await self._session.ask_nameservers(lambda: Command.request(code, header), ADMIN_TIMEOUT_MS)
         return [checked(answer) for answer in answers]
 
-    async def _route(self, topic: str) -> Route:
+    async def route(self, topic: str) -> TopicRoute:
         """Return the route of a topic as it is now."""
-        self._life.check()
+        self._lifecycle.check()
         await self._session.refresh(topic, ADMIN_TIMEOUT_MS)
         return await self._session.route(topic, ADMIN_TIMEOUT_MS)
 
-    async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues of a topic that can be read or written."""
-        route = await self._route(topic)
+        route = await self.route(topic)
         return tuple(sorted({*subscribe_queues(topic, route), *publish_queues(topic, route)}))
 
     # brokers
 
-    async def _masters(self, cluster: str | None, names: Collection[str] | None = None) -> dict[str, str]:
+    async def masters(self, cluster: str | None, names: Collection[str] | None = None) -> dict[str, str]:
         """Return the addresses of masters by broker name: of a cluster, or of the brokers named.
 
         Raises:
@@ -100,13 +99,14 @@ class AdminCalls:
             raise RouteNotFoundError("no name server knows a master of any broker")
         return masters
 
-    async def _masters_of_topic(self, topic: str) -> dict[str, str]:
-        route = await self._route(topic)
+    async def masters_of_topic(self, topic: str) -> dict[str, str]:
+        """Return the addresses of the masters that have a topic, by broker name."""
+        route = await self.route(topic)
         return {name: ids[MASTER_ID] for name, ids in route.brokers.items() if MASTER_ID in ids}
 
-    async def _ask_broker(self, address: str, command: Command, expected: Sequence[int] = ()) -> Command:
+    async def ask_broker(self, address: str, command: Command, expected: Sequence[int] = ()) -> Command:
         """Return an answer that is a success, or of another expected code."""
-        self._life.check()
+        self._lifecycle.check()
         return checked(await self._session.call(address, command, ADMIN_TIMEOUT_MS), expected)
 
 

@@ -13,7 +13,6 @@ the end; ``commit`` stores those of all messages that were handed out, now. With
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
@@ -22,29 +21,27 @@ from ...common.errors import ClientStateError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
-from ..group.handover import HandoverCallback, handover
-from ..group.membership import GroupMember, MemberPlan
+from ..group.broker_requests import BrokerRequests, PullPlan, PullResult, SinglePull, pull_once
+from ..group.group_member import GroupMember, MemberPlan
 from ..group.offsets import start_rule
 from ..group.rebalance import compare_share
 from ..group.subscriptions import Sql
-from ..session.life import Life
-from ..session.observing import ConsumeObserver, observe_consumer
-from ..session.pulls import PullPlan
+from ..session.callbacks import HandoverCallback, as_awaitable
+from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
-from ..session.settings import PullConsumerSettings, check_group
-from .pull_buffer import PullBuffer, Shelf
-from .pull_checks import check_offset, check_poll, checked_queues
+from ..session.settings import PullConsumerSettings, check_group, check_queue_offset
+from .fetch_buffer import BufferedMessages, FetchBuffer
+from .listeners import ConsumeObserver, observe_consumer
 from .push_consumer import QueuesCallback
-from .queue_questions import QueueQuestions
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 START_WAIT_MS = 3_000
 SUSPEND_MS = 20_000
 NO_LIMIT_MS = 1 << 62  # nobody knows how long the application works on what it polled
 
 
-class PullConsumer(QueueQuestions):
+class PullConsumer:
     """Hands out the messages of its topics; use it with ``async with``, from one event loop.
 
         consumer = PullConsumer("audit", nameserver="127.0.0.1:9876")
@@ -67,17 +64,19 @@ class PullConsumer(QueueQuestions):
     ) -> None:
         self.settings = settings or PullConsumerSettings()
         session, self._entered = borrow_session(session, nameserver, self.settings, clock)
-        super().__init__(check_group(group), session, Life(f"pull consumer {group}"))
+        self.group = check_group(group)
+        self._session = session
+        self._lifecycle = Lifecycle(f"pull consumer {group}")
+        self._brokers = BrokerRequests(session)
         self._clock = self._session.clock
-        self._shelf = Shelf(self.settings.max_buffered_messages)
+        self._buffered = BufferedMessages(self.settings.max_buffered_messages)
         self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
-        self._stack = AsyncExitStack()
         self._observer: ConsumeObserver | None = None
         self._is_sharing = False
         self._is_assigned = False
 
     def __repr__(self) -> str:
-        return f"<PullConsumer {self.group} {self._life.stage.name.lower()}, {self._member.share!r}>"
+        return f"<PullConsumer {self.group} {self._lifecycle.stage.name.lower()}, {self._member.assigned!r}>"
 
     @property
     def client_id(self) -> str:
@@ -87,19 +86,19 @@ class PullConsumer(QueueQuestions):
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this member owns now."""
-        return self._member.share.queues
+        return self._member.assigned.queues
 
     def on_queues_changed(self, callback: QueuesCallback) -> None:
         """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
-        self._member.share.on_change = callback
+        self._member.assigned.on_change = callback
 
     def on_queues_revoked(self, callback: HandoverCallback) -> None:
         """Have ``callback(queues)`` called, and waited for, before queues are given up: the time to commit."""
-        self._member.share.on_revoked = handover(callback)
+        self._member.assigned.on_revoked = as_awaitable(callback)
 
     def on_queues_assigned(self, callback: HandoverCallback) -> None:
         """Have ``callback(queues)`` called, and waited for, before new queues are read: the time to seek."""
-        self._member.share.on_assigned = handover(callback)
+        self._member.assigned.on_assigned = as_awaitable(callback)
 
     # what to consume
 
@@ -115,14 +114,14 @@ class PullConsumer(QueueQuestions):
         if self._is_assigned:
             raise ClientStateError(f"pull consumer {self.group} has assigned queues, it cannot subscribe as well")
         self._member.subscriptions.put(topic, expression)
-        if self._life.is_open:
+        if self._lifecycle.is_open:
             self._begin_sharing()
             self._member.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
         """End the subscription to a topic; its queues are given up soon."""
         self._member.subscriptions.remove(topic)
-        if self._life.is_open:
+        if self._lifecycle.is_open:
             self._member.subscriptions_changed()
 
     async def assign(self, queues: Iterable[MessageQueue], expression: str | Sql = ALL) -> None:
@@ -134,7 +133,7 @@ class PullConsumer(QueueQuestions):
             ClientStateError: topics were subscribed to, or the consumer is not open.
             RouteNotFoundError, RemotingError, ResponseError: a queue cannot be read now.
         """
-        self._life.check()
+        self._lifecycle.check()
         wanted = checked_queues(queues)
         if self._is_sharing or (not self._is_assigned and self._member.subscriptions.topics):
             raise ClientStateError(f"pull consumer {self.group} has subscribed, it cannot assign as well")
@@ -144,7 +143,7 @@ class PullConsumer(QueueQuestions):
             await self._session.route(topic)
             owned = [queue for queue in self.queues if queue.topic == topic]
             change = compare_share(owned, [queue for queue in wanted if queue.topic == topic])
-            for failure in await self._member.share.change(topic, change):
+            for failure in await self._member.assigned.change(topic, change):
                 raise failure
 
     # life
@@ -155,8 +154,7 @@ class PullConsumer(QueueQuestions):
         Raises:
             ClientStateError: it has been started before.
         """
-        self._life.begin()
-        async with AsyncExitStack() as stack:
+        async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._member.tasks)
             if self.settings.hooks:
@@ -168,25 +166,24 @@ class PullConsumer(QueueQuestions):
             if self._member.subscriptions.topics:
                 self._begin_sharing()
                 await self._member.rebalance.wait_first_run(START_WAIT_MS)
-            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop pulling, store the offsets of finished messages and leave the group."""
-        await self._stack.aclose()
+        await self._lifecycle.close()
 
     async def _stop(self) -> None:
         try:
             if self.queues:
-                await self._member.share.on_revoked(self.queues)
+                await self._member.assigned.on_revoked(self.queues)
         finally:
             await self._close()
 
     async def _close(self) -> None:
-        self._life.end()
-        self._shelf.close()
+        self._lifecycle.end()
+        self._buffered.close()
         self._member.stop()
         await self._member.end()
 
@@ -204,7 +201,7 @@ class PullConsumer(QueueQuestions):
             ValueError: a number is out of its range.
             ClientStateError: the consumer is not open, was closed meanwhile, or has nothing to consume.
         """
-        self._life.check()
+        self._lifecycle.check()
         check_poll(timeout_ms, max_messages)
         self._finish_handed_out()
         messages = self._hand_out(max_messages)
@@ -213,14 +210,14 @@ class PullConsumer(QueueQuestions):
         self._check_consuming()
         try:
             async with self._clock.timeout(self.settings.poll_timeout_ms if timeout_ms is None else timeout_ms):
-                await self._shelf.wait_available()
+                await self._buffered.wait_available()
         except TimeoutError:
             return []
-        self._life.check()
+        self._lifecycle.check()
         return self._hand_out(max_messages)
 
     def _hand_out(self, max_messages: int | None) -> list[ReceivedMessage]:
-        messages = self._shelf.take(max_messages)
+        messages = self._buffered.take(max_messages)
         if self._observer is not None and messages:
             self._observer.hand_out(messages)
         return messages
@@ -236,14 +233,14 @@ class PullConsumer(QueueQuestions):
             ClientStateError: the consumer is not started yet, or has nothing to consume.
         """
         self._finish_handed_out()
-        while self._life.is_open:
+        while self._lifecycle.is_open:
             messages = self._hand_out(1)
             if messages:
                 return messages[0]
             self._check_consuming()
-            await self._shelf.wait_available()
-        if not self._life.is_closed:
-            self._life.check()
+            await self._buffered.wait_available()
+        if not self._lifecycle.is_closed:
+            self._lifecycle.check()
         raise StopAsyncIteration
 
     # positions
@@ -264,14 +261,14 @@ class PullConsumer(QueueQuestions):
             ValueError: the queue is not owned, or has no such message.
             RemotingError, ResponseError: the broker did not say what the queue has.
         """
-        self._life.check()
-        check_offset(queue_offset)
+        self._lifecycle.check()
+        check_queue_offset(queue_offset)
         self._buffer_of(queue)
         first, end = await self._member.brokers.first_offset(queue), await self._member.brokers.end_offset(queue)
         if not first <= queue_offset <= end:
             raise ValueError(f"offset {queue_offset} is outside {queue}, which has {first} to {end}")
         self._buffer_of(queue).restart(queue_offset)
-        self._member.share.pull_from(queue, queue_offset)
+        self._member.assigned.pull_from(queue, queue_offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the first message that an owned queue still has."""
@@ -294,14 +291,14 @@ class PullConsumer(QueueQuestions):
             ValueError: a queue is not owned, or an offset is negative.
             RemotingError, ResponseError, RouteNotFoundError: one was not stored.
         """
-        self._life.check()
+        self._lifecycle.check()
         table = self._member.offsets.table
         if offsets is None:
             self._take_over_positions()
-            offsets = {queue: offset for queue in self.queues if (offset := table.get(queue)) is not None}
+            offsets = {queue: queue_offset for queue in self.queues if (queue_offset := table.get(queue)) is not None}
         for queue, queue_offset in offsets.items():
             self._buffer_of(queue)
-            check_offset(queue_offset)
+            check_queue_offset(queue_offset)
         for queue, queue_offset in offsets.items():
             table.seek(queue, queue_offset)
             await self._member.brokers.store_offset(self.group, queue, queue_offset)
@@ -317,14 +314,14 @@ class PullConsumer(QueueQuestions):
             buffer = self._buffer_of(queue)
             buffer.is_paused = False
             buffer.make_room()
-        self._shelf.look_again()
+        self._buffered.look_again()
 
     def _check_consuming(self) -> None:
         if not self._is_assigned and not self._member.subscriptions.topics:
             raise ClientStateError(f"pull consumer {self.group} has nothing to consume: subscribe or assign first")
 
-    def _buffer_of(self, queue: MessageQueue) -> PullBuffer:
-        buffer = self._member.share.sink_of(queue)
+    def _buffer_of(self, queue: MessageQueue) -> FetchBuffer:
+        buffer = self._member.assigned.sink_of(queue)
         if buffer is None:
             raise ValueError(f"{queue} is not owned by this member")
         return buffer
@@ -334,10 +331,64 @@ class PullConsumer(QueueQuestions):
             self._take_over_positions()
 
     def _take_over_positions(self) -> None:
-        for buffer in self._shelf.moved:
+        for buffer in self._buffered.moved:
             if buffer.position is not None and not buffer.is_dropped:
                 self._member.offsets.table.seek(buffer.queue, buffer.position)
-        self._shelf.moved.clear()
+        self._buffered.moved.clear()
+
+    # any queue, owned or not; nothing here moves a position. All raise ``ClientStateError`` outside the block, and
+    # ``RouteNotFoundError``, ``RemotingError`` or ``ResponseError`` when the broker of the queue fails
+
+    async def fetch_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return all queues of a topic that can be read."""
+        self._lifecycle.check()
+        return await self._brokers.queues_of(topic)
+
+    async def first_offset(self, queue: MessageQueue) -> int:
+        """Return the offset of the first message that a queue still has."""
+        await self._find(queue)
+        return await self._brokers.first_offset(queue)
+
+    async def end_offset(self, queue: MessageQueue) -> int:
+        """Return the offset that the next message of a queue will get."""
+        await self._find(queue)
+        return await self._brokers.end_offset(queue)
+
+    async def offset_at(self, queue: MessageQueue, at_ms: int) -> int:
+        """Return the offset of the first message that was stored at an instant or later."""
+        await self._find(queue)
+        return await self._brokers.offset_at(queue, at_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the offset that the broker has stored for the group, or None."""
+        await self._find(queue)
+        return await self._brokers.stored_offset(self.group, queue)
+
+    async def pull_once(
+        self,
+        queue: MessageQueue,
+        queue_offset: int,
+        expression: str | Sql = ALL,
+        *,
+        max_messages: int = 32,
+        wait_ms: int = 0,
+    ) -> PullResult:
+        """Ask once for messages of a queue from an offset on.
+
+        With ``wait_ms`` the broker waits so long for a message, or some seconds longer.
+
+        Raises:
+            ValueError: a number is out of its range, or the expression holds no tag.
+        """
+        await self._find(queue)
+        return await pull_once(
+            self._brokers, self.group, SinglePull(queue, queue_offset, expression, max_messages, wait_ms)
+        )
+
+    async def _find(self, queue: MessageQueue) -> None:
+        """Know the broker of a queue."""
+        self._lifecycle.check()
+        await self._session.route(queue.topic)
 
     # the parts
 
@@ -360,12 +411,38 @@ class PullConsumer(QueueQuestions):
             commit_interval_ms=settings.commit_interval_ms,
         )
 
-    def _make_buffer(self, queue: MessageQueue) -> PullBuffer:
-        return PullBuffer(queue, self.settings.limits, self._shelf)
+    def _make_buffer(self, queue: MessageQueue) -> FetchBuffer:
+        return FetchBuffer(queue, self.settings.limits, self._buffered)
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
         """Go on at the offset that the broker named."""
-        buffer = self._member.share.sink_of(queue)
+        buffer = self._member.assigned.sink_of(queue)
         if buffer is not None:
             buffer.restart(next_offset)
         return buffer is not None
+
+
+def checked_queues(queues: Iterable[object]) -> frozenset[MessageQueue]:
+    """Return queues without repetition.
+
+    Raises:
+        TypeError: one is something else, such as the name of a topic.
+    """
+    wanted: set[MessageQueue] = set()
+    for queue in queues:
+        if not isinstance(queue, MessageQueue):
+            raise TypeError(f"{queue!r} is {type(queue).__name__}, it must be a MessageQueue")
+        wanted.add(queue)
+    return frozenset(wanted)
+
+
+def check_poll(timeout_ms: int | None, max_messages: int | None) -> None:
+    """Refuse numbers with which a poll could give nothing, ever.
+
+    Raises:
+        ValueError: one is out of its range.
+    """
+    if timeout_ms is not None and timeout_ms < 0:
+        raise ValueError(f"timeout_ms is {timeout_ms}, must not be negative")
+    if max_messages is not None and max_messages < 1:
+        raise ValueError(f"max_messages is {max_messages}, must be at least 1")

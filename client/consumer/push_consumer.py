@@ -1,7 +1,7 @@
 """The push consumer: listeners get messages as they come, members of a group share the queues.
 
     async with          routes, a heartbeat and the first share are done, or 3 s are over and they go on behind
-    inside              as ``concurrently.py`` says, or ``orderly.py`` for ``settings.is_orderly``
+    inside              as ``concurrent_consume.py`` says, or ``orderly_consume.py`` for ``settings.is_orderly``
     leaving the block   pulling stops, running listeners end (up to a limit), offsets are stored, the group is told
 
 Offsets are stored every 5 s, with each pull, when a queue is given up and at the end. A message may come twice: after a
@@ -23,24 +23,21 @@ from ...common.names import retry_topic
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
 from ...remoting.transport.endpoint import Handler as RequestHandler
-from ..group.local_offsets import DEFAULT_INSTANCE, LocalOffsets, OffsetFile, offset_file_of
-from ..group.membership import GroupMember, MemberPlan
-from ..group.offsets import start_rule
-from ..group.queue_locks import QueueLocks
+from ..group.broker_requests import PullPlan
+from ..group.group_member import GroupMember, MemberPlan
+from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of, start_rule
 from ..group.subscriptions import Sql
-from ..session.life import Life
-from ..session.observing import observe_consumer
-from ..session.pulls import PullPlan
+from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group
-from .answering import Answers, Described
-from .concurrently import ConcurrentListening, Workplace
-from .listening import Handler, Listener, ListenerCalls
-from .orderly import OrderlyListening
-from .push_queue import PushQueue
-from .returning import Returns
+from .admin_callbacks import ClientRequestHandlers, DescribedConsumer
+from .concurrent_consume import ConcurrentConsumer
+from .listeners import ConsumeEnvironment, Handler, Listener, ListenerCalls, observe_consumer
+from .orderly_consume import HeldQueueLocks, OrderlyConsumer
+from .process_queue import PushQueue
+from .send_back import MessageReturner
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 START_WAIT_MS = 3_000
 SUSPEND_MS = 15_000
@@ -72,23 +69,21 @@ class PushConsumer:
     ) -> None:
         self.group = check_group(group)
         self.settings = settings or PushConsumerSettings()
-        self._life = Life(f"push consumer {group}")
+        self._lifecycle = Lifecycle(f"push consumer {group}")
         self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock
         self._member = GroupMember(self._session, self._plan(), self._make_queue, self._refuse)
         if not self.settings.is_broadcast:
             self._member.subscriptions.put(retry_topic(group), ALL)
-        self._member.share.on_change = self._tell_queues
+        self._member.assigned.on_change = self._tell_queues
         self._handlers: dict[str, Handler] = {}
         self._calls = ListenerCalls(self.group, self.settings.concurrency)
-        self._listening = self._make_listening()
-        self._member.answers = self._make_answers()
-        self._stack = AsyncExitStack()
+        self._consume_service = self._make_consume_service()
         self._told: tuple[MessageQueue, ...] = ()
         self._on_queues_changed: QueuesCallback | None = None
 
     def __repr__(self) -> str:
-        return f"<PushConsumer {self.group} {self._life.stage.name.lower()}, {self._member.share!r}>"
+        return f"<PushConsumer {self.group} {self._lifecycle.stage.name.lower()}, {self._member.assigned!r}>"
 
     @property
     def client_id(self) -> str:
@@ -99,7 +94,7 @@ class PushConsumer:
     def queues(self) -> tuple[MessageQueue, ...]:
         """The queues that this member owns now; those of the group's own retry topic are not shown."""
         own_topic = retry_topic(self.group)
-        return tuple(queue for queue in self._member.share.queues if queue.topic != own_topic)
+        return tuple(queue for queue in self._member.assigned.queues if queue.topic != own_topic)
 
     def on_queues_changed(self, callback: QueuesCallback) -> None:
         """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
@@ -109,32 +104,32 @@ class PushConsumer:
         """Let a listener have messages of a topic: those whose tag is in ``TagA || TagB``, all with ``*``, or ``Sql``.
 
         It gets a list of messages (``settings.batch_messages`` at most) and says what became of them; see
-        ``listening.py``. May be called before and inside the block, again to change the expression or the listener.
+        ``listeners.py``. May be called before and inside the block, again to change the expression or the listener.
 
         Raises:
             ValueError: the topic cannot exist, or the expression holds no tag.
             TypeError: the listener cannot be called, or the expression is no text.
             ClientStateError: the consumer is closed.
         """
-        if self._life.is_closed:
+        if self._lifecycle.is_closed:
             raise ClientStateError(f"push consumer {self.group} is closed")
         handler = Handler.of(listener)
         self._member.subscriptions.put(topic, expression)
         self._handlers[topic] = handler
-        if self._life.is_open:
+        if self._lifecycle.is_open:
             self._member.subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
         """End the subscription to a topic; its queues are given up soon."""
         self._member.subscriptions.remove(topic)
         self._handlers.pop(topic, None)
-        if self._life.is_open:
+        if self._lifecycle.is_open:
             self._member.subscriptions_changed()
 
     @property
     def is_suspended(self) -> bool:
         """Whether nothing is pulled until ``resume`` is called."""
-        return self._member.share.is_suspended
+        return self._member.assigned.is_suspended
 
     def suspend(self) -> None:
         """Pull nothing until ``resume``; messages that are here already still run, and the queues stay owned.
@@ -142,8 +137,8 @@ class PushConsumer:
         Raises:
             ClientStateError: the consumer is not open.
         """
-        self._life.check()
-        self._member.share.suspend()
+        self._lifecycle.check()
+        self._member.assigned.suspend()
 
     def resume(self) -> None:
         """Pull on.
@@ -151,8 +146,8 @@ class PushConsumer:
         Raises:
             ClientStateError: the consumer is not open.
         """
-        self._life.check()
-        self._member.share.resume()
+        self._lifecycle.check()
+        self._member.assigned.resume()
         self._member.rebalance.wake()
 
     async def __aenter__(self) -> Self:
@@ -163,24 +158,21 @@ class PushConsumer:
             ConfigError: its group is in the session already, or the offsets of a broadcast cannot be read.
             ResponseError: a broker cannot filter as subscribed.
         """
-        self._life.begin()
-        async with AsyncExitStack() as stack:
-            stack.callback(self._life.end)
+        async with self._lifecycle.starting() as stack:
             stack.callback(self._calls.close)
-            stack.callback(self._listening.close)
+            stack.callback(self._consume_service.close)
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._member.tasks)
             if self.settings.hooks:
                 await self._observe(stack)
             if isinstance(self._member.offsets, LocalOffsets):
                 await self._member.offsets.load()
-            self._member.start()
+            self._member.start(self._make_handlers())
             stack.push_async_callback(self._stop)
-            self._listening.start(self._member.tasks)
+            self._consume_service.start(self._member.tasks)
             self._member.start_sharing()
             await self._member.rebalance.wait_first_run(START_WAIT_MS)
             await self._member.check_filters()
-            self._stack = stack.pop_all()
         return self
 
     async def _observe(self, stack: AsyncExitStack) -> None:
@@ -195,16 +187,16 @@ class PushConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop pulling, let running listeners end, store the offsets and leave the group."""
-        await self._stack.aclose()
+        await self._lifecycle.close()
 
     async def _stop(self) -> None:
-        self._life.end()
+        self._lifecycle.end()
         self._member.stop()
         try:
             async with self._clock.timeout(self.settings.close_timeout_ms):
-                await self._listening.drain()
+                await self._consume_service.drain()
         except TimeoutError:
-            log.warning("%r closes while listeners still run, their messages will be consumed again", self)
+            _log.warning("%r closes while listeners still run, their messages will be consumed again", self)
         await self._member.end()
 
     def _tell_queues(self, _queues: tuple[MessageQueue, ...]) -> None:
@@ -236,46 +228,48 @@ class PushConsumer:
             offset_file=self._offset_file() if settings.is_broadcast else None,
         )
 
-    def _offset_file(self) -> OffsetFile:
+    def _offset_file(self) -> LocalOffsetFile:
         client = self._session.settings
         parts = (self._session.host, client.instance_name or DEFAULT_INSTANCE, client.unit_name)
         return offset_file_of(self.settings.offset_directory, parts, self.group, self._session.namespace)
 
-    def _make_listening(self) -> ConcurrentListening | OrderlyListening:
+    def _make_consume_service(self) -> ConcurrentConsumer | OrderlyConsumer:
         settings, member = self.settings, self._member
-        returns = None
+        returner = None
         if not settings.is_broadcast:
             default_retries = NO_LIMIT if settings.is_orderly else DEFAULT_MAX_RETRIES
             max_retries = default_retries if settings.max_retries < 0 else settings.max_retries
-            returns = Returns(self.group, self._session, member.brokers, max_retries)
-        workplace = Workplace(settings, self._clock, self._handlers, self._calls, returns, member.offsets.table)
+            returner = MessageReturner(self.group, self._session, member.brokers, max_retries)
+        environment = ConsumeEnvironment(
+            settings, self._clock, self._handlers, self._calls, returner, member.offsets.table
+        )
         if not settings.is_orderly:
-            return ConcurrentListening(workplace)
-        listening = OrderlyListening(
-            workplace, None if settings.is_broadcast else QueueLocks(self.group, self._session)
+            return ConcurrentConsumer(environment)
+        service = OrderlyConsumer(
+            environment, None if settings.is_broadcast else HeldQueueLocks(self.group, self._session)
         )
         if not settings.is_broadcast:
-            member.share.keeper = listening
-        return listening
+            member.assigned.keeper = service
+        return service
 
-    def _make_answers(self) -> Mapping[int, RequestHandler]:
-        locks = self._listening.locks if isinstance(self._listening, OrderlyListening) else None
-        described = Described(self._session, self._member, self.settings, self._handlers, self._calls, locks)
-        return Answers(described).handlers
+    def _make_handlers(self) -> Mapping[int, RequestHandler]:
+        locks = self._consume_service.locks if isinstance(self._consume_service, OrderlyConsumer) else None
+        described = DescribedConsumer(self._session, self._member, self.settings, self._handlers, self._calls, locks)
+        return ClientRequestHandlers(described).handlers
 
     def _make_queue(self, queue: MessageQueue) -> PushQueue:
-        source = self._listening.make_queue(queue)
+        source = self._consume_service.make_queue(queue)
         source.stores_with_pulls = not self.settings.is_broadcast
         return source
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
-        await self._member.share.retake(queue, next_offset)
+        await self._member.assigned.retake(queue, next_offset)
         self._member.rebalance.wake()
         return False
 
     def _divide_limits(self) -> None:
         """Let the queues share what is allowed to all of them, as they are now."""
-        settings, sinks = self.settings, self._member.share.sinks
+        settings, sinks = self.settings, self._member.assigned.sinks
         limits = settings.limits
         if settings.max_topic_messages is not None:
             limits = limits._replace(max_messages=max(1, settings.max_topic_messages // max(1, len(sinks))))

@@ -21,20 +21,20 @@ from ...common.clock import Clock, TimerHandle
 from ...common.message import Message, MessageQueue
 from ...common.names import RETRY_PREFIX
 from ...common.properties import MSG_TYPE, PRODUCER_GROUP
-from ..session.outgoing import Outgoing, Part, check_message, join_parts, prepare_part
+from ..session.callbacks import settle_future
 from ..session.results import SendResult
 from ..session.settings import ProducerSettings
-from .futures import settle
-from .selection import Choice
+from .outgoing_message import OutgoingMessage, PreparedPart, check_message, join_parts, prepare_part
+from .queue_selection import Choice
 
-Deliver = Callable[[Outgoing, Choice | None, None], Coroutine[object, object, SendResult]]
+Deliver = Callable[[OutgoingMessage, Choice | None, None], Coroutine[object, object, SendResult]]
 Start = Callable[[Coroutine[object, object, None]], object]
 Waiting = asyncio.Future[SendResult]
 
 _SENT_ALONE = frozenset({PRODUCER_GROUP, MSG_TYPE})  # a transaction's half, a reply
 
 
-class Common(NamedTuple):
+class BatchKey(NamedTuple):
     """What the messages of a batch have in common."""
 
     topic: str
@@ -43,21 +43,21 @@ class Common(NamedTuple):
     tags: str | None
 
 
-class Batch:
+class AccumulatedBatch:
     """Messages that will travel together, and the futures of their callers."""
 
     __slots__ = ("leaving", "parts", "size", "waiting")
 
     def __init__(self, leaving: TimerHandle) -> None:
         self.leaving = leaving
-        self.parts: list[Part] = []
+        self.parts: list[PreparedPart] = []
         self.waiting: list[Waiting] = []
         self.size = 0
 
     def __repr__(self) -> str:
-        return f"<Batch {len(self.parts)} messages, {self.size} bytes>"
+        return f"<AccumulatedBatch {len(self.parts)} messages, {self.size} bytes>"
 
-    def add(self, part: Part) -> Waiting:
+    def add(self, part: PreparedPart) -> Waiting:
         """Add a message and return the future of its result."""
         waiting: Waiting = asyncio.get_running_loop().create_future()
         self.parts.append(part)
@@ -84,7 +84,7 @@ class Accumulator:
         self._next_id = next_id
         self._deliver = deliver
         self._start = start
-        self._open: dict[Common, Batch] = {}
+        self._open: dict[BatchKey, AccumulatedBatch] = {}
         self._held_bytes = 0
 
     def __repr__(self) -> str:
@@ -112,24 +112,24 @@ class Accumulator:
             TypeError, ValueError: its properties cannot be sent by anyone.
         """
         part = prepare_part(message, self._next_id())
-        common = Common(message.topic, queue, message.waits_for_store, message.tags)
-        batch = self._open.get(common)
+        key = BatchKey(message.topic, queue, message.waits_for_store, message.tags)
+        batch = self._open.get(key)
         if batch is not None and batch.size + len(part.encoded) > self._settings.batch_bytes:
-            self._send(common)
+            self._send(key)
             batch = None
         if batch is None:
             leaves_at_ms = self._clock.monotonic_ms() + self._settings.batch_hold_ms
-            batch = self._open[common] = Batch(self._clock.call_at(leaves_at_ms, self._send, common))
+            batch = self._open[key] = AccumulatedBatch(self._clock.call_at(leaves_at_ms, self._send, key))
         self._held_bytes += len(part.encoded)
         return batch.add(part)
 
     def send_all(self) -> None:
         """Send what is held without waiting any longer."""
-        for common in tuple(self._open):
-            self._send(common)
+        for key in tuple(self._open):
+            self._send(key)
 
-    def _send(self, common: Common) -> None:
-        batch = self._open.pop(common)
+    def _send(self, key: BatchKey) -> None:
+        batch = self._open.pop(key)
         batch.leaving.cancel()
         batch.drop_cancelled()
         outcome: Waiting = asyncio.get_running_loop().create_future()
@@ -137,12 +137,12 @@ class Accumulator:
         if not batch.parts:
             outcome.cancel()
             return
-        waits = common.waits_for_store
-        outgoing = join_parts(common.topic, batch.parts, self._next_id(), waits_for_store=waits)
-        choice = None if common.queue is None else _always(common.queue)
-        self._start(settle(outcome, self._deliver(outgoing, choice, None)))
+        waits = key.waits_for_store
+        outgoing = join_parts(key.topic, batch.parts, self._next_id(), waits_for_store=waits)
+        choice = None if key.queue is None else _always(key.queue)
+        self._start(settle_future(outcome, self._deliver(outgoing, choice, None)))
 
-    def _share_out(self, batch: Batch, outcome: Waiting) -> None:
+    def _share_out(self, batch: AccumulatedBatch, outcome: Waiting) -> None:
         """Give each caller what has become of its message."""
         self._held_bytes -= batch.size
         undecided = [waiting for waiting in batch.waiting if not waiting.done()]
@@ -158,7 +158,7 @@ class Accumulator:
                     waiting.set_result(part)
 
 
-def split_result(result: SendResult, parts: Sequence[Part]) -> list[SendResult]:
+def split_result(result: SendResult, parts: Sequence[PreparedPart]) -> list[SendResult]:
     """Return the result of each message of a batch.
 
     A batch that is kept as one entry of its queue has one offset id, which all its messages share.

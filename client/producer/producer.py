@@ -8,35 +8,42 @@
     send_batch      the broker's answer  as ``send``, the batch as a whole
     request         a consumer's reply   as ``send``
 
-What follows a failed attempt is in ``attempts.py``. All attempts carry one unique key, so a message that was stored
+What follows a failed attempt is in ``delivery.py``. All attempts carry one unique key, so a message that was stored
 twice can be recognised.
+
+A delayed message can be taken back before it is due (Java's ``recallMessage``): the handle that the send returned names
+the broker that keeps the message. Brokers serve this only when they are set to (``recallMessageEnable``), and only for
+``delay_ms`` and ``deliver_at_ms``.
 """
 
 import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
 from ...common.clock import Clock
-from ...common.ids import UniqueIds
+from ...common.errors import DecodeError, ResponseError
+from ...common.ids import UniqueIds, parse_recall_handle
 from ...common.message import Message, MessageQueue, ReceivedMessage
+from ...common.names import DLQ_PREFIX, RETRY_PREFIX
 from ...remoting.bodies.client import ConsumerData
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import Command, decode_header
+from ...remoting.headers.message import RecallHeader, RecallReply
 from ...remoting.transport.endpoint import Handler
 from ...remoting.transport.event_loop import TaskScope
-from ..session.life import Life
-from ..session.outgoing import Outgoing, check_message, prepare_batch, prepare_message
+from ..session.callbacks import settle_future
+from ..session.lifecycle import Lifecycle
 from ..session.results import SendResult
 from ..session.session import Session, borrow_session
-from ..session.settings import ProducerSettings, check_group, choose_settings
+from ..session.settings import ProducerSettings, check_group, check_topic, choose_settings
 from .accumulator import Accumulator
 from .delivery import Delivery
-from .futures import settle
-from .recall import broker_of_handle, read_recall_answer, recall_command
-from .requests import Requests
-from .selection import Choice, Selector, choose_queue
+from .outgoing_message import OutgoingMessage, check_message, prepare_batch, prepare_message
+from .queue_selection import Choice, Selector, choose_queue
+from .request_reply import RequestReplies
 
 
 class Producer:
@@ -64,41 +71,36 @@ class Producer:
         self._deliver = self._delivery.deliver
         self._ids = UniqueIds(_packed_address(self._session.host), os.getpid(), self._session.clock.now_ms)
         self._unfinished: set[asyncio.Task[None]] = set()
-        self._requests = Requests(self._session, self.fetch_queues)
+        self._requests = RequestReplies(self._session, self.fetch_queues)
         self._tasks = TaskScope()
-        self._stack = AsyncExitStack()
-        self._life = Life(f"producer {group}")
+        self._lifecycle = Lifecycle(f"producer {group}")
         self._accumulator: Accumulator | None = None
         if self.settings.auto_batch:
             clock = self._session.clock
             self._accumulator = Accumulator(self.settings, clock, self._ids.next_id, self._deliver, self._start)
 
     def __repr__(self) -> str:
-        return f"<Producer {self.group} {self._life.stage.name.lower()}, {len(self._delivery.topics)} topics>"
+        return f"<Producer {self.group} {self._lifecycle.stage.name.lower()}, {len(self._delivery.topics)} topics>"
 
     async def __aenter__(self) -> Self:
         """Start; connections are made with the first send."""
-        self._life.begin()
-        async with AsyncExitStack() as stack:
-            stack.callback(self._life.end)
+        async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._tasks)
             if self._delivery.observer is not None:
                 await stack.enter_async_context(self._delivery.observer.attached(self.settings.hooks))
             self._session.join(self)
             stack.push_async_callback(self._stop)
-            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Wait for the sends that are under way, which end within their time limits, and close."""
-        self._life.check_loop()
-        await self._stack.aclose()
+        await self._lifecycle.close()
 
     async def _stop(self) -> None:
-        self._life.end()
+        self._lifecycle.end()
         self._requests.close()
         if self._accumulator is not None:
             self._accumulator.send_all()
@@ -128,7 +130,7 @@ class Producer:
             RemotingError: no broker answered in time.
             ClientStateError: the producer is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
             return await self._accumulate(self._accumulator, message, choose_queue(message, queue, selector, arg))
         outgoing = prepare_message(message, self._ids.next_id(), self.settings)
@@ -153,7 +155,7 @@ class Producer:
             TypeError, ValueError: the message cannot be sent by anyone.
             ClientStateError: the producer is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         choice = choose_queue(message, queue, selector, arg)
         if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
             if selector is None:
@@ -162,7 +164,7 @@ class Producer:
         else:
             delivery = self._delivery.deliver_nowait(self._prepare(message), choice, timeout_ms)
         outcome: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        self._start(settle(outcome, delivery))
+        self._start(settle_future(outcome, delivery))
         return outcome
 
     async def send_oneway(
@@ -181,7 +183,7 @@ class Producer:
             RemotingError: no name server or no connection was there in time.
             ClientStateError: the producer is not open.
         """
-        self._life.check()
+        self._lifecycle.check()
         choice = choose_queue(message, queue, selector, arg)
         await self._delivery.deliver_oneway(self._prepare(message), choice)
 
@@ -194,7 +196,7 @@ class Producer:
             TypeError, ValueError: a message, or the batch as a whole, cannot be sent by anyone.
             ResponseError, RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
-        self._life.check()
+        self._lifecycle.check()
         if not isinstance(messages, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
             one = "one Message; use send" if isinstance(messages, Message) else type(messages).__name__
             raise TypeError(f"send_batch takes several messages, not {one}")
@@ -218,7 +220,7 @@ class Producer:
             TypeError, ValueError, ResponseError, RouteNotFoundError, RemotingError: as ``send``.
             ClientStateError: the producer is not open, or was closed before the reply came.
         """
-        self._life.check()
+        self._lifecycle.check()
         check_message(message, self.settings.max_message_bytes)
         choice = choose_queue(message, queue, selector, arg)
 
@@ -239,9 +241,9 @@ class Producer:
             ResponseError: the broker refused it, for example since the message is due too soon.
             RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
-        self._life.check()
+        self._lifecycle.check()
         broker_name, deadline_ms = broker_of_handle(topic, handle), self._delivery.deadline_ms(timeout_ms)
-        await self._delivery.round_of(topic, deadline_ms)
+        await self._delivery.round_robin_of(topic, deadline_ms)
         address = self._session.master_of(broker_name)
         command = recall_command(self.group, topic, handle)
         return read_recall_answer(await self._session.call(address, command, self._delivery.left_ms(deadline_ms)))
@@ -252,10 +254,10 @@ class Producer:
         Raises:
             RouteNotFoundError, RemotingError, ClientStateError: as ``send``.
         """
-        self._life.check()
-        return tuple((await self._delivery.round_of(topic, self._delivery.deadline_ms(None))).queues)
+        self._lifecycle.check()
+        return tuple((await self._delivery.round_robin_of(topic, self._delivery.deadline_ms(None))).queues)
 
-    # what the session asks (``Participant``)
+    # what the session asks (``SessionMember``)
 
     @property
     def handlers(self) -> Mapping[int, Handler]:
@@ -279,14 +281,16 @@ class Producer:
 
     # parts of a send
 
-    def _prepare(self, message: Message) -> Outgoing:
+    def _prepare(self, message: Message) -> OutgoingMessage:
         return prepare_message(message, self._ids.next_id(), self.settings)
 
     async def _accumulate(self, accumulator: Accumulator, message: Message, choice: Choice | None) -> SendResult:
         queue = None
         if choice is not None:
-            queue = choice((await self._delivery.round_of(message.topic, self._delivery.deadline_ms(None))).queues)
-        if not self._life.is_open:  # closing waits for what has begun, but no more for batches
+            queue = choice(
+                (await self._delivery.round_robin_of(message.topic, self._delivery.deadline_ms(None))).queues
+            )
+        if not self._lifecycle.is_open:  # closing waits for what has begun, but no more for batches
             return await self._deliver(self._prepare(message), choice, None)
         return await accumulator.add(message, queue)
 
@@ -305,3 +309,37 @@ def _packed_address(host: str) -> bytes:
         except OSError:
             pass
     return socket.inet_aton("127.0.0.1")
+
+
+def broker_of_handle(topic: str, handle: str) -> str:
+    """Return the broker that keeps a delayed message.
+
+    Raises:
+        TypeError, ValueError: nothing can be recalled with topic and handle.
+    """
+    check_topic(topic)
+    if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+        raise ValueError(f"messages of {topic} cannot be recalled")
+    if not isinstance(handle, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"recall handle is {type(handle).__name__}, it must be the text that the send returned")
+    try:
+        return parse_recall_handle(handle).broker_name
+    except DecodeError as error:
+        raise ValueError(f"{handle!r} is not a recall handle that a send returned") from error
+
+
+def recall_command(group: str, topic: str, handle: str) -> Command:
+    """Return the request to take a message back."""
+    header = RecallHeader(topic=topic, recall_handle=handle, producer_group=group)
+    return Command.request(RequestCode.RECALL_MESSAGE, header)
+
+
+def read_recall_answer(answer: Command) -> str:
+    """Return the unique key of the message that was taken back.
+
+    Raises:
+        ResponseError: the broker did not take it back.
+    """
+    if answer.code != ResponseCode.SUCCESS:
+        raise ResponseError(answer.code, answer.remark)
+    return decode_header(RecallReply, answer).msg_id

@@ -14,20 +14,30 @@
 
 Whatever fails in step 3 is repaired by step 4. Step 4 asks any member of the group, also one that has not sent the
 message: a producer is known to all brokers with the template topic or one of its ``topics`` from its start on.
+
+    state       Java's                on the wire
+    COMMIT      COMMIT_MESSAGE        8     the message is delivered
+    ROLLBACK    ROLLBACK_MESSAGE      12    it is dropped
+    UNKNOWN     UNKNOW                0     the broker will ask
+
+Checks wait for their turn (``checkRequestQueue`` of Java's producer). One that finds too many before it is dropped: the
+broker asks again. So is one that still waits when the producer closes.
 """
 
+import asyncio
+import enum
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import msgspec
 
 from ...common.clock import Clock
 from ...common.errors import RocketletError
 from ...common.ids import parse_offset_id
+from ...common.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK, Message, ReceivedMessage
 from ...common.message import TRANSACTION_PREPARED as PREPARED_BIT
-from ...common.message import Message, ReceivedMessage
 from ...common.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQ_KEY
 from ...common.record import decode_message, decode_record
 from ...remoting.codec.codes import RequestCode, ResponseCode
@@ -36,17 +46,125 @@ from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHe
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.event_loop import TaskScope
+from ..session.callbacks import CallbackRunner
 from ..session.hooks import EndTransactionContext
-from ..session.outgoing import check_message
+from ..session.lifecycle import InFlightCount
 from ..session.results import SendResult, SendStatus
 from ..session.session import Session
 from ..session.settings import TransactionProducerSettings
-from ..session.usercalls import Ongoing, UserCalls
-from .outcomes import Outcome, TransactionResult, TransactionState, outcome_of
+from .outgoing_message import check_message
 from .producer import Producer
-from .transaction_checks import Question, TransactionChecks
 
-log = logging.getLogger(__name__)
+
+class TransactionState(enum.Enum):
+    """What has become of a local transaction (Java's ``LocalTransactionState``, whose names are the values)."""
+
+    COMMIT = "COMMIT_MESSAGE"
+    ROLLBACK = "ROLLBACK_MESSAGE"
+    UNKNOWN = "UNKNOW"
+
+    @property
+    def code(self) -> int:
+        """The number in END_TRANSACTION (37)."""
+        return _CODES[self]
+
+
+_CODES = {
+    TransactionState.COMMIT: TRANSACTION_COMMIT,
+    TransactionState.ROLLBACK: TRANSACTION_ROLLBACK,
+    TransactionState.UNKNOWN: TRANSACTION_NONE,
+}
+
+
+class TransactionOutcome(NamedTuple):
+    """What a listener has said, or raised."""
+
+    state: TransactionState
+    error: Exception | None = None
+
+
+class TransactionResult(SendResult, frozen=True, kw_only=True):
+    """Where the half message was stored, what the listener said, and the error if it raised one."""
+
+    state: TransactionState
+    error: Exception | None = None
+
+    @classmethod
+    def of(cls, sent: SendResult, outcome: TransactionOutcome) -> Self:
+        """Join the two."""
+        return cls(**msgspec.structs.asdict(sent), state=outcome.state, error=outcome.error)
+
+
+async def outcome_of(answering: Awaitable[TransactionState | None], message_id: str | None) -> TransactionOutcome:
+    """Return what a call of a listener comes to; cancelled from within it is UNKNOWN as well."""
+    try:
+        answer = await answering
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        _log.warning("a transaction listener was cancelled from within; message %s stays open", message_id)
+        return TransactionOutcome(TransactionState.UNKNOWN)
+    except Exception as error:  # fault boundary of the user's code: the message stays open
+        _log.exception("a transaction listener failed; message %s stays open", message_id)
+        return TransactionOutcome(TransactionState.UNKNOWN, error)
+    if answer is not None and not isinstance(answer, TransactionState):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
+        _log.error("a transaction listener returned %r; message %s stays open", answer, message_id)
+        return TransactionOutcome(TransactionState.UNKNOWN)
+    return TransactionOutcome(TransactionState.UNKNOWN if answer is None else answer)
+
+
+class TransactionCheck(NamedTuple):
+    """What has become of this message? The answer goes back on the connection."""
+
+    header: CheckTransactionHeader
+    message: ReceivedMessage
+    connection: Connection
+
+
+class TransactionCheckQueue:
+    """Answers questions, a few at a time."""
+
+    def __init__(
+        self, settings: TransactionProducerSettings, answer: Callable[[TransactionCheck], Awaitable[None]]
+    ) -> None:
+        self._workers = settings.checks_at_once
+        self._answer = answer
+        self._waiting: asyncio.Queue[TransactionCheck] = asyncio.Queue(settings.max_waiting_checks)
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return f"<TransactionCheckQueue {self._waiting.qsize()} waiting>"
+
+    def start(self, scope: TaskScope) -> None:
+        """Start to answer."""
+        for number in range(self._workers):
+            scope.start(self._work(), name=f"check-{number}")
+
+    def submit(self, question: TransactionCheck) -> None:
+        """Let a question wait for its turn."""
+        if self._is_closing:
+            return
+        try:
+            self._waiting.put_nowait(question)
+        except asyncio.QueueFull:
+            _log.warning(
+                "transaction check of message %s dropped, queue is full: %r", question.message.message_id, self
+            )
+
+    def stop(self) -> None:
+        """Begin no more answers."""
+        self._is_closing = True
+
+    async def _work(self) -> None:
+        while True:
+            question = await self._waiting.get()
+            if not self._is_closing:
+                await self._answer(question)
+
+
+_log = logging.getLogger(__name__)
 
 INTRODUCTION_MS = 3_000
 
@@ -101,10 +219,10 @@ class TransactionProducer(Producer):
         self._plan = settings or TransactionProducerSettings()
         super().__init__(group, nameserver, settings=self._plan, session=session, clock=clock)
         self._listener = listener
-        self._own_topics = (self._delivery.template.name, *topics)
-        self._calls = UserCalls(self._plan.listener_threads, "rocketlet-transaction")
-        self._ongoing = Ongoing()
-        self._checks = TransactionChecks(self._plan, self._answer_check)
+        self._own_topics = (self._plan.template_topic, *topics)
+        self._calls = CallbackRunner(self._plan.listener_threads, "rocketlet-transaction")
+        self._in_flight = InFlightCount()
+        self._checks = TransactionCheckQueue(self._plan, self._answer_check)
 
     async def __aenter__(self) -> Self:
         """Start, and be known to the brokers that may have questions, if they can be reached in 3 s."""
@@ -113,18 +231,18 @@ class TransactionProducer(Producer):
             self._checks.start(self._tasks)
             await self._introduce()
         except BaseException:
-            await self._stack.aclose()
+            await self._lifecycle.close()
             raise
         return self
 
     async def _stop(self) -> None:
-        self._life.end()
+        self._lifecycle.end()
         self._checks.stop()
         try:
             async with self._session.clock.timeout(self._plan.close_timeout_ms):
-                await self._ongoing.wait_idle()
+                await self._in_flight.wait_idle()
         except TimeoutError:
-            log.warning(
+            _log.warning(
                 "%r closes while its listener still runs, brokers will check with another producer of the group", self
             )
         try:
@@ -146,9 +264,9 @@ class TransactionProducer(Producer):
             TypeError, ValueError, ResponseError, RouteNotFoundError, RemotingError, ClientStateError: as ``send``; the
                 listener was not called.
         """
-        self._life.check()
+        self._lifecycle.check()
         check_message(message, self.settings.max_message_bytes)
-        with self._ongoing:
+        with self._in_flight:
             half = self._mark(message)
             outgoing = self._prepare(half)
             prepared = msgspec.structs.replace(outgoing, sys_flag=outgoing.sys_flag | PREPARED_BIT)
@@ -156,10 +274,10 @@ class TransactionProducer(Producer):
             if sent.status is SendStatus.SEND_OK:
                 outcome = await outcome_of(self._calls.call(self._listener.execute, half, arg), half.message_id)
             else:
-                log.warning(
+                _log.warning(
                     "message %s: rolling back the transaction, send status %s", sent.message_id, sent.status.value
                 )
-                outcome = Outcome(TransactionState.ROLLBACK)
+                outcome = TransactionOutcome(TransactionState.ROLLBACK)
             await self._end(half, sent, outcome)
         return TransactionResult.of(sent, outcome)
 
@@ -168,7 +286,7 @@ class TransactionProducer(Producer):
         properties = {UNIQ_KEY: self._ids.next_id(), **message.properties, **about}
         return replace(message, properties=properties, delay_level=0, delay_ms=None, deliver_at_ms=None)
 
-    async def _end(self, half: Message, sent: SendResult, outcome: Outcome) -> None:
+    async def _end(self, half: Message, sent: SendResult, outcome: TransactionOutcome) -> None:
         """Tell the broker the outcome; when that fails, it will ask."""
         try:
             header = EndTransactionHeader(
@@ -186,7 +304,7 @@ class TransactionProducer(Producer):
             self._tell_hooks(half, header, outcome, address)
             await self._session.call_oneway(address, _end_command(header, outcome), self.settings.send_timeout_ms)
         except (RocketletError, OSError) as error:
-            log.warning(
+            _log.warning(
                 "message %s: ending the transaction failed, the broker will check it later: %s", sent.message_id, error
             )
 
@@ -204,16 +322,15 @@ class TransactionProducer(Producer):
     def _serve_check(self, command: Command, connection: Connection) -> Command | None:
         header = decode_header(CheckTransactionHeader, command)
         message = decode_message(decode_record(command.body), header.broker_name or "")
-        if self._session.namespace is not None:
-            message = self._session.namespace.strip_message(message)
+        message = self._session.namespace.strip_message(message)
         if message.properties.get(PRODUCER_GROUP) != self.group:
             return None
-        self._checks.submit(Question(header, message, connection))
+        self._checks.submit(TransactionCheck(header, message, connection))
         return Command.response(ResponseCode.SUCCESS)  # which is not sent: it asks one-way
 
-    async def _answer_check(self, question: Question) -> None:
+    async def _answer_check(self, question: TransactionCheck) -> None:
         about, message = question.header, question.message
-        with self._ongoing:
+        with self._in_flight:
             outcome = await outcome_of(self._calls.call(self._listener.check, message), message.message_id)
         header = EndTransactionHeader(
             topic=about.topic,
@@ -230,7 +347,11 @@ class TransactionProducer(Producer):
         self._session.send_on(question.connection, _end_command(header, outcome))
 
     def _tell_hooks(
-        self, message: Message | ReceivedMessage, header: EndTransactionHeader, outcome: Outcome, address: str
+        self,
+        message: Message | ReceivedMessage,
+        header: EndTransactionHeader,
+        outcome: TransactionOutcome,
+        address: str,
     ) -> None:
         if self._delivery.observer is None:
             return
@@ -253,16 +374,16 @@ class TransactionProducer(Producer):
                     await self._find_brokers(topic)
                 await self._session.heartbeat()
         except TimeoutError:
-            log.warning("%r: first heartbeat timed out after %d ms, brokers get it later", self, INTRODUCTION_MS)
+            _log.warning("%r: first heartbeat timed out after %d ms, brokers get it later", self, INTRODUCTION_MS)
 
     async def _find_brokers(self, topic: str) -> None:
         try:
             await self._session.route(topic, INTRODUCTION_MS)
         except RocketletError as error:
-            log.info("producer group %s: no heartbeat yet to the brokers of topic %s: %s", self.group, topic, error)
+            _log.info("producer group %s: no heartbeat yet to the brokers of topic %s: %s", self.group, topic, error)
 
 
-def _end_command(header: EndTransactionHeader, outcome: Outcome) -> Command:
+def _end_command(header: EndTransactionHeader, outcome: TransactionOutcome) -> Command:
     command = Command.request(RequestCode.END_TRANSACTION, header)
     if outcome.error is not None:
         command.remark = f"{type(outcome.error).__name__}: {outcome.error}"

@@ -17,8 +17,8 @@ refuse: their errors are those of the call.
 
 import enum
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -31,7 +31,7 @@ from .results import SendResult
 if TYPE_CHECKING:
     from .session import Session
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -258,7 +258,7 @@ def tell_hooks(methods: Iterable[Callable[[T], object]], context: T) -> None:
         try:
             method(context)
         except Exception:  # fault boundary of the application's hooks: what they look at goes on
-            log.exception("the hook %r failed", method)
+            _log.exception("the hook %r failed", method)
 
 
 def keeps_message(hooks: Iterable[FilterHook], group: str, message: ReceivedMessage) -> bool:
@@ -266,5 +266,17 @@ def keeps_message(hooks: Iterable[FilterHook], group: str, message: ReceivedMess
     try:
         return all(hook.keeps(group, message) for hook in hooks)
     except Exception:  # fault boundary of the application's hooks: nothing is lost by a faulty filter
-        log.exception("a filter of group %s failed at message %s, which is kept", group, message.message_id)
+        _log.exception("a filter of group %s failed at message %s, which is kept", group, message.message_id)
         return True
+
+
+@asynccontextmanager
+async def attach_hooks(owner: HookOwner, hooks: Iterable[object]) -> AsyncGenerator[tuple[object, ...]]:
+    """Let sources make the hooks of a producer or consumer; yield all its hooks in their order."""
+    async with AsyncExitStack() as stack:
+        yield tuple(
+            [
+                await stack.enter_async_context(hook.attach(owner)) if isinstance(hook, HookSource) else hook
+                for hook in hooks
+            ]
+        )

@@ -8,17 +8,16 @@ Client id: ``ip@pid#nanoseconds``, with ``@unit`` behind it where there is a uni
 in one process, and containers that are all process 1 of one address. Two members of a group with one id would take the
 same queues and leave the rest to nobody; who sets ``instance_name``, which replaces ``pid#nanoseconds``, takes care.
 
-Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance, PUSH_REPLY_MESSAGE_TO_CLIENT (326) brings a
-reply to this client id. For others the participants are asked in turn, and what none of them knows is answered with
-code 3.
+Requests of brokers: NOTIFY_CONSUMER_IDS_CHANGED (40) wakes the rebalance. Others go to the feature that has registered
+for them, else to the members in turn, and what none of them knows is answered with code 3.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from ...common.clock import Clock
 from ...common.errors import (
@@ -30,29 +29,138 @@ from ...common.errors import (
     RouteNotFoundError,
 )
 from ...remoting.bodies.body import decode_answer, encode_body
+from ...remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
 from ...remoting.bodies.route import TopicRouteData
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.headers.client import ConsumerGroupHeader
+from ...remoting.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from ...remoting.headers.namesrv import RouteHeader
 from ...remoting.transport.addresses import format_address, reachable_host
 from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler, Reply, Service
+from ...remoting.transport.endpoint import Handler, Reply, Service, refuse_unknown
 from ...remoting.transport.event_loop import LoopClock, TaskScope, repeat
-from .life import Life
-from .nameservers import NameServers, parse_addresses
-from .namespace import Namespace
-from .outages import Outages
-from .participant import Participant, answer_of, farewell_of, heartbeat_of, key_of
-from .replies import AwaitedReplies
-from .routes import Route, RouteTable, TemplateTopic, cut_template, route_from
-from .settings import ClientSettings, check_own_settings, check_shared_settings, choose_nameserver, client_id_of
-from .tls import ssl_context_of
-from .wakeup import Wakeup
-from .wire import wire_of
+from .interceptors import Namespace, RequestPipeline
+from .lifecycle import Lifecycle, TimerEvent
+from .routes import NameServers, TopicRoute, TopicRoutes, parse_addresses, route_from
+from .settings import (
+    ClientSettings,
+    check_own_settings,
+    check_shared_settings,
+    choose_nameserver,
+    client_id_of,
+    ssl_context_of,
+)
 
-log = logging.getLogger(__name__)
+FindRoute = Callable[[str, int], Awaitable[TopicRoute]]
+"""Finds a route for a topic that no broker has, within some milliseconds."""
+
+
+class Feature(Protocol):
+    """What answers requests of brokers for all members of a session."""
+
+    def __init__(self, clock: Clock) -> None: ...
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """What it answers when a broker asks, by request code."""
+        ...
+
+
+FeatureT = TypeVar("FeatureT", bound=Feature)
+
+
+class SessionMember(Protocol):
+    """What takes part in the heartbeats, notices and requests of a session."""
+
+    @property
+    def group(self) -> str:
+        """The name of its group."""
+        ...
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """What it answers when a broker asks, by request code; None as a reply leaves the request to others."""
+        ...
+
+    def topics(self) -> Sequence[str]:
+        """Return the topics whose routes are kept fresh for it."""
+        ...
+
+    def consumer_data(self) -> ConsumerData | None:
+        """Return what heartbeats say of a consumer; None for a producer."""
+        ...
+
+    def route_changed(self, topic: str, /) -> None:
+        """Learn that a topic has other queues or brokers."""
+        ...
+
+    def members_changed(self) -> None:
+        """Learn that members may have come or gone."""
+        ...
+
+
+def heartbeat_of(client_id: str, members: Iterable[SessionMember], *, unit_mode: bool) -> HeartbeatData:
+    """Return what brokers are told of those who take part."""
+    heartbeat = HeartbeatData(client_id=client_id)
+    for member in members:
+        data = member.consumer_data()
+        if data is None:
+            heartbeat.producer_data_set.append(ProducerData(group_name=member.group))
+        else:
+            data.unit_mode = unit_mode
+            heartbeat.consumer_data_set.append(data)
+    return heartbeat
+
+
+def answer_of(members: Iterable[SessionMember], command: Command, connection: Connection) -> Reply:
+    """Return what the first has to say that knows what a broker asks, else that nobody does."""
+    for member in members:
+        handler = member.handlers.get(command.code)
+        reply = None if handler is None else handler(command, connection)
+        if reply is not None:
+            return reply
+    return refuse_unknown(command, connection)
+
+
+def farewell_of(client_id: str, member: SessionMember) -> UnregisterClientHeader:
+    """Return what brokers are told when one of them ends."""
+    if member.consumer_data() is None:
+        return UnregisterClientHeader(client_id=client_id, producer_group=member.group)
+    return UnregisterClientHeader(client_id=client_id, consumer_group=member.group)
+
+
+def key_of(member: SessionMember) -> str:
+    """Return what there may be one of in a session: a group in a role."""
+    role = "producer" if member.consumer_data() is None else "consumer"
+    return f"{role} group {member.group}"
+
+
+class OutageLog:
+    """The brokers that have not answered the last time."""
+
+    def __init__(self) -> None:
+        self._silent: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<OutageLog {sorted(self._silent)}>"
+
+    def begin(self, address: str, error: RemotingError) -> None:
+        """Note that a broker did not answer."""
+        level = logging.DEBUG if address in self._silent else logging.WARNING
+        _log.log(level, "broker %s does not answer: %s", address, error)
+        self._silent.add(address)
+
+    def heed(self, address: str, answer: Command) -> None:
+        """Note that a broker has answered, and warn of an answer that is an error."""
+        if address in self._silent:
+            self._silent.discard(address)
+            _log.info("broker %s answers again", address)
+        if answer.code != ResponseCode.SUCCESS:
+            _log.warning("broker %s answered a heartbeat with %d: %s", address, answer.code, answer.remark)
+
+
+_log = logging.getLogger(__name__)
 
 ROUTE_INTERVAL_MS = 30_000
 FIRST_HEARTBEAT_MS = 1_000
@@ -78,49 +186,49 @@ class Session:
         self.clock = clock or LoopClock()
         self.host = self.settings.client_host or reachable_host("")
         self.client_id = client_id_of(self.host, self.settings)
-        self.namespace = Namespace(self.settings.namespace) if self.settings.namespace else None
-        self.routes = RouteTable()
+        self._pipeline = RequestPipeline(self.settings, namespace=self.settings.namespace)
+        self.routes = TopicRoutes()
         self.tasks = TaskScope()
-        self._life = Life("session")
-        self.replies = AwaitedReplies(self.clock)
-        notices: dict[int, Handler] = {
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice,
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies.serve,
-        }
-        self._wire = wire_of(self.settings, self.namespace)
-        self._pool = ConnectionPool(self.clock, Service(notices, self._serve), tls=ssl_context_of(self.settings.tls))
+        self._lifecycle = Lifecycle("session")
+        self._handlers: dict[int, Handler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice}
+        self._features: dict[type[Feature], Feature] = {}
+        self._pool = ConnectionPool(
+            self.clock, Service(self._handlers, self._serve), tls=ssl_context_of(self.settings.tls)
+        )
         addresses = parse_addresses(choose_nameserver(nameserver))
-        self._nameservers = NameServers(addresses, self._pool, self.clock, self._wire)
+        self._nameservers = NameServers(addresses, self._pool, self.clock, self._pipeline)
         self._connections: dict[str, Connection] = {}
-        self._participants: dict[str, Participant] = {}
+        self._members: dict[str, SessionMember] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
         self._connect_locks: dict[str, asyncio.Lock] = {}
-        self._route_wakeup = Wakeup(self.clock)
-        self._heartbeat_wakeup = Wakeup(self.clock)
-        self._outages = Outages()
-        self._stack = AsyncExitStack()
+        self._route_timer = TimerEvent(self.clock)
+        self._heartbeat_timer = TimerEvent(self.clock)
+        self._outage_log = OutageLog()
         self._lost_at_ms = -GHOST_MS
 
     def __repr__(self) -> str:
-        return f"<Session {self.client_id} {sorted(self._participants)} {self.routes!r}>"
+        return f"<Session {self.client_id} {sorted(self._members)} {self.routes!r}>"
 
     async def __aenter__(self) -> Self:
         """Start the jobs; connections are made when they are needed."""
-        self._life.begin()
-        async with AsyncExitStack() as stack:
+        async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._pool)
             await stack.enter_async_context(self.tasks)
             self.tasks.start(repeat(self._poll_routes, self.clock, first_ms=LEAST_PAUSE_MS), name="routes")
             self.tasks.start(repeat(self._beat, self.clock, first_ms=FIRST_HEARTBEAT_MS), name="heartbeats")
-            self._stack = stack.pop_all()
+            stack.callback(self._lifecycle.end)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the jobs and close the connections."""
-        self._life.end()
-        await self._stack.__aexit__(None, None, None)
+        await self._lifecycle.close()
+
+    @property
+    def namespace(self) -> Namespace:
+        """What names are put into on the wire."""
+        return self._pipeline.namespace
 
     @property
     def nameserver_addresses(self) -> tuple[str, ...]:
@@ -137,25 +245,33 @@ class Session:
         """Whether a broker may still list a connection that has ended here; it misses a silent one in two minutes."""
         return self.clock.monotonic_ms() < self._lost_at_ms + GHOST_MS
 
-    def join(self, participant: Participant) -> None:
+    def join(self, member: SessionMember) -> None:
         """Let a producer or consumer take part in heartbeats and notices.
 
         Raises:
             ConfigError: its group is here already in the same role.
             ClientStateError: the session is not open.
         """
-        self._life.check()
-        key = key_of(participant)
-        if key in self._participants:
+        self._lifecycle.check()
+        key = key_of(member)
+        if key in self._members:
             raise ConfigError(f"the {key} has been created before in this client", key="group")
-        self._participants[key] = participant
+        self._members[key] = member
         if self._connections:
             self.heartbeat_soon()
 
-    async def leave(self, participant: Participant) -> None:
-        """Tell the brokers that a participant ends; who cannot be told finds out when the connection closes."""
-        self._participants.pop(key_of(participant), None)
-        command = Command.request(RequestCode.UNREGISTER_CLIENT, farewell_of(self.client_id, participant))
+    def feature(self, kind: type[FeatureT]) -> FeatureT:
+        """Return what answers some requests of brokers for the whole session; it is made when it is first asked for."""
+        found = self._features.get(kind)
+        if not isinstance(found, kind):
+            found = self._features[kind] = kind(self.clock)
+            self._handlers |= found.handlers
+        return found
+
+    async def leave(self, member: SessionMember) -> None:
+        """Tell the brokers that a member ends; who cannot be told finds out when the connection closes."""
+        self._members.pop(key_of(member), None)
+        command = Command.request(RequestCode.UNREGISTER_CLIENT, farewell_of(self.client_id, member))
         async with asyncio.TaskGroup() as group:
             for address in self._connections:
                 group.create_task(self._tell(address, command))
@@ -173,24 +289,21 @@ class Session:
             deadline_ms = self.clock.monotonic_ms() + timeout_ms
             connection = await self._connect(address, timeout_ms)
             timeout_ms = max(1, deadline_ms - self.clock.monotonic_ms())
-        wire = self._wire
-        if wire is not None:
-            wire.send(address, command)
+        self._pipeline.before_request(address, command)
         try:
             answer = await connection.request(command, timeout_ms)
         except RequestTimeoutError:
             if command.code != RequestCode.HEART_BEAT:
                 self.heartbeat_soon()  # it is not answered either when the connection is half open
             raise
-        if wire is not None:
-            wire.receive(address, command, answer)
+        self._pipeline.after_response(address, command, answer)
         if answer.code == ResponseCode.GO_AWAY:
             self._pool.close(address)  # the broker lets its connections end; the next call makes a new one
         return answer
 
     def open_connection_to(self, broker_name: str) -> Connection | None:
         """Return the open connection to a broker's master, if there is one and requests need nothing done to them."""
-        return None if self._wire is not None else self._connections.get(self.routes.masters.get(broker_name, ""))
+        return self._connections.get(self.routes.masters.get(broker_name, "")) if self._pipeline.is_empty else None
 
     async def call_oneway(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
         """Send a request that is not answered.
@@ -199,14 +312,12 @@ class Session:
             RemotingError: no connection could be made in time.
         """
         connection = self._connections.get(address) or await self._connect(address, timeout_ms)
-        if self._wire is not None:
-            self._wire.send(address, command)
+        self._pipeline.before_request(address, command)
         connection.send_oneway(command)
 
     def send_on(self, connection: Connection, command: Command) -> None:
         """Send a request that is not answered on the connection on which a broker asked for it."""
-        if self._wire is not None:
-            self._wire.send(format_address(*connection.remote_address), command)
+        self._pipeline.before_request(format_address(*connection.remote_address), command)
         connection.send_oneway(command)
 
     async def ask_nameserver(self, command: Command, timeout_ms: int) -> Command:
@@ -249,10 +360,9 @@ class Session:
 
     async def _open_connection(self, address: str) -> Connection:
         connection = await self._pool.connect(address)
-        if self._participants:
+        if self._members:
             command = self._heartbeat_command()
-            if self._wire is not None:
-                self._wire.send(address, command)
+            self._pipeline.before_request(address, command)
             await self._hear(address, connection.request(command, CALL_TIMEOUT_MS))
         if not connection.is_closed:
             self._connections[address] = connection
@@ -267,12 +377,12 @@ class Session:
     # routes
 
     async def route(
-        self, topic: str, timeout_ms: int = CALL_TIMEOUT_MS, template: TemplateTopic | None = None
-    ) -> Route:
-        """Return a topic's route, asking a name server when it is not known.
+        self, topic: str, timeout_ms: int = CALL_TIMEOUT_MS, otherwise: FindRoute | None = None
+    ) -> TopicRoute:
+        """Return a topic's route, asking a name server when it is not known, and ``otherwise`` when no broker has it.
 
         Raises:
-            RouteNotFoundError: the topic does not exist, and there is no template that it could be created after.
+            RouteNotFoundError: the topic does not exist.
             RemotingError: no name server answered in time.
             ResponseError: the name server answered with another error.
         """
@@ -281,18 +391,16 @@ class Session:
             return route
         try:
             async with self.clock.timeout(timeout_ms), self._route_locks.setdefault(topic, asyncio.Lock()):
-                return self.routes.get(topic) or await self._find_route(topic, timeout_ms, template)
+                return self.routes.get(topic) or await self._find_route(topic, timeout_ms, otherwise)
         except TimeoutError:
             raise RequestTimeoutError(f"the route of {topic} was not found in {timeout_ms} ms") from None
 
-    async def _find_route(self, topic: str, timeout_ms: int, template: TemplateTopic | None) -> Route:
-        route = await self._fetch_route(topic, timeout_ms)
-        if route is None and template is not None:
-            created_after = await self._fetch_route(template.name, timeout_ms)
-            route = None if created_after is None else cut_template(created_after, template.max_queues)
+    async def _find_route(self, topic: str, timeout_ms: int, otherwise: FindRoute | None) -> TopicRoute:
+        route = await self.fetch_route(topic, timeout_ms)
         if route is None:
-            creates = f", and none creates topics ({template.name} is not there either)" if template else ""
-            raise RouteNotFoundError(f"no broker has the topic {topic}{creates}")
+            if otherwise is None:
+                raise RouteNotFoundError(f"no broker has the topic {topic}")
+            route = await otherwise(topic, timeout_ms)
         self._keep_route(topic, route)
         return route
 
@@ -303,15 +411,21 @@ class Session:
             RemotingError: no name server answered in time.
             ResponseError: the name server answered with an error other than an unknown topic.
         """
-        route = await self._fetch_route(topic, timeout_ms)
+        route = await self.fetch_route(topic, timeout_ms)
         if route is not None:
             self._keep_route(topic, route)
 
     def refresh_soon(self) -> None:
         """Ask for all routes again before their time: a broker did not answer."""
-        self._route_wakeup.wake()
+        self._route_timer.wake()
 
-    async def _fetch_route(self, topic: str, timeout_ms: int) -> Route | None:
+    async def fetch_route(self, topic: str, timeout_ms: int) -> TopicRoute | None:
+        """Return a topic's route as a name server knows it now, None when no broker has it; keep nothing.
+
+        Raises:
+            RemotingError: no name server answered in time.
+            ResponseError: the name server answered with another error.
+        """
         command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteHeader(topic=topic))
         answer = await self._nameservers.request(command, timeout_ms)
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -321,29 +435,29 @@ class Session:
         route = route_from(decode_answer(TopicRouteData, answer.body))
         return route if route.brokers else None
 
-    def _keep_route(self, topic: str, route: Route) -> None:
+    def _keep_route(self, topic: str, route: TopicRoute) -> None:
         was_known = self.routes.get(topic) is not None
         if self.routes.put(topic, route) and was_known:
-            for participant in self._participants.values():
-                participant.route_changed(topic)
+            for member in self._members.values():
+                member.route_changed(topic)
 
     async def _poll_routes(self) -> int:
-        await self._route_wakeup.wait(ROUTE_INTERVAL_MS - LEAST_PAUSE_MS)
-        used = {topic for participant in self._participants.values() for topic in participant.topics()}
+        await self._route_timer.wait(ROUTE_INTERVAL_MS - LEAST_PAUSE_MS)
+        used = {topic for member in self._members.values() for topic in member.topics()}
         for topic in set(self.routes.topics) - used:
             self.routes.discard(topic)
         for topic in used:
             try:
                 await self.refresh(topic)
             except RocketletError as error:
-                log.warning("looking up the route of topic %s failed, keeping the last one: %s", topic, error)
+                _log.warning("looking up the route of topic %s failed, keeping the last one: %s", topic, error)
         return LEAST_PAUSE_MS
 
     # heartbeats and notices
 
     async def heartbeat(self) -> None:
         """Tell every broker in use who is here; who does not answer is told again with the next heartbeat."""
-        with_slaves = any(each.consumer_data() is not None for each in self._participants.values())
+        with_slaves = any(each.consumer_data() is not None for each in self._members.values())
         known, command = set(self._connections), self._heartbeat_command()
         async with asyncio.TaskGroup() as group:
             for address in self.routes.addresses(with_slaves=with_slaves):
@@ -351,15 +465,15 @@ class Session:
 
     def heartbeat_soon(self) -> None:
         """Send heartbeats before their time: a broker does not know us."""
-        self._heartbeat_wakeup.wake()
+        self._heartbeat_timer.wake()
 
     async def _beat(self) -> int:
         await self.heartbeat()
-        await self._heartbeat_wakeup.wait(self.settings.heartbeat_interval_ms)
+        await self._heartbeat_timer.wait(self.settings.heartbeat_interval_ms)
         return 0
 
     def _heartbeat_command(self) -> Command:
-        heartbeat = heartbeat_of(self.client_id, self._participants.values(), unit_mode=self.settings.is_unit_mode)
+        heartbeat = heartbeat_of(self.client_id, self._members.values(), unit_mode=self.settings.is_unit_mode)
         return Command.request(RequestCode.HEART_BEAT, body=encode_body(heartbeat))
 
     async def _tell(self, address: str, command: Command) -> None:
@@ -370,7 +484,7 @@ class Session:
         try:
             await self._connect(address, CALL_TIMEOUT_MS)
         except RemotingError as error:
-            self._outages.begin(address, error)
+            self._outage_log.begin(address, error)
 
     async def _hear(self, address: str, answering: Awaitable[Command]) -> None:
         """Wait for an answer of which only a failure is of interest."""
@@ -379,30 +493,28 @@ class Session:
         try:
             answer = await answering
         except RemotingError as error:
-            self._outages.begin(address, error)
+            self._outage_log.begin(address, error)
             if isinstance(error, RequestTimeoutError) and reads == (connection and connection.reads):
                 self._pool.close(address)  # it may be half open; the next call makes a new one
             return
-        self._outages.heed(address, answer)
+        self._outage_log.heed(address, answer)
 
     def _serve_notice(self, command: Command, _connection: Connection) -> None:
-        if self._wire is not None:
-            self._wire.receive_request(command)
+        self.namespace.strip_request(command)
         group = decode_header(ConsumerGroupHeader, command).consumer_group
-        for participant in self._participants.values():
-            if participant.group == group:
-                participant.members_changed()
+        for member in self._members.values():
+            if member.group == group:
+                member.members_changed()
 
     def _serve(self, command: Command, connection: Connection) -> Reply:
-        if self._wire is not None:
-            self._wire.receive_request(command)
-        return answer_of(self._participants.values(), command, connection)
+        self.namespace.strip_request(command)
+        return answer_of(self._members.values(), command, connection)
 
 
 def borrow_session(
     session: Session | None, nameserver: str | None, settings: ClientSettings, clock: Clock | None
 ) -> tuple[Session, AbstractAsyncContextManager[Session]]:
-    """Return the session of a participant, and what it has to enter: its own session, or nothing around a shared one.
+    """Return the session of a member, and what it has to enter: its own session, or nothing around a shared one.
 
     Raises:
         ConfigError: there is no name server, or one beside a session; a setting of sessions differs from the session's.

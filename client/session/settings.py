@@ -2,6 +2,11 @@
 
 Names are ours; the Java property is named beside each. A value outside Java's range is a ``ConfigError`` with the name
 of the setting as its key.
+
+Under TLS (Java's ``useTLS`` and ``tls.client.*``) official brokers and name servers take plain and TLS connections on
+one port (mode permissive), with a certificate that they make up at each start unless they are given one; ours take
+plain connections only. Unlike Java, we check the server's certificate unless told otherwise, and its host name as well
+when ``checks_host_name`` is set: addresses come from routes, as numbers, and certificates seldom hold those.
 """
 
 import os
@@ -9,18 +14,78 @@ import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from ...common.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
 from ...common.compression import CompressionKind, check_available
 from ...common.errors import ConfigError
-from ...common.names import AUTO_CREATE_TOPIC, DEFAULT_CONSUMER_GROUP, DEFAULT_PRODUCER_GROUP, client_group_remark
+from ...common.names import (
+    AUTO_CREATE_TOPIC,
+    DEFAULT_CONSUMER_GROUP,
+    DEFAULT_PRODUCER_GROUP,
+    client_group_remark,
+    client_topic_remark,
+)
 from ...remoting.transport.addresses import is_ip_address
-from .credentials import Credentials
 from .hooks import Hook, HookSource, RpcHook, check_hooks, hooks_of
-from .namespace import Namespace
 from .results import ConsumeFrom
-from .tls import Tls
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Access key and secret key of a user (Java's ``SessionCredentials``); temporary ones have a token as well."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse empty keys."""
+        for name in ("access_key", "secret_key"):
+            if not getattr(self, name):
+                raise ConfigError(f"credentials have an empty {name}", key=f"credentials.{name}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """How to use TLS: whom to trust, and the certificate to show where the server asks for one.
+
+    ``Tls(verifies=False)`` encrypts but takes any server for the right one.
+    """
+
+    trust_file: str | Path | None = None  # tls.client.trustCertPath; without it those that the system trusts
+    certificate_file: str | Path | None = None  # tls.client.certPath
+    key_file: str | Path | None = None  # tls.client.keyPath
+    key_password: str | None = field(default=None, repr=False)  # tls.client.keyPassword
+    verifies: bool = True  # tls.client.authServer, which is false by default
+    checks_host_name: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.key_file is not None and self.certificate_file is None:
+            raise ConfigError("tls has a key_file and no certificate_file", key="tls.certificate_file")
+        if self.checks_host_name and not self.verifies:
+            raise ConfigError("tls checks the host name only of servers that it verifies", key="tls.verifies")
+
+
+def ssl_context_of(tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """Return the context for connections, or None for plain ones.
+
+    Raises:
+        ConfigError: a file is missing or is not what it should be.
+    """
+    if not isinstance(tls, Tls):
+        return tls
+    try:
+        context = ssl.create_default_context(cafile=tls.trust_file)
+        context.check_hostname = tls.checks_host_name
+        context.verify_mode = ssl.CERT_REQUIRED if tls.verifies else ssl.CERT_NONE
+        if tls.certificate_file is not None:
+            context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
+    except OSError as error:  # SSLError is one
+        raise ConfigError(f"tls cannot be used: {error}", key="tls") from error
+    return context
 
 
 class FlowLimits(NamedTuple):
@@ -57,7 +122,7 @@ class ClientSettings:
         if self.client_host is not None and not is_ip_address(self.client_host):
             raise ConfigError(f"client_host {self.client_host!r} is no IP address", key="client_host")
         if self.namespace:
-            Namespace(self.namespace)
+            _check_namespace(self.namespace)
         check_hooks(self.hooks)
         _check_range(self, "heartbeat_interval_ms", 1, 1 << 31)
 
@@ -276,6 +341,32 @@ def check_group(group: str) -> str:
     return group
 
 
+def check_topic(topic: str) -> None:
+    """Refuse a topic name that no server accepts (Java's ``Validators.checkTopic``).
+
+    Raises:
+        TypeError: it is not text.
+        ValueError: the name is blank, too long or has characters that are not allowed.
+    """
+    if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+        raise TypeError(f"topic is {type(topic).__name__}, it must be text")
+    if (remark := client_topic_remark(topic)) is not None:
+        raise ValueError(remark)
+
+
+def check_queue_offset(queue_offset: object) -> None:
+    """Refuse what cannot be the offset of a message in a queue.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: it is negative.
+    """
+    if not isinstance(queue_offset, int):
+        raise TypeError(f"the offset is {type(queue_offset).__name__}, it must be int")
+    if queue_offset < 0:
+        raise ValueError(f"the offset is {queue_offset}, must not be negative")
+
+
 class _Settings(Protocol):
     """Any of the classes above."""
 
@@ -286,6 +377,11 @@ def _check_range(settings: _Settings, name: str, least: int, most: int) -> None:
         raise ConfigError(f"{name} is {value!r}, it must be a whole number", key=name)
     if not least <= value <= most:
         raise ConfigError(f"{name} is {value}, allowed are {least} to {most}", key=name)
+
+
+def _check_namespace(name: str) -> None:
+    if client_topic_remark(name) is not None or "%" in name:
+        raise ConfigError(f"{name!r} cannot be a namespace: letters, digits, -, _ and | alone", key="namespace")
 
 
 def _check_compression(kind: CompressionKind) -> None:

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ...client.session.routes import MASTER_ID, Route, choose_address, subscribe_queues
+from ...client.session.routes import MASTER_ID, TopicRoute, choose_address, subscribe_queues
 from ...client.session.session import Session
 from ...common.clock import Clock
 from ...common.errors import ConfigError, RemotingError, ResponseError, RocketletError, RouteNotFoundError, nearest
@@ -196,7 +196,7 @@ class Cluster:
                 _log.warning("%s", error)
         return found
 
-    async def _route(self, session: Session, topic: str) -> Route:
+    async def _route(self, session: Session, topic: str) -> TopicRoute:
         try:
             return await call_with_retries(
                 self.access, session.clock, lambda: session.route(topic, self.access.timeout_ms)
@@ -216,7 +216,7 @@ def _is_made_by_brokers(topic: str) -> bool:
     return is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
-def _addressed(topic: str, route: Route) -> dict[MessageQueue, str]:
+def _addressed(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
     queues = subscribe_queues(topic, route)
     if not queues:
         raise ConfigError(f"topic {topic} cannot be read: no broker permits it", key=topic)

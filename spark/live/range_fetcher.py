@@ -28,10 +28,10 @@ from itertools import islice
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from ...client.session.interceptors import RequestPipeline
 from ...client.session.routes import MASTER_ID, choose_address
 from ...client.session.session import Session
-from ...client.session.tls import ssl_context_of
-from ...client.session.wire import wire_of
+from ...client.session.settings import ssl_context_of
 from ...common.errors import RemotingError, ResponseError, RocketletError
 from ...common.message import MessageQueue
 from ...common.names import is_system_topic
@@ -113,7 +113,7 @@ class PullConnections:
         self._timeout_ms = options.access.timeout_ms
         self._learned = learned
         self._pool = ConnectionPool(self.clock, tls=ssl_context_of(options.access.tls))
-        self._wire = wire_of(options.access.client_settings, None)
+        self._pipeline = RequestPipeline(options.access.client_settings, namespace="")
         self._frames: dict[MessageQueue, PullFrames] = {}
 
     async def __aenter__(self) -> Self:
@@ -151,7 +151,7 @@ class PullConnections:
         Raises:
             RemotingError: None came in time.
         """
-        if self._wire is not None:
+        if not self._pipeline.is_empty:
             return await self._ask(pulled, Command.request(_CODE, self._header(pulled, queue_offset, max_messages)))
         address = self.address_of(pulled)
         connection = await self._pool.connect(address)
@@ -185,8 +185,8 @@ class PullConnections:
     async def _ask(self, pulled: QueueRange, command: Command) -> Command:
         address = self.address_of(pulled)
         connection = await self._pool.connect(address)
-        if self._wire is not None:
-            self._wire.send(address, command)
+        if not self._pipeline.is_empty:
+            self._pipeline.before_request(address, command)
         return self._close_if_told(address, await connection.request(command, self._timeout_ms))
 
     def _close_if_told(self, address: str, answer: Command) -> Command:

@@ -21,9 +21,7 @@ from .option_values import OptionValues
 
 # Spark starts processes for each query, and the client takes half a second to import: only where a cluster is named.
 if TYPE_CHECKING:
-    from ...client.session.credentials import Credentials
-    from ...client.session.settings import ClientSettings
-    from ...client.session.tls import Tls
+    from ...client.session.settings import ClientSettings, Credentials, Tls
 
 NAMESERVER: Final = "nameserver"
 GROUP: Final = "group"
@@ -65,7 +63,7 @@ def parse_access(given: OptionValues) -> Access:
     Raises:
         ConfigError: An address, file or value that cannot be used, or options that need another one.
     """
-    from ...client.session.nameservers import parse_addresses
+    from ...client.session.routes import parse_addresses
 
     nameserver = given.text(NAMESERVER) or ""
     parse_addresses(nameserver)
@@ -80,7 +78,7 @@ def parse_access(given: OptionValues) -> Access:
 
 
 def _parse_credentials(given: OptionValues) -> "Credentials | None":
-    from ...client.session.credentials import Credentials
+    from ...client.session.settings import Credentials
 
     access_key, secret_key, token = (given.text(name) for name in _KEYS)
     if access_key and secret_key:
@@ -92,7 +90,7 @@ def _parse_credentials(given: OptionValues) -> "Credentials | None":
 
 
 def _parse_tls(given: OptionValues) -> "Tls | None":
-    from ...client.session.tls import Tls, ssl_context_of
+    from ...client.session.settings import Tls, ssl_context_of
 
     if not given.flag(_TLS, default=False):
         for name in _TLS_NAMES:

@@ -20,9 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ...client.producer.outflow import OutflowLimits
-from ...client.session.outgoing import check_topic
-from ...client.session.settings import ProducerSettings, check_group
+from ...client.producer.bulk_sender import BulkLimits
+from ...client.session.settings import ProducerSettings, check_group, check_topic
 from ...common.errors import ConfigError
 from ...common.message import Message
 from ..options import cluster_access as access
@@ -63,7 +62,7 @@ class SinkOptions:
     idempotence_property: str | None
     idempotence_columns: tuple[str, ...]
     run_id: str
-    limits: OutflowLimits
+    limits: BulkLimits
     rate: float | None
 
     @property
@@ -144,11 +143,11 @@ def _parse_key_columns(given: OptionValues) -> tuple[str, ...]:
     return names
 
 
-def _parse_limits(given: OptionValues) -> OutflowLimits:
-    standard = OutflowLimits()
-    return OutflowLimits(
+def _parse_limits(given: OptionValues) -> BulkLimits:
+    standard = BulkLimits()
+    return BulkLimits(
         in_flight=given.count("inFlight", standard.in_flight) or standard.in_flight,
-        parcel_messages=given.count("batchMessages", standard.parcel_messages) or standard.parcel_messages,
+        batch_messages=given.count("batchMessages", standard.batch_messages) or standard.batch_messages,
         patience_ms=given.count("deliveryTimeoutMs", standard.patience_ms) or standard.patience_ms,
     )
 

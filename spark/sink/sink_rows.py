@@ -44,7 +44,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ...client.producer.parcels import Letter
+from ...client.producer.bulk_sender import OutboundMessage
 from ...common.errors import ConfigError, nearest
 from ...common.message import Message, carried, split_keys
 from ...common.properties import SHARDING_KEY
@@ -130,7 +130,7 @@ class RowConverter:
         self._key_prefix = key_prefix
         self._next_row = 0
 
-    def of(self, batch: pa.RecordBatch) -> list[Letter]:
+    def of(self, batch: pa.RecordBatch) -> list[OutboundMessage]:
         """Return the messages of the next rows.
 
         Raises:
@@ -139,7 +139,7 @@ class RowConverter:
         columns = [self._values(name, batch) for name in SinkRow._fields]
         keys = self._keys(batch)
         rows = zip(keys, *columns, strict=False)  # missing columns never end
-        return [self._letter(SinkRow(*values), key) for key, *values in rows]
+        return [self._outbound(SinkRow(*values), key) for key, *values in rows]
 
     def _keys(self, batch: pa.RecordBatch) -> list[str]:
         """Return the idempotence key of each row."""
@@ -160,7 +160,7 @@ class RowConverter:
             return repeat(self._topic)
         return _values_of(name, batch.column(self._places[name])) if name in self._places else repeat(None)
 
-    def _letter(self, row: SinkRow, key: str) -> Letter:
+    def _outbound(self, row: SinkRow, key: str) -> OutboundMessage:
         number = self._next_row
         self._next_row += 1
         if row.topic is None or row.body is None:
@@ -184,7 +184,7 @@ class RowConverter:
             delay_ms=row.delayMs,
             deliver_at_ms=row.deliverAt,
         )
-        return Letter(message, number, sharding_key or None)
+        return OutboundMessage(message, number, sharding_key or None)
 
 
 def _values_of(name: str, column: pa.Array) -> Iterable[Any]:

@@ -30,8 +30,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ...client.producer.outflow import Outflow
-from ...client.producer.pace import Pace
+from ...client.producer.bulk_sender import BulkSender, RateLimiter
 from ...client.producer.producer import Producer
 from ...common.clock import Clock
 from ...common.errors import ClientError, ConfigError, RemotingError
@@ -88,17 +87,17 @@ class SinkWriter:
 async def send_rows(
     batches: Iterator[pa.RecordBatch], converter: RowConverter, options: SinkOptions, clock: Clock
 ) -> WriteResult:
-    """Send rows and return the counts once all are stored (raises what ``Outflow.put`` and ``RowConverter.of`` do)."""
+    """Send rows and return the counts once all are stored (raises as ``BulkSender.put`` and ``RowConverter.of``)."""
     settings = options.producer_settings
-    pace = None if options.rate is None else Pace(options.rate, clock)
+    rate_limiter = None if options.rate is None else RateLimiter(options.rate, clock)
     async with (
         Producer(options.group, options.access.nameserver, settings=settings, clock=clock) as producer,
-        Outflow(producer, options.limits, pace=pace, clock=clock) as outflow,
+        BulkSender(producer, options.limits, rate_limiter=rate_limiter, clock=clock) as sender,
     ):
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            await outflow.put(converter.of(batch))
-        await outflow.drain()
-        return WriteResult(outflow.stored, outflow.repeats)
+            await sender.put(converter.of(batch))
+        await sender.drain()
+        return WriteResult(sender.stored, sender.repeats)
 
 
 class BatchSink(SinkWriter, DataSourceArrowWriter):

@@ -34,8 +34,8 @@ from rocketlet.client import (
     TransactionState,
     parse_records,
 )
-from rocketlet.client.session.tls import ssl_context_of
-from rocketlet.client.tracing.trace_records import encode_record
+from rocketlet.client.session.settings import ssl_context_of
+from rocketlet.client.tracing.message_trace import encode_record
 from rocketlet.common.errors import ResponseError
 from rocketlet.common.names import TRACE_TOPIC
 from rocketlet.remoting.codec.codes import ResponseCode

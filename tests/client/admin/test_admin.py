@@ -1,14 +1,23 @@
 """The administrator's client against a real broker: topics, groups, brokers."""
 
+import itertools
+from collections import Counter
+from collections.abc import AsyncGenerator
+
 import pytest
+from official_broker import OfficialBroker
 
 from rocketlet.client import (
     Admin,
     ClientSettings,
+    ConsumeFrom,
     GroupSettings,
     Message,
+    MessageQueue,
     Producer,
     PullConsumer,
+    PullConsumerSettings,
+    Session,
     TopicSettings,
 )
 from rocketlet.common.errors import ClientStateError, ConfigError, ResponseError, RouteNotFoundError
@@ -121,3 +130,181 @@ async def test_use_outside_the_block_is_refused(address: str) -> None:
             await admin.__aenter__()
     with pytest.raises(ClientStateError, match="admin is closed"):
         await admin.brokers()
+
+
+FIRST = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
+BODIES = [b"0", b"1", b"2", b"3", b"4"]
+_numbers = itertools.count(1)
+
+
+class Shop:
+    """A topic of two queues with five messages each, and a group that has read some.
+
+    The group is its own: a pull that the consumer of another test left waiting at the official broker ends when the
+    topic is filled again, and makes its group again, which had been deleted.
+    """
+
+    def __init__(self, admin: Admin, address: str) -> None:
+        self.admin = admin
+        self.address = address
+        self.group = f"cg-{next(_numbers)}"
+        self.queues: tuple[MessageQueue, ...] = ()
+        self.first_at = 0
+        self.at_ms = 0  # when the third message of the first queue was stored
+
+    async def fill(self) -> None:
+        """Make the topic and its messages."""
+        await self.admin.create_topic("T", TopicSettings(read_queues=2, write_queues=2))
+        self.queues = await self.admin.queues("T")
+        async with Producer("pg", self.address) as producer:
+            for body in BODIES:
+                for queue in self.queues:
+                    await producer.send(Message("T", body), queue=queue)
+        stored_at_ms = [message.stored_at_ms async for message in self.admin.messages("T")][:5]
+        self.at_ms = stored_at_ms[2]
+        self.first_at = stored_at_ms.index(self.at_ms)
+
+    async def read(self, count: int) -> list[bytes]:
+        """Read and commit so many messages."""
+        got: list[bytes] = []
+        consumer = PullConsumer(self.group, self.address, settings=FIRST)
+        consumer.subscribe("T")
+        async with consumer:
+            while len(got) < count:
+                got += [message.body for message in await consumer.poll(max_messages=count - len(got))]
+            await consumer.commit()
+        return got
+
+    async def committed(self) -> list[int | None]:
+        """Return what the group has committed in both queues."""
+        return [each.committed for each in (await self.admin.progress(self.group, "T")).queues]
+
+
+@pytest.fixture
+async def shop(address: str) -> AsyncGenerator[Shop]:
+    """Yield a filled shop."""
+    async with Admin(address) as admin:
+        shop = Shop(admin, address)
+        await shop.fill()
+        yield shop
+
+
+@pytest.fixture
+async def official_shop(official_broker: OfficialBroker) -> AsyncGenerator[Shop]:
+    """Yield a filled shop at the official broker."""
+    official_broker.wipe()
+    async with Admin(official_broker.namesrv) as admin:
+        shop = Shop(admin, official_broker.namesrv)
+        await shop.fill()
+        yield shop
+
+
+async def test_progress_counts_what_is_left(shop: Shop) -> None:
+    """Before a group has come by, all is left; what it has committed counts queue by queue."""
+    before = await shop.admin.progress(shop.group, "T")
+    assert [each.committed for each in before.queues] == [None, None]
+    assert before.lag == 10
+    await shop.read(7)
+    after = await shop.admin.progress(shop.group, "T")
+    assert after.lag == 3
+    assert [(each.first_offset, each.end_offset) for each in after.queues] == [(0, 5), (0, 5)]
+    assert await shop.admin.offsets("T") == dict.fromkeys(shop.queues, (0, 5))
+
+
+async def test_offsets_of_an_instant(shop: Shop) -> None:
+    """In each queue the first message stored then or later."""
+    found = await shop.admin.offsets_at("T", shop.at_ms)
+    assert found[shop.queues[0]] == shop.first_at
+
+
+async def test_group_begins_again(shop: Shop) -> None:
+    """At the beginning, at the end, at an instant: the new offset is returned and stored."""
+    await shop.read(8)
+    for found, expected in (
+        (await shop.admin.reset_to_begin(shop.group, "T"), 0),
+        (await shop.admin.reset_to_end(shop.group, "T"), 5),
+        (await shop.admin.reset_to_time(shop.group, "T", shop.at_ms), shop.first_at),
+    ):
+        assert found[shop.queues[0]] == expected
+    assert (await shop.committed())[0] == shop.first_at
+    with pytest.raises(ValueError, match="-5"):
+        await shop.admin.reset_to_time(shop.group, "T", -5)
+
+
+async def test_messages_come_again_after_a_reset(shop: Shop) -> None:
+    """A group that had read all gets all once more."""
+    assert sorted(await shop.read(10)) == sorted(await _again(shop))
+
+
+async def _again(shop: Shop) -> list[bytes]:
+    await shop.admin.reset_to_begin(shop.group, "T")
+    return await shop.read(10)
+
+
+async def test_offsets_are_set_and_copied(shop: Shop) -> None:
+    """Any offset of any queue, and one group's offsets for another."""
+    first, second = shop.queues
+    group, other = shop.group, f"{shop.group}-other"
+    with pytest.raises(ResponseError, match=f"{group} not exist"):
+        await shop.admin.reset(group, {first: 4})
+    for each in (group, other):
+        await shop.admin.create_group(each)
+    await shop.admin.reset(group, {first: 4, second: 1})
+    assert await shop.committed() == [4, 1]
+    assert await shop.admin.copy_offsets(group, other, "T") == {first: 4, second: 1}
+    assert (await shop.admin.progress(other, "T")).lag == 5
+
+
+async def test_offsets_are_not_set_under_a_consumer(shop: Shop) -> None:
+    """Its own offsets would be stored over them; nothing changes."""
+    consumer = PullConsumer(shop.group, shop.address)
+    consumer.subscribe("T")
+    async with consumer:
+        with pytest.raises(ClientStateError, match=f"group {shop.group} has 1 members online"):
+            await shop.admin.reset(shop.group, dict.fromkeys(shop.queues, 1))
+    with pytest.raises(ValueError, match="offset is -1"):
+        await shop.admin.reset(shop.group, {shop.queues[0]: -1})
+    with pytest.raises(RouteNotFoundError):
+        await shop.admin.progress(shop.group, "missing")
+
+
+async def test_official_broker_moves_a_group_that_consumes(official_shop: Shop) -> None:
+    """The consumer gets everything again without being asked."""
+    group = official_shop.group
+    consumer = PullConsumer(group, official_shop.address, settings=FIRST)
+    consumer.subscribe("T")
+    async with consumer, Producer("pg", official_shop.address) as producer:
+        got: Counter[bytes] = Counter()
+        while got.total() < 10:
+            got.update([message.body for message in await consumer.poll()])
+        await consumer.commit()
+        assert await official_shop.admin.reset_to_begin(group, "T") == dict.fromkeys(official_shop.queues, 0)
+        for queue in official_shop.queues:
+            await producer.send(Message("T", b"new"), queue=queue)  # ends the wait of the pull that is under way
+        while got[b"new"] < 2 or min(got[body] for body in BODIES) < 4:
+            got.update([message.body for message in await consumer.poll()])
+    assert [got[body] for body in BODIES] == [4] * 5
+
+
+async def test_official_broker_tells_where_members_are(official_shop: Shop) -> None:
+    """The address of each connection, the language and the version."""
+    async with Session(official_shop.address) as session:
+        consumer = PullConsumer(official_shop.group, session=session)
+        consumer.subscribe("T")
+        async with consumer:
+            [member] = await official_shop.admin.members(official_shop.group)
+            assert {member.address} == session.local_addresses
+    assert (member.client_id, member.language) == (consumer.client_id, "PYTHON")
+
+
+async def test_official_broker_deletes_topics_and_groups(official_shop: Shop) -> None:
+    """What is gone has no route and no settings."""
+    admin = official_shop.admin
+    await official_shop.read(1)
+    await admin.delete_group(official_shop.group, with_offsets=True)
+    assert official_shop.group not in await admin.groups()
+    assert await official_shop.committed() == [None, None]
+    await admin.delete_topic("T")
+    assert "T" not in await admin.topics()
+    with pytest.raises(RouteNotFoundError):
+        await admin.queues("T")

@@ -1,13 +1,22 @@
 """How far a consumer has come."""
 
+import pathlib
+
 import pytest
 from scripted_cluster import ScriptedCluster, offset_of, refused
 
-from rocketlet.client.group.offsets import GroupOffsets, OffsetTable, start_rule
-from rocketlet.client.session.brokers import Brokers
+from rocketlet.client.group.broker_requests import BrokerRequests
+from rocketlet.client.group.offsets import (
+    GroupOffsets,
+    LocalOffsetFile,
+    QueueOffsets,
+    format_offsets,
+    offset_file_of,
+    start_rule,
+)
 from rocketlet.client.session.results import ConsumeFrom
 from rocketlet.client.session.session import Session
-from rocketlet.common.errors import ResponseError
+from rocketlet.common.errors import ConfigError, ResponseError
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import decode_header
@@ -21,7 +30,7 @@ NOW_MS = 1_700_000_000_000
 @pytest.mark.feature("B17")
 def test_results_move_an_offset_on_only() -> None:
     """A batch that finishes late does not take back what later ones committed; a seek may."""
-    table = OffsetTable()
+    table = QueueOffsets()
     table.advance(QUEUE, 5)
     table.advance(QUEUE, 3)
     assert table.get(QUEUE) == 5
@@ -33,7 +42,7 @@ def test_results_move_an_offset_on_only() -> None:
 @pytest.mark.feature("B18")
 def test_frozen_offset_moves_again_after_the_queue_was_forgotten() -> None:
     """After a refused offset old results change nothing until the queue is taken anew."""
-    table = OffsetTable()
+    table = QueueOffsets()
     table.freeze(QUEUE, 100)
     table.advance(QUEUE, 200)
     table.seek(QUEUE, 300)
@@ -61,7 +70,7 @@ async def test_start_is_what_is_stored_else_by_the_rule(
 
     async with Session(cluster.nameserver.address, None) as session:
         await session.route(queue.topic)
-        offsets = GroupOffsets("g", Brokers(session), start_rule(consume_from, 1234, NOW_MS))
+        offsets = GroupOffsets("g", BrokerRequests(session), start_rule(consume_from, 1234, NOW_MS))
         start = await offsets.find_start(queue)
 
     by_rule = {
@@ -86,7 +95,7 @@ async def test_start_is_unknown_when_the_broker_cannot_say(cluster: ScriptedClus
 
     async with Session(cluster.nameserver.address, None) as session:
         await session.route("T")
-        offsets = GroupOffsets("g", Brokers(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
+        offsets = GroupOffsets("g", BrokerRequests(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
         with pytest.raises(ResponseError):
             await offsets.find_start(QUEUE)
 
@@ -103,7 +112,7 @@ async def test_persist_stores_each_queue_at_its_broker_and_survives_a_lost_one(c
     cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}
     async with Session(cluster.nameserver.address, None) as session:
         await session.route("T")
-        offsets = GroupOffsets("g", Brokers(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
+        offsets = GroupOffsets("g", BrokerRequests(session), start_rule(ConsumeFrom.LAST, None, NOW_MS))
         other = QUEUE._replace(broker_name="broker-b")
         offsets.table.seek(QUEUE, 5)
         offsets.table.seek(other, 6)
@@ -114,3 +123,86 @@ async def test_persist_stores_each_queue_at_its_broker_and_survives_a_lost_one(c
     header = decode_header(CommitOffsetHeader, command)
     assert (header.consumer_group, header.topic, header.queue_id, header.commit_offset) == ("g", "T", 0, 6)
     assert command.is_oneway
+
+
+OTHER = MessageQueue("T", "broker-a", 10)
+JAVA_TEXT = (
+    b'{\n\t"offsetTable":{{\n\t\t\t"brokerName":"broker-a",\n\t\t\t"queueId":0,\n\t\t\t"topic":"T"\n\t\t}:7\n\t}\n}'
+)
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> LocalOffsetFile:
+    """Return a file in a directory that does not exist yet."""
+    return LocalOffsetFile(tmp_path / "a" / "b" / "offsets.json")
+
+
+@pytest.mark.feature("B21")
+def test_path_is_that_of_java(tmp_path: pathlib.Path) -> None:
+    """Client id without process id, then the group; the home directory unless told otherwise."""
+    file = offset_file_of(str(tmp_path), ("10.0.0.1", "DEFAULT", ""), "cg")
+    assert file.path == tmp_path / "10.0.0.1@DEFAULT" / "cg" / "offsets.json"
+    at_home = offset_file_of(None, ("10.0.0.1", "one", "unit"), "cg")
+    assert at_home.path == pathlib.Path.home() / ".rocketmq_offsets" / "10.0.0.1@one@unit" / "cg" / "offsets.json"
+
+
+@pytest.mark.feature("B21")
+def test_text_has_queues_as_keys() -> None:
+    """As fastjson writes them, sorted, one in a line."""
+    assert format_offsets({OTHER: 9, QUEUE: 7}) == (
+        b'{\n\t"offsetTable":{\n'
+        b'\t\t{"brokerName":"broker-a","queueId":0,"topic":"T"}:7,\n'
+        b'\t\t{"brokerName":"broker-a","queueId":10,"topic":"T"}:9\n'
+        b"\t}\n}"
+    )
+
+
+def test_nothing_is_stored_at_first(file: LocalOffsetFile) -> None:
+    """A file that is not there, and one that is empty, hold no offsets."""
+    assert file.read() == {}
+    file.path.parent.mkdir(parents=True)
+    file.path.touch()
+    assert file.read() == {}
+
+
+def test_offsets_of_other_queues_stay(file: LocalOffsetFile) -> None:
+    """Two consumers of one host may share a file; the text before is kept beside it."""
+    file.write({QUEUE: 1})
+    before = file.path.read_bytes()
+    file.write({OTHER: 2})
+    assert file.read() == {QUEUE: 1, OTHER: 2}
+    file.write({QUEUE: 3})
+    assert file.read() == {QUEUE: 3, OTHER: 2}
+    assert file.path.with_name("offsets.json.bak").read_bytes() != before
+    assert sorted(path.name for path in file.path.parent.iterdir()) == ["offsets.json", "offsets.json.bak"]
+
+
+def test_file_of_java_is_read(file: LocalOffsetFile) -> None:
+    """Its text is spread over lines."""
+    file.path.parent.mkdir(parents=True)
+    file.path.write_bytes(JAVA_TEXT)
+    assert file.read() == {QUEUE: 7}
+
+
+@pytest.mark.parametrize("damage", [b"{", b'{"offsetTable":[1]}', b"\xff"])
+def test_damaged_file_gives_way_to_the_one_before(file: LocalOffsetFile, damage: bytes) -> None:
+    """Also for the next write; with both damaged, it is said what to do."""
+    file.write({QUEUE: 1})
+    file.write({QUEUE: 2})
+    file.path.write_bytes(damage)
+    assert file.read() == {QUEUE: 1}
+    backup = file.path.with_name("offsets.json.bak")
+    backup.write_bytes(damage)
+    with pytest.raises(ConfigError, match="remove it to start anew"):
+        file.read()
+    backup.unlink()
+    with pytest.raises(ConfigError, match=r"has no \.bak"):
+        file.read()
+
+
+def test_missing_file_gives_way_to_the_one_before(file: LocalOffsetFile) -> None:
+    """A crash between the two renames leaves only the .bak."""
+    file.write({QUEUE: 1})
+    file.write({QUEUE: 2})
+    file.path.unlink()
+    assert file.read() == {QUEUE: 1}

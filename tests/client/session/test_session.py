@@ -1,5 +1,6 @@
 """What producers and consumers share: client id, routes, heartbeats, notices."""
 
+import logging
 import os
 import re
 
@@ -7,11 +8,11 @@ import pytest
 from scripted_cluster import ScriptedCluster, silent
 
 from rocketlet.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, PushConsumerSettings
-from rocketlet.client.session.session import Session
-from rocketlet.common.errors import ConfigError, RequestTimeoutError
+from rocketlet.client.session.session import OutageLog, Session
+from rocketlet.common.errors import ConfigError, RemotingError, RequestTimeoutError
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.client import HeartbeatData
-from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from rocketlet.testing import ManualClock
@@ -195,3 +196,21 @@ async def test_notice_of_changed_members_wakes_the_rebalance(cluster: ScriptedCl
     [farewell] = broker.asked(RequestCode.UNREGISTER_CLIENT)
     header = decode_header(UnregisterClientHeader, farewell)
     assert (header.client_id, header.consumer_group, header.producer_group) == (consumer.client_id, "cg", None)
+
+
+def test_outage_is_said_once_until_the_broker_answers(caplog: pytest.LogCaptureFixture) -> None:
+    """Each broker by itself; an answer ends its outage, whatever it says."""
+    caplog.set_level(logging.INFO)
+    outages, gone = OutageLog(), RemotingError("gone")
+    for address in ("a:1", "a:1", "b:1"):
+        outages.begin(address, gone)
+    outages.heed("a:1", Command.response(ResponseCode.SUCCESS))
+    outages.heed("a:1", Command.response(ResponseCode.SYSTEM_ERROR, "busy"))
+    outages.begin("a:1", gone)
+    assert caplog.messages == [
+        "broker a:1 does not answer: gone",
+        "broker b:1 does not answer: gone",
+        "broker a:1 answers again",
+        "broker a:1 answered a heartbeat with 1: busy",
+        "broker a:1 does not answer: gone",
+    ]

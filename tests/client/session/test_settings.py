@@ -1,12 +1,26 @@
 """Settings and names that are checked before anything starts."""
 
+import asyncio
+import pathlib
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from scripted_cluster import ScriptedCluster
 
-from rocketlet.client import FlowLimits, Producer, ProducerSettings, PullConsumerSettings, PushConsumerSettings
-from rocketlet.client.session.settings import check_group, choose_nameserver
-from rocketlet.common.errors import ConfigError
+from rocketlet.client import FlowLimits, Producer, ProducerSettings, PullConsumerSettings, PushConsumerSettings, Tls
+from rocketlet.client.session.settings import check_group, choose_nameserver, ssl_context_of
+from rocketlet.common.errors import ConfigError, ConnectFailedError
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.transport.client import ConnectionPool
+from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.connections import Connections
+from rocketlet.remoting.transport.endpoint import Limits, Service
+from rocketlet.remoting.transport.event_loop import LoopClock
 
 
 @pytest.mark.parametrize(
@@ -59,3 +73,88 @@ def test_name_server_comes_from_the_environment_unless_given(monkeypatch: pytest
     monkeypatch.delenv("NAMESRV_ADDR")
     with pytest.raises(ConfigError, match="NAMESRV_ADDR"):
         Producer("group")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Return the directory of a certificate for 127.0.0.1, signed by itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    directory = tmp_path_factory.mktemp("tls")
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    options = ["req", *kind, "-subj", "/CN=rocketlet"]
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(["openssl", *options, *names], cwd=directory, check=True, capture_output=True)
+    return directory
+
+
+@pytest.fixture
+async def tls_address(certificate: pathlib.Path) -> AsyncGenerator[str]:
+    """Yield the address of a server that answers every request under TLS; it asks for a certificate, but takes none."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate / "cert.pem"))
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    context.verify_mode = ssl.CERT_OPTIONAL
+    service = Service(fallback=lambda command, _: Command.response(0, body=command.body))
+    connections = Connections(LoopClock(), Limits())
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(service, LoopClock(), Limits(), connections), "127.0.0.1", 0, ssl=context
+    )
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await connections.close_all()
+
+
+async def ask(address: str, tls: Tls) -> bytes:
+    """Return the answer to one request."""
+    async with ConnectionPool(LoopClock(), tls=ssl_context_of(tls)) as pool:
+        return (await pool.request(address, Command.request(1, body=b"x" * 300_000), 5_000)).body
+
+
+async def test_requests_and_answers_travel_under_tls(tls_address: str, certificate: pathlib.Path) -> None:
+    """To a server whose certificate is trusted, with the host name checked as well."""
+    tls = Tls(trust_file=certificate / "cert.pem", checks_host_name=True)
+    assert await ask(tls_address, tls) == b"x" * 300_000
+
+
+async def test_own_certificate_is_shown(tls_address: str, certificate: pathlib.Path) -> None:
+    """A server that asks who we are gets it."""
+    tls = Tls(
+        trust_file=certificate / "cert.pem",
+        certificate_file=certificate / "cert.pem",
+        key_file=certificate / "key.pem",
+    )
+    assert await ask(tls_address, tls) == b"x" * 300_000
+
+
+async def test_server_that_is_not_trusted_is_refused(tls_address: str) -> None:
+    """Unless the settings say that any will do."""
+    with pytest.raises(ConnectFailedError, match="CERTIFICATE_VERIFY_FAILED"):
+        await ask(tls_address, Tls())
+    assert await ask(tls_address, Tls(verifies=False)) == b"x" * 300_000
+
+
+@pytest.mark.parametrize("name", ["trust_file", "certificate_file"])
+def test_file_that_is_missing_is_told(name: str, tmp_path: pathlib.Path) -> None:
+    """At once, not with the first connection."""
+    with pytest.raises(ConfigError, match="tls cannot be used"):
+        ssl_context_of(replace(Tls(), **{name: tmp_path / "missing.pem"}))
+
+
+def test_settings_that_contradict_themselves_are_refused() -> None:
+    """A key without its certificate, and a host name that nobody vouches for."""
+    with pytest.raises(ConfigError, match="no certificate_file"):
+        Tls(key_file="key.pem")
+    with pytest.raises(ConfigError, match="checks the host name only"):
+        Tls(verifies=False, checks_host_name=True)
+
+
+def test_context_of_the_application_is_taken_as_it_is() -> None:
+    """Who needs more than ``Tls`` offers makes a context."""
+    context = ssl.create_default_context()
+    assert ssl_context_of(ProducerSettings(tls=context).tls) is context
+
+
+async def test_server_without_tls_is_told_from_one_with(cluster: ScriptedCluster) -> None:
+    """Ours, for one: it takes the handshake for a broken frame and closes."""
+    with pytest.raises(ConnectFailedError, match="cannot connect"):
+        await ask(cluster.nameserver.address, Tls(verifies=False))

@@ -27,7 +27,7 @@ def test_options_are_taken_in_any_case() -> None:
     options = parse(TOPIC="T", infLight="3", batchmessages="7", deliverytimeoutms="9", runid="again", group="g")
     limits = options.limits
     assert (options.topic, options.run_id, options.group) == ("T", "again", "g")
-    assert (limits.in_flight, limits.parcel_messages, limits.patience_ms) == (3, 7, 9)
+    assert (limits.in_flight, limits.batch_messages, limits.patience_ms) == (3, 7, 9)
 
 
 def test_access_goes_to_the_producer() -> None:

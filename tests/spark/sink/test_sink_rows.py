@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rocketlet.client.producer.parcels import Letter
+from rocketlet.client.producer.bulk_sender import OutboundMessage
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import Message
 from rocketlet.export.columns.schema import SCHEMA
@@ -49,8 +49,8 @@ def table(columns: str) -> StructType:
     return StructType([StructField(name, TYPES[kind]) for name, kind in pairs])
 
 
-def letters_of(schema: str, batch: pa.RecordBatch, topic: str | None = None) -> list[Letter]:
-    """Return the letters of rows, which get no key."""
+def letters_of(schema: str, batch: pa.RecordBatch, topic: str | None = None) -> list[OutboundMessage]:
+    """Return the messages of rows, which get no key."""
     columns = SinkColumns.find(table(schema), topic)
     return RowConverter(columns, topic, None, "").of(batch)
 

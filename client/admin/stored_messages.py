@@ -1,0 +1,129 @@
+"""Stored messages, by id, by key and by time (requests 33, 12, 29, 11).
+
+find_by_id     the unique key that the producer gave it, or the offset id that names its place in a broker's log
+find_by_key    one of the ``keys`` it was sent with; brokers index hashes, so keys are compared here
+read           everything that was stored in a span of time, queue by queue
+"""
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from ...common.errors import DecodeError
+from ...common.ids import decode_host, parse_offset_id
+from ...common.message import MessageQueue, ReceivedMessage
+from ...common.properties import UNIQ_KEY
+from ...common.record import decode_message, iter_records
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import Command
+from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader
+from ...remoting.transport.addresses import format_address
+from ..group.broker_requests import BrokerRequests, PullStatus, SinglePull, pull_once
+from ..group.subscriptions import Sql
+from ..session.session import Session
+from .admin_calls import AdminCalls
+
+MAX_MS = (1 << 63) - 1
+UNIQUE_KEY_MESSAGES = 32
+READ_MESSAGES = 32
+READER_GROUP = "TOOLS_CONSUMER"  # Java's TOOLS_CONSUMER_GROUP
+
+
+class TimeSpan(NamedTuple):
+    """From an instant on and before another."""
+
+    begin_ms: int
+    end_ms: int
+
+
+class StoredMessages:
+    """Finds and reads messages that brokers have stored."""
+
+    def __init__(self, session: Session, calls: AdminCalls) -> None:
+        self._calls = calls
+        self._brokers = BrokerRequests(session)
+
+    async def find_by_id(self, topic: str, message_id: str) -> ReceivedMessage | None:
+        """Return a message by its unique key or its offset id, or None when it is not there."""
+        brokers = await self._calls.masters_of_topic(topic)
+        viewed = await self._view(brokers, topic, message_id)
+        if viewed is not None:
+            return viewed
+        found = await self._query(
+            brokers,
+            QueryMessageHeader(
+                topic=topic,
+                key=message_id,
+                max_messages=UNIQUE_KEY_MESSAGES,
+                begin_ms=0,
+                end_ms=MAX_MS,
+                is_unique_key=True,
+            ),
+        )
+        return next((each for each in found if each.properties.get(UNIQ_KEY) == message_id), None)
+
+    async def find_by_key(self, topic: str, key: str, max_messages: int, span: TimeSpan) -> list[ReceivedMessage]:
+        """Return messages with a key in order of time; indexes hold hashes of keys and whole seconds."""
+        header = QueryMessageHeader(
+            topic=topic,
+            key=key,
+            max_messages=max_messages,
+            begin_ms=span.begin_ms,
+            end_ms=span.end_ms,
+            is_unique_key=False,
+        )
+        found = await self._query(await self._calls.masters_of_topic(topic), header)
+        wanted = (each for each in found if span.begin_ms <= each.stored_at_ms < span.end_ms)
+        return [each for each in wanted if each.topic == topic and key in each.keys][:max_messages]
+
+    async def read(self, topic: str, span: TimeSpan, expression: str | Sql) -> AsyncIterator[ReceivedMessage]:
+        """Iterate over the messages of a topic, queue by queue; what comes meanwhile is left out."""
+        for queue in await self._calls.queues(topic):
+            first = await self._brokers.offset_at(queue, span.begin_ms)
+            end = await self._brokers.end_offset(queue)
+            async for message in self._read_queue(queue, first, end, expression):
+                if message.stored_at_ms >= span.end_ms:
+                    break
+                if message.stored_at_ms >= span.begin_ms:
+                    yield message
+
+    async def _read_queue(
+        self, queue: MessageQueue, first: int, end: int, expression: str | Sql
+    ) -> AsyncIterator[ReceivedMessage]:
+        while first < end:
+            asked = SinglePull(queue, first, expression, READ_MESSAGES, 0)
+            result = await pull_once(self._brokers, READER_GROUP, asked)
+            for message in result.messages:
+                if message.queue_offset < end:
+                    yield message
+            if result.status is PullStatus.NO_NEW_MESSAGE or result.next_offset <= first:
+                return
+            first = result.next_offset
+
+    async def _view(self, brokers: dict[str, str], topic: str, message_id: str) -> ReceivedMessage | None:
+        """Return the message at an offset id; None when it is none, or of no broker of the topic."""
+        try:
+            host, log_offset = parse_offset_id(message_id)
+            address = format_address(*decode_host(host))
+        except DecodeError:
+            return None
+        for broker_name, master in brokers.items():
+            if master == address:
+                header = ViewMessageHeader(log_offset=log_offset, topic=topic)
+                command = Command.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
+                answer = await self._calls.ask_broker(address, command, [ResponseCode.SYSTEM_ERROR])
+                messages = _read_records(answer, broker_name) if answer.code == ResponseCode.SUCCESS else []
+                return next((each for each in messages if each.topic == topic), None)
+        return None
+
+    async def _query(self, brokers: dict[str, str], header: QueryMessageHeader) -> list[ReceivedMessage]:
+        found: list[ReceivedMessage] = []
+        for broker_name, address in brokers.items():
+            command = Command.request(RequestCode.QUERY_MESSAGE, header)
+            answer = await self._calls.ask_broker(address, command, [ResponseCode.QUERY_NOT_FOUND])
+            if answer.code == ResponseCode.SUCCESS:
+                found += _read_records(answer, broker_name)
+        return sorted(found, key=lambda each: (each.stored_at_ms, each.queue, each.queue_offset))
+
+
+def _read_records(answer: Command, broker_name: str) -> list[ReceivedMessage]:
+    return [decode_message(record, broker_name) for record in iter_records(answer.body)]

@@ -1,0 +1,256 @@
+"""What a push consumer answers when a broker asks for an administrator (Java's ``ClientRemotingProcessor``).
+
+    220  RESET_CONSUMER_CLIENT_OFFSET      its queues of a topic begin anew at other offsets; one-way
+    221  GET_CONSUMER_STATUS_FROM_CLIENT   how far it has come in the queues of a topic
+    307  GET_CONSUMER_RUNNING_INFO         settings, subscriptions, queues; stacks of threads and tasks if asked for
+    309  CONSUME_MESSAGE_DIRECTLY          a listener gets one message out of turn, and how it ends is the answer
+
+Other groups of the session answer for themselves. Java waits 10 s before it sets offsets, for listeners that run; here
+what they finish later is ignored, since the offsets are frozen.
+"""
+
+import asyncio
+import inspect
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import NamedTuple
+
+import msgspec
+
+from ...common.errors import DecodeError
+from ...common.message import MessageQueue, ReceivedMessage
+from ...common.outcome import Outcome
+from ...common.properties import RETRY_TOPIC
+from ...common.record import decode_message, decode_record
+from ...remoting.bodies.body import decode_answer, encode_body
+from ...remoting.bodies.client import (
+    ConsumedDirectly,
+    ConsumerOffsets,
+    ConsumeType,
+    DirectResult,
+    OwnedQueue,
+    RunningInfo,
+    SubscriptionData,
+    TopicFigures,
+)
+from ...remoting.bodies.group import ResetOffsets
+from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.command import Command, decode_header
+from ...remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.endpoint import Handler as RequestHandler
+from ...remoting.transport.endpoint import Reply
+from ..group.group_member import GroupMember
+from ..session.results import ConsumeResult
+from ..session.session import Session
+from ..session.settings import PushConsumerSettings
+from ..tracing.statistics import Statistics
+from .listeners import Handler, ListenerCalls, ListenerOutcome
+from .orderly_consume import HeldQueueLocks
+from .process_queue import PushQueue
+
+MIB = 1024 * 1024
+CLIENT_VERSION = "rocketlet"
+
+_RESULTS = {
+    ConsumeResult.SUCCESS: DirectResult.CR_SUCCESS,
+    ConsumeResult.RETRY: DirectResult.CR_LATER,
+    ConsumeResult.COMMIT: DirectResult.CR_COMMIT,
+    ConsumeResult.ROLLBACK: DirectResult.CR_ROLLBACK,
+}
+
+
+class DescribedConsumer(NamedTuple):
+    """The consumer that answers."""
+
+    session: Session
+    member: GroupMember[PushQueue]
+    settings: PushConsumerSettings
+    handlers: Mapping[str, Handler]
+    calls: ListenerCalls
+    locks: HeldQueueLocks | None
+
+
+class ClientRequestHandlers:
+    """The answers of one consumer."""
+
+    def __init__(self, consumer: DescribedConsumer) -> None:
+        self._consumer = consumer
+        self._member = consumer.member
+        self._clock = consumer.session.clock
+        self._namespace = consumer.session.namespace
+        self._started_at_ms = self._clock.now_ms()
+        self.handlers: Mapping[int, RequestHandler] = {
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._tell_offsets,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._describe,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume,
+        }
+
+    def __repr__(self) -> str:
+        return f"<ClientRequestHandlers of {self._member.group}>"
+
+    # 220, 221
+
+    def _reset(self, command: Command, _connection: Connection) -> Reply:
+        header = decode_header(GroupTopicHeader, command)
+        if header.group != self._member.group:
+            return None
+        offsets = decode_answer(ResetOffsets, command.body).offset_table if command.body else {}
+        offsets = {self._namespace.strip_queue(queue): queue_offset for queue, queue_offset in offsets.items()}
+        wanted = {queue: queue_offset for queue, queue_offset in offsets.items() if queue.topic == header.topic}
+        self._member.tasks.start(self._begin_anew(wanted), name="reset offsets")
+        return Command.response(ResponseCode.SUCCESS)
+
+    async def _begin_anew(self, offsets: Mapping[MessageQueue, int]) -> None:
+        share = self._member.assigned
+        for queue in set(offsets).intersection(share.queues):
+            share.stop_pulling([queue])
+            await share.retake(queue, offsets[queue])
+        self._member.rebalance.wake()
+
+    def _tell_offsets(self, command: Command, _connection: Connection) -> Reply:
+        header = decode_header(GroupTopicHeader, command)
+        if header.group != self._member.group:
+            return None
+        offsets = {queue: at for queue, at in self._member.offsets.table.items() if queue.topic == header.topic}
+        body = ConsumerOffsets(
+            message_queue_table={self._namespace.wrap_queue(queue): at for queue, at in offsets.items()}
+        )
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(body))
+
+    # 307
+
+    def _describe(self, command: Command, _connection: Connection) -> Reply:
+        header = decode_header(RunningInfoHeader, command)
+        if header.consumer_group != self._member.group:
+            return None
+        info = RunningInfo(
+            properties=self._properties(),
+            subscription_set=[SubscriptionData.from_subscription(each) for each in self._member.subscriptions.values()],
+            status_table=self._figures(),
+            mq_table={
+                self._namespace.wrap_queue(sink.queue): self._describe_queue(sink)
+                for sink in self._member.assigned.sinks
+            },
+            jstack=describe_stacks() if header.with_stacks else None,
+        )
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(info))
+
+    def _figures(self) -> dict[str, TopicFigures]:
+        """Return the figures of each topic, which are 0 unless the consumer counts."""
+        statistics, group = Statistics.among(self._consumer.settings.hooks), self._member.group
+        return {
+            self._namespace.wrap(topic): TopicFigures() if statistics is None else statistics.figures_of(group, topic)
+            for topic in self._member.subscriptions.topics
+        }
+
+    def _properties(self) -> dict[str, str]:
+        settings = self._consumer.settings
+        return {
+            "PROP_NAMESERVER_ADDR": "".join(f"{each};" for each in self._consumer.session.nameserver_addresses),
+            "PROP_THREADPOOL_CORE_SIZE": str(settings.concurrency),
+            "PROP_CONSUMEORDERLY": str(settings.is_orderly).lower(),
+            "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
+            "PROP_CLIENT_VERSION": CLIENT_VERSION,
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_at_ms),
+            "consumerGroup": self._member.group,
+            "messageModel": "BROADCASTING" if settings.is_broadcast else "CLUSTERING",
+            "consumeFromWhere": settings.consume_from.value,
+            "consumeMessageBatchMaxSize": str(settings.batch_messages),
+            "pullBatchSize": str(settings.pull_messages),
+            "maxReconsumeTimes": str(settings.max_retries),
+        }
+
+    def _describe_queue(self, sink: PushQueue) -> OwnedQueue:
+        unfinished, locks = sink.unfinished, self._consumer.locks
+        locked_at_ms = None if locks is None else locks.confirmed_at_ms(sink.queue)
+        committed = self._member.offsets.table.get(sink.queue)
+        return OwnedQueue(
+            commit_offset=-1 if committed is None else committed,
+            cached_msg_min_offset=(unfinished.next_offset or 0) if unfinished else 0,
+            cached_msg_max_offset=unfinished.put_offset if unfinished else 0,
+            cached_msg_count=len(unfinished),
+            cached_msg_size=unfinished.buffered_bytes // MIB,
+            locked=locked_at_ms is not None,
+            last_lock_timestamp=locked_at_ms or 0,
+            is_dropped=sink.is_dropped,
+            last_pull_timestamp=sink.pulled_at_ms,
+            last_consume_timestamp=sink.moved_at_ms,
+        )
+
+    # 309
+
+    def _consume(self, command: Command, _connection: Connection) -> Reply:
+        header = decode_header(ConsumeDirectlyHeader, command)
+        if header.consumer_group != self._member.group:
+            return None
+        try:
+            message = decode_message(decode_record(command.body), header.broker_name or "")
+        except DecodeError as error:
+            return Command.response(ResponseCode.SYSTEM_ERROR, f"the message cannot be read: {error}")
+        owed: Outcome[Command] = Outcome()
+        self._member.tasks.start(self._consume_now(owed, message), name="consume directly")
+        return owed
+
+    async def _consume_now(self, owed: Outcome[Command], message: ReceivedMessage) -> None:
+        message = self._as_listeners_see(message)
+        handler = self._consumer.handlers.get(message.topic)
+        begun_at_ms = self._clock.monotonic_ms()
+        if handler is None:
+            outcome: ListenerOutcome = LookupError(f"no listener for the topic {message.topic}")
+        else:
+            outcome = await self._consumer.calls.attempt(handler, [message])
+        settings = self._consumer.settings
+        body = ConsumedDirectly(
+            order=settings.is_orderly,
+            auto_commit=settings.commits_itself,
+            consume_result=_result_of(outcome),
+            remark=f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, BaseException) else None,
+            spent_ms=self._clock.monotonic_ms() - begun_at_ms,
+        )
+        owed.answer_with(Command.response(ResponseCode.SUCCESS, body=encode_body(body)))
+
+    def _as_listeners_see(self, message: ReceivedMessage) -> ReceivedMessage:
+        message = msgspec.structs.replace(message, topic=message.properties.get(RETRY_TOPIC, message.topic))
+        return self._namespace.strip_message(message)
+
+
+def _result_of(outcome: ListenerOutcome) -> DirectResult:
+    if outcome is None:
+        return DirectResult.CR_SUCCESS
+    if isinstance(outcome, BaseException):
+        return DirectResult.CR_THROW_EXCEPTION
+    return _RESULTS[outcome] if isinstance(outcome, ConsumeResult) else DirectResult.CR_LATER
+
+
+def describe_stacks() -> str:
+    """Return where every thread and every task of this event loop is, as Java writes it; no file is read for it."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    lines: list[str] = []
+    frames: dict[int, FrameType] = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # documented
+    for ident, frame in frames.items():
+        lines.append(f"{names.get(ident, ident)}    TID: {ident} STATE: RUNNABLE")
+        current: FrameType | None = frame
+        while current is not None:
+            lines.append(_line_of(current))
+            current = current.f_back
+    for task in sorted(asyncio.all_tasks(), key=lambda each: each.get_name()):
+        lines.append(f"task {task.get_name()}")
+        lines += [_line_of(frame) for frame in reversed(list(_frames_of(task.get_coro())))]
+    return "\n".join((*lines, ""))
+
+
+def _frames_of(waiting: object) -> Iterator[FrameType]:
+    """Yield the frames of a coroutine and of those that it waits for; ``Task.get_stack`` has the first alone."""
+    while inspect.iscoroutine(waiting):
+        if waiting.cr_frame is not None:
+            yield waiting.cr_frame
+        waiting = waiting.cr_await
+
+
+def _line_of(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"    {code.co_qualname}({code.co_filename}:{frame.f_lineno})"
