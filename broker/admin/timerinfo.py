@@ -21,7 +21,7 @@ def tell_timers(runtime: RuntimeInfo, delivery: TimerDelivery, now_ms: Callable[
     def lines() -> Mapping[str, str]:
         due_at_ms, span = delivery.due_at_ms, statistics.span(10)
         behind_ms = 0 if due_at_ms is None else max(0, now_ms() - due_at_ms)
-        waiting = timers.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset
+        waiting = delivery.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset
         return {
             "timerReadBehind": str(behind_ms // 1000),
             "timerOffsetBehind": str(max(0, waiting)),

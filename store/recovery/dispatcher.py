@@ -39,7 +39,7 @@ class Dispatcher:
         self._index = index
         self._delays_ms = delays_ms
         self._waiting: list[Appended] = []
-        self.on_arrivals: Arrivals | None = None
+        self._subscribers: tuple[Arrivals, ...] = ()
         self.dispatched_offset = 0
         self.last_stored_at_ms = 0
 
@@ -55,6 +55,14 @@ class Dispatcher:
     def waiting_bytes(self) -> int:
         """How much of the log waits for its queue entries."""
         return sum(record.size for record in self._waiting)
+
+    def subscribe(self, arrivals: Arrivals) -> Callable[[], None]:
+        """Tell of records that become readable from now on; return the call that ends it."""
+        self._subscribers += (arrivals,)
+        return lambda: self._unsubscribe(arrivals)
+
+    def _unsubscribe(self, arrivals: Arrivals) -> None:
+        self._subscribers = tuple(one for one in self._subscribers if one is not arrivals)
 
     def add(self, records: list[Appended]) -> None:
         """Take records that are in the log, in its order."""
@@ -89,8 +97,8 @@ class Dispatcher:
         self.last_stored_at_ms = last.stored_at_ms
         if self._index is not None:
             self._index.pending += ready
-        if self.on_arrivals is not None:
-            self.on_arrivals(ready)
+        for tell in self._subscribers:
+            tell(ready)
 
     def _take_ready(self, confirm_offset: int) -> list[Appended]:
         waiting = self._waiting

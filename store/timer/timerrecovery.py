@@ -56,7 +56,7 @@ class _Opening:
         found = load_timer_check(timers.files, timers.check_path)
         self._check = found or TimerCheck()
         was_there = timers.wheel.open()
-        timers.log.new_directories.add(timers.store.config.root)  # the name of the wheel
+        timers.log.new_directories.add(timers.store_config.root)  # the name of the wheel
         try:
             self._fit(is_new=found is None and not was_there)
         except StoreDamagedError as damage:
@@ -73,7 +73,7 @@ class _Opening:
         if not self._check.read_at_ms:
             raise self._misfit("it is not known how far they had come")
         self._check_reach(segments, start)
-        with UnitReader(timers.files, timers.log) as units, timers.store.cold_records() as records:
+        with UnitReader(timers.files, timers.log) as units, timers.cold_records() as records:
             self._check_first(units)
             self._check_last(units, start)
             if not self._is_clean:
@@ -97,7 +97,7 @@ class _Opening:
         return self._check.read_at_ms // self._timers.config.precision_ms
 
     def _find_files(self) -> list[SegmentFile]:
-        timers, config = self._timers, self._timers.store.config
+        timers, config = self._timers, self._timers.store_config
         directory = timers.log.directory
         complete_cut_off(timers.files, [directory], config.timers.file_bytes)
         empty = empty_last_file(timers.files, [directory])

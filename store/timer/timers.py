@@ -17,21 +17,22 @@ Rules (store.md §10.4 to §10.7):
 
 import logging
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ...common.errors import StoreNotWritableError
+from ..consumequeue.coldrecords import ColdRecords
+from ..files.config import StoreConfig
+from ..files.files import Files
 from ..files.removal import Removal
+from ..files.storetime import StoreTime
 from ..files.syncing import sync_all
 from ..files.timerconfig import BLANK_SLOTS
 from .timercheck import REBUILDING, TimerCheck, save_timer_check, timer_check_path
 from .timerclean import find_log_start
 from .timerlog import DELETES, NORMAL, ROLLS, UNIT_BYTES, TimerLog, TimerUnit, encode_unit, timer_log_directory
 from .timerwheel import Slot, SlotChanges, TimerWheel
-
-if TYPE_CHECKING:
-    from ..message_store import MessageStore
 
 MOST_UNSAVED: Final = 1 << 18
 """Slots that are kept in memory while they cannot be saved; a broker that saves every second has a few thousand."""
@@ -64,23 +65,32 @@ class Timers:
     """The timer messages of a store; everything that is not said to be slow belongs to the thread of the store.
 
     ``queue_offset`` is the next message of the timer topic to be put; slots before ``write_tick`` are over.
+    ``time_from`` makes a time that begins at an instant, ``cold_records`` a reader of records for any thread.
     Messages before ``known_until`` were put before the start, as far as they were not late.
     """
 
-    def __init__(self, store: "MessageStore") -> None:
-        config, files, root = store.config.timers, store.files, store.config.root
-        self.store = store
+    def __init__(
+        self,
+        store_config: StoreConfig,
+        files: Files,
+        time_from: Callable[[int], StoreTime],
+        cold_records: Callable[[], ColdRecords],
+    ) -> None:
+        config, root = store_config.timers, store_config.root
+        self.store_config = store_config
         self.config = config
         self.files = files
+        self.cold_records = cold_records
         self.check_path = timer_check_path(root)
         self.wheel = TimerWheel(files, f"{root}/timerwheel", config.wheel_slots)
-        self.log = TimerLog(files, timer_log_directory(store.config), config.file_bytes)
+        self.log = TimerLog(files, timer_log_directory(store_config), config.file_bytes)
         self.queue_offset = 0
         self.write_tick = 0
         self.rebuilds_until = 0
         self.known_until = 0
         self.is_open = False
-        self._time = store.time
+        self._time_from = time_from
+        self._time = time_from(0)
         self._saved = TimerCheck()
         self._waiting = bytearray(config.wheel_slots)
         self._next_tick: int | None = None
@@ -157,7 +167,7 @@ class Timers:
     def begin(self, check: TimerCheck, marks: bytearray, known: Generator[int] | None = None) -> None:
         """Go on from what was saved; ``known`` are messages from ``queue_offset`` on that are in the wheel already."""
         self._saved = check
-        self._time = self.store.time_from(check.read_at_ms)
+        self._time = self._time_from(check.read_at_ms)
         self._waiting = marks
         self._read_tick = self._done_tick = check.read_at_ms // self.config.precision_ms
         self._next_tick = self._find(self._read_tick)
@@ -166,7 +176,7 @@ class Timers:
 
     def begin_anew(self, check: TimerCheck, reason: str) -> None:
         """Forget wheel and log, and put all messages of the timer topic again that are not done for certain."""
-        _log.warning("store %s: rebuilding the timer files from the timer topic: %s", self.store.config.root, reason)
+        _log.warning("store %s: rebuilding the timer files from the timer topic: %s", self.store_config.root, reason)
         with self._disk:
             self._generation += 1
             save_timer_check(self.files, self.check_path, check._replace(log_end=REBUILDING, master_queue_offset=0))

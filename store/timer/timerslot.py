@@ -61,7 +61,7 @@ class DueSlot:
     def load(self) -> None:
         """Fill the batch if it is empty, or set ``damage``; slow (raises ``OSError``)."""
         timers = self._timers
-        with UnitReader(timers.files, timers.log) as units, timers.store.cold_records() as records:
+        with UnitReader(timers.files, timers.log) as units, timers.cold_records() as records:
             if self._parts is None:
                 self._walk(units, records)
             if self._parts and not self._units and not self.damage:

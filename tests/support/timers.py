@@ -56,12 +56,12 @@ class TimerWorld:
     def start(self) -> None:
         """Open the store."""
         self.store = self.directory.open(self.disk)
-        self.timers = Timers(self.store)
-        self.delivery = TimerDelivery(self.timers, self.store.commit, lambda: self.now_ms)
+        self.timers = self.store.timers()
+        self.delivery = TimerDelivery(self.store, self.timers, self.store.commit, lambda: self.now_ms)
         self.requests = TimerRequests(self.directory.config.timers, self.timers.count_at)
         self.woken = 0
         self.delivery.on_woken = self._wake
-        self.store.on_arrivals = self._arrived
+        self.store.subscribe(self._arrived)
 
     def stop(self) -> None:
         """Stop cleanly."""

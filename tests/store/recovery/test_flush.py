@@ -21,7 +21,7 @@ def test_sync_flush_shows_nothing_before_it_is_on_disk(tmp_path: pathlib.Path) -
     directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
     arrived: list[int] = []
     with directory.open() as store:
-        store.on_arrivals = lambda records: arrived.extend(record.queue_offset for record in records)
+        store.subscribe(lambda records: arrived.extend(record.queue_offset for record in records))
         for number in range(2):
             place = store.append(sample(0))
             store.commit()

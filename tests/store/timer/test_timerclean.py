@@ -9,7 +9,7 @@ from timers import DAY_MS, HOUR_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer
 from rocketlet.broker.delay.timerdelivery import TimerDelivery
 from rocketlet.store.timer.timerclean import find_log_start
 from rocketlet.store.timer.timerlog import UnitReader
-from rocketlet.store.timer.timers import TimedMessage, Timers
+from rocketlet.store.timer.timers import TimedMessage
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_messages_behind_the_cut_still_come(world: TimerWorld) -> None:
     world.timers.clean(first)
     assert files(world) == [2]
     world.timers.close()
-    world.delivery = TimerDelivery(Timers(world.store), world.store.commit, lambda: world.now_ms)
+    world.delivery = TimerDelivery(world.store, world.store.timers(), world.store.commit, lambda: world.now_ms)
     world.timers = world.delivery.timers
     world.pass_to(at_ms)
     wanted = [b"%d" % number for number in range(2 * UNITS_PER_FILE, 3 * UNITS_PER_FILE)]

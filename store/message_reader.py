@@ -1,9 +1,14 @@
-"""The reading half of an open store: by queue offset, log offset, time and key.
+"""What can be read of an open store: by queue offset, log offset, time and key.
 
-It changes nothing on disk but index entries that wait to be built, since a look-up must see all that is readable.
+Rules:
+
+- Nothing behind the confirm offset is returned: under SYNC_FLUSH that is what is on disk.
+- A look-up by key must see all that is readable, so it has index entries built that wait.
+
+It writes nothing and knows neither commits nor flushes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 from .consumequeue.batchqueue import NO_MIN_OFFSET, BatchQueue
@@ -12,41 +17,28 @@ from .consumequeue.consumequeue import ENTRY, Entry
 from .consumequeue.reading import AcceptsCode, AcceptsRecord, Reader, ReadLimits, ReadResult, ReadStatus
 from .consumequeue.timesearch import Boundary, batch_offset_by_time, offset_by_time
 from .files.config import StoreConfig
-from .files.files import Files
-from .index.index import Index
 from .index.query import KeyKind, KeyRange, QueryResult, query
 from .opening import Parts
 
 
-class ReadableStore:
-    """What is readable of a store (the reading calls of ``DefaultMessageStore``).
+class MessageReader:
+    """The reading calls of ``DefaultMessageStore``; ``build_index`` writes the index entries that wait."""
 
-    ``has_timers`` says whether there were timer files when it was opened.
-    """
-
-    def __init__(self, config: StoreConfig, parts: Parts) -> None:
-        self.config = config
+    def __init__(
+        self, config: StoreConfig, parts: Parts, confirm_offset: Callable[[], int], build_index: Callable[[], None]
+    ) -> None:
+        self._most_queried = config.max_query_messages
         self._files = parts.files
-        self.has_timers = parts.has_timers
         self._log = parts.log
         self._queues = parts.queues
         self._index = parts.index
+        self._recovered_from = parts.recovered.start
+        self._confirm_offset = confirm_offset
+        self._build_index = build_index
         self._reader = Reader(parts.log, config)
 
-    @property
-    def log_min_offset(self) -> int:
-        """The first position of the log."""
-        return self._log.min_offset
-
-    @property
-    def log_max_offset(self) -> int:
-        """The end of the committed log."""
-        return self._log.max_offset
-
-    @property
-    def files(self) -> Files:
-        """How the store touches the disk."""
-        return self._files
+    def __repr__(self) -> str:
+        return f"<MessageReader of {self._log}>"
 
     def cold_records(self) -> ColdRecords:
         """Return a reader of records for another thread."""
@@ -67,11 +59,6 @@ class ReadableStore:
     def first_stored_at(self) -> int:
         """Return the store time of the first record of the log, -1 when there is none."""
         return self._reader.entry_stored_at((self._log.min_offset, 0, 0))
-
-    @property
-    def log_append_offset(self) -> int:
-        """The end of what is planned, where the next record goes."""
-        return self._log.append_offset
 
     def read(
         self,
@@ -125,8 +112,8 @@ class ReadableStore:
         return queue.max_offset if queue is not None else 0
 
     def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
-        """Return the record at a log position, ``None`` when none begins there."""
-        return self._reader.record_at(log_offset, size)
+        """Return the record at a log position, ``None`` when none that may be read begins there."""
+        return self._reader.record_at(log_offset, size) if log_offset < self._confirm_offset() else None
 
     def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the store time of a message, -1 when there is none."""
@@ -153,8 +140,8 @@ class ReadableStore:
         """Return messages that may have the key: a unique key, a word of KEYS, with kind T a tag (``queryMessage``)."""
         if self._index is None:
             return QueryResult([], [])
-        wanted = KeyRange(min(max_count, self.config.max_query_messages), begin_ms, end_ms)
-        self._build_index(self._index)
+        wanted = KeyRange(min(max_count, self._most_queried), begin_ms, end_ms)
+        self._build_index()
         return query(self._index, f"{topic}#T#{key}" if kind == "T" else f"{topic}#{key}", wanted, self.record_at)
 
     def is_near(self, log_offset: int) -> bool:
@@ -167,5 +154,18 @@ class ReadableStore:
         entry = queue.entry(queue_offset) if queue is not None and queue_offset >= queue.min_offset else None
         return entry is not None and self._reader.is_near(entry[0])
 
-    def _build_index(self, index: Index) -> None:
-        index.build()
+    def topics_since(self, at_ms: int, is_known: Callable[[str], bool]) -> dict[str, int]:
+        """Return unknown topics whose newest message recovery has met and is not from before; and their queues' number.
+
+        Batch topics are left out: ``batch_topics`` has them.
+        """
+        found: set[str] = set()
+        counts: dict[str, int] = {}
+        for queue in self._queues:
+            if queue.max_offset and not is_known(queue.topic):
+                counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+                entry = queue.entry(queue.max_offset - 1)
+                is_met = entry is not None and entry[0] >= self._recovered_from
+                if entry is not None and is_met and self._reader.entry_stored_at(entry) >= at_ms:
+                    found.add(queue.topic)
+        return {topic: count for topic, count in counts.items() if topic in found}
