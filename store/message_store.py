@@ -26,7 +26,8 @@ from ..common.record import BLANK_BYTES, NewRecord
 from ..common.sysflag import INNER_BATCH
 from .cleaning import Cleaner
 from .commitlog.recordencoder import RecordEncoder
-from .consumequeue.dispatched import Appended, leave_topic, place_run
+from .consumequeue.appended import Appended, leave_topic, place_run
+from .consumequeue.entry_rules import WITHOUT_ENTRY
 from .consumequeue.innerbatch import number_inner_batch
 from .files.config import StoreConfig
 from .files.files import OS_FILES, Files
@@ -36,7 +37,7 @@ from .flushplan import FlushPlan
 from .index.indexfile import SlotsUnreadableError
 from .message_reader import MessageReader
 from .opening import Parts, abort_path, open_parts
-from .recovery.dispatcher import WITHOUT_ENTRY, Arrivals, translate_write_error
+from .recovery.dispatcher import Arrivals, translate_write_error
 from .recovery.flush import LogWork
 from .timer.timers import Timers
 
@@ -62,6 +63,7 @@ class MessageStore:
         self._parts = parts
         self._log = parts.log
         self._queues = parts.queues
+        self._rules = parts.rules
         self._index = parts.index
         self._dispatcher = parts.dispatcher
         self._flusher = parts.flusher
@@ -184,7 +186,7 @@ class MessageStore:
         stored_at_ms = self._last_at_ms if self._planned else self._next_stored_at()
         queue = self._queues.by_key.get((new.topic, new.queue_id))
         if queue is None or new.sys_flag & WITHOUT_ENTRY:
-            queue = self._queues.place_for(new.topic, new.queue_id, new.sys_flag)
+            queue = self._rules.queue_for_new(new.topic, new.queue_id, new.sys_flag)
         queue_offset = 0 if queue is None else queue.next_offset
         count = 1
         if new.sys_flag & INNER_BATCH and queue is not None:
@@ -213,7 +215,7 @@ class MessageStore:
         """
         self._check_writable()
         stored_at_ms = self._next_stored_at()
-        queue = self._queues.place_for(head.topic, head.queue_id, head.sys_flag)
+        queue = self._rules.queue_for_new(head.topic, head.queue_id, head.sys_flag)
         queue_offset = 0 if queue is None else queue.next_offset
         encoded = self._encoder.encode_run(parts, queue_offset, self._log.append_offset, stored_at_ms)
         size = sum(map(len, encoded)) + BLANK_BYTES
@@ -228,6 +230,28 @@ class MessageStore:
         self._log.add(encoded, placed[-1].log_offset + placed[-1].size - placed[0].log_offset)
         self._planned += placed
         return placed
+
+    def append_copy(self, log_offset: int, data: bytes) -> None:
+        """Write bytes of a master's log where they stand there; ``advance`` makes the whole records readable.
+
+        They continue the log, within one of its files. An empty log begins at the start of any file.
+
+        Raises:
+            ValueError: They stand elsewhere.
+            StoreNotWritableError: The store takes nothing at present; nothing was kept.
+        """
+        self._check_writable()
+        if self._planned:
+            raise ValueError(f"{len(self._planned)} records of this broker wait for their commit, a copy takes none")
+        self._log.add_copy(log_offset, data)
+        try:
+            self._log.commit()
+        except StoreNotWritableError as error:
+            if not isinstance(error, StoreFullError):
+                self._refuse(error)
+            raise
+        self._committed_at_ms = self._dispatcher.take_from(self._log) or self._committed_at_ms
+        self._last_at_ms = max(self._last_at_ms, self._committed_at_ms)
 
     @property
     def has_planned(self) -> bool:

@@ -14,6 +14,7 @@ from .commitlog.commitlog import CommitLog
 from .commitlog.logpaths import LogPaths, check_directories
 from .consumequeue.batchqueues import BatchQueues, batch_space, check_kinds, load_batch_topics
 from .consumequeue.consumequeue import QueueSpace
+from .consumequeue.entry_rules import EntryRules
 from .consumequeue.extqueue import ExtQueues
 from .consumequeue.queues import Queues
 from .files.checkpoint import Checkpoint, load_checkpoint
@@ -48,6 +49,7 @@ class Parts:
     queues: Queues
     index_space: IndexSpace
     index: Index | None
+    rules: EntryRules
     dispatcher: Dispatcher
     flusher: Flusher
     checkpoint: Checkpoint
@@ -114,8 +116,8 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, Sto
         log.close()
         descriptors.close()
         raise
-    dispatcher = Dispatcher(index, config.delays_ms)
-    dispatcher.dispatched_offset = recovered.end
+    rules = EntryRules(queues, config.delays_ms)
+    dispatcher = Dispatcher(rules, index, recovered.end)
     flusher = Flusher(files, _checkpoint_path(config), Flushed(log.max_offset, checkpoint.log_at_ms))
     return Parts(
         files,
@@ -126,6 +128,7 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, Sto
         queues,
         index_space,
         index,
+        rules,
         dispatcher,
         flusher,
         checkpoint,

@@ -23,8 +23,8 @@ from typing import Concatenate, NamedTuple, ParamSpec
 from ...common.clock import Clock
 from ...common.names import TIMER_TOPIC, is_system_topic
 from ...common.sysflag import INNER_BATCH
+from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.batchqueue import count_of
-from ...store.consumequeue.dispatched import Appended
 from ...store.consumequeue.reading import ReadResult
 
 P = ParamSpec("P")

@@ -28,8 +28,8 @@ from ...common.errors import MessageIllegalError, RecordError, StoreNotWritableE
 from ...common.names import SCHEDULE_TOPIC
 from ...common.record import decode_record
 from ...remoting.transport.tasks import TaskScope, repeat, wait_at_most
+from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.consumequeue import Entry
-from ...store.consumequeue.dispatched import Appended
 from ...store.message_store import MessageStore
 from .delay import deliverable
 from .delayprogress import DelayProgress, DelaySaveJob

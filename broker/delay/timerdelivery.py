@@ -25,8 +25,8 @@ from itertools import groupby
 from ...common.errors import MessageIllegalError, RecordError, StoreNotWritableError
 from ...common.names import TIMER_TOPIC
 from ...common.record import NewRecord, Record, decode_record
+from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.consumequeue import Entry
-from ...store.consumequeue.dispatched import Appended
 from ...store.message_store import MessageStore
 from ...store.timer.timerlog import TimerUnit
 from ...store.timer.timerrecovery import FoundTopic, open_timers

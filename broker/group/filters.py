@@ -20,7 +20,7 @@ from ...common.sql.sql92 import SqlFilter, SqlLimitError, SqlSyntaxError, compil
 from ...common.subscription import Subscription
 from ...common.sysflag import BORN_HOST_V6, STORE_HOST_V6
 from ...common.walk import find_properties
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 
 MAX_CACHED_TERMS: Final = 32_768
 _MOST_CACHED: Final = 100

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ...store.recovery.dispatcher import Arrivals
 
 _log = logging.getLogger(__name__)

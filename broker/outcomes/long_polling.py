@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...common.clock import Clock, TimerHandle
 from ...remoting.transport.addresses import Address, format_address
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 
 RECHECK_MS = 5000
 _log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from ...remoting.codec.command import Command
 from ...remoting.headers.send import SendHeader
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.tasks import TaskScope
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ..delay.parking import Parking
 from ..group.requesters import Recipient, Requesters
 from ..outcomes.group_commit import wants_to_wait

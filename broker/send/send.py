@@ -18,7 +18,7 @@ from ...common.properties import DELAY, INNER_NUM, UNIQ_KEY, parse_properties
 from ...common.record import BatchPart, NewRecord, decode_batch
 from ...common.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...remoting.codec.codes import ResponseCode
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.innerbatch import INNER_BATCH_FLAGS
 from ..delay.parking import Parking
 from ..delay.timerrequest import recall_handle_of

@@ -16,7 +16,7 @@ from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.transaction import CheckTransactionHeader
 from ...remoting.transport.connection import Connection
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ..group.members import Members
 
 _TRIES = 3

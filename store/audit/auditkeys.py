@@ -2,7 +2,7 @@ r"""What queue entries and index entries of many records must hold: tag codes an
 
     name \x01 value \x02 …    of all records in one buffer -> places of the values of TAGS, KEYS and UNIQ_KEY
 
-Rules are those of ``common.properties.parse_properties``, ``dispatcher.entry_code`` and ``indexbuild.collect``, which
+Rules are those of ``common.properties.parse_properties``, ``entry_rules.entry_code`` and ``indexbuild.collect``, which
 are the same for one record. Values that are not ASCII are taken one by one.
 """
 
@@ -17,7 +17,7 @@ from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import DELAY, KEYS, TAGS, UNIQ_KEY
 from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ..commitlog.block import Block, Longs
-from ..recovery.dispatcher import entry_code
+from ..consumequeue.entry_rules import entry_code
 
 _NAME_MARK: Final = 1
 _END_MARK: Final = 2

@@ -18,7 +18,7 @@ import numpy as np
 from ...common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
 from ..commitlog.block import Block, Longs
 from ..consumequeue.consumequeue import ENTRY, PRE_BLANK_SIZE
-from ..consumequeue.duetimes import is_entry_of_other_levels
+from ..consumequeue.entry_rules import is_entry_of_other_levels
 from ..files.config import ENTRY_BYTES
 from ..files.segments import segment_path
 from .auditfiles import ReadFiles

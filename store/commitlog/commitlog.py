@@ -17,11 +17,12 @@ import errno
 import os
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, NoReturn
 
 from ...common.errors import StoreFullError, StoreNotWritableError
 from ...common.record import BLANK_BYTES, MAGIC_BLANK
+from ...common.walk import Verdict, check_record
 from ..files.files import NO_ROOM, Files, cut_off, make_tree, zero_range
 from .logpaths import LogPaths
 
@@ -107,6 +108,19 @@ class CommitLog:
         self._buffers.append(record)
         self.append_offset += size
         self.room -= size
+
+    def add_copy(self, log_offset: int, data: bytes) -> None:
+        """Plan bytes of another broker's log at their place, in one file; raises ``ValueError`` at any other place."""
+        if not self.append_offset and log_offset and not log_offset % self.file_bytes:
+            self.set_bounds(log_offset, log_offset)
+        if log_offset != self.append_offset:
+            raise ValueError(f"copied bytes stand at {log_offset}, the log ends at {self.append_offset}")
+        if len(data) > self.room:
+            raise ValueError(f"copied bytes are {len(data)}, the file has room for {self.room}")
+        self.add_one(data, len(data))
+        if not self.room:
+            self._end_run(self.append_offset, ends_file=True)
+            self._run_start, self.room = self.append_offset, self.file_bytes
 
     def roll(self) -> None:
         """Plan the blank that ends the active file and go on at the start of the next."""
@@ -221,6 +235,21 @@ class CommitLog:
             return None
         position = log_offset % self.file_bytes
         return self.segment_view(log_offset - position)[position : position + size]
+
+    def records_from(self, log_offset: int) -> Iterator[memoryview]:
+        """Yield the whole records from a position on, up to the end of the log or to what is no record.
+
+        Checksums are not looked at (raises ``OSError``).
+        """
+        while log_offset < self.max_offset:
+            base = log_offset - log_offset % self.file_bytes
+            view, end = self.segment_view(base), min(self.max_offset - base, self.file_bytes)
+            size = check_record(view[:end], log_offset - base, log_offset, checks_crc=False, reserved_bytes=0)
+            if size > 0:
+                yield view[log_offset - base : log_offset - base + size]
+            elif size != Verdict.BLANK or end < self.file_bytes:
+                return
+            log_offset = log_offset + size if size > 0 else base + self.file_bytes
 
     def segment_view(self, base_offset: int) -> memoryview:
         """Return the map of a whole file, written or not (raises ``OSError``, also for one that was cut)."""

@@ -23,6 +23,7 @@ class RecordEncoder:
         self._seals = config.seals_records
         self._body_limit = config.max_message_bytes
         self._record_limit = min(config.max_message_bytes + _PROPERTY_ROOM, config.segment_bytes - BLANK_BYTES)
+        self._sure_limit = min(self._body_limit, self._record_limit)  # what is below it keeps both
 
     def encode(self, new: NewRecord, queue_offset: int, log_offset: int, stored_at_ms: int) -> bytes:
         """Return the record at its place (raises ``MessageIllegalError``)."""
@@ -32,11 +33,15 @@ class RecordEncoder:
             data = encode_record(new, queue_offset, log_offset, stored_at_ms, self.store_host)
         except ValueError as error:
             raise MessageIllegalError(str(error)) from error
+        if len(data) > self._sure_limit:
+            self._check(data, new.body)
+        return seal_property_crc(data) if self._seals else data
+
+    def _check(self, data: bytes, body: bytes) -> None:
         if len(data) > self._record_limit:
             raise MessageIllegalError(f"record is {len(data)} bytes, limit is {self._record_limit}")
-        if len(new.body) > self._body_limit:
-            raise MessageIllegalError(f"body is {len(new.body)} bytes, limit is {self._body_limit}")
-        return seal_property_crc(data) if self._seals else data
+        if len(body) > self._body_limit:
+            raise MessageIllegalError(f"body is {len(body)} bytes, limit is {self._body_limit}")
 
     def encode_run(
         self, parts: Sequence[NewRecord], queue_offset: int, log_offset: int, stored_at_ms: int

@@ -80,6 +80,11 @@ class BatchQueue:
         self.max_offset = self.next_offset = last.next_offset if last is not None else 0
         self._take_min()
 
+    def begin_at(self, queue_offset: int) -> None:
+        """Begin a queue without units at an offset; its first unit says so."""
+        if not self.max_offset:
+            self.max_offset = self.next_offset = queue_offset
+
     def write_pending(self) -> None:
         """Write the units collected in ``pending`` behind the last one.
 

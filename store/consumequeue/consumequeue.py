@@ -107,6 +107,11 @@ class ConsumeQueue:
         """Take over the end of the entries; nothing is on its way."""
         self.max_offset = self.next_offset = max_offset
 
+    def begin_at(self, queue_offset: int) -> None:
+        """Begin a queue without entries at an offset: a copy of a log may start anywhere."""
+        if not self.max_offset:
+            self.max_offset = self.next_offset = self.min_offset = queue_offset
+
     def paths(self) -> list[str]:
         """Return the queue's files in order."""
         if self.first_base < 0:

@@ -14,8 +14,7 @@ Rules:
 import os
 from collections.abc import Iterator
 
-from ...common.errors import ConfigError, MessageIllegalError, StoreNotWritableError
-from ...common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
+from ...common.errors import ConfigError
 from ..files.config import ENTRY_BYTES, QUEUE_KEY
 from ..files.files import DirectoryEntry
 from ..files.segments import find_other_size
@@ -69,22 +68,6 @@ class Queues:
     def is_deleted(self, topic: str) -> bool:
         """Tell whether records of the topic are what a deletion left in the log."""
         return self.known_topics is not None and topic not in self.known_topics
-
-    def place_for(self, topic: str, queue_id: int, sys_flag: int) -> ConsumeQueue | BatchQueue | None:
-        """Return the queue that a new record goes to, made if need be; ``None`` for one without an entry.
-
-        Raises:
-            MessageIllegalError: An inner batch for a topic of another kind.
-            StoreNotWritableError: The queue is just being removed.
-        """
-        is_batch = topic in self.batch_topics
-        if sys_flag & INNER_BATCH and not is_batch:
-            raise MessageIllegalError(f"topic {topic} does not keep messages in batches")
-        if sys_flag & TRANSACTION_PREPARED:
-            return None
-        if (topic, queue_id) in self.leaving:
-            raise StoreNotWritableError(f"queue {topic}-{queue_id} is being removed, try again")
-        return self.batches.obtain(topic, queue_id) if is_batch else self.obtain(topic, queue_id)
 
     def set_batch_topic(self, topic: str) -> None:
         """Make a topic one with batch queues (raises ``ConfigError`` when it has queues of the other kind)."""

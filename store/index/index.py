@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.errors import ConfigError
 from ...common.hashing import index_hash
-from ..consumequeue.dispatched import Appended
+from ..consumequeue.appended import Appended
 from ..files.config import ENTRIES_KEY, SLOTS_KEY
 from ..files.files import NO_ROOM
 from ..files.segments import find_other_size

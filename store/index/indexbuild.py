@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...common.hashing import index_hash, java_hash
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
 from ...common.sysflag import TRANSACTION_ROLLBACK
-from ..consumequeue.dispatched import Appended
+from ..consumequeue.appended import Appended
 from .indexfile import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
 
 _ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])

@@ -10,13 +10,13 @@ Rules:
   whole log.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from ..consumequeue.appended import Appended
 from ..consumequeue.batchqueue import UNIT, BatchQueue
 from ..consumequeue.batchqueues import BatchQueues
-from ..consumequeue.dispatched import Appended
+from ..consumequeue.entry_rules import EntryRules
 from ..files.config import BATCH_UNIT_BYTES
-from .dispatcher import batch_unit, entry_code
 
 _WRITE_BYTES = 65_536
 
@@ -35,10 +35,10 @@ class _Progress:
 class BatchRequeue:
     """One walk's effect on the batch queues; feed it the records of their topics in order, then ``finish``."""
 
-    def __init__(self, queues: BatchQueues, start: int, delays_ms: Sequence[int], *, is_whole_log: bool) -> None:
+    def __init__(self, queues: BatchQueues, rules: EntryRules, start: int, *, is_whole_log: bool) -> None:
         self._queues = queues
+        self._rules = rules
         self._start = start
-        self._delays_ms = delays_ms
         self._is_whole_log = is_whole_log
         self._only: set[BatchQueue] | None = None
         self._progress: dict[BatchQueue, _Progress] = {}
@@ -52,12 +52,10 @@ class BatchRequeue:
         """Leave these queues to another walk."""
         self.broken.update(queues)
 
-    def feed(self, record: Appended) -> None:
-        """Take one record of a batch topic; ``record.queue`` becomes its queue."""
-        record.queue = queue = self._queues.obtain(record.topic, record.queue_id)
+    def place(self, queue: BatchQueue, record: Appended) -> None:
+        """Take one record of a batch queue."""
         if queue in self.broken or (self._only is not None and queue not in self._only):
             return
-        record.tags_code = entry_code(record.topic, record.properties, record.stored_at_ms, self._delays_ms)
         progress = self._progress.get(queue) or self._begin(queue)
         if record.queue_offset < progress.next_offset:
             progress.wanted.clear()
@@ -66,7 +64,7 @@ class BatchRequeue:
         elif record.queue_offset > progress.next_offset and not self._is_whole_log:
             self.broken.add(queue)
             return
-        unit = batch_unit(record)
+        unit = self._rules.entry_of(record)
         progress.wanted += unit
         progress.next_offset = record.queue_offset + UNIT.unpack(unit)[5]
         if len(progress.wanted) >= _WRITE_BYTES:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...common.names import SCHEDULE_TOPIC
 from ..commitlog.block import Block, Longs, Mask
 from ..commitlog.blocktags import TagCodes, find_last
-from ..consumequeue.duetimes import UNKNOWN_LEVEL_MS
+from ..consumequeue.entry_rules import UNKNOWN_LEVEL_MS
 
 _DELAY: Final = b"DELAY\x01"
 _END: Final = 2

@@ -12,7 +12,7 @@ import numpy as np
 from ...common.properties import parse_properties
 from ..commitlog.block import Block, Longs
 from ..commitlog.blocktags import exact_codes, guess_codes
-from ..consumequeue.dispatched import Appended
+from ..consumequeue.appended import Appended
 from ..files.config import ENTRY_BYTES
 from .blockdelays import with_due_times
 from .blockentries import Run, iter_runs
@@ -25,7 +25,7 @@ def requeue_block(block: Block, requeue: Requeue) -> None:
     """Compare the records with the queues and write what is missing or wrong (raises ``OSError``)."""
     left: list[Longs] = []
     behind: set[Place] = set()
-    for run in iter_runs(block, with_due_times(block, guess_codes(block), requeue.delays_ms)):
+    for run in iter_runs(block, with_due_times(block, guess_codes(block), requeue.rules.delays_ms)):
         place = (run.topic, run.queue_id)
         taken = requeue.confirm_run(place, run.queue_offset, run.entries) if place not in behind else 0
         if taken < len(run.rows):
@@ -33,7 +33,7 @@ def requeue_block(block: Block, requeue: Requeue) -> None:
             behind.add(place)
     if left:
         rest = block.select(np.sort(np.concatenate(left)))
-        for run in iter_runs(rest, with_due_times(rest, exact_codes(rest), requeue.delays_ms)):
+        for run in iter_runs(rest, with_due_times(rest, exact_codes(rest), requeue.rules.delays_ms)):
             _place_run(rest, run, requeue)
 
 

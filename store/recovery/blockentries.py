@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..commitlog.block import Block, Longs
 from ..commitlog.blocktags import TagCodes
-from .dispatcher import WITHOUT_ENTRY
+from ..consumequeue.entry_rules import WITHOUT_ENTRY
 
 _ENTRY: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
 _WORD: Final = 8

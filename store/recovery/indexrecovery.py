@@ -12,10 +12,9 @@ import logging
 from itertools import islice
 
 from ..commitlog.scan import Stop
-from ..consumequeue.dispatched import has_keys
+from ..consumequeue.appended import describe, has_keys
 from ..index.index import Index
 from .logsource import LogSource, Redispatch
-from .requeue import describe
 
 _LOOK_BEHIND = 16
 _log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from ...common.record import Record, decode_record
 from ...common.walk import check_record
 from ..commitlog.scan import Stop, Walk
-from ..consumequeue.dispatched import Appended
+from ..consumequeue.appended import Appended, describe
 from ..files.files import NO_ROOM
 from ..files.segments import SegmentFile
 from ..index.index import INDEX_BATCH_RECORDS, Index
-from .requeue import Requeue, describe
+from .requeue import Requeue
 
 if TYPE_CHECKING:
     from ..commitlog.block import Block

@@ -24,6 +24,7 @@ from ..commitlog.logcut import cut_log, damaged, give_up
 from ..commitlog.logtail import Validity, find_valid
 from ..commitlog.scan import Stop
 from ..consumequeue.consumequeue import PRE_BLANK_SIZE, ConsumeQueue
+from ..consumequeue.entry_rules import EntryRules
 from ..consumequeue.queues import Queues
 from ..files.checkpoint import Checkpoint
 from ..files.config import StoreConfig
@@ -54,6 +55,7 @@ class Recovery:
         self._config = config
         self._log = log
         self._queues = queues
+        self._rules = EntryRules(queues, config.delays_ms)
         self._index = index
         self._checkpoint = Checkpoint()
         self._is_clean = False
@@ -125,7 +127,7 @@ class Recovery:
         return Recovered(stop.log_offset, walk.last_at_ms, start)
 
     def _requeue(self, start: int) -> Requeue:
-        requeue = Requeue(self._queues, start, self._config.delays_ms, is_whole_log=start == self._source.first)
+        requeue = Requeue(self._queues, self._rules, start, is_whole_log=start == self._source.first)
         for queue in (*self._queues.broken, *self._queues.batches.broken):
             _log.warning("consume queue %s is damaged, rebuilding it from the log", queue.directory)
         for queue in self._queues.broken:
@@ -148,7 +150,7 @@ class Recovery:
             self._queues.clear(queue)
         for queue in broken_batches:
             self._queues.batches.clear(queue)
-        requeue = Requeue(self._queues, self._source.first, self._config.delays_ms, is_whole_log=True)
+        requeue = Requeue(self._queues, self._rules, self._source.first, is_whole_log=True)
         requeue.limit_to(broken)
         requeue.batches.limit_to(broken_batches)
         stop = Redispatch(self._source.unchecked(), requeue, None).run(self._source.first, self._log.max_offset)

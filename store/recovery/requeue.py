@@ -23,16 +23,16 @@ from functools import lru_cache
 from typing import Final
 
 from ...common.hashing import tags_code
-from ...common.record import MAGIC_V1, decode_record
-from ...common.sysflag import HOSTS_V6, TRANSACTION_PREPARED
+from ...common.record import MAGIC_V1
+from ...common.sysflag import HOSTS_V6
+from ..consumequeue.appended import Appended, describe
+from ..consumequeue.batchqueue import BatchQueue
 from ..consumequeue.consumequeue import ENTRY, ConsumeQueue
-from ..consumequeue.dispatched import Appended
-from ..consumequeue.duetimes import is_entry_of_other_levels
+from ..consumequeue.entry_rules import WITHOUT_ENTRY, EntryRules, is_entry_of_other_levels
 from ..consumequeue.extqueue import is_same_entry
 from ..consumequeue.queues import Queues
 from ..files.config import ENTRY_BYTES
 from .batchrequeue import BatchRequeue
-from .dispatcher import WITHOUT_ENTRY, entry_code, gets_entry
 
 _SKETCH: Final = struct.Struct(">12xi4xq8xi44xi")  # queue id, queue offset, sys flag, body length
 _HEAD_BYTES: Final = 88
@@ -86,13 +86,13 @@ class _Progress:
 class Requeue:
     """One walk's effect on the queues; feed it every record in order, then ``finish``."""
 
-    def __init__(self, queues: Queues, start: int, delays_ms: tuple[int, ...], *, is_whole_log: bool) -> None:
+    def __init__(self, queues: Queues, rules: EntryRules, start: int, *, is_whole_log: bool) -> None:
         self._queues = queues
+        self.rules = rules
         self._start = start
-        self.delays_ms = delays_ms
         self._is_whole_log = is_whole_log
         self._only: set[ConsumeQueue] | None = None
-        self.batches = BatchRequeue(queues.batches, start, delays_ms, is_whole_log=is_whole_log)
+        self.batches = BatchRequeue(queues.batches, rules, start, is_whole_log=is_whole_log)
         self._progress: dict[ConsumeQueue, _Progress] = {}
         self._by_place: dict[Place, _Progress] = {}
         self.broken: set[ConsumeQueue] = set()
@@ -166,14 +166,11 @@ class Requeue:
         appended = describe(record)
         if self._queues.is_deleted(appended.topic):
             return appended
-        if appended.topic in self._queues.batch_topics:
-            if not appended.sys_flag & TRANSACTION_PREPARED:
-                self.batches.feed(appended)
-            return appended
-        if gets_entry(appended.sys_flag):
-            appended.queue = queue = self._queues.obtain(appended.topic, appended.queue_id)
-            if queue not in self.broken and (self._only is None or queue in self._only):
-                self._place(queue, appended)
+        appended.queue = queue = self.rules.queue_of(appended.topic, appended.queue_id, appended.sys_flag)
+        if isinstance(queue, BatchQueue):
+            self.batches.place(queue, appended)
+        elif queue is not None and queue not in self.broken and (self._only is None or queue in self._only):
+            self._place(queue, appended)
         return appended
 
     def finish(self) -> None:
@@ -213,8 +210,7 @@ class Requeue:
             return
         if record.queue_offset == progress.cursor:
             progress.is_behind = False
-        code = entry_code(record.topic, record.properties, record.stored_at_ms, self.delays_ms)
-        entry = ENTRY.pack(record.log_offset, record.size, code)
+        entry = self.rules.entry_of(record)
         progress.cursor += 1
         if known and (is_same_entry(known, entry) or is_entry_of_other_levels(record.topic, known, entry)):
             progress.known_at += ENTRY_BYTES
@@ -262,19 +258,3 @@ def _tags_code(properties: bytes) -> int | None:
 @lru_cache(maxsize=4096)
 def _code_of(tags: bytes) -> int:
     return tags_code(str(tags, "utf-8", "replace"))
-
-
-def describe(record: memoryview) -> Appended:
-    """Return what queue and index need of a stored record."""
-    found = decode_record(record)
-    return Appended(
-        found.log_offset,
-        found.queue_offset,
-        found.total_size,
-        found.topic,
-        found.queue_id,
-        found.sys_flag,
-        found.stored_at_ms,
-        found.properties,
-        None,
-    )

@@ -10,7 +10,7 @@ from timers import HOUR_MS, SECOND_MS, timer_directory
 from rocketlet.broker.delay.timerdelivery import TimerDelivery
 from rocketlet.broker.delay.timerrequest import TimerRequests
 from rocketlet.common.record import iter_records
-from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.reading import ReadLimits
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -13,7 +13,7 @@ from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
 from rocketlet.export.plan.plan import plan_stores
 from rocketlet.export.write.read import Reading
-from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.files.config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 

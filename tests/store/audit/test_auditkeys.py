@@ -12,10 +12,10 @@ from rocketlet.common.record import BLANK_BYTES, decode_record
 from rocketlet.store.audit.auditkeys import BlockKeys, name_topics
 from rocketlet.store.commitlog.block import SegmentBytes
 from rocketlet.store.commitlog.blockscan import Scan, ScanLimits
+from rocketlet.store.consumequeue.appended import describe
+from rocketlet.store.consumequeue.entry_rules import entry_code
 from rocketlet.store.files.config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rocketlet.store.index.indexbuild import collect
-from rocketlet.store.recovery.dispatcher import entry_code
-from rocketlet.store.recovery.requeue import describe
 
 TOPICS = ("T", "Ünïcode", "SCHEDULE_TOPIC_XXXX", "long" * 50)
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "OTHER", "TAGSX", ""])

@@ -8,7 +8,7 @@ import pytest
 from stores import StoreDirectory, file_bytes, new_record, sample
 
 from rocketlet.common.hashing import index_hash
-from rocketlet.store.consumequeue.dispatched import Appended, has_keys
+from rocketlet.store.consumequeue.appended import Appended, has_keys
 from rocketlet.store.files.descriptors import Descriptors
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.index.index import Index

@@ -7,7 +7,7 @@ from stores import StoreDirectory, new_record, sample
 
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.record import iter_records
-from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.reading import ReadLimits
 
 

@@ -26,7 +26,7 @@ from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.common.sysflag import (
     TRANSACTION_ROLLBACK,
 )
-from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.files.config import BATCH_UNIT_BYTES, StoreConfig
 from rocketlet.store.files.configfile import save_config_text
 from rocketlet.store.files.timerconfig import TimerConfig

@@ -6,7 +6,7 @@ from typing import final
 import msgspec
 
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
-from ...common.record import NewRecord
+from ...common.record import NewRecord, decode_record
 from ...common.sysflag import TRANSACTION_ROLLBACK
 from .batchqueue import BatchQueue
 from .consumequeue import ConsumeQueue
@@ -26,6 +26,22 @@ class Appended(msgspec.Struct, gc=False):
     properties: dict[str, str]
     queue: ConsumeQueue | BatchQueue | None
     tags_code: int = 0
+
+
+def describe(record: memoryview) -> Appended:
+    """Return what queue and index need of a stored record."""
+    found = decode_record(record)
+    return Appended(
+        found.log_offset,
+        found.queue_offset,
+        found.total_size,
+        found.topic,
+        found.queue_id,
+        found.sys_flag,
+        found.stored_at_ms,
+        found.properties,
+        None,
+    )
 
 
 def leave_topic(records: Iterable[Appended], topic: str) -> None:
