@@ -81,7 +81,7 @@ def _run(flags: ExportFlags) -> "Report":
     from ..export.plan.plan import SPLIT_BYTES
     from ..export.write.parallel import export_directory, export_file
     from ..export.write.pieces import ExportJob
-    from ..store.files.config import DEFAULT_DELAY_LEVELS, parse_delay_levels
+    from ..store.files.store_config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
     target, kind, old = _target(flags)
     delays_ms = parse_delay_levels(flags["delay_levels"] or DEFAULT_DELAY_LEVELS)

@@ -33,7 +33,7 @@ from ..remoting.transport.connection import Connection
 from ..remoting.transport.server import RemotingServer
 from ..remoting.transport.service import Service, server_limits
 from ..remoting.transport.tasks import TaskScope, repeat
-from ..store.files.configfile import load_config, save_config_text
+from ..store.files.config_files import load_config, save_config_text
 from .config import NameServerConfig
 from .handlers import name_server_handlers
 from .kv import ORDER_NAMESPACE, KvFile, KvTable

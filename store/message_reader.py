@@ -11,14 +11,14 @@ It writes nothing and knows neither commits nor flushes.
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from .consumequeue.batchqueue import NO_MIN_OFFSET, BatchQueue
+from .consumequeue.batch_queue import NO_MIN_OFFSET, BatchQueue
 from .consumequeue.coldrecords import ColdRecords
-from .consumequeue.consumequeue import ENTRY, Entry
-from .consumequeue.reading import AcceptsCode, AcceptsRecord, Reader, ReadLimits, ReadResult, ReadStatus
+from .consumequeue.consume_queue import ENTRY, Entry
+from .consumequeue.queue_reader import AcceptsCode, AcceptsRecord, Reader, ReadLimits, ReadResult, ReadStatus
 from .consumequeue.timesearch import Boundary, batch_offset_by_time, offset_by_time
-from .files.config import StoreConfig
+from .files.store_config import StoreConfig
 from .index.query import KeyKind, KeyRange, QueryResult, query
-from .opening import Parts
+from .store_parts import Parts
 
 
 class MessageReader:

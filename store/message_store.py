@@ -24,21 +24,21 @@ from ..common.errors import (
 )
 from ..common.record import BLANK_BYTES, NewRecord
 from ..common.sysflag import INNER_BATCH
-from .cleaning import Cleaner
-from .commitlog.recordencoder import RecordEncoder
+from .cleaner import Cleaner
+from .commitlog.record_encoder import RecordEncoder
 from .consumequeue.appended import Appended, leave_topic, place_run
 from .consumequeue.entry_rules import WITHOUT_ENTRY
 from .consumequeue.innerbatch import number_inner_batch
-from .files.config import StoreConfig
 from .files.files import OS_FILES, Files
 from .files.rounds import Done
-from .files.storetime import StoreTime
-from .flushplan import FlushPlan
-from .index.indexfile import SlotsUnreadableError
+from .files.store_config import StoreConfig
+from .files.store_time import StoreTime
+from .flush_plan import FlushPlan
+from .index.index_file import SlotsUnreadableError
 from .message_reader import MessageReader
-from .opening import Parts, abort_path, open_parts
 from .recovery.dispatcher import Arrivals, translate_write_error
-from .recovery.flush import LogWork
+from .recovery.flusher import LogWork
+from .store_parts import Parts, abort_path, open_parts
 from .timer.timers import Timers
 
 _log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.clock import LoopClock
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.loop import find_loop_factory
-from ..store.consumequeue.reading import ReadLimits
+from ..store.consumequeue.queue_reader import ReadLimits
 from ..store.files.files import OS_FILES, Files
 
 T = TypeVar("T")

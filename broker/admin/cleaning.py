@@ -25,7 +25,7 @@ from ...remoting.codec.command import Command
 from ...remoting.codec.failures import NO_ANSWER
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.tasks import TaskScope, repeat
-from ...store.cleaning import Cleaner
+from ...store.cleaner import Cleaner
 from ...store.files.removal import Step
 from ..topic.topics import TopicTable
 

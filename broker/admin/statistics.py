@@ -24,8 +24,8 @@ from ...common.clock import Clock
 from ...common.names import TIMER_TOPIC, is_system_topic
 from ...common.sysflag import INNER_BATCH
 from ...store.consumequeue.appended import Appended
-from ...store.consumequeue.batchqueue import count_of
-from ...store.consumequeue.reading import ReadResult
+from ...store.consumequeue.batch_queue import count_of
+from ...store.consumequeue.queue_reader import ReadResult
 
 P = ParamSpec("P")
 

@@ -26,10 +26,10 @@ from ...common.errors import MessageIllegalError, RecordError, StoreNotWritableE
 from ...common.names import TIMER_TOPIC
 from ...common.record import NewRecord, Record, decode_record
 from ...store.consumequeue.appended import Appended
-from ...store.consumequeue.consumequeue import Entry
+from ...store.consumequeue.consume_queue import Entry
 from ...store.message_store import MessageStore
-from ...store.timer.timerlog import TimerUnit
-from ...store.timer.timerrecovery import FoundTopic, open_timers
+from ...store.timer.timer_log import TimerUnit
+from ...store.timer.timer_recovery import FoundTopic, open_timers
 from ...store.timer.timers import TimedMessage, Timers
 from ...store.timer.timerslot import DueMessage, DueSlot
 from .delivered import DeliveredCopies, find_copies, find_start

@@ -17,7 +17,7 @@ from ...remoting.headers.replies import encode_pull_reply
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.service import Reply
-from ...store.consumequeue.reading import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
+from ...store.consumequeue.queue_reader import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
 from ..group.filters import PullFilter
 from ..group.offsets import OffsetTable
 from ..outcomes.long_polling import PullWaiters, QueueKey, Waiter

@@ -8,7 +8,7 @@ Rules (DESIGN "settings")
     3. Another key that Java knows is accepted and warned about by name; a key that nobody knows is warned about with
        the nearest known one.
 
-The store's keys stand in ``store/files/config.py``; both are read from one mapping.
+The store's keys stand in ``store/files/store_config.py``; both are read from one mapping.
 """
 
 import socket
@@ -19,7 +19,7 @@ from typing import Self
 from ...common.errors import ConfigError
 from ...common.settings import Setting, describe_settings, parse_settings, setting, setting_keys
 from ...remoting.transport.addresses import is_address
-from ...store.files.config import StoreConfig
+from ...store.files.store_config import StoreConfig
 from .keyrules import refuse_dangerous, warn_unused
 from .storekeys import describe_store
 

@@ -1,7 +1,7 @@
 """Rows of ``--print-config`` for the store's settings."""
 
 from ...common.settings import Setting, describe_settings, format_setting
-from ...store.files.config import StoreConfig
+from ...store.files.store_config import StoreConfig
 
 _ROWS = (
     ("storePathRootDir", "root", "directory of the store"),

@@ -16,7 +16,7 @@ from ...common.compression import inflate
 from ...common.errors import DecodeError
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
 from ...common.sysflag import COMPRESSED
-from ...store.commitlog.block import Block, Longs
+from ...store.commitlog.record_blocks import Block, Longs
 from ..plan.segment import bodies, texts, topics
 from .hosts import born_hosts, offset_ids, store_hosts
 from .propertymap import PropertyTable, parse_property_texts, split_keys

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ...common.ids import decode_host
 from ...common.sysflag import BORN_HOST_V6, STORE_HOST_V6
-from ...store.commitlog.block import ADDED_BYTES, BORN_HOST_AT, STORE_HOST_AT, Block, Longs, Mask
+from ...store.commitlog.record_blocks import ADDED_BYTES, BORN_HOST_AT, STORE_HOST_AT, Block, Longs, Mask
 
 _HEX_DIGITS: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
 

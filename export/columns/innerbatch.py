@@ -19,7 +19,7 @@ from ...common.compression import inflate
 from ...common.errors import DecodeError
 from ...common.record import BatchPart, decode_batch
 from ...common.sysflag import INNER_BATCH
-from ...store.commitlog.block import Block, Longs
+from ...store.commitlog.record_blocks import Block, Longs
 from .columns import Rows
 from .propertymap import PropertyTable, parse_property_texts
 

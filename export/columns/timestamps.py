@@ -4,7 +4,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ...store.commitlog.block import Longs, Mask
+from ...store.commitlog.record_blocks import Longs, Mask
 from .schema import TIMESTAMP
 
 FIRST_MS: Final = -62_135_596_800_000

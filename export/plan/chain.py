@@ -7,8 +7,8 @@ so what ends the walk is never the end of a window.
 from collections.abc import Iterator
 
 from ...common.walk import Verdict
-from ...store.commitlog.block import Block, SegmentBytes
 from ...store.commitlog.blockscan import Scan, ScanLimits
+from ...store.commitlog.record_blocks import Block, SegmentBytes
 from .logfile import LogFile, size_at
 
 HEADS_ONLY = ScanLimits(checks_crc=False)

@@ -11,7 +11,7 @@ import struct
 from typing import Final, Protocol
 
 from ...common.walk import Verdict, check_record
-from ...store.commitlog.block import SegmentBytes
+from ...store.commitlog.record_blocks import SegmentBytes
 
 _SIZE: Final = struct.Struct(">i")
 _HEAD_BYTES: Final = 4_096

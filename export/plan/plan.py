@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from ...common.errors import ConfigError, StoreDamagedError
 from ...store.commitlog.logtail import Validity
-from ...store.files.config import SEGMENT_KEY
 from ...store.files.segments import SegmentFile
+from ...store.files.store_config import SEGMENT_KEY
 from .endproof import FoundEnd, LostOffsets, prove_end
 from .logfile import LogFile, check_at
 from .places import Storage

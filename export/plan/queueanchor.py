@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from ...common.record import decode_record
 from ...common.walk import check_record
-from ...store.files.config import ENTRY_BYTES
+from ...store.files.store_config import ENTRY_BYTES
 from .logfile import LogFile, size_at
 
 _ENTRY: Final = struct.Struct(">qi")

@@ -20,12 +20,12 @@ from typing import Final
 
 import numpy as np
 
-from ...store.commitlog.block import Longs, Structs
-from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE
-from ...store.files.config import BATCH_UNIT_BYTES, ENTRY_BYTES
+from ...store.commitlog.record_blocks import Longs, Structs
+from ...store.consumequeue.consume_queue import PRE_BLANK_SIZE
 from ...store.files.files import OS_FILES
 from ...store.files.maps import check_map, written_end
 from ...store.files.segments import segment_path
+from ...store.files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES
 
 _NAME_DIGITS: Final = 20
 _ENTRY: Final = struct.Struct(">qi")

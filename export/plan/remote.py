@@ -7,7 +7,7 @@ Rule: one window is kept, so that memory is bounded and what is near is not fetc
 from typing import Final
 
 from ...common.errors import StoreError
-from ...store.commitlog.block import SegmentBytes
+from ...store.commitlog.record_blocks import SegmentBytes
 from .places import Storage
 
 WINDOW_BYTES: Final = 16 << 20

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from ...common.walk import Verdict
-from ...store.commitlog.block import Longs
+from ...store.commitlog.record_blocks import Longs
 from .chain import HEADS_ONLY, Chain
 from .logfile import LogFile
 from .queueanchor import find_anchor

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...common.errors import StoreError
-from ...store.commitlog.block import Block, Longs, SegmentBytes
+from ...store.commitlog.record_blocks import Block, Longs, SegmentBytes
 from ...store.files.files import OS_FILES
 from ...store.files.maps import check_map, damaged_by_cut
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ...common.sysflag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from ...store.commitlog.block import Block
+from ...store.commitlog.record_blocks import Block
 
 Codes = npt.NDArray[np.uint8]
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...common.record import decode_record
 from ...common.walk import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Verdict
-from ...store.commitlog.block import Longs
+from ...store.commitlog.record_blocks import Longs
 from .logfile import LogFile, check_at, size_at
 
 _RECORDS: Final = (MAGIC_V1.to_bytes(4, "big")[:3], bytes((MAGIC_V1 & 0xFF, MAGIC_V2 & 0xFF)))

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ...common.record import MAGIC_V1, MAGIC_V2
-from ...store.commitlog.block import LEAST_RECORD_BYTES, Longs, Mask, Structs
-from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE
+from ...store.commitlog.record_blocks import LEAST_RECORD_BYTES, Longs, Mask, Structs
+from ...store.consumequeue.consume_queue import PRE_BLANK_SIZE
 from ..plan.logfile import LogFile
 from ..plan.queuefiles import QueueFiles, numbers
 from ..plan.split import Split

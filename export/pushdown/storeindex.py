@@ -24,7 +24,7 @@ from ...common.record import Record
 from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...store.files.files import OS_FILES
 from ...store.files.maps import check_map
-from ...store.index.indexfile import HEADER, INDEX_ENTRY
+from ...store.index.index_file import HEADER, INDEX_ENTRY
 from ..plan.planned import PlannedLog
 from ..plan.storequeues import list_names
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...store.commitlog.block import Block, Longs, Mask
+from ...store.commitlog.record_blocks import Block, Longs, Mask
 from ..plan.selection import Codes, Reason
 from ..report.tally import QueueTally, StoreTally
 

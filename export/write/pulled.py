@@ -22,7 +22,7 @@ import pyarrow as pa
 from ...common.errors import RecordError
 from ...common.record import BatchPart
 from ...common.sysflag import INNER_BATCH
-from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, Mask, SegmentBytes, has_body_crc, measure
+from ...store.commitlog.record_blocks import LEAST_RECORD_BYTES, Block, Longs, Mask, SegmentBytes, has_body_crc, measure
 from ..columns.innerbatch import Batches, find_batches
 from ..columns.schema import SCHEMA, pick_columns
 from ..plan.segment import topics as topics_of

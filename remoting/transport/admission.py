@@ -8,7 +8,7 @@ the others are taken, by whomever.
 import resource
 
 FILE_DESCRIPTORS = 6_000
-"""How many are kept for files; of a small limit, half. A store uses 4,608 at most (``store/opening.py``)."""
+"""How many are kept for files; of a small limit, half. A store uses 4,608 at most (``store/store_parts.py``)."""
 
 
 def first_kept_descriptor() -> int | None:

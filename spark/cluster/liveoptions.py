@@ -32,7 +32,7 @@ from ...export.plan.instant import parse_instant
 from ...export.plan.places import OPTIONS_KEY, Storage
 from ...export.plan.selection import Selection
 from ...export.report.folder import Folder
-from ...store.files.config import DEFAULT_DELAY_LEVELS, DELAY_KEY, parse_delay_levels
+from ...store.files.store_config import DEFAULT_DELAY_LEVELS, DELAY_KEY, parse_delay_levels
 from ..options.access import GROUP, Access, parse_access
 from ..options.access import NAMES as ACCESS_NAMES
 from ..options.losses import Losses

@@ -9,14 +9,14 @@ from typing import Final
 from ...common.properties import parse_properties
 from ...common.record import decode_record
 from ...common.sysflag import TRANSACTION_PREPARED
-from ..commitlog.block import Block, Longs
-from ..consumequeue.batchqueue import UNIT, count_of, encode_unit
-from ..files.config import BATCH_UNIT_BYTES
+from ..commitlog.record_blocks import Block, Longs
+from ..consumequeue.batch_queue import UNIT, count_of, encode_unit
 from ..files.segments import SegmentFile
+from ..files.store_config import BATCH_UNIT_BYTES
+from .audit_report import AuditReport, Finding, Hit
 from .auditfiles import ReadFiles
-from .auditkeys import BlockKeys
-from .auditlog import LogAudit
-from .auditreport import AuditReport, Finding, Hit
+from .block_keys import BlockKeys
+from .log_audit import LogAudit
 
 _KIND: Final = "batch queue"
 _UnitValues = tuple[int, int, int, int, int, int, int, int]

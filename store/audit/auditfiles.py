@@ -14,7 +14,7 @@ from typing import Final
 
 from ..files.files import DirectoryEntry, Files
 from ..files.segments import SegmentFile, segment_path
-from .auditreport import AuditReport, Finding
+from .audit_report import AuditReport, Finding
 
 _MOST_OPEN: Final = 256
 _NAME_DIGITS: Final = 20

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.errors import ConfigError
-from ..commitlog.block import Longs
-from ..files.config import ENTRIES_KEY, SLOTS_KEY, StoreConfig
-from ..index.indexbuild import chain
-from ..index.indexfile import HEADER, INDEX_ENTRY
+from ..commitlog.record_blocks import Longs
+from ..files.store_config import ENTRIES_KEY, SLOTS_KEY, StoreConfig
+from ..index.index_build import chain
+from ..index.index_file import HEADER, INDEX_ENTRY
+from .audit_report import AuditReport, Finding
 from .auditfiles import ReadFiles
-from .auditreport import AuditReport, Finding
 
 _ENTRY: Final = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 _READ_ENTRIES: Final = 65_536

@@ -16,8 +16,8 @@ from ...common.errors import JsonError
 from ...common.json.javajson import read_json
 from ..consumequeue.batchqueues import BATCH_TYPE, QUEUE_TYPE
 from ..files.checkpoint import CHECKPOINT_BYTES
+from .audit_report import AuditReport, Finding
 from .auditfiles import ReadFiles, check_sizes, find_files, usual_size
-from .auditreport import AuditReport, Finding
 
 _CHECKPOINT_TIMES: Final = struct.Struct(">qqqqq")
 _TIME_NAMES: Final = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...common.walk import Verdict, check_record
 from ..files.maps import check_map
-from .block import (
+from .record_blocks import (
     LEAST_RECORD_BYTES,
     Block,
     Longs,

@@ -6,9 +6,9 @@ import numpy as np
 
 from ...common.record import has_sealed_crc
 from ...common.walk import BLANK_BYTES, Verdict
-from .block import Block, SegmentBytes, count_leading
 from .blockscan import Scan, ScanLimits
-from .scan import Walk
+from .log_end import Walk
+from .record_blocks import Block, SegmentBytes, count_leading
 
 _BLOCK_RECORDS = 16384
 _BLOCK_BYTES = 16 * 1024 * 1024

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...common.errors import StoreDamagedError
 from ..files.files import Files, zero_range
 from ..files.segments import SegmentFile, repair_command
-from .scan import Stop
+from .log_end import Stop
 
 _log = logging.getLogger(__name__)
 

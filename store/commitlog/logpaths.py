@@ -10,9 +10,9 @@ Rules:
 from collections.abc import Collection, Iterable
 
 from ...common.errors import ConfigError
-from ..files.config import LOG_KEY, READ_ONLY_KEY, StoreConfig
 from ..files.files import Files
 from ..files.segments import SegmentFile, segment_path
+from ..files.store_config import LOG_KEY, READ_ONLY_KEY, StoreConfig
 
 
 class LogPaths:

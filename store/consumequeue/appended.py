@@ -8,8 +8,8 @@ import msgspec
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
 from ...common.record import NewRecord, decode_record
 from ...common.sysflag import TRANSACTION_ROLLBACK
-from .batchqueue import BatchQueue
-from .consumequeue import ConsumeQueue
+from .batch_queue import BatchQueue
+from .consume_queue import ConsumeQueue
 
 
 @final

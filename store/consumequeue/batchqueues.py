@@ -15,11 +15,11 @@ from typing import Any, cast
 
 from ...common.errors import ConfigError
 from ...common.json.javajson import read_json
-from ..files.config import BATCH_KEY, BATCH_UNIT_BYTES, StoreConfig
-from ..files.configfile import load_config
+from ..files.config_files import load_config
 from ..files.files import DirectoryEntry, Files
-from .batchqueue import BatchQueue
-from .consumequeue import QueueSpace
+from ..files.store_config import BATCH_KEY, BATCH_UNIT_BYTES, StoreConfig
+from .batch_queue import BatchQueue
+from .consume_queue import QueueSpace
 
 QUEUE_TYPE = "queue.type"
 BATCH_TYPE = "BatchCQ"

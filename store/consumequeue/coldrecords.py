@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from ...common.record import MAGIC_V1, MAGIC_V2
-from ..commitlog.commitlog import CommitLog
+from ..commitlog.commit_log import CommitLog
 from ..files.files import Files
-from .reading import RECORD_START
+from .queue_reader import RECORD_START
 
 _CHUNK_BYTES = 1 << 20
 

@@ -23,9 +23,9 @@ from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import DELAY, TAGS
 from ...common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
 from .appended import Appended
-from .batchqueue import BatchQueue, count_of, encode_unit
-from .consumequeue import ENTRY, ConsumeQueue
-from .queues import Queues
+from .batch_queue import BatchQueue, count_of, encode_unit
+from .consume_queue import ENTRY, ConsumeQueue
+from .queue_table import Queues
 
 WITHOUT_ENTRY: Final = INNER_BATCH | TRANSACTION_PREPARED
 """Flags of records that get no entry in a consume queue; the prepared bit is also set in "rolled back"."""

@@ -11,7 +11,7 @@ from ...common.errors import MessageIllegalError, RecordError
 from ...common.properties import INNER_BASE, INNER_NUM, encode_properties
 from ...common.record import NewRecord, decode_batch
 from ...common.sysflag import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP
-from .batchqueue import MOST_MESSAGES
+from .batch_queue import MOST_MESSAGES
 
 INNER_BATCH_FLAGS = INNER_BATCH | NEEDS_UNWRAP
 

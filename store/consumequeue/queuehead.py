@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..files.files import Files
 from ..files.segments import segment_path
-from .consumequeue import ENTRY, PRE_BLANK_SIZE, ConsumeQueue, Entry
+from .consume_queue import ENTRY, PRE_BLANK_SIZE, ConsumeQueue, Entry
 
 
 class HeadView(NamedTuple):

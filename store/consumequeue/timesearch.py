@@ -13,9 +13,9 @@ Rules (``ConsumeQueue.getOffsetInQueueByTime``; store.md §3.6):
 from collections.abc import Callable
 from typing import Literal
 
-from ..files.config import ENTRY_BYTES
-from .batchqueue import BatchQueue
-from .consumequeue import PRE_BLANK_SIZE, ConsumeQueue, Entry
+from ..files.store_config import ENTRY_BYTES
+from .batch_queue import BatchQueue
+from .consume_queue import PRE_BLANK_SIZE, ConsumeQueue, Entry
 
 StoredAt = Callable[[Entry], int]
 

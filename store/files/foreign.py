@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from ...common.errors import ConfigError, JsonError
 from ...common.json.javajson import read_json
-from .configfile import load_config_text
+from .config_files import load_config_text
 from .files import Files
 
 _MARK: Final = "CURRENT"  # the file that every RocksDB directory has

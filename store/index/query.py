@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from .index import Index
+from .key_index import Index
 
 KeyKind = Literal["K", "U", "T"]
 """What a query's key is (``indexType``): a word of KEYS, a unique key, or a tag."""

@@ -13,10 +13,10 @@ Rules:
 from collections.abc import Iterable
 
 from ..consumequeue.appended import Appended
-from ..consumequeue.batchqueue import UNIT, BatchQueue
+from ..consumequeue.batch_queue import UNIT, BatchQueue
 from ..consumequeue.batchqueues import BatchQueues
 from ..consumequeue.entry_rules import EntryRules
-from ..files.config import BATCH_UNIT_BYTES
+from ..files.store_config import BATCH_UNIT_BYTES
 
 _WRITE_BYTES = 65_536
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.names import SCHEDULE_TOPIC
-from ..commitlog.block import Block, Longs, Mask
-from ..commitlog.blocktags import TagCodes, find_last
+from ..commitlog.block_tags import TagCodes, find_last
+from ..commitlog.record_blocks import Block, Longs, Mask
 from ..consumequeue.entry_rules import UNKNOWN_LEVEL_MS
 
 _DELAY: Final = b"DELAY\x01"

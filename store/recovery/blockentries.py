@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..commitlog.block import Block, Longs
-from ..commitlog.blocktags import TagCodes
+from ..commitlog.block_tags import TagCodes
+from ..commitlog.record_blocks import Block, Longs
 from ..consumequeue.entry_rules import WITHOUT_ENTRY
 
 _ENTRY: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("code", ">i8")])

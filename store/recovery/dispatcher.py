@@ -13,13 +13,13 @@ Rules (``ReputMessageService``, ``CommitLogDispatcher``; store.md §3.2, §3.3, 
 from collections.abc import Callable, Sequence
 
 from ...common.errors import StoreFullError, StoreNotWritableError
-from ..commitlog.commitlog import CommitLog
+from ..commitlog.commit_log import CommitLog
 from ..consumequeue.appended import Appended, describe, leave_topic
-from ..consumequeue.batchqueue import BatchQueue, count_of
-from ..consumequeue.consumequeue import ConsumeQueue
+from ..consumequeue.batch_queue import BatchQueue, count_of
+from ..consumequeue.consume_queue import ConsumeQueue
 from ..consumequeue.entry_rules import EntryRules
 from ..files.files import NO_ROOM
-from ..index.index import Index
+from ..index.key_index import Index
 
 Arrivals = Callable[[Sequence[Appended]], object]
 """Told which records have become readable, in log order; those without a queue are among them."""

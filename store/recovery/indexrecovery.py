@@ -11,9 +11,9 @@ Rules (store.md §4.6, §7.4; stricter than Java, which loses entries here):
 import logging
 from itertools import islice
 
-from ..commitlog.scan import Stop
+from ..commitlog.log_end import Stop
 from ..consumequeue.appended import describe, has_keys
-from ..index.index import Index
+from ..index.key_index import Index
 from .logsource import LogSource, Redispatch
 
 _LOOK_BEHIND = 16

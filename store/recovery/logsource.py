@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from ...common.record import Record, decode_record
 from ...common.walk import check_record
-from ..commitlog.scan import Stop, Walk
+from ..commitlog.log_end import Stop, Walk
 from ..consumequeue.appended import Appended, describe
 from ..files.files import NO_ROOM
 from ..files.segments import SegmentFile
-from ..index.index import INDEX_BATCH_RECORDS, Index
-from .requeue import Requeue
+from ..index.key_index import INDEX_BATCH_RECORDS, Index
+from .queue_rebuild import Requeue
 
 if TYPE_CHECKING:
-    from ..commitlog.block import Block
+    from ..commitlog.record_blocks import Block
 
 SMALL_BYTES = 2 << 20
 
@@ -111,7 +111,7 @@ class Redispatch:
         return walk.stop
 
     def _take_block(self, block: "Block") -> None:
-        from .blockdispatch import describe_block, requeue_block
+        from .block_dispatch import describe_block, requeue_block
 
         self.last_at_ms = int(block.heads["stored_at_ms"][-1])
         if self.requeue is not None:

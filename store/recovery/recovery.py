@@ -19,21 +19,21 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from ...common.errors import StoreDamagedError
-from ..commitlog.commitlog import CommitLog
+from ..commitlog.commit_log import CommitLog
+from ..commitlog.log_end import Stop
 from ..commitlog.logcut import cut_log, damaged, give_up
 from ..commitlog.logtail import Validity, find_valid
-from ..commitlog.scan import Stop
-from ..consumequeue.consumequeue import PRE_BLANK_SIZE, ConsumeQueue
+from ..consumequeue.consume_queue import PRE_BLANK_SIZE, ConsumeQueue
 from ..consumequeue.entry_rules import EntryRules
-from ..consumequeue.queues import Queues
+from ..consumequeue.queue_table import Queues
 from ..files.checkpoint import Checkpoint
-from ..files.config import StoreConfig
 from ..files.files import Files
 from ..files.segments import SegmentFile, missing_before
-from ..index.index import Index
+from ..files.store_config import StoreConfig
+from ..index.key_index import Index
 from .indexrecovery import index_before, prepare_index
 from .logsource import LogSource, Redispatch
-from .requeue import Requeue
+from .queue_rebuild import Requeue
 
 TAIL_BYTES: Final = 8 << 20
 _log = logging.getLogger(__name__)

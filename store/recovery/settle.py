@@ -13,11 +13,11 @@ Rules (store.md §6.2, §7):
 
 from collections.abc import Iterable, Sequence
 
-from ..commitlog.commitlog import CommitLog
-from ..consumequeue.consumequeue import ConsumeQueue, QueueSpace
+from ..commitlog.commit_log import CommitLog
+from ..consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from ..files.checkpoint import Checkpoint, save_checkpoint
+from ..files.file_sync import sync_all
 from ..files.files import Files
-from ..files.syncing import sync_all
 from .recovery import Recovered
 
 

@@ -7,7 +7,7 @@ Rules (``deleteExpiredFileByOffsetForTimerLog``):
 """
 
 from ..files.files import Files
-from .timerlog import TimerLog, UnitReader
+from .timer_log import TimerLog, UnitReader
 
 
 def find_log_start(files: Files, log: TimerLog, log_min_offset: int) -> int:

@@ -23,16 +23,16 @@ from typing import Final, NamedTuple
 
 from ...common.errors import StoreNotWritableError
 from ..consumequeue.coldrecords import ColdRecords
-from ..files.config import StoreConfig
+from ..files.file_sync import sync_all
 from ..files.files import Files
 from ..files.removal import Removal
-from ..files.storetime import StoreTime
-from ..files.syncing import sync_all
+from ..files.store_config import StoreConfig
+from ..files.store_time import StoreTime
 from ..files.timerconfig import BLANK_SLOTS
-from .timercheck import REBUILDING, TimerCheck, save_timer_check, timer_check_path
+from .timer_check import REBUILDING, TimerCheck, save_timer_check, timer_check_path
+from .timer_log import DELETES, NORMAL, ROLLS, UNIT_BYTES, TimerLog, TimerUnit, encode_unit, timer_log_directory
+from .timer_wheel import Slot, SlotChanges, TimerWheel
 from .timerclean import find_log_start
-from .timerlog import DELETES, NORMAL, ROLLS, UNIT_BYTES, TimerLog, TimerUnit, encode_unit, timer_log_directory
-from .timerwheel import Slot, SlotChanges, TimerWheel
 
 MOST_UNSAVED: Final = 1 << 18
 """Slots that are kept in memory while they cannot be saved; a broker that saves every second has a few thousand."""

@@ -21,7 +21,7 @@ from ...common.errors import RecordError
 from ...common.properties import TIMER_DEL_UNIQKEY
 from ...common.record import decode_record
 from ..consumequeue.coldrecords import ColdRecords
-from .timerlog import TimerUnit, UnitReader
+from .timer_log import TimerUnit, UnitReader
 from .timers import Timers
 
 MOST_RECORDS: Final = 32

@@ -17,7 +17,7 @@ from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.consumequeue.consumequeue import ConsumeQueue, QueueSpace
+from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.descriptors import Descriptors
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.testing.manual_clock import ManualClock

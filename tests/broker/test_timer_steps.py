@@ -11,7 +11,7 @@ from rocketlet.broker.delay.timerdelivery import TimerDelivery
 from rocketlet.broker.delay.timerrequest import TimerRequests
 from rocketlet.common.record import iter_records
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.testing.manual_clock import ManualClock
 
 STEPS_MS = (-HOUR_MS, -SECOND_MS, SECOND_MS, HOUR_MS)

@@ -10,7 +10,7 @@ from logbuilder import LogBuilder
 from rocketlet.export.plan import tail
 from rocketlet.export.plan.chain import Chain
 from rocketlet.export.plan.plan import plan_prefixes
-from rocketlet.store.commitlog.block import Block
+from rocketlet.store.commitlog.record_blocks import Block
 
 SEGMENT_BYTES = 1 << 17
 

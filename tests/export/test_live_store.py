@@ -14,7 +14,7 @@ from rocketlet.common.record import NewRecord
 from rocketlet.export.plan.plan import plan_stores
 from rocketlet.export.write.read import Reading
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 

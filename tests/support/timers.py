@@ -8,7 +8,7 @@ from rocketlet.broker.delay.timerdelivery import TimerDelivery
 from rocketlet.broker.delay.timerrequest import TimerRequests
 from rocketlet.common.record import Record, iter_records
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.files.files import Files
 from rocketlet.store.files.timerconfig import TimerConfig
 from rocketlet.store.message_store import MessageStore

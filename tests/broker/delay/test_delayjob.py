@@ -16,7 +16,7 @@ from rocketlet.broker.delay.delayprogress import DelayFile, DelayProgress
 from rocketlet.common.errors import StoreFullError
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.record import Record, iter_records
-from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
 

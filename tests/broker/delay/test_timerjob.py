@@ -18,7 +18,7 @@ from rocketlet.broker.delay.timerrequest import TimerRequests
 from rocketlet.remoting.transport.tasks import TaskScope
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.timer.timercheck import load_timer_check
+from rocketlet.store.timer.timer_check import load_timer_check
 from rocketlet.testing.manual_clock import ManualClock
 
 

@@ -19,7 +19,7 @@ from rocketlet.export.plan.tail import LogEnd
 from rocketlet.export.pushdown.planreport import planned_report
 from rocketlet.export.report.report import Report
 from rocketlet.export.write.read import SplitReader
-from rocketlet.store.audit.audit import StoreAudit
+from rocketlet.store.audit.store_audit import StoreAudit
 
 PROOF = "proof holds: every message is counted, every queue offset is there once, all body checksums are right"
 

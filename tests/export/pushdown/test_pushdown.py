@@ -15,7 +15,7 @@ from rocketlet.export.plan import queuefiles
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.storequeues import MARGIN_MS
 from rocketlet.export.pushdown.pushdown import CLOCK_MS, PushOptions, check_topics, push_down
-from rocketlet.store.commitlog.block import Structs
+from rocketlet.store.commitlog.record_blocks import Structs
 
 INDEX_SIZES = TINY["index_slots"], TINY["index_entries"]
 ORDERS, RARE = frozenset({"Orders"}), frozenset({"Rare"})

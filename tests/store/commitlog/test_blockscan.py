@@ -12,8 +12,8 @@ from logbuilder import LogBuilder
 from rocketlet.common.ids import encode_host
 from rocketlet.common.record import MAGIC_V2
 from rocketlet.common.walk import Verdict, check_record
-from rocketlet.store.commitlog.block import SegmentBytes
 from rocketlet.store.commitlog.blockscan import Scan, ScanLimits
+from rocketlet.store.commitlog.record_blocks import SegmentBytes
 
 V6 = encode_host("fd00::1", 10911)
 

@@ -4,7 +4,7 @@ import pytest
 from damage import audit, flip
 from stores import StoreDirectory, file_bytes, new_record
 
-from rocketlet.store.consumequeue.consumequeue import ENTRY
+from rocketlet.store.consumequeue.consume_queue import ENTRY
 from rocketlet.store.consumequeue.entry_rules import due_at, is_entry_of_other_levels
 
 TOPIC = "SCHEDULE_TOPIC_XXXX"

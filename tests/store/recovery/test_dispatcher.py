@@ -8,7 +8,7 @@ from stores import StoreDirectory, new_record, sample
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.record import iter_records
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 
 
 @pytest.mark.feature("P6")

@@ -29,7 +29,7 @@ from rocketlet.common.sysflag import (
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
-from rocketlet.store.files.configfile import load_config_text
+from rocketlet.store.files.config_files import load_config_text
 
 _V6 = bytes(range(16)) + b"\0\0\0\x07"
 

@@ -1,0 +1,259 @@
+"""Reading a queue: which entries, which records, and where the next read begins.
+
+Rules (``DefaultMessageStore.getMessage``; store.md §3.10, behaviour.md B.4.3):
+
+- One file of the queue per call, and at most ``max_scan_bytes`` of its entries, so that a filter that matches little
+  goes on in steps.
+- The first message always fits. The batch ends at the caller's limits, or at 256 KiB / 32 messages for records within
+  40 % of the memory from the log's end, else at 64 KiB / 8 messages.
+- Records that follow each other in one file are one slice.
+- The offset that counts is the entry's place, not the one inside the record.
+- A batch queue yields whole records, from the one on that holds the offset; the limits count messages, and the next
+  read begins behind the last record.
+"""
+
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from ...common.record import MAGIC_V1, MAGIC_V2
+from ...common.sysflag import BORN_HOST_V6
+from ..commitlog.commit_log import CommitLog
+from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
+from .batch_queue import BatchQueue, Unit
+from .consume_queue import ENTRY, PRE_BLANK_SIZE, ConsumeQueue, Entry
+
+RECORD_START: Final = struct.Struct(">iI20xqi")  # total size, magic, log offset, sys flag
+_STORED_AT: Final = struct.Struct(">q")
+_LEAST_BYTES: Final = 91
+
+AcceptsCode = Callable[[int], bool]
+AcceptsRecord = Callable[[memoryview], bool]
+
+
+class ReadStatus(Enum):
+    """What came of a read (``GetMessageStatus``)."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """What the caller takes at most."""
+
+    max_messages: int = 32
+    max_bytes: int = 128 << 20
+
+
+@dataclass(slots=True)
+class ReadResult:
+    """Slices of the log, and where the queue stands; ``is_far_behind`` says that the end was read from disk."""
+
+    status: ReadStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[memoryview]
+    message_count: int = 0
+    size: int = 0
+    is_far_behind: bool = False
+
+
+class Reader:
+    """Reads queues over one log."""
+
+    def __init__(self, log: CommitLog, config: StoreConfig) -> None:
+        self._log = log
+        self._config = config
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.near_bytes = memory * config.in_memory_percent // 100
+
+    def is_near(self, log_offset: int) -> bool:
+        """Tell whether a record is close enough to the log's end to be in memory (``estimateInMemByCommitOffset``)."""
+        return self._log.max_offset - log_offset <= self.near_bytes
+
+    def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
+        """Return the record that begins at the position, ``None`` when none does (or none of that size)."""
+        head = self._log.slice(log_offset, RECORD_START.size)
+        if head is None:
+            return None
+        total_size, magic, named_offset, _ = RECORD_START.unpack_from(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or named_offset != log_offset or size not in (None, total_size):
+            return None
+        return self._log.slice(log_offset, total_size)
+
+    def entry_stored_at(self, entry: Entry) -> int:
+        """Return the store time of an entry's record, -1 when it is not in the log."""
+        head = self._log.slice(entry[0], _LEAST_BYTES)
+        if head is None:
+            return -1
+        sys_flag = RECORD_START.unpack_from(head)[3]
+        return _STORED_AT.unpack_from(head, 68 if sys_flag & BORN_HOST_V6 else 56)[0]
+
+    def read(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        limits: ReadLimits,
+        accepts: AcceptsCode | None = None,
+        accepts_record: AcceptsRecord | None = None,
+    ) -> ReadResult:
+        """Read from the offset on."""
+        outside = _outside(queue, offset)
+        if outside is not None:
+            return outside
+        most = limits.max_messages
+        if accepts is not None or accepts_record is not None:
+            most = max(self._config.max_scan_bytes // ENTRY_BYTES, most)
+        entries = queue.read(offset, most)
+        if not entries:
+            next_file = queue.file_start(offset) + queue.file_entries
+            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_file, queue.min_offset, queue.max_offset, [])
+        taken = self._take(entries, limits, accepts, accepts_record)
+        return ReadResult(
+            taken.status,
+            offset + taken.seen,
+            queue.min_offset,
+            queue.max_offset,
+            self._slices(taken.runs),
+            taken.message_count,
+            taken.size,
+            not self.is_near(taken.last_log_offset),
+        )
+
+    def read_batches(
+        self,
+        queue: BatchQueue,
+        offset: int,
+        limits: ReadLimits,
+        accepts: AcceptsCode | None = None,
+        accepts_record: AcceptsRecord | None = None,
+    ) -> ReadResult:
+        """Read from the offset on, or from the batch that holds it."""
+        outside = _outside(queue, offset)
+        if outside is not None:
+            return outside
+        slot = queue.slot_of(offset)
+        result = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset, [])
+        if slot is None:
+            result.status, result.next_offset = ReadStatus.OFFSET_FOUND_NULL, queue.max_offset
+            return result
+        last_scanned = offset + max(self._config.max_scan_bytes // BATCH_UNIT_BYTES, limits.max_messages)
+        for unit in queue.units_of_file(slot):
+            if unit.first_offset >= last_scanned or self._is_full(result, unit, limits):
+                break
+            result.next_offset, result.is_far_behind = unit.next_offset, not self.is_near(unit.log_offset)
+            if accepts is not None and not accepts(unit.tags_code):
+                continue
+            record = self.record_at(unit.log_offset, unit.size)
+            if record is None:
+                result.status = ReadStatus.MESSAGE_WAS_REMOVING if not result.records else result.status
+            elif accepts_record is None or accepts_record(record):
+                result.status = ReadStatus.FOUND
+                result.records.append(record)
+                result.message_count += unit.message_count
+                result.size += unit.size
+        return result
+
+    def _is_full(self, result: ReadResult, unit: Unit, limits: ReadLimits) -> bool:
+        """Tell whether the batch of an answer ends before the unit (``isTheBatchFull``)."""
+        config = self._config
+        if not result.records:
+            return False
+        is_near = self.is_near(unit.log_offset)
+        most_count = config.max_memory_messages if is_near else config.max_disk_messages
+        most_bytes = config.max_memory_bytes if is_near else config.max_disk_bytes
+        return (
+            result.message_count + unit.message_count > limits.max_messages
+            or result.message_count >= most_count
+            or result.size + unit.size > min(limits.max_bytes, most_bytes)
+        )
+
+    def _take(
+        self, entries: bytes, limits: ReadLimits, accepts: AcceptsCode | None, accepts_record: AcceptsRecord | None
+    ) -> "_Taken":
+        """Go through the entries until the batch is full."""
+        config, log = self._config, self._log
+        log_min, log_max, near_from = log.min_offset, log.max_offset, log.max_offset - self.near_bytes
+        near = min(limits.max_messages, config.max_memory_messages), min(limits.max_bytes, config.max_memory_bytes)
+        far = min(limits.max_messages, config.max_disk_messages), min(limits.max_bytes, config.max_disk_bytes)
+        runs: list[int] = []
+        seen = count = total = skip_below = log_offset = 0
+        run_end = -1
+        status = ReadStatus.NO_MATCHED_MESSAGE
+        for log_offset, size, code in ENTRY.iter_unpack(entries):
+            if count:
+                most_count, most_bytes = near if log_offset >= near_from else far
+                if count >= most_count or total + size > most_bytes:
+                    break
+            seen += 1
+            if size == PRE_BLANK_SIZE or log_offset < skip_below:
+                continue
+            if accepts is not None and not accepts(code):
+                continue
+            if log_offset < log_min or log_offset + size > log_max:
+                status = status if count else ReadStatus.MESSAGE_WAS_REMOVING
+                skip_below = log.next_file(log_offset)
+                continue
+            if accepts_record is not None and not accepts_record(self._slices([log_offset, log_offset + size])[0]):
+                continue
+            if log_offset != run_end:
+                runs += (run_end, log_offset)
+            run_end = log_offset + size
+            count += 1
+            total += size
+            status = ReadStatus.FOUND
+        runs.append(run_end)
+        return _Taken(status, seen, count, total, runs[1:], log_offset)
+
+    def _slices(self, runs: list[int]) -> list[memoryview]:
+        """Return a slice for every run (start, end), cut where a file ends."""
+        log = self._log
+        slices: list[memoryview] = []
+        view, base, end_of_file = None, 0, -1
+        for start, end in zip(runs[::2], runs[1::2], strict=True):
+            while start < end:
+                if view is None or not base <= start < end_of_file:
+                    base = start - start % log.file_bytes
+                    end_of_file = base + log.file_bytes
+                    view = log.segment_view(base)
+                stop = min(end, end_of_file)
+                slices.append(view[start - base : stop - base])
+                start = stop
+        return slices
+
+
+class _Taken(NamedTuple):
+    """The batch that a read has collected; ``runs`` holds start and end of bytes that follow each other."""
+
+    status: ReadStatus
+    seen: int
+    message_count: int
+    size: int
+    runs: list[int]
+    last_log_offset: int
+
+
+def _outside(queue: ConsumeQueue | BatchQueue, offset: int) -> ReadResult | None:
+    low, high = queue.min_offset, queue.max_offset
+    if high == 0:
+        status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0
+    elif offset < low:
+        status, following = ReadStatus.OFFSET_TOO_SMALL, low
+    elif offset == high:
+        status, following = ReadStatus.OFFSET_OVERFLOW_ONE, offset
+    elif offset > high:
+        status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, high
+    else:
+        return None
+    return ReadResult(status, following, low, high, [])
