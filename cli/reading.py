@@ -113,7 +113,7 @@ def make_read_options(
     """
     from ..export.columns.systemcolumns import DEFAULT_DELAYS_MS
     from ..export.write.read import ReadOptions
-    from ..store.commitlog.blockscan import ScanLimits
+    from ..store.commitlog.record_blocks import ScanLimits
 
     limits, skips = ScanLimits(checks_crc=not flags["skips_crc"]), flags["on_damage"] == SKIP
     return ReadOptions(_selection(flags), schema, limits, skips, delays_ms or DEFAULT_DELAYS_MS)

@@ -16,7 +16,7 @@ Rules (store.md §6.1, §6.2):
 
 from .files.store_config import StoreConfig
 from .recovery.flusher import FileWork, Flushed, LogWork
-from .store_parts import Parts
+from .store_parts import StoreParts
 
 _PAGE_BYTES = 4_096
 _CHECKPOINT_INTERVAL_MS = 1_000
@@ -28,7 +28,7 @@ class FlushPlan:
     ``newest_at_ms`` is the store time of the last committed record, ``next_at_ms`` the least that the next one gets.
     """
 
-    def __init__(self, parts: Parts, config: StoreConfig, monotonic_ms: int) -> None:
+    def __init__(self, parts: StoreParts, config: StoreConfig, monotonic_ms: int) -> None:
         self._parts = parts
         self._config = config
         self._taken = parts.flusher.flushed

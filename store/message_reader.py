@@ -12,20 +12,29 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from .consumequeue.batch_queue import NO_MIN_OFFSET, BatchQueue
-from .consumequeue.coldrecords import ColdRecords
 from .consumequeue.consume_queue import ENTRY, Entry
-from .consumequeue.queue_reader import AcceptsCode, AcceptsRecord, Reader, ReadLimits, ReadResult, ReadStatus
-from .consumequeue.timesearch import Boundary, batch_offset_by_time, offset_by_time
+from .consumequeue.queue_reader import (
+    AcceptsCode,
+    AcceptsRecord,
+    Boundary,
+    ColdRecords,
+    QueueReader,
+    ReadLimits,
+    ReadResult,
+    ReadStatus,
+    batch_offset_by_time,
+    offset_by_time,
+)
 from .files.store_config import StoreConfig
-from .index.query import KeyKind, KeyRange, QueryResult, query
-from .store_parts import Parts
+from .index.key_index import KeyKind, KeyRange, QueryResult, query
+from .store_parts import StoreParts
 
 
 class MessageReader:
     """The reading calls of ``DefaultMessageStore``; ``build_index`` writes the index entries that wait."""
 
     def __init__(
-        self, config: StoreConfig, parts: Parts, confirm_offset: Callable[[], int], build_index: Callable[[], None]
+        self, config: StoreConfig, parts: StoreParts, confirm_offset: Callable[[], int], build_index: Callable[[], None]
     ) -> None:
         self._most_queried = config.max_query_messages
         self._files = parts.files
@@ -35,7 +44,7 @@ class MessageReader:
         self._recovered_from = parts.recovered.start
         self._confirm_offset = confirm_offset
         self._build_index = build_index
-        self._reader = Reader(parts.log, config)
+        self._reader = QueueReader(parts.log, config)
 
     def __repr__(self) -> str:
         return f"<MessageReader of {self._log}>"

@@ -27,10 +27,10 @@ from ..common.sysflag import INNER_BATCH
 from .cleaner import Cleaner
 from .commitlog.record_encoder import RecordEncoder
 from .consumequeue.appended import Appended, leave_topic, place_run
+from .consumequeue.batch_queue import number_inner_batch
 from .consumequeue.entry_rules import WITHOUT_ENTRY
-from .consumequeue.innerbatch import number_inner_batch
+from .files.file_sync import Done
 from .files.files import OS_FILES, Files
-from .files.rounds import Done
 from .files.store_config import StoreConfig
 from .files.store_time import StoreTime
 from .flush_plan import FlushPlan
@@ -38,7 +38,7 @@ from .index.index_file import SlotsUnreadableError
 from .message_reader import MessageReader
 from .recovery.dispatcher import Arrivals, translate_write_error
 from .recovery.flusher import LogWork
-from .store_parts import Parts, abort_path, open_parts
+from .store_parts import StoreParts, abort_path, open_parts
 from .timer.timers import Timers
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class MessageStore:
     ``has_timers`` says whether there were timer files when it was opened.
     """
 
-    def __init__(self, config: StoreConfig, parts: Parts, times: Times, store_host: bytes) -> None:
+    def __init__(self, config: StoreConfig, parts: StoreParts, times: Times, store_host: bytes) -> None:
         self.config = config
         self.has_timers = parts.has_timers
         self._parts = parts

@@ -10,26 +10,43 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ..common.errors import ConfigError, RocketletError, StoreDamagedError
-from .commitlog.commit_log import CommitLog
-from .commitlog.logpaths import LogPaths, check_directories
-from .consumequeue.batchqueues import BatchQueues, batch_space, check_kinds, load_batch_topics
+from .commitlog.commit_log import CommitLog, LogPaths, check_directories
 from .consumequeue.consume_queue import QueueSpace
 from .consumequeue.entry_rules import EntryRules
-from .consumequeue.extqueue import ExtQueues
-from .consumequeue.queue_table import Queues
+from .consumequeue.queue_table import (
+    BatchQueueTable,
+    ExtQueues,
+    QueueTable,
+    batch_space,
+    check_kinds,
+    load_batch_topics,
+)
 from .files.checkpoint import Checkpoint, load_checkpoint
-from .files.descriptors import Descriptors
 from .files.files import Files, descriptor_limit, make_lasting_directory, write_label
-from .files.foreign import refuse_foreign
-from .files.segments import Layout, SegmentFile, complete_cut_off, empty_last_file, list_segments, remove_unused
+from .files.segments import (
+    Descriptors,
+    Layout,
+    SegmentFile,
+    complete_cut_off,
+    empty_last_file,
+    list_segments,
+    remove_unused,
+)
 from .files.store_config import SEGMENT_KEY, StoreConfig
-from .files.store_lock import StoreLock
+from .files.store_lock import StoreLock, refuse_unknown_formats
 from .index.index_file import IndexSpace
-from .index.key_index import Index
+from .index.key_index import KeyIndex
 from .recovery.dispatcher import Dispatcher
 from .recovery.flusher import Flushed, Flusher
-from .recovery.recovery import Recovered, Recovery
-from .recovery.settle import mark_unsettled, save_if_changed, settle_log, settle_queues, settled_checkpoint
+from .recovery.recovery import (
+    Recovered,
+    Recovery,
+    checkpoint_after_recovery,
+    mark_unsynced,
+    save_if_changed,
+    sync_recovered_log,
+    sync_recovered_queues,
+)
 from .timer.timer_check import timer_check_path
 from .timer.timer_log import find_timer_log, timer_log_directory
 
@@ -38,7 +55,7 @@ _MOST_MAPS = 512
 
 
 @dataclass
-class Parts:
+class StoreParts:
     """What a message store works with."""
 
     files: Files
@@ -46,9 +63,9 @@ class Parts:
     descriptors: Descriptors
     log: CommitLog
     queue_space: QueueSpace
-    queues: Queues
+    queues: QueueTable
     index_space: IndexSpace
-    index: Index | None
+    index: KeyIndex | None
     rules: EntryRules
     dispatcher: Dispatcher
     flusher: Flusher
@@ -65,7 +82,7 @@ class Parts:
         self.lock.release()
 
 
-def open_parts(config: StoreConfig, now_ms: Callable[[], int], files: Files, *, repairs: bool = False) -> Parts:
+def open_parts(config: StoreConfig, now_ms: Callable[[], int], files: Files, *, repairs: bool = False) -> StoreParts:
     """Lock, load and recover the directory.
 
     Raises:
@@ -77,7 +94,7 @@ def open_parts(config: StoreConfig, now_ms: Callable[[], int], files: Files, *, 
     try:
         make_lasting_directory(files, config.root)
         lock.acquire()
-        refuse_foreign(files, config.root)
+        refuse_unknown_formats(files, config.root)
         return _load(config, now_ms, (files, lock), repairs=repairs)
     except OSError as error:
         lock.release()
@@ -93,7 +110,9 @@ def abort_path(config: StoreConfig) -> str:
     return os.path.join(config.root, "abort")
 
 
-def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, StoreLock], *, repairs: bool) -> Parts:
+def _load(
+    config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, StoreLock], *, repairs: bool
+) -> StoreParts:
     files, lock = held
     limit = descriptor_limit()
     descriptors = Descriptors(files, min(limit // 4, _MOST_DESCRIPTORS) // config.sharers)
@@ -102,7 +121,7 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, Sto
     queues = _make_queues(config, files, descriptors)
     sizes = (config.index_slots, config.index_entries)
     index_space = IndexSpace(files, os.path.join(config.root, "index"), sizes, descriptors)
-    index = Index(index_space, now_ms) if config.has_index else None
+    index = KeyIndex(index_space, now_ms) if config.has_index else None
     checkpoint = load_checkpoint(files, _checkpoint_path(config))
     is_clean = not files.exists(abort_path(config))
     has_timers = _has_timers(config, files)
@@ -119,7 +138,7 @@ def _load(config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, Sto
     rules = EntryRules(queues, config.delays_ms)
     dispatcher = Dispatcher(rules, index, recovered.end)
     flusher = Flusher(files, _checkpoint_path(config), Flushed(log.max_offset, checkpoint.log_at_ms))
-    return Parts(
+    return StoreParts(
         files,
         lock,
         descriptors,
@@ -147,10 +166,10 @@ def _has_timers(config: StoreConfig, files: Files) -> bool:
     return files.exists(timer_check_path(config.root))
 
 
-def _make_queues(config: StoreConfig, files: Files, descriptors: Descriptors) -> Queues:
+def _make_queues(config: StoreConfig, files: Files, descriptors: Descriptors) -> QueueTable:
     root, ext_root = (os.path.join(config.root, name) for name in ("consumequeue", "consumequeue_ext"))
     space = QueueSpace(files, root, config.queue_file_bytes, descriptors)
-    queues = Queues(space, BatchQueues(batch_space(config, space)))
+    queues = QueueTable(space, BatchQueueTable(batch_space(config, space)))
     if files.list(ext_root):
         queues.ext = ExtQueues(files, ext_root, descriptors)
     return queues
@@ -159,7 +178,7 @@ def _make_queues(config: StoreConfig, files: Files, descriptors: Descriptors) ->
 def _recover(
     config: StoreConfig,
     files: Files,
-    parts: tuple[CommitLog, Queues, Index | None],
+    parts: tuple[CommitLog, QueueTable, KeyIndex | None],
     checkpoint: Checkpoint,
     *,
     repairs: bool,
@@ -193,16 +212,20 @@ def _recover(
 
 
 def _settle(
-    config: StoreConfig, files: Files, parts: tuple[CommitLog, Queues, Checkpoint], recovered: Recovered, now_ms: int
+    config: StoreConfig,
+    files: Files,
+    parts: tuple[CommitLog, QueueTable, Checkpoint],
+    recovered: Recovered,
+    now_ms: int,
 ) -> Checkpoint:
     log, queues, found = parts
     is_clean = not files.exists(abort_path(config))
     start = max(0, log.max_offset - 1) if is_clean else recovered.start
-    settle_log(files, log, start, config.log_directories)
-    settle_queues(queues.space)
+    sync_recovered_log(files, log, start, config.log_directories)
+    sync_recovered_queues(queues.space)
     if not is_clean:
-        mark_unsettled([*queues, *(queue.slots for queue in queues.batches)], recovered.start)
-    checkpoint = settled_checkpoint(found, recovered, now_ms, are_queues_settled=is_clean)
+        mark_unsynced([*queues, *(queue.slots for queue in queues.batches)], recovered.start)
+    checkpoint = checkpoint_after_recovery(found, recovered, now_ms, are_queues_settled=is_clean)
     save_if_changed(files, _checkpoint_path(config), found, checkpoint)
     return checkpoint
 

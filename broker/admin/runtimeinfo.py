@@ -25,7 +25,7 @@ from ...remoting.codec.codes import VERSION, Release, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.codec.failures import NO_ANSWER
 from ...remoting.transport.connection import Connection
-from ...store.files.diskspace import DiskReport
+from ...store.cleaner import DiskReport
 from ...store.message_store import MessageStore
 from ..outcomes.disk_stall import DiskStall
 from ..outcomes.scheduler import Scheduler

@@ -30,8 +30,7 @@ from ...store.consumequeue.consume_queue import Entry
 from ...store.message_store import MessageStore
 from ...store.timer.timer_log import TimerUnit
 from ...store.timer.timer_recovery import FoundTopic, open_timers
-from ...store.timer.timers import TimedMessage, Timers
-from ...store.timer.timerslot import DueMessage, DueSlot
+from ...store.timer.timers import DueMessage, DueSlot, TimedMessage, Timers
 from .delivered import DeliveredCopies, find_copies, find_start
 from .timerrecords import NEVER_PUT_MS, deletion_keys, delivered, rolled, timed
 

@@ -37,7 +37,7 @@ from ...common.properties import (
 )
 from ...common.record import NewRecord
 from ...remoting.codec.codes import ResponseCode
-from ...store.files.timerconfig import TimerConfig
+from ...store.files.store_config import TimerConfig
 
 _NUMBER: Final = re.compile(r"[+-]?\d+")
 _MOST: Final = 2**63

@@ -8,7 +8,7 @@ from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.pull import QueryMessageHeader, QueryMessageReply, ViewMessageHeader
 from ...remoting.transport.connection import Connection
-from ...store.index.query import KeyKind
+from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore
 
 _KINDS: dict[str, KeyKind] = {"K": "K", "U": "U", "T": "T"}

@@ -19,7 +19,7 @@ from ...common.record import BatchPart, NewRecord, decode_batch
 from ...common.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.appended import Appended
-from ...store.consumequeue.innerbatch import INNER_BATCH_FLAGS
+from ...store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from ..delay.parking import Parking
 from ..delay.timerrequest import recall_handle_of
 from ..outcomes.group_commit import wants_to_wait

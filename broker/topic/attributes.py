@@ -11,7 +11,7 @@ Rules: a new topic takes additions only; what does not exist cannot be deleted; 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ...store.consumequeue.batchqueues import BATCH_TYPE, QUEUE_TYPE
+from ...store.consumequeue.queue_table import BATCH_TYPE, QUEUE_TYPE
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 MESSAGE_TYPE: Final = "message.type"

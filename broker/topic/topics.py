@@ -28,7 +28,7 @@ from ...common.names import (
     reply_topic,
 )
 from ...remoting.bodies.register import DataVersion, TopicConfig, TopicConfigTable
-from ...store.consumequeue.batchqueues import BATCH_TYPE, QUEUE_TYPE
+from ...store.consumequeue.queue_table import BATCH_TYPE, QUEUE_TYPE
 from ..settings.config import BrokerConfig
 from .configtable import next_version
 

@@ -7,8 +7,7 @@ so what ends the walk is never the end of a window.
 from collections.abc import Iterator
 
 from ...common.walk import Verdict
-from ...store.commitlog.blockscan import Scan, ScanLimits
-from ...store.commitlog.record_blocks import Block, SegmentBytes
+from ...store.commitlog.record_blocks import Block, BlockScan, ScanLimits, SegmentBytes
 from .logfile import LogFile, size_at
 
 HEADS_ONLY = ScanLimits(checks_crc=False)
@@ -44,12 +43,12 @@ class Chain:
                 return
             least = more
 
-    def _scan(self, window: SegmentBytes) -> Scan:
+    def _scan(self, window: SegmentBytes) -> BlockScan:
         shift = window.base_offset - self._file.base_offset
         end = min(window.size, self._end - shift)
-        return Scan(window, self.position - shift, self._stop - shift, self._limits, end)
+        return BlockScan(window, self.position - shift, self._stop - shift, self._limits, end)
 
-    def _blocks(self, scan: Scan, window: SegmentBytes) -> Iterator[Block]:
+    def _blocks(self, scan: BlockScan, window: SegmentBytes) -> Iterator[Block]:
         shift = window.base_offset - self._file.base_offset
         for block in scan:
             self.position = shift + scan.position

@@ -25,8 +25,7 @@ from ...common.errors import JsonError
 from ...common.json.javajson import read_json_as
 from ...store.commitlog.record_blocks import Structs
 from ...store.consumequeue.consume_queue import PRE_BLANK_SIZE
-from ...store.files.files import OS_FILES
-from ...store.files.maps import map_whole
+from ...store.files.files import OS_FILES, map_whole
 from ...store.files.store_config import BATCH_UNIT_BYTES
 from .places import Storage
 from .queuefiles import ENTRY_TYPES, UNIT_BYTES

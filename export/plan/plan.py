@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ...common.errors import ConfigError, StoreDamagedError
-from ...store.commitlog.logtail import Validity
+from ...store.commitlog.log_end import Validity
 from ...store.files.segments import SegmentFile
 from ...store.files.store_config import SEGMENT_KEY
 from .endproof import FoundEnd, LostOffsets, prove_end

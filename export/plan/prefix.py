@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import replace
 
 from ...common.errors import StoreDamagedError
-from ...store.commitlog.blockscan import ScanLimits
+from ...store.commitlog.record_blocks import ScanLimits
 from .plan import Plan
 from .split import Split, SplitScan
 

@@ -22,8 +22,7 @@ import numpy as np
 
 from ...store.commitlog.record_blocks import Longs, Structs
 from ...store.consumequeue.consume_queue import PRE_BLANK_SIZE
-from ...store.files.files import OS_FILES
-from ...store.files.maps import check_map, written_end
+from ...store.files.files import OS_FILES, check_map, written_end
 from ...store.files.segments import segment_path
 from ...store.files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES
 

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from ...common.errors import StoreError
 from ...store.commitlog.record_blocks import Block, Longs, SegmentBytes
-from ...store.files.files import OS_FILES
-from ...store.files.maps import check_map, damaged_by_cut
+from ...store.files.files import OS_FILES, check_map, damaged_by_cut
 
 
 class Segment(SegmentBytes):

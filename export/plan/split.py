@@ -22,8 +22,15 @@ from typing import NamedTuple, Protocol
 from ...common.errors import StoreDamagedError
 from ...common.record import decode_record
 from ...common.walk import Verdict
-from ...store.commitlog.blockscan import ScanLimits
-from ...store.commitlog.record_blocks import LEAST_RECORD_BYTES, Block, Longs, count_leading, has_body_crc, measure
+from ...store.commitlog.record_blocks import (
+    LEAST_RECORD_BYTES,
+    Block,
+    Longs,
+    ScanLimits,
+    count_leading,
+    has_body_crc,
+    measure,
+)
 from .chain import Chain
 from .logfile import LogFile, check_at, size_at
 from .places import Storage, is_url

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...common.errors import StoreDamagedError
 from ...common.walk import Verdict
-from ...store.commitlog.logtail import Validity
+from ...store.commitlog.log_end import Validity
 from ...store.commitlog.record_blocks import Block, Mask, has_body_crc
 from .chain import HEADS_ONLY, Chain
 from .logfile import LogFile, check_at

@@ -8,8 +8,7 @@ own files say; of a topic that was made anew, only the new messages count, and o
 import os
 from collections.abc import Sequence
 
-from ...store.commitlog.blockscan import ScanLimits
-from ...store.commitlog.record_blocks import Block
+from ...store.commitlog.record_blocks import Block, ScanLimits
 from ..columns.innerbatch import count_messages, find_batches
 from ..plan.planned import PlannedLog
 from ..plan.segment import topics as topics_of

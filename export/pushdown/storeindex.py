@@ -22,8 +22,7 @@ from ...common.hashing import index_hash
 from ...common.properties import KEYS, UNIQ_KEY
 from ...common.record import Record
 from ...common.sysflag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from ...store.files.files import OS_FILES
-from ...store.files.maps import check_map
+from ...store.files.files import OS_FILES, check_map
 from ...store.index.index_file import HEADER, INDEX_ENTRY
 from ..plan.planned import PlannedLog
 from ..plan.storequeues import list_names

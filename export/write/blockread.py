@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...common.sysflag import INNER_BATCH
-from ...store.commitlog.blockscan import ScanLimits
-from ...store.commitlog.record_blocks import Block, Longs
-from ...store.files.maps import check_map
+from ...store.commitlog.record_blocks import Block, Longs, ScanLimits
+from ...store.files.files import check_map
 from ..columns.columns import Inflated, Rows, inflate_in_pieces
 from ..columns.innerbatch import AnyRows, Batches, count_messages, find_batches, unwrap
 from ..columns.schema import SCHEMA

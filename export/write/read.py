@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ...common.errors import StoreDamagedError
 from ...common.walk import Verdict
-from ...store.files.maps import name_file
+from ...store.files.files import name_file
 from ..columns.schema import pick_columns
 from ..plan.plan import PlanOptions, plan_stores
 from ..plan.selection import Selection

@@ -31,7 +31,7 @@ from ...export.report.folder import Folder
 from ...export.report.reportparts import ReportParts
 from ...export.report.tally import StoreTally
 from ...export.write.read import ReadOptions, SplitReader
-from ...store.commitlog.blockscan import ScanLimits
+from ...store.commitlog.record_blocks import ScanLimits
 from ..options.columns import check_types, fit
 from ..options.filters import PushFilters, push_filters
 from ..options.options import FAIL, PREFIX, SKIP, SourceOptions

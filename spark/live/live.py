@@ -22,7 +22,7 @@ from ...export.report.tally import StoreTally
 from ...export.write.blockread import ReadOptions
 from ...export.write.pulled import PulledReader, pick_live_columns
 from ...remoting.transport.loop import find_loop_factory
-from ...store.commitlog.blockscan import ScanLimits
+from ...store.commitlog.record_blocks import ScanLimits
 from ..cluster.liveoptions import LiveOptions
 from ..cluster.liveplan import plan_live
 from ..cluster.liverange import Extent, LiveRange, RangePack, pack_ranges, ranges_of

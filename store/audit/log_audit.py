@@ -20,11 +20,9 @@ from ...common.hashing import PROPERTY_CRC_BYTES
 from ...common.properties import UNIQ_KEY, parse_properties
 from ...common.record import BLANK_BYTES, decode_record, has_sealed_crc
 from ...common.walk import Verdict, check_record
-from ..commitlog.blockscan import Scan, ScanLimits
 from ..commitlog.log_end import find_record
-from ..commitlog.record_blocks import Block, SegmentBytes, has_body_crc
-from ..files.files import Files
-from ..files.maps import name_file
+from ..commitlog.record_blocks import Block, BlockScan, ScanLimits, SegmentBytes, has_body_crc
+from ..files.files import Files, name_file
 from ..files.segments import SegmentFile
 from .audit_report import AuditReport, Finding, Hit
 
@@ -96,7 +94,7 @@ class LogAudit:
     def _segment_blocks(self, segment: SegmentBytes, later: Sequence[SegmentFile]) -> Iterator[Block]:
         position: int | None = 0
         while position is not None:
-            scan = Scan(segment, position, segment.size, _LIMITS)
+            scan = BlockScan(segment, position, segment.size, _LIMITS)
             for block in scan:
                 self._check_block(block)
                 yield block

@@ -25,8 +25,7 @@ from ..files.segments import SegmentFile
 from ..files.store_config import ENTRY_BYTES, StoreConfig
 from ..message_store import MessageStore
 from ..timer.timer_check import REBUILDING, TimerCheck, load_timer_check, save_timer_check, timer_check_path
-from .audit_report import AuditReport, Finding
-from .auditfiles import find_files
+from .audit_report import AuditReport, Finding, find_files
 from .small_files_audit import KIND
 from .store_audit import StoreAudit
 

@@ -19,20 +19,23 @@ from ...common.errors import ConfigError, StoreError
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 from ..files.checkpoint import load_checkpoint
 from ..files.files import OS_FILES, Files
-from ..files.foreign import refuse_foreign
 from ..files.segments import SegmentFile
-from ..files.store_config import BATCH_KEY, BATCH_UNIT_BYTES, ENTRY_BYTES, QUEUE_KEY, SEGMENT_KEY, StoreConfig
-from ..files.timerconfig import TIMER_LOG_KEY
-from .audit_report import AuditReport
-from .auditbatches import AuditedBatchQueue, BatchAudit
-from .auditfiles import ReadFiles, check_sizes, find_files, log_file_size, usual_size
-from .auditindexfile import find_index_files
-from .auditsmall import audit_checkpoint, audit_config, audit_ext
+from ..files.store_config import (
+    BATCH_KEY,
+    BATCH_UNIT_BYTES,
+    ENTRY_BYTES,
+    QUEUE_KEY,
+    SEGMENT_KEY,
+    TIMER_LOG_KEY,
+    StoreConfig,
+)
+from ..files.store_lock import refuse_unknown_formats
+from .audit_report import AuditReport, ReadFiles, check_sizes, find_files, log_file_size, usual_size
 from .block_keys import BlockKeys, name_topics
-from .index_audit import IndexAudit
+from .index_audit import IndexAudit, find_index_files
 from .log_audit import LogAudit
-from .queue_audit import AuditedQueue, QueueAudit
-from .small_files_audit import TimerAudit
+from .queue_audit import AuditedBatchQueue, AuditedQueue, BatchAudit, QueueAudit
+from .small_files_audit import TimerAudit, audit_checkpoint, audit_config, audit_ext
 
 _DIRECTORIES: Final = frozenset({"commitlog", "consumequeue", "index"})
 _LIGHT_PREFIX: Final = "%LMQ%"  # entries of records of other topics (store.md §2.9)
@@ -62,7 +65,7 @@ class StoreAudit:
         self.found_config = config
         with _translated(config.root):
             self._check_is_store()
-            refuse_foreign(files, config.root)
+            refuse_unknown_formats(files, config.root)
             self.report.is_open = files.exists(f"{config.root}/abort")
             self._segments = self._find_segments()
             self._timers = self._find_timers()

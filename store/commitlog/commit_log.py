@@ -10,27 +10,100 @@ Rules (store.md §2.3, §2.4):
 - Reading goes through read-only maps. A map is dropped, not closed, when it leaves the bounded set or its file leaves
   the log: slices that are still being sent keep it alive, and a deleted file gives its room back with the last one.
 
-It does not know queues, index or what a record holds.
+Rules of several directories (``LogPaths``, Java's ``MultiPathMappedFileQueue``; store.md §1):
+
+- File k of the log goes to the directory k mod n of those that are neither read-only nor too full, in the order of
+  their names; when all are too full, of those that are not read-only.
+- A file stays where it is: once found, or chosen for a file that is being made, its directory is remembered.
+
+It does not know queues or index.
 """
 
 import errno
 import os
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, NoReturn
 
-from ...common.errors import StoreFullError, StoreNotWritableError
+from ...common.errors import ConfigError, StoreFullError, StoreNotWritableError
 from ...common.record import BLANK_BYTES, MAGIC_BLANK
 from ...common.walk import Verdict, check_record
 from ..files.files import NO_ROOM, Files, cut_off, make_tree, zero_range
-from .logpaths import LogPaths
+from ..files.segments import SegmentFile, segment_path
+from ..files.store_config import LOG_KEY, READ_ONLY_KEY, StoreConfig
 
 _BLANK = struct.Struct(">iI")
 _MAX_BUFFERS = 1024  # IOV_MAX of Linux and macOS
 
 
-class Segment:
+class LogPaths:
+    """The directories of one log; ``full`` are those that get no new files at present."""
+
+    def __init__(self, directories: Collection[str], file_bytes: int, read_only: Collection[str] = ()) -> None:
+        self._writable = sorted(set(directories) - set(read_only))
+        self._file_bytes = file_bytes
+        self._held: dict[int, str] = {}
+        self.full: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<LogPaths {','.join(self._writable)}>"
+
+    @property
+    def are_several(self) -> bool:
+        """Whether new files go to several directories in turn."""
+        return len(self._writable) > 1
+
+    def set_files(self, segments: Iterable[SegmentFile]) -> None:
+        """Take over where the files are."""
+        self._held = {segment.base_offset: segment.path for segment in segments}
+
+    def path_of(self, base_offset: int) -> str:
+        """Return where the file that begins at the position lies, or would be made."""
+        held = self._held.get(base_offset)
+        return held if held is not None else self._choose(base_offset)
+
+    def hold(self, base_offset: int) -> str:
+        """Return where the file lies, or shall be made from now on."""
+        return self._held.setdefault(base_offset, self.path_of(base_offset))
+
+    def set_file(self, base_offset: int, path: str) -> None:
+        """Take over where a file is."""
+        self._held[base_offset] = path
+
+    def forget(self, base_offset: int) -> None:
+        """Drop a file that is gone."""
+        self._held.pop(base_offset, None)
+
+    def forget_from(self, end: int) -> None:
+        """Drop the files that begin at the position or behind it."""
+        self._held = {base: path for base, path in self._held.items() if base < end}
+
+    def _choose(self, base_offset: int) -> str:
+        free = [directory for directory in self._writable if directory not in self.full] or self._writable
+        return segment_path(free[base_offset // self._file_bytes % len(free)], base_offset)
+
+
+def check_directories(files: Files, config: StoreConfig) -> None:
+    """See to it that no directory of a log in several ones is missing, as one on a disk that is not mounted.
+
+    Raises:
+        ConfigError: A read-only directory is missing, or another one while there are files of the log elsewhere.
+    """
+    missing = [directory for directory in config.all_log_directories if not files.exists(directory)]
+    read_only = config.read_only_directories
+    for directory in missing:
+        if directory in read_only:
+            raise ConfigError(f"{READ_ONLY_KEY} names {directory}, which does not exist", key=READ_ONLY_KEY)
+    if missing and any(files.list(directory) for directory in config.all_log_directories):
+        raise ConfigError(
+            f"{LOG_KEY} names {missing[0]}, which does not exist, while other directories hold the log; "
+            "mount it, or make it if it is new",
+            key=LOG_KEY,
+        )
+
+
+class OpenSegment:
     """One file of the log; ``descriptor`` is open for writing until the file is full and flushed."""
 
     __slots__ = ("base_offset", "descriptor", "is_full", "path", "size")
@@ -43,7 +116,7 @@ class Segment:
         self.is_full = False
 
     def __repr__(self) -> str:
-        return f"<Segment {self.path}{' full' if self.is_full else ''}>"
+        return f"<OpenSegment {self.path}{' full' if self.is_full else ''}>"
 
 
 class _Run(NamedTuple):
@@ -67,8 +140,8 @@ class CommitLog:
         self.paths = LogPaths((where,), file_bytes) if isinstance(where, str) else where
         self._max_maps = max_maps
         self._maps: OrderedDict[int, memoryview] = OrderedDict()
-        self._active: Segment | None = None
-        self._unflushed: list[Segment] = []
+        self._active: OpenSegment | None = None
+        self._unflushed: list[OpenSegment] = []
         self._new_directories: set[str] = set()
         self._runs: list[_Run] = []
         self._buffers: list[bytes] = []
@@ -154,7 +227,7 @@ class CommitLog:
     def _commit_runs(self) -> None:
         if self._buffers:
             self._end_run(self.append_offset, ends_file=False)
-        written: list[tuple[Segment, _Run]] = []
+        written: list[tuple[OpenSegment, _Run]] = []
         try:
             for run in self._runs:
                 segment = self._segment_for(run.start)
@@ -176,7 +249,7 @@ class CommitLog:
         self._run_start = self.append_offset = self.max_offset
         self.room = self.file_bytes - self.max_offset % self.file_bytes
 
-    def take_unflushed(self) -> list[Segment]:
+    def take_unflushed(self) -> list[OpenSegment]:
         """Return the files written since the last call, oldest first; whoever flushes a full one closes it."""
         taken, self._unflushed = self._unflushed, []
         return taken
@@ -268,7 +341,7 @@ class CommitLog:
     def _next_base(self) -> int:
         return -(-self.max_offset // self.file_bytes) * self.file_bytes
 
-    def _segment_for(self, log_offset: int) -> Segment:
+    def _segment_for(self, log_offset: int) -> OpenSegment:
         base = log_offset - log_offset % self.file_bytes
         if self._active is not None and self._active.base_offset == base:
             return self._active
@@ -281,7 +354,7 @@ class CommitLog:
             self._files.sync_directory(other)
             self._new_directories.discard(other)
         self._new_directories.update(make_tree(self._files, directory), (directory,))
-        segment = Segment(path, base, self._files.create(path, self.file_bytes), self.file_bytes)
+        segment = OpenSegment(path, base, self._files.create(path, self.file_bytes), self.file_bytes)
         self.paths.set_file(base, path)
         return segment
 
@@ -289,14 +362,14 @@ class CommitLog:
         self._runs.append(_Run(self._run_start, end - self._run_start, self._buffers, ends_file))
         self._buffers = []
 
-    def _write(self, segment: Segment, buffers: list[bytes], start: int, size: int) -> None:
+    def _write(self, segment: OpenSegment, buffers: list[bytes], start: int, size: int) -> None:
         if len(buffers) > _MAX_BUFFERS:
             buffers = [b"".join(buffers)]
         count = self._files.pwritev(segment.descriptor, buffers, start - segment.base_offset)
         if count != size:
             raise OSError(errno.ENOSPC, f"{count} of {size} bytes were written")
 
-    def _undo(self, written: list[tuple[Segment, _Run]], error: OSError) -> NoReturn:
+    def _undo(self, written: list[tuple[OpenSegment, _Run]], error: OSError) -> NoReturn:
         self.drop_plans()
         where = os.path.dirname(written[-1][0].path if written else self.paths.path_of(self._next_base()))
         try:

@@ -1,28 +1,46 @@
-"""A walk over the records of a log, with the strict check, and what ended it.
+"""Where the records of a log end, what lies behind that, and how it is cut off; recovery and exports find the same end.
 
-Rules (store.md §7.2, §7.6):
+Rules of the walk (store.md §7.2, §7.6):
 
 - The walk goes from record to record, over the blank at a file's end into the next file.
 - It ends at the first position that holds no sound record. Zeros there, or no next file, are the regular end of a
-  log; other bytes are a torn tail, or damage. Which of both, ``logtail`` tells: is there a record behind?
+  log; other bytes are a torn tail, or damage. Which of both, ``find_valid`` tells: is there a record behind?
 - No checksum covers the properties. A writer writes upwards, so when those of the last record end in zeros, the record
   did not arrive whole.
 - With ``demands_seals`` each record must end in its checksum property, and that of its body does not count
   (``forceVerifyPropCRC``, store.md §2.8).
+
+Rules of what lies behind (``Validity``; store.md §7.6, §15.2):
+
+- A sound record behind the end is valid data unless it is older than the last one before the end: such a one is what
+  the Java broker leaves lying when it cuts its log after a crash and goes on writing.
+- After an unclean stop, records that were stored after the last flush of the log (``sure_at_ms``) promise nothing: the
+  disk may have kept them and lost others before them. Without a checkpoint everything counts as flushed.
+
+Rules of the cut (store.md §7.6):
+
+- Java trusts whatever chain of records follows, so bytes behind the end are zeroed before anything is written.
+- A repair gives up what lies behind damage. It says how much that is, one line for each file.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
+from ...common.errors import StoreDamagedError
 from ...common.record import MAGIC_V1, MAGIC_V2, decode_record, has_sealed_crc
-from ...common.walk import Verdict, check_record
-from ..files.maps import check_map
-from ..files.segments import SegmentFile
+from ...common.walk import BLANK_BYTES, Verdict, check_record
+from ..files.files import Files, check_map, zero_range
+from ..files.segments import SegmentFile, repair_command
 
-_CHUNK = 1 << 20
 _CUT_SHORT = "the properties of the record did not arrive whole"
 
 View = Callable[[SegmentFile], memoryview]
+_MAGICS: Final = (MAGIC_V1.to_bytes(4, "big"), MAGIC_V2.to_bytes(4, "big"))
+_MAGIC_START: Final = _MAGICS[0][:3]
+_CHUNK: Final = 1 << 20
+_log = logging.getLogger(__name__)
 
 
 class Stop(NamedTuple):
@@ -38,7 +56,7 @@ class Stop(NamedTuple):
         return f"{self.path} at position {self.position}: {self.reason}"
 
 
-class Walk:
+class LogWalk:
     """Iterates (log offset, record bytes); ``stop`` is set when the iteration has ended."""
 
     def __init__(
@@ -120,3 +138,125 @@ def find_record(view: memoryview, base_offset: int, start: int) -> int | None:
                     return position
                 at = chunk.find(magic, at + 1)
     return None
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Which records behind the end of a log are valid data, by their store time."""
+
+    last_at_ms: int
+    sure_at_ms: int | None = None
+
+    def covers(self, stored_at_ms: int) -> bool:
+        """Tell whether cutting off a record of that time would lose a message."""
+        return stored_at_ms >= self.last_at_ms and (self.sure_at_ms is None or stored_at_ms <= self.sure_at_ms)
+
+
+def find_valid(
+    files: Files,
+    segment: SegmentFile,
+    view: memoryview,
+    start: int,
+    validity: Validity,
+    *,
+    reserved_bytes: int = BLANK_BYTES,
+) -> int | None:
+    """Return the log offset of the first record at or behind ``start`` in a file that must not be lost."""
+    for position in _candidates(files, segment, view, start):
+        log_offset = segment.base_offset + position
+        is_record = check_record(view, position, log_offset, reserved_bytes=reserved_bytes) > 0
+        if is_record and validity.covers(decode_record(view, position).stored_at_ms):
+            return log_offset
+    return None
+
+
+def _candidates(files: Files, segment: SegmentFile, view: memoryview, start: int) -> Iterator[int]:
+    """Yield the positions behind which a magic stands, in the parts of the file that are written."""
+    descriptor = files.open(segment.path)
+    try:
+        position = start
+        while position < len(view):
+            data_at = files.next_data(descriptor, position)
+            if data_at is None:
+                return
+            position = max(position, data_at)
+            check_map(view)
+            chunk = bytes(view[position : position + _CHUNK + 8])
+            at = chunk.find(_MAGIC_START, 4)
+            while at >= 0:
+                if chunk[at : at + 4] in _MAGICS:
+                    yield position + at - 4
+                at = chunk.find(_MAGIC_START, at + 1)
+            position += _CHUNK
+    finally:
+        files.close(descriptor)
+
+
+def damaged(stop: Stop, store: str) -> StoreDamagedError:
+    """Return the error that says where the log of a store is damaged, and how to go on."""
+    return StoreDamagedError(
+        f"{stop.path} is damaged at position {stop.position}, before valid data: {stop.reason}",
+        path=stop.path,
+        position=stop.position,
+        way_on=f"{repair_command(store)}, or a start with --repair, goes on without what lies behind",
+    )
+
+
+def cut_log(files: Files, segments: Sequence[SegmentFile], end: int) -> list[SegmentFile]:
+    """Make the log end at a position; return the files that are left (raises ``OSError``)."""
+    kept: list[SegmentFile] = []
+    for segment in segments:
+        if segment.base_offset >= end:
+            files.unlink(segment.path)
+            continue
+        if segment.base_offset + segment.size > end:
+            _zero_tail(files, segment, end - segment.base_offset)
+        kept.append(segment)
+    return kept
+
+
+def give_up(files: Files, segments: Sequence[SegmentFile], damage: StoreDamagedError) -> list[SegmentFile]:
+    """Cut the log at the damage and say what goes; return the files that are left.
+
+    Raises:
+        StoreDamagedError: The damage is none that can be cut off.
+        OSError: The disk failed.
+    """
+    hit = next((one for one in segments if one.path == damage.path), None)
+    if hit is None:
+        raise damage
+    _log.warning("%s", damage.finding)
+    end = hit.base_offset + damage.position
+    for segment in segments:
+        position = max(0, end - segment.base_offset)
+        if position < segment.size:
+            lost = written_bytes(files, segment, position)
+            what = "removing" if position == 0 else f"truncating at position {position}"
+            _log.warning("%s: %s, %d written bytes are lost", segment.path, what, lost)
+    return cut_log(files, segments, end)
+
+
+def written_bytes(files: Files, segment: SegmentFile, position: int) -> int:
+    """Return how many bytes from a position of a file on lie before its last byte that is not zero."""
+    descriptor = files.open(segment.path)
+    try:
+        end = segment.size
+        while end > position:
+            start = max(position, end - (1 << 20))
+            data_at = files.next_data(descriptor, start)
+            if data_at is not None and data_at < end:
+                left = files.pread(descriptor, end - start, start).rstrip(b"\0")
+                if left:
+                    return start + len(left) - position
+            end = start
+        return 0
+    finally:
+        files.close(descriptor)
+
+
+def _zero_tail(files: Files, segment: SegmentFile, position: int) -> None:
+    descriptor = files.open(segment.path, writable=True)
+    try:
+        zero_range(files, descriptor, position, segment.size)
+    finally:
+        files.close(descriptor)

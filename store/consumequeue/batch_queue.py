@@ -9,15 +9,23 @@ Rules (``BatchConsumeQueue``; store.md §2.6, §3.8):
   first offset, which grows from slot to slot. Whoever reads from inside a batch gets the whole record.
 - Writing, cutting and the files are those of a consume queue, with longer entries: ``slots``.
 
-It does not look into records.
+``number_inner_batch`` gives the batch of a sender its place in such a queue (store.md §2.6):
+
+    body = the messages of a batch request, sysFlag |= 0xC0, properties += INNER_NUM (count), INNER_BASE (first offset)
+
+A batch whose body is compressed is not opened: its sender has to say the count.
 """
 
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from ...common.properties import INNER_NUM
-from ...common.sysflag import INNER_BATCH
+import msgspec
+
+from ...common.errors import MessageIllegalError, RecordError
+from ...common.properties import INNER_BASE, INNER_NUM, encode_properties
+from ...common.record import NewRecord, decode_batch
+from ...common.sysflag import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP
 from ..files.store_config import BATCH_UNIT_BYTES
 from .consume_queue import ConsumeQueue, Entry, QueueSpace
 
@@ -26,6 +34,7 @@ MOST_MESSAGES: Final = 32_767
 NO_MIN_OFFSET: Final = -1
 """The least offset of a queue without messages, as Java tells it of batch queues."""
 _READ_UNITS: Final = 256
+INNER_BATCH_FLAGS = INNER_BATCH | NEEDS_UNWRAP
 
 
 class Unit(NamedTuple):
@@ -176,3 +185,29 @@ def count_of(sys_flag: int, properties: Mapping[str, str]) -> int:
 
 def _unit(data: bytes | bytearray, position: int) -> Unit:
     return Unit(*UNIT.unpack_from(data, position)[:6])
+
+
+def number_inner_batch(new: NewRecord, queue_offset: int) -> tuple[NewRecord, int]:
+    """Return the record with its count and first offset among the properties, and the count.
+
+    Raises:
+        MessageIllegalError: The body is no batch, or not one of that many messages.
+    """
+    count = _count(new)
+    properties = {**new.properties, INNER_NUM: str(count), INNER_BASE: str(queue_offset)}
+    numbered = msgspec.structs.replace(new, properties=properties, property_text=encode_properties(properties))
+    return numbered, count
+
+
+def _count(new: NewRecord) -> int:
+    said = new.properties.get(INNER_NUM)
+    if new.sys_flag & COMPRESSED:
+        count = int(said) if said is not None and said.isascii() and said.isdigit() else 0
+    else:
+        try:
+            count = len(decode_batch(new.body))
+        except RecordError as error:
+            raise MessageIllegalError(f"inner batch: {error}") from error
+    if not 0 < count <= MOST_MESSAGES or said not in (None, str(count)):
+        raise MessageIllegalError(f"inner batch of {count} messages, {INNER_NUM} is {said}, limit is {MOST_MESSAGES}")
+    return count

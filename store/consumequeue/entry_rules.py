@@ -25,18 +25,19 @@ from ...common.sysflag import INNER_BATCH, TRANSACTION_PREPARED
 from .appended import Appended
 from .batch_queue import BatchQueue, count_of, encode_unit
 from .consume_queue import ENTRY, ConsumeQueue
-from .queue_table import Queues
+from .queue_table import QueueTable
 
 WITHOUT_ENTRY: Final = INNER_BATCH | TRANSACTION_PREPARED
 """Flags of records that get no entry in a consume queue; the prepared bit is also set in "rolled back"."""
 UNKNOWN_LEVEL_MS: Final = 1_000
 _CODE: Final = struct.Struct(">12xq")
+_pack = ENTRY.pack
 
 
 class EntryRules:
     """Decides about the entries of one store, whose delay levels are ``delays_ms``."""
 
-    def __init__(self, queues: Queues, delays_ms: tuple[int, ...]) -> None:
+    def __init__(self, queues: QueueTable, delays_ms: tuple[int, ...]) -> None:
         self._queues = queues
         self.delays_ms = delays_ms
 
@@ -72,9 +73,6 @@ class EntryRules:
             return _pack(record.log_offset, record.size, code)
         entry, count = (record.log_offset, record.size, code), count_of(record.sys_flag, record.properties)
         return encode_unit(entry, record.stored_at_ms, record.queue_offset, count)
-
-
-_pack = ENTRY.pack
 
 
 def entry_code(topic: str, properties: Mapping[str, str], stored_at_ms: int, delays_ms: Sequence[int]) -> int:

@@ -1,6 +1,6 @@
-"""Reading a queue: which entries, which records, and where the next read begins.
+"""What a queue has: its messages from an offset on, its offset for a time, and single records, in any thread.
 
-Rules (``DefaultMessageStore.getMessage``; store.md §3.10, behaviour.md B.4.3):
+Rules of reading (``DefaultMessageStore.getMessage``; store.md §3.10, behaviour.md B.4.3):
 
 - One file of the queue per call, and at most ``max_scan_bytes`` of its entries, so that a filter that matches little
   goes on in steps.
@@ -10,18 +10,33 @@ Rules (``DefaultMessageStore.getMessage``; store.md §3.10, behaviour.md B.4.3):
 - The offset that counts is the entry's place, not the one inside the record.
 - A batch queue yields whole records, from the one on that holds the offset; the limits count messages, and the next
   read begins behind the last record.
+
+Rules of the offset for a time (``ConsumeQueue.getOffsetInQueueByTime``; store.md §3.6):
+
+- The file first, then the entry; store times are read from the records.
+- LOWER: the first entry stored at or after the time, UPPER: the last one stored at or before it. Entries whose record
+  is gone count as too early, pre-blank entries as well.
+- The result is brought into [min offset, max offset].
+- In a batch queue the units hold the times, and the answer is the first offset of a unit. Java's search there is an own
+  one, which may return the first unit behind the time for UPPER; the answers are kept.
+
+``ColdRecords`` is for other threads: the maps that everybody else reads through belong to the thread of the store, and
+a page that is not in memory would stop it. Here files are opened anew and read from, which lets other threads go on
+meanwhile.
 """
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from types import TracebackType
+from typing import Final, Literal, NamedTuple, Self
 
 from ...common.record import MAGIC_V1, MAGIC_V2
 from ...common.sysflag import BORN_HOST_V6
 from ..commitlog.commit_log import CommitLog
+from ..files.files import Files
 from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
 from .batch_queue import BatchQueue, Unit
 from .consume_queue import ENTRY, PRE_BLANK_SIZE, ConsumeQueue, Entry
@@ -32,6 +47,9 @@ _LEAST_BYTES: Final = 91
 
 AcceptsCode = Callable[[int], bool]
 AcceptsRecord = Callable[[memoryview], bool]
+StoredAt = Callable[[Entry], int]
+Boundary = Literal["LOWER", "UPPER"]
+_CHUNK_BYTES = 1 << 20
 
 
 class ReadStatus(Enum):
@@ -69,7 +87,7 @@ class ReadResult:
     is_far_behind: bool = False
 
 
-class Reader:
+class QueueReader:
     """Reads queues over one log."""
 
     def __init__(self, log: CommitLog, config: StoreConfig) -> None:
@@ -257,3 +275,169 @@ def _outside(queue: ConsumeQueue | BatchQueue, offset: int) -> ReadResult | None
     else:
         return None
     return ReadResult(status, following, low, high, [])
+
+
+def offset_by_time(queue: ConsumeQueue, at_ms: int, boundary: Boundary, stored_at: StoredAt, log_min: int) -> int:
+    """Return the offset for the time; ``stored_at`` reads the store time of an entry's record, -1 when it cannot."""
+    if queue.max_offset <= queue.min_offset:
+        return queue.min_offset
+    times = _Times(queue, stored_at, log_min)
+    low, high = times.file_range(at_ms, boundary)
+    found = _search(times, at_ms, boundary, low, high)
+    return min(max(found, queue.min_offset), queue.max_offset)
+
+
+def batch_offset_by_time(queue: BatchQueue, at_ms: int, boundary: Boundary) -> int:
+    """Return the offset for the time in a batch queue (``BatchConsumeQueue.getOffsetInQueueByTime``)."""
+    starts = queue.first_slots()
+    if not starts:
+        return queue.min_offset
+    first = next((slot for slot in reversed(starts) if _unit_time(queue, slot) <= at_ms), starts[0])
+    last = min(first + starts.step, queue.slots.max_offset) - 1
+    slot = last if at_ms >= _unit_time(queue, last) else _search_slots(queue, at_ms, boundary, range(first, last + 1))
+    unit = queue.unit(slot) if slot is not None else None
+    return min(max(unit.first_offset if unit is not None else 0, queue.min_offset), queue.max_offset)
+
+
+def _search_slots(queue: BatchQueue, at_ms: int, boundary: Boundary, slots: range) -> int | None:
+    """Return the slot that ``BatchConsumeQueue.binarySearchRight`` stops at."""
+    left, right = slots[0], slots[-1]
+    while left <= right:
+        middle = (left + right) // 2
+        time = _unit_time(queue, middle)
+        if middle == right:
+            return middle if time >= at_ms else None
+        if middle == left:
+            if time >= at_ms:
+                return middle
+            left = middle + 1
+        elif boundary == "LOWER":
+            left, right = (middle + 1, right) if time < at_ms else (left, middle)
+        else:
+            left, right = (middle, right) if time <= at_ms else (left, middle - 1)
+    return None
+
+
+def _unit_time(queue: BatchQueue, slot: int) -> int:
+    unit = queue.unit(slot)
+    return unit.stored_at_ms if unit is not None else -1
+
+
+class _Times:
+    """The store times of a queue's entries, -1 for those that count as too early."""
+
+    def __init__(self, queue: ConsumeQueue, stored_at: StoredAt, log_min: int) -> None:
+        self._queue = queue
+        self._stored_at = stored_at
+        self._log_min = log_min
+
+    def at(self, offset: int) -> int:
+        """Return the store time of an entry."""
+        entry = self._queue.entry(offset)
+        if entry is None or entry[0] < self._log_min or entry[1] == PRE_BLANK_SIZE:
+            return -1
+        return self._stored_at(entry)
+
+    def file_range(self, at_ms: int, boundary: Boundary) -> tuple[int, int]:
+        """Return first and last offset of the file to search in."""
+        queue = self._queue
+        step = queue.file_entries
+        first = max(queue.first_base, 0) // ENTRY_BYTES
+        ranges = [(start, min(start + step, queue.max_offset) - 1) for start in range(first, queue.max_offset, step)]
+        chosen = ranges[-1]
+        if boundary == "LOWER":
+            chosen = next((one for one in ranges if self.at(one[1]) >= at_ms), chosen)
+        else:
+            chosen = next((one for one in reversed(ranges) if self.at(one[0]) <= at_ms), ranges[0])
+        return max(chosen[0], queue.min_offset), chosen[1]
+
+
+def _search(times: _Times, at_ms: int, boundary: Boundary, low: int, high: int) -> int:
+    if times.at(high) < at_ms:
+        return high + 1 if boundary == "LOWER" else high
+    if times.at(low) > at_ms:
+        return low if boundary == "LOWER" else 0
+    if boundary == "LOWER":
+        return _first(low, high + 1, lambda offset: times.at(offset) >= at_ms)
+    return _first(low, high + 1, lambda offset: times.at(offset) > at_ms) - 1
+
+
+def _first(low: int, high: int, is_reached: Callable[[int], bool]) -> int:
+    while low < high:
+        middle = (low + high) // 2
+        if is_reached(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+class ColdRecords:
+    """A context manager that keeps the files open which it has read from."""
+
+    def __init__(self, files: Files, log: CommitLog) -> None:
+        self._files = files
+        self._log = log
+        self._open: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for descriptor in self._open.values():
+            self._files.close(descriptor)
+        self._open.clear()
+
+    def read(self, log_offset: int, size: int) -> bytes | None:
+        """Return the record of that size at the position, ``None`` when there is none (raises ``OSError``)."""
+        if size < RECORD_START.size or not self._log.holds(log_offset, size):
+            return None
+        data = self._read_bytes(log_offset, size)
+        if len(data) != size:
+            return None
+        total_size, magic, named_offset, _ = RECORD_START.unpack_from(data)
+        return data if (total_size, named_offset) == (size, log_offset) and magic in (MAGIC_V1, MAGIC_V2) else None
+
+    def walk(self, start: int, end: int, text: bytes) -> Iterator[bytes]:
+        """Yield the records that hold a text, from a position on at which one begins (raises ``OSError``)."""
+        while start < end:
+            file_end = self._log.next_file(start)
+            chunk = self._read_bytes(start, min(_CHUNK_BYTES, min(end, file_end) - start))
+            position, has_text = 0, text in chunk
+            for size in _whole_records(chunk, start):
+                if has_text and chunk.find(text, position, position + size) >= 0:
+                    yield chunk[position : position + size]
+                position += size
+            if not position:
+                size = _record_size(chunk, 0, start)  # more than a chunk, or none: the blank that ends a file
+                data = self.read(start, size)
+                if data is not None and text in data:
+                    yield data
+                position = size or file_end - start
+            start += position
+
+    def _read_bytes(self, log_offset: int, size: int) -> bytes:
+        base = log_offset - log_offset % self._log.file_bytes
+        try:
+            descriptor = self._open.get(base)
+            if descriptor is None:
+                descriptor = self._open[base] = self._files.open(self._log.paths.path_of(base))
+        except FileNotFoundError:  # it has just been removed
+            return b""
+        return self._files.pread(descriptor, size, log_offset - base)
+
+
+def _whole_records(chunk: bytes, log_offset: int) -> Iterator[int]:
+    """Yield the sizes of the records that are whole in a piece of the log."""
+    position = 0
+    while (size := _record_size(chunk, position, log_offset)) and position + size <= len(chunk):
+        yield size
+        position += size
+
+
+def _record_size(chunk: bytes, position: int, log_offset: int) -> int:
+    """Return the size of the record at a position, 0 when none begins there."""
+    if position + RECORD_START.size > len(chunk):
+        return 0
+    size, magic, named_offset, _ = RECORD_START.unpack_from(chunk, position)
+    return size if magic in (MAGIC_V1, MAGIC_V2) and named_offset == log_offset + position and size > 0 else 0

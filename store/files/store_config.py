@@ -2,25 +2,47 @@
 
 Both brokers must run with the same sizes on one directory; a commit log or queue file of another length stops the
 start, since reading it with the wrong size would cut it in the wrong places.
+
+Rules of retention (``CleaningConfig``; store.md §8):
+
+- The disk ratios are percentages and are brought into Java's bounds: a warning level of 99 counts as 90.
+- ``deleteWhen`` lists hours of the local day, separated by ``;``. Java would stop cleaning for good at a word that is
+  no hour; here it stops the start.
+- A file that somebody still reads leaves its directory at once and gives its room back with its last reader. So
+  ``destroyMapedFileIntervalForcibly`` has nothing to force; ``redeleteHangedFileInterval`` is the pause after a file
+  that the system would not delete.
+
+Rules of timer messages (``TimerConfig``; store.md §10.3, §10.6):
+
+- Both brokers must run with the same precision and file size on one directory. Another file size stops the start;
+  another precision shows in the wheel, and all timer messages are read again.
+- A message that is due beyond the window of the wheel is put nearer and rolls on from there. A window below 2 slots or
+  beyond the wheel means the whole wheel; one that a unit of the timer log cannot hold means what it can.
 """
 
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ...common.errors import ConfigError
-from .cleaningconfig import CleaningConfig
-from .timerconfig import TimerConfig
+from ...common.settings import parse_settings, setting
 
+WHEEL_SLOTS: Final = 2 * 7 * 86_400
+TIMER_LOG_KEY: Final = "mappedFileSizeTimerLog"
+BLANK_SLOTS: Final = 60
+_LEAST_FILE_BYTES: Final = 68  # one unit and the head of the blank behind it
+_MOST: Final = 2**31 - 1
+_HOURS_PER_DAY = 24
+_HOUR_MS = 3_600_000
+_MOST_HOURS = 2**31 - 1
 ENTRY_BYTES: Final = 20
 BATCH_UNIT_BYTES: Final = 46
 _LIST_SEPARATOR: Final = ","
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY = re.compile(r"([0-9]{1,9})([smhd])")
-
 SEGMENT_KEY: Final = "mappedFileSizeCommitLog"
 QUEUE_KEY: Final = "mappedFileSizeConsumeQueue"
 BATCH_KEY: Final = "mapperFileSizeBatchConsumeQueue"
@@ -30,7 +52,6 @@ FLUSH_KEY: Final = "flushDiskType"
 READ_ONLY_KEY: Final = "readOnlyCommitLogStorePaths"
 ENTRIES_KEY: Final = "maxIndexNum"
 DELAY_KEY: Final = "messageDelayLevel"
-
 _FIELDS: Final = {
     SEGMENT_KEY: "segment_bytes",
     QUEUE_KEY: "queue_file_bytes",
@@ -58,6 +79,140 @@ _FIELDS: Final = {
     "maxTransferCountOnMessageInDisk": "max_disk_messages",
     "maxMsgsNumBatch": "max_query_messages",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerConfig:
+    """How timer messages wait; fields in the order of ``--print-config``."""
+
+    file_bytes: int = setting(
+        TIMER_LOG_KEY, 104_857_600, "length of a timer log file", least=_LEAST_FILE_BYTES, most=_MOST
+    )
+    precision_ms: int = setting(
+        "timerPrecisionMs", 1_000, "how exact the times of timer messages are", least=1, most=_MOST
+    )
+    most_delay_seconds: int = setting(
+        "timerMaxDelaySec", 259_200, "how far ahead the time of a timer message may lie", most=_MOST
+    )
+    roll_window_setting: int = setting(
+        "timerRollWindowSlot",
+        172_800,
+        "slots of the wheel that are used; what is due later is put nearer and rolls on",
+        most=_MOST,
+    )
+    flush_interval_ms: int = setting(
+        "timerFlushIntervalMs", 1_000, "how often wheel, timer log and progress are flushed", least=1, most=_MOST
+    )
+    most_in_slot: int = setting(
+        "timerCongestNumEachSlot", _MOST, "messages of one slot above which some are refused", most=_MOST
+    )
+    names_topic_in_delete_key: bool = setting(
+        "appendTopicForTimerDeleteKey", False, "a recall names the topic besides the unique key, as before 5.4.0"
+    )
+
+    # not a setting: the file has so many slots
+    wheel_slots: int = WHEEL_SLOTS
+
+    @classmethod
+    def from_java(cls, settings: Mapping[str, str]) -> Self:
+        """Read settings with Java's keys.
+
+        Raises:
+            ConfigError: A value that cannot be used; ``key`` names it.
+        """
+        return cls(**parse_settings(cls, settings))
+
+    @property
+    def most_delay_ms(self) -> int:
+        """How far ahead the time of a timer message may lie."""
+        return self.most_delay_seconds * 1_000
+
+    @property
+    def roll_window(self) -> int:
+        """How many slots ahead a message is put at most."""
+        most = self.wheel_slots // 2 - BLANK_SLOTS
+        window = self.roll_window_setting if 2 <= self.roll_window_setting <= most else most
+        return max(2, min(window, _MOST // self.precision_ms))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningConfig:
+    """When which files may go; fields in the order of ``--print-config``."""
+
+    reserved_hours: int = setting(
+        "fileReservedTime", 72, "hours that a full log file is kept after its last write", most=_MOST_HOURS
+    )
+    delete_when: str = setting(
+        "deleteWhen", "04", "hours of the day, between ;, at which expired log files are deleted"
+    )
+    max_used_setting: int = setting(
+        "diskMaxUsedSpaceRatio",
+        75,
+        "percent of the disk in use above which they are deleted at any hour; 10 to 95 count",
+    )
+    warning_setting: int = setting(
+        "diskSpaceWarningLevelRatio", 90, "percent in use above which no message is taken; 35 to 90 count"
+    )
+    forced_setting: int = setting(
+        "diskSpaceCleanForciblyRatio", 85, "percent in use above which files go before their time; 30 to 85 count"
+    )
+    cleans_forcibly: bool = setting("cleanFileForciblyEnable", True, "whether files may go before their time")
+    most_files: int = setting("deleteFileBatchMax", 10, "log files that one round deletes at most", least=1)
+    period_ms: int = setting("cleanResourceInterval", 10_000, "how often to look for files to delete", least=1)
+    log_pause_ms: int = setting("deleteCommitLogFilesInterval", 100, "pause after each deleted log file")
+    queue_pause_ms: int = setting(
+        "deleteConsumeQueueFilesInterval", 100, "pause after each queue of which files were deleted"
+    )
+    retry_ms: int = setting(
+        "redeleteHangedFileInterval", 120_000, "pause after a log file that the system would not delete"
+    )
+    forced_destroy_ms: int = setting(
+        "destroyMapedFileIntervalForcibly",
+        120_000,
+        "without effect: a deleted file leaves at once, its room comes back with its last reader",
+    )
+
+    def __post_init__(self) -> None:
+        for word in self.delete_when.split(";"):
+            hour = word.strip()
+            if hour and not (hour.isascii() and hour.isdigit() and int(hour) < _HOURS_PER_DAY):
+                raise ConfigError(
+                    f"deleteWhen is {self.delete_when!r}, expected hours from 00 to 23 between ;", key="deleteWhen"
+                )
+
+    @classmethod
+    def from_java(cls, settings: Mapping[str, str]) -> Self:
+        """Read settings with Java's keys.
+
+        Raises:
+            ConfigError: A value that cannot be used; ``key`` names it.
+        """
+        return cls(**parse_settings(cls, settings))
+
+    @property
+    def hours(self) -> frozenset[int]:
+        """The hours of the local day at which expired files go."""
+        return frozenset(int(word) for word in self.delete_when.split(";") if word.strip())
+
+    @property
+    def reserved_ms(self) -> int:
+        """How long after its last write a file stays."""
+        return self.reserved_hours * _HOUR_MS
+
+    @property
+    def max_used_percent(self) -> int:
+        """Above this, expired files go at any hour."""
+        return min(max(self.max_used_setting, 10), 95)
+
+    @property
+    def warning_percent(self) -> int:
+        """Above this, no message is taken."""
+        return min(max(self.warning_setting, 35), 90)
+
+    @property
+    def forced_percent(self) -> int:
+        """Above this, files go before their time, and a path gets no new ones."""
+        return min(max(self.forced_setting, 30), 85)
 
 
 @dataclass(frozen=True)

@@ -26,16 +26,16 @@ _SLOT_CHUNK = 16_384
 _CHECK_ENTRIES = 1 << 17
 
 
-class Batch(NamedTuple):
+class IndexBatch(NamedTuple):
     """Entries that wait for their file, one row per key."""
 
     hashes: NDArray[np.int64]
     log_offsets: NDArray[np.int64]
     stored_at_ms: NDArray[np.int64]
 
-    def split(self, count: int) -> tuple["Batch", "Batch"]:
+    def split(self, count: int) -> tuple["IndexBatch", "IndexBatch"]:
         """Return the first entries and the rest."""
-        return Batch(*(column[:count] for column in self)), Batch(*(column[count:] for column in self))
+        return IndexBatch(*(column[:count] for column in self)), IndexBatch(*(column[count:] for column in self))
 
     def select(self, key_hash: int, begin_ms: int, end_ms: int, limit: int) -> list[int]:
         """Return log offsets of a key's records, newest first, as ``IndexFile.select`` does."""
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
         return self.log_offsets[is_wanted][::-1][:limit].tolist()
 
 
-def collect(records: Sequence[Appended]) -> Batch | None:
+def collect(records: Sequence[Appended]) -> IndexBatch | None:
     """Return the entries of the records: unique key, keys, tags (store.md §4.2); ``None`` when there are none."""
     kept = [record for record in records if record.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK]
     properties = [record.properties for record in kept]
@@ -71,7 +71,7 @@ def collect(records: Sequence[Appended]) -> Batch | None:
         is_word[rows] = False
     if word_counts.any():
         hashes[is_word] = hash_keys([word for one in words for word in one], np.repeat(prefixes, word_counts))
-    return Batch(
+    return IndexBatch(
         hashes,
         np.repeat(np.array([record.log_offset for record in kept], np.int64), counts),
         np.repeat(np.array([record.stored_at_ms for record in kept], np.int64), counts),
@@ -123,7 +123,7 @@ def _tags_hash(topic: str, tags: str) -> int:
     return index_hash(f"{topic}#T#{tags}")
 
 
-def insert(space: IndexSpace, file: IndexFile, batch: Batch) -> None:
+def insert(space: IndexSpace, file: IndexFile, batch: IndexBatch) -> None:
     """Write the entries, which fit the file, and its header (raises ``OSError``, nothing counts then)."""
     table = file.slots if file.slots is not None else load_slots(space, file)
     slots = batch.hashes % space.max_slots

@@ -21,8 +21,8 @@ import struct
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from ..files.descriptors import Descriptors
 from ..files.files import Files, make_tree
+from ..files.segments import Descriptors
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,6 +8,10 @@ Rules (``IndexService``; store.md §4):
   before every look-up, so that a look-up sees all that is dispatched.
 - numpy is loaded with the first batch. Until somebody has loaded it, batches may grow (``is_due``).
 - A file that is full gets its slots written; the flush that follows lets ``full_end_at_ms`` into the checkpoint.
+
+``query`` finds messages by key (``DefaultMessageStore.queryMessage``; store.md §4.4). Collisions of the hash are
+returned as they are, in ascending order of log offsets: the client compares topic and key. Records that have left the
+log are left out. (Java asks the index up to three times then, with the same result.)
 """
 
 import errno
@@ -24,13 +28,17 @@ from ..files.store_config import ENTRIES_KEY, SLOTS_KEY
 from .index_file import IndexFile, IndexSpace
 
 if TYPE_CHECKING:
-    from .index_build import Batch
+    from .index_build import IndexBatch
+from dataclasses import dataclass
+from typing import Literal
 
 INDEX_BATCH_RECORDS = 1_024
 _MOST_WAITING = 8_192
+KeyKind = Literal["K", "U", "T"]
+"""What a query's key is (``indexType``): a word of KEYS, a unique key, or a tag."""
 
 
-class Found(NamedTuple):
+class IndexHits(NamedTuple):
     """Log offsets in ascending order, and the newest record that the index knows."""
 
     log_offsets: list[int]
@@ -38,19 +46,19 @@ class Found(NamedTuple):
     last_at_ms: int
 
 
-class Index:
+class KeyIndex:
     """All index files of a store."""
 
     def __init__(self, space: IndexSpace, now_ms: Callable[[], int]) -> None:
         self._space = space
         self._now_ms = now_ms
-        self._batches: list[Batch] = []
+        self._batches: list[IndexBatch] = []
         self.pending: list[Appended] = []
         self.files: list[IndexFile] = []
         self.full_end_at_ms = 0
 
     def __repr__(self) -> str:
-        return f"<Index {len(self.files)} files, {len(self.pending)} waiting>"
+        return f"<KeyIndex {len(self.files)} files, {len(self.pending)} waiting>"
 
     @property
     def is_due(self) -> bool:
@@ -164,7 +172,7 @@ class Index:
             insert(self._space, file, now)
             self._batches[:1] = [rest] if len(rest.hashes) else []
 
-    def find(self, key_text: str, limit: int, begin_ms: int, end_ms: int) -> Found:
+    def find(self, key_text: str, limit: int, begin_ms: int, end_ms: int) -> IndexHits:
         """Look a key text up; collisions of the hash are not told apart (``IndexService.queryOffset``).
 
         What has no room on the disk is looked for among what waits (raises ``OSError`` for any other failure).
@@ -184,7 +192,7 @@ class Index:
             if file.begin_at_ms < begin_ms or len(found) >= limit:
                 break
         last = self.files[-1] if self.files else None
-        return Found(
+        return IndexHits(
             sorted(set(found)),
             last.end_log_offset if last is not None else 0,
             last.end_at_ms if last is not None else 0,
@@ -234,3 +242,36 @@ class Index:
 
 def _is_name(name: str) -> bool:
     return len(name) == 17 and name.isascii() and name.isdigit()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """How many records at most, stored between which times (whole seconds, rounded down)."""
+
+    max_count: int
+    begin_ms: int
+    end_ms: int
+
+
+@dataclass(slots=True)
+class QueryResult:
+    """Records that may hold the key, and the newest record that the index knows."""
+
+    log_offsets: list[int]
+    records: list[memoryview]
+    last_log_offset: int = 0
+    last_at_ms: int = 0
+
+
+def query(
+    index: KeyIndex, key_text: str, wanted: KeyRange, record_at: Callable[[int], memoryview | None]
+) -> QueryResult:
+    """Look a key text (``topic#key``, ``topic#T#tags``) up and fetch the records (raises ``OSError``)."""
+    found = index.find(key_text, wanted.max_count, wanted.begin_ms, wanted.end_ms)
+    result = QueryResult([], [], found.last_log_offset, found.last_at_ms)
+    for log_offset in found.log_offsets:
+        record = record_at(log_offset)
+        if record is not None:
+            result.log_offsets.append(log_offset)
+            result.records.append(record)
+    return result

@@ -19,7 +19,7 @@ from ..consumequeue.batch_queue import BatchQueue, count_of
 from ..consumequeue.consume_queue import ConsumeQueue
 from ..consumequeue.entry_rules import EntryRules
 from ..files.files import NO_ROOM
-from ..index.key_index import Index
+from ..index.key_index import KeyIndex
 
 Arrivals = Callable[[Sequence[Appended]], object]
 """Told which records have become readable, in log order; those without a queue are among them."""
@@ -28,7 +28,7 @@ Arrivals = Callable[[Sequence[Appended]], object]
 class Dispatcher:
     """Makes records readable by queue and key, in log order."""
 
-    def __init__(self, rules: EntryRules, index: Index | None, dispatched_offset: int = 0) -> None:
+    def __init__(self, rules: EntryRules, index: KeyIndex | None, dispatched_offset: int = 0) -> None:
         self._rules = rules
         self._index = index
         self._waiting: list[Appended] = []

@@ -20,11 +20,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...common.errors import StoreNotWritableError
-from ..commitlog.commit_log import Segment
+from ..commitlog.commit_log import OpenSegment
 from ..files.checkpoint import Checkpoint, save_checkpoint
-from ..files.file_sync import sync_all
+from ..files.file_sync import CoalescingWorker, Done, sync_all
 from ..files.files import NO_DESCRIPTOR, Files
-from ..files.rounds import Done, Rounds
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +40,7 @@ class LogWork:
     """What was written to the log since the last request; taken on the owner's thread."""
 
     reaches: Flushed
-    segments: list[Segment] = field(default_factory=list[Segment])
+    segments: list[OpenSegment] = field(default_factory=list[OpenSegment])
     full: list[int] = field(default_factory=list[int])  # descriptors that nobody writes to any more, to be closed
     directories: set[str] = field(default_factory=set[str])
 
@@ -81,8 +80,8 @@ class Flusher:
     def __init__(self, files: Files, checkpoint_path: str, flushed: Flushed = Flushed()) -> None:  # noqa: B008 # a tuple
         self._files = files
         self._checkpoint_path = checkpoint_path
-        self._log_rounds = Rounds("rocketlet-log-flusher", self._serve_log)
-        self._file_rounds = Rounds("rocketlet-flusher", self._serve_files)
+        self._log_rounds = CoalescingWorker("rocketlet-log-flusher", self._serve_log)
+        self._file_rounds = CoalescingWorker("rocketlet-flusher", self._serve_files)
         self._log_put_off: LogWork | None = None  # touched by whoever serves only
         self._files_put_off: FileWork | None = None
         self.flushed = flushed

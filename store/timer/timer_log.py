@@ -10,6 +10,12 @@ Rules (``TimerLog``; store.md §10.5):
 - magic: 1 normal, with 2 it rolls, with 4 it deletes.
 - A unit and a blank behind it must fit into the rest of a file, else the blank stands there and the next file goes on.
 - Files have their full size from the start. The directory holds nothing else.
+
+Rules of ``find_log_start``, which files lead to no record any more (store.md §10.7,
+``deleteExpiredFileByOffsetForTimerLog``):
+
+- Files go from the first on, never the last one. A file goes when all its units lead before the log begins. Java looks
+  at the last unit only; after messages were read again from the timer topic, that one need not be the newest.
 """
 
 import errno
@@ -21,8 +27,7 @@ from typing import Final, NamedTuple, Self
 
 from ..files.files import Files, make_tree, zero_range
 from ..files.segments import Layout, SegmentFile, list_segments, segment_path
-from ..files.store_config import StoreConfig
-from ..files.timerconfig import TIMER_LOG_KEY
+from ..files.store_config import TIMER_LOG_KEY, StoreConfig
 
 UNIT_BYTES: Final = 52
 NORMAL: Final = 1
@@ -270,3 +275,21 @@ class UnitReader:
 
 def _is_blank(data: bytes) -> bool:
     return len(data) >= _BLANK.size and _BLANK.unpack_from(data)[2] == _MAGIC_BLANK
+
+
+def find_log_start(files: Files, log: TimerLog, log_min_offset: int) -> int:
+    """Return where the timer log may begin; slow (raises ``OSError``)."""
+    start, last_base = log.first_base, log.end - log.end % log.file_bytes
+    with UnitReader(files, log) as units:
+        while start < last_base and _is_expired(units, log, start, log_min_offset):
+            start += log.file_bytes
+    return start
+
+
+def _is_expired(units: UnitReader, log: TimerLog, base: int, log_min_offset: int) -> bool:
+    end = base + log.file_bytes
+    last = log.before(end)
+    unit = None if last is None else units.unit(last)
+    if unit is None or unit.log_offset >= log_min_offset:
+        return False
+    return all(one.log_offset < log_min_offset for position, one in units.scan(base) if position < end)

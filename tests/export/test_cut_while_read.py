@@ -19,7 +19,7 @@ from rocketlet.export.pushdown.storeindex import StoreIndex
 from rocketlet.export.write.read import Reading, ReadOptions
 from rocketlet.store.audit.audit_report import AuditReport
 from rocketlet.store.audit.log_audit import LogAudit
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.files.segments import SegmentFile
 

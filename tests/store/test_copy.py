@@ -11,7 +11,7 @@ from stores import StoreDirectory, file_bytes, new_record, sample
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch
 from rocketlet.common.sysflag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.consumequeue.innerbatch import INNER_BATCH_FLAGS
+from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.message_store import MessageStore
 
 BATCHES = "Inner"

@@ -14,7 +14,7 @@ from rocketlet.export.plan.plan import plan_stores
 from rocketlet.export.write.blockread import ReadOptions
 from rocketlet.export.write.read import Reading
 from rocketlet.store.audit.store_audit import StoreAudit
-from rocketlet.store.files.diskspace import measure_use
+from rocketlet.store.cleaner import measure_use
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 

@@ -10,7 +10,7 @@ from rocketlet.common.record import Record, iter_records
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.files.files import Files
-from rocketlet.store.files.timerconfig import TimerConfig
+from rocketlet.store.files.store_config import TimerConfig
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.timer.timers import Timers
 

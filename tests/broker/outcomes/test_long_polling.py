@@ -5,8 +5,8 @@ import pytest
 from rocketlet.broker.outcomes.long_polling import RECHECK_MS, PullWaiters, QueueKey, Waiter
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
-from rocketlet.store.files.descriptors import Descriptors
 from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.files.segments import Descriptors
 from rocketlet.testing.manual_clock import ManualClock
 
 KEY = QueueKey("T", 0)

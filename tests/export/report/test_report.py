@@ -2,7 +2,7 @@ from javastores import Read
 from logbuilder import LogBuilder
 
 from rocketlet.export.write.read import ReadOptions
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 
 
 def test_missing_and_repeated_offsets_are_faults(log: LogBuilder, read: Read) -> None:

@@ -16,7 +16,7 @@ from rocketlet.export.report.reportparts import load_report
 from rocketlet.spark.hybrid.cold import StoreReader
 from rocketlet.spark.hybrid.modes import check_batch, check_columns, find_mode, pick_schema, reading_options
 from rocketlet.spark.options.options import parse_options
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 
 
 def open_reader(**options: str) -> StoreReader:

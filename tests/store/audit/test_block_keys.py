@@ -10,8 +10,7 @@ from logbuilder import LogBuilder
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import BLANK_BYTES, decode_record
 from rocketlet.store.audit.block_keys import BlockKeys, name_topics
-from rocketlet.store.commitlog.blockscan import Scan, ScanLimits
-from rocketlet.store.commitlog.record_blocks import SegmentBytes
+from rocketlet.store.commitlog.record_blocks import BlockScan, ScanLimits, SegmentBytes
 from rocketlet.store.consumequeue.appended import describe
 from rocketlet.store.consumequeue.entry_rules import entry_code
 from rocketlet.store.files.store_config import DEFAULT_DELAY_LEVELS, parse_delay_levels
@@ -37,7 +36,7 @@ def test_block_has_the_codes_and_hashes_of_its_records(
         log.add(topic=topic, properties=text.encode(), sys_flag=sys_flag)
     log.save()
     view = memoryview(log.files()[0].read_bytes())
-    (block,) = Scan(SegmentBytes("log", 0, view), 0, len(view), ScanLimits(reserved_bytes=BLANK_BYTES))
+    (block,) = BlockScan(SegmentBytes("log", 0, view), 0, len(view), ScanLimits(reserved_bytes=BLANK_BYTES))
     delays = parse_delay_levels(DEFAULT_DELAY_LEVELS)
     keys = BlockKeys(block, name_topics(block), delays)
     stored = [decode_record(view, position) for position in log.offsets]

@@ -12,16 +12,15 @@ from logbuilder import LogBuilder
 from rocketlet.common.ids import encode_host
 from rocketlet.common.record import MAGIC_V2
 from rocketlet.common.walk import Verdict, check_record
-from rocketlet.store.commitlog.blockscan import Scan, ScanLimits
-from rocketlet.store.commitlog.record_blocks import SegmentBytes
+from rocketlet.store.commitlog.record_blocks import BlockScan, ScanLimits, SegmentBytes
 
 V6 = encode_host("fd00::1", 10911)
 
 
-def scan(path: pathlib.Path, limits: ScanLimits | None = None) -> tuple[Scan, list[int]]:
+def scan(path: pathlib.Path, limits: ScanLimits | None = None) -> tuple[BlockScan, list[int]]:
     """Scan a file to its end and return the scan and the positions of its records."""
     segment = SegmentBytes(str(path), int(path.name), memoryview(path.read_bytes()))
-    done = Scan(segment, 0, segment.size, limits or ScanLimits())
+    done = BlockScan(segment, 0, segment.size, limits or ScanLimits())
     return done, [position for block in done for position in block.positions.tolist()]
 
 

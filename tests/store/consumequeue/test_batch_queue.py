@@ -10,8 +10,7 @@ from stores import GoldenStore, LimitedFiles, StoreDirectory, file_bytes, new_re
 
 from rocketlet.common.errors import ConfigError, MessageIllegalError, StoreFullError
 from rocketlet.common.record import BatchPart, NewRecord, decode_record, encode_batch
-from rocketlet.store.consumequeue.batch_queue import UNIT
-from rocketlet.store.consumequeue.innerbatch import INNER_BATCH_FLAGS
+from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS, UNIT
 from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadStatus
 from rocketlet.store.files.store_config import BATCH_KEY, BATCH_UNIT_BYTES
 from rocketlet.store.message_store import MessageStore

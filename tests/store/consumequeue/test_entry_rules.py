@@ -63,7 +63,7 @@ def test_messages_keep_the_time_that_they_were_given(
     walk: str, ending: str, levels_ms: tuple[int, ...], directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With fewer or more levels, after a stop or a kill, no queue file changes, and the audit finds nothing wrong."""
-    monkeypatch.setattr("rocketlet.store.recovery.logsource.SMALL_BYTES", 1 << 40 if walk == "records" else 0)
+    monkeypatch.setattr("rocketlet.store.recovery.recovery.SMALL_BYTES", 1 << 40 if walk == "records" else 0)
     directory = StoreDirectory(directory.root, delays_ms=LEVELS_MS)
     fill(directory)
     before = due_times(directory)
@@ -81,7 +81,7 @@ def test_damaged_due_time_is_written_anew(
     walk: str, directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A due time with a wrong bit is found by the audit, and the start puts it right."""
-    monkeypatch.setattr("rocketlet.store.recovery.logsource.SMALL_BYTES", 1 << 40 if walk == "records" else 0)
+    monkeypatch.setattr("rocketlet.store.recovery.recovery.SMALL_BYTES", 1 << 40 if walk == "records" else 0)
     directory = StoreDirectory(directory.root, delays_ms=LEVELS_MS)
     fill(directory)
     before = due_times(directory)

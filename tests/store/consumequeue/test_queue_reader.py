@@ -8,9 +8,9 @@ from stores import StoreDirectory, new_record, sample
 from rocketlet.common.record import iter_records
 from rocketlet.store.commitlog.commit_log import CommitLog
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
-from rocketlet.store.consumequeue.queue_reader import Reader, ReadLimits, ReadResult, ReadStatus
-from rocketlet.store.files.descriptors import Descriptors
+from rocketlet.store.consumequeue.queue_reader import QueueReader, ReadLimits, ReadResult, ReadStatus
 from rocketlet.store.files.files import OS_FILES, Files
+from rocketlet.store.files.segments import Descriptors
 from rocketlet.store.message_store import MessageStore
 
 
@@ -28,7 +28,7 @@ def filled(directory: StoreDirectory, count: int, body: bytes = b"x") -> Message
     return store
 
 
-def open_parts(directory: StoreDirectory, descriptors: Descriptors) -> tuple[Reader, CommitLog, ConsumeQueue]:
+def open_parts(directory: StoreDirectory, descriptors: Descriptors) -> tuple[QueueReader, CommitLog, ConsumeQueue]:
     """Return a reader over the log and queue T-0 of a closed store, whose bounds a test may move."""
     config = directory.config
     with directory.open() as store:
@@ -40,7 +40,7 @@ def open_parts(directory: StoreDirectory, descriptors: Descriptors) -> tuple[Rea
     names = sorted(path.name for path in directory.queue_file().parent.iterdir())
     queue.set_files(int(names[0]), int(names[-1]))
     queue.find_end()
-    return Reader(log, config), log, queue
+    return QueueReader(log, config), log, queue
 
 
 @pytest.mark.feature("P2", "P3", "P4")

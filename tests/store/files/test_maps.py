@@ -14,7 +14,7 @@ from stores import StoreDirectory, new_record, read_all
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.store.audit.store_audit import StoreAudit
 from rocketlet.store.consumequeue.queue_reader import ReadLimits
-from rocketlet.store.files import maps
+from rocketlet.store.files import files as maps
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 

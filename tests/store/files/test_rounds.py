@@ -3,7 +3,7 @@
 import threading
 
 from rocketlet.common.errors import StoreNotWritableError
-from rocketlet.store.files.rounds import Rounds
+from rocketlet.store.files.file_sync import CoalescingWorker
 
 
 class Numbers:
@@ -37,7 +37,7 @@ class Server:
 def test_what_waits_is_one_round() -> None:
     """All requests during a round are the next one, in order; who waits is told once for a round."""
     server, told = Server(), list[object]()
-    rounds = Rounds[Numbers]("rounds", server.serve)
+    rounds = CoalescingWorker[Numbers]("rounds", server.serve)
     rounds.request(Numbers(1), told.append)
     assert server.is_busy.wait(30)
     for number in (2, 3, 4):
@@ -51,7 +51,7 @@ def test_what_waits_is_one_round() -> None:
 def test_round_on_the_callers_thread_takes_what_was_asked_for_before() -> None:
     """It waits for the round that runs, and does all that waits before its own work."""
     server, told = Server(), list[object]()
-    rounds = Rounds[Numbers]("rounds", server.serve)
+    rounds = CoalescingWorker[Numbers]("rounds", server.serve)
     rounds.request(Numbers(1))
     assert server.is_busy.wait(30)
     rounds.request(Numbers(2), told.append)
@@ -65,6 +65,6 @@ def test_round_on_the_callers_thread_takes_what_was_asked_for_before() -> None:
 
 def test_close_without_requests_ends() -> None:
     """A thread that nobody needed is never started."""
-    rounds = Rounds[Numbers]("rounds", Server().serve)
+    rounds = CoalescingWorker[Numbers]("rounds", Server().serve)
     rounds.close()
     assert all(thread.name != "rounds" for thread in threading.enumerate())

@@ -9,10 +9,10 @@ from stores import StoreDirectory, file_bytes, new_record, sample
 
 from rocketlet.common.hashing import index_hash
 from rocketlet.store.consumequeue.appended import Appended, has_keys
-from rocketlet.store.files.descriptors import Descriptors
 from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.files.segments import Descriptors
 from rocketlet.store.index.index_file import HEADER, INDEX_ENTRY, IndexSpace
-from rocketlet.store.index.key_index import Index
+from rocketlet.store.index.key_index import KeyIndex
 
 SLOTS, ENTRIES = 7, 30
 
@@ -44,10 +44,10 @@ class JavaIndex:
         HEADER.pack_into(file, 0, *header)
 
 
-def make_index(directory: StoreDirectory, descriptors: Descriptors) -> Index:
+def make_index(directory: StoreDirectory, descriptors: Descriptors) -> KeyIndex:
     """Return an empty index with few slots and entries."""
     space = IndexSpace(OS_FILES, str(directory.root / "index"), (SLOTS, ENTRIES), descriptors)
-    return Index(space, lambda: directory.now_ms)
+    return KeyIndex(space, lambda: directory.now_ms)
 
 
 def random_records(seed: int) -> Iterator[Appended]:

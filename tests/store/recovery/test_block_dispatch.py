@@ -15,7 +15,7 @@ from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.common.sysflag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketlet.store.commitlog.record_blocks import Block
 from rocketlet.store.recovery import block_dispatch as blockdispatch
-from rocketlet.store.recovery.queue_rebuild import Requeue
+from rocketlet.store.recovery.queue_rebuild import ConsumeQueueRebuild
 
 V6 = encode_host("fd00::1", 10911)
 TOPICS = [
@@ -133,7 +133,7 @@ def open_both(directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch) -> tup
     """Open two copies, one record by record and one in blocks."""
     found: list[object] = []
     for name, small_bytes in (("single", 1 << 40), ("blocks", 0)):
-        monkeypatch.setattr("rocketlet.store.recovery.logsource.SMALL_BYTES", small_bytes)
+        monkeypatch.setattr("rocketlet.store.recovery.recovery.SMALL_BYTES", small_bytes)
         twin = directory.copy(name)
         found.append(outcome(twin))
         twin.close_all()
@@ -171,16 +171,16 @@ def test_recovery_in_blocks_is_recovery_by_records(
 def test_block_recovery_was_in_use(directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit that the test above moves decides: no block is made below it, and blocks are above it."""
     blocks: list[int] = []
-    real = blockdispatch.requeue_block
+    real = blockdispatch.rebuild_from_block
 
-    def count(block: Block, requeue: Requeue) -> None:
+    def count(block: Block, requeue: ConsumeQueueRebuild) -> None:
         blocks.append(len(block))
         real(block, requeue)
 
-    monkeypatch.setattr(blockdispatch, "requeue_block", count)
+    monkeypatch.setattr(blockdispatch, "rebuild_from_block", count)
     directory.fill(40)
     for small_bytes, expected in ((1 << 40, 0), (0, 40)):
-        monkeypatch.setattr("rocketlet.store.recovery.logsource.SMALL_BYTES", small_bytes)
+        monkeypatch.setattr("rocketlet.store.recovery.recovery.SMALL_BYTES", small_bytes)
         blocks.clear()
         directory.open()
         directory.close_all()

@@ -28,7 +28,7 @@ def send(directory: StoreDirectory, count: int, body: bytes, topic: str = "T") -
 def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the starts look at single records, or at blocks."""
     if request.param == "in blocks":
-        monkeypatch.setattr("rocketlet.store.recovery.logsource.SMALL_BYTES", 300)
+        monkeypatch.setattr("rocketlet.store.recovery.recovery.SMALL_BYTES", 300)
 
 
 def age(directory: StoreDirectory) -> list[pathlib.Path]:

@@ -13,7 +13,7 @@ from timers import DAY_MS, HOUR_MS, SECOND_MS, TimerWorld, timer_directory
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.record import Record
 from rocketlet.store.files.files import OS_FILES
-from rocketlet.store.files.timerconfig import TimerConfig
+from rocketlet.store.files.store_config import TimerConfig
 from rocketlet.store.timer.timer_check import REBUILDING, TimerCheck, load_timer_check, save_timer_check
 
 SAVED_MS = 1_795_249_707_000  # how far the Java broker of the recorded directory had come

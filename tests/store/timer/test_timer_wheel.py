@@ -7,7 +7,7 @@ import pytest
 from stores import LimitedFiles
 
 from rocketlet.store.files.files import OS_FILES
-from rocketlet.store.files.timerconfig import WHEEL_SLOTS
+from rocketlet.store.files.store_config import WHEEL_SLOTS
 from rocketlet.store.timer.timer_wheel import SLOT_BYTES, Slot, TimerWheel
 
 SLOTS = 100

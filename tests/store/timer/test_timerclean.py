@@ -7,8 +7,7 @@ import pytest
 from timers import DAY_MS, HOUR_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_directory
 
 from rocketlet.broker.delay.timerdelivery import TimerDelivery
-from rocketlet.store.timer.timer_log import UnitReader
-from rocketlet.store.timer.timerclean import find_log_start
+from rocketlet.store.timer.timer_log import UnitReader, find_log_start
 from rocketlet.store.timer.timers import TimedMessage
 
 

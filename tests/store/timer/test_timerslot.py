@@ -8,8 +8,7 @@ from timers import SECOND_MS, TimerWorld, timer_directory
 
 from rocketlet.common.record import decode_record
 from rocketlet.store.timer.timer_log import UNIT_BYTES
-from rocketlet.store.timer.timers import TimedMessage
-from rocketlet.store.timer.timerslot import MOST_RECORDS, DueSlot
+from rocketlet.store.timer.timers import MOST_RECORDS, DueSlot, TimedMessage
 
 MANY = 1_300  # more than two parts
 

@@ -20,7 +20,7 @@ from rocketlet.common.record import NewRecord
 from rocketlet.export.plan.plan import PlanOptions, plan_prefixes
 from rocketlet.export.plan.split import SplitScan
 from rocketlet.store.audit.store_audit import StoreAudit
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 from rocketlet.store.files.config_files import load_config_text
 from rocketlet.store.files.files import Files
 from rocketlet.store.files.store_config import StoreConfig

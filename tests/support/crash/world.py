@@ -28,8 +28,7 @@ from rocketlet.common.sysflag import (
 )
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.files.config_files import save_config_text
-from rocketlet.store.files.store_config import BATCH_UNIT_BYTES, StoreConfig
-from rocketlet.store.files.timerconfig import TimerConfig
+from rocketlet.store.files.store_config import BATCH_UNIT_BYTES, StoreConfig, TimerConfig
 from rocketlet.store.message_store import MessageStore
 
 STORE = "store"
