@@ -69,7 +69,7 @@ class KeyIndex:
     @property
     def may_build(self) -> bool:
         """Whether building would not have to load numpy first; ``prepare`` does that."""
-        return hasattr(sys.modules.get(f"{__package__}.indexbuild"), "restore")  # its last name: it is loaded whole
+        return hasattr(sys.modules.get(f"{__package__}.index_build"), "restore")  # its last name: it is loaded whole
 
     def prepare(self) -> None:
         """Load what building needs; takes long, may run in any thread.
@@ -78,10 +78,10 @@ class KeyIndex:
             OSError: It cannot be loaded, mostly for want of descriptors.
         """
         try:
-            from . import index_build as indexbuild
+            from . import index_build
         except ImportError as error:
             raise OSError(errno.EMFILE, f"cannot load what builds the index: {error}") from error
-        assert indexbuild.restore, "the module is loaded"
+        assert index_build.restore, "the module is loaded"
 
     @property
     def is_behind(self) -> bool:
