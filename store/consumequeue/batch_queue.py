@@ -132,22 +132,22 @@ class BatchQueue:
         data = self.slots.read(slot, 1) if slot >= 0 else b""
         return _unit(data, 0) if len(data) == BATCH_UNIT_BYTES else None
 
-    def slot_of(self, offset: int) -> int | None:
+    def slot_of(self, queue_offset: int) -> int | None:
         """Return the slot of the unit that holds a message, ``None`` when the message is not there."""
         low, high = self.slots.min_offset, self.slots.max_offset
         while low < high:
             middle = (low + high) // 2
             found = self.unit(middle)
-            if found is not None and found.next_offset > offset:
+            if found is not None and found.next_offset > queue_offset:
                 high = middle
             else:
                 low = middle + 1
         unit = self.unit(low)
-        return low if unit is not None and unit.first_offset <= offset else None
+        return low if unit is not None and unit.first_offset <= queue_offset else None
 
-    def entry(self, offset: int) -> Entry | None:
+    def entry(self, queue_offset: int) -> Entry | None:
         """Return log offset, size and tags code of the record that holds a message."""
-        slot = self.slot_of(offset)
+        slot = self.slot_of(queue_offset)
         unit = self.unit(slot) if slot is not None else None
         return None if unit is None else unit.entry
 

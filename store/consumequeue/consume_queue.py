@@ -156,29 +156,29 @@ class ConsumeQueue:
             self.max_offset += len(part) // self._unit_bytes
             del data[: len(part)]
 
-    def read(self, offset: int, count: int) -> bytes:
+    def read(self, queue_offset: int, count: int) -> bytes:
         """Return up to ``count`` entries from the offset on, all from one file and below ``max_offset``.
 
         Raises:
             OSError: The file is gone, or somebody has cut it.
         """
-        position = offset * self._unit_bytes
+        position = queue_offset * self._unit_bytes
         base = position - position % self._file_bytes
-        size = min(min(count, self.max_offset - offset) * self._unit_bytes, base + self._file_bytes - position)
+        size = min(min(count, self.max_offset - queue_offset) * self._unit_bytes, base + self._file_bytes - position)
         if size <= 0 or base < self.first_base or self.first_base < 0:
             return b""
         path = self._tail_path if base == self.last_base else segment_path(self.directory, base)
         return self._space.files.read_whole(self._space.descriptors.get(path), size, position - base, path)
 
-    def entry(self, offset: int) -> Entry | None:
+    def entry(self, queue_offset: int) -> Entry | None:
         """Return one entry, ``None`` when it is outside the queue's files."""
-        data = self.read(offset, 1)
+        data = self.read(queue_offset, 1)
         return ENTRY.unpack_from(data) if len(data) == self._unit_bytes else None
 
-    def file_start(self, offset: int) -> int:
+    def file_start(self, queue_offset: int) -> int:
         """Return the first offset of the file that holds the entry."""
         entries = self._file_bytes // self._unit_bytes
-        return offset - offset % entries
+        return queue_offset - queue_offset % entries
 
     @property
     def unit_bytes(self) -> int:
@@ -250,10 +250,10 @@ class ConsumeQueue:
         self.set_end(0)
         self.min_offset = 0
 
-    def mark_written_from(self, offset: int) -> None:
+    def mark_written_from(self, queue_offset: int) -> None:
         """Have the files from that of an entry on flushed, and the names that lead to them."""
         for path in self.paths():
-            if int(path[-20:]) + self._file_bytes > offset * self._unit_bytes:
+            if int(path[-20:]) + self._file_bytes > queue_offset * self._unit_bytes:
                 self._space.dirty_paths.add(path)
         topic_directory = os.path.dirname(self.directory)
         root = os.path.dirname(topic_directory)
@@ -356,8 +356,8 @@ def find_cut(files: Files, view: HeadView, log_min_offset: int) -> HeadCut | Non
 
 
 def _find_cut(files: Files, view: HeadView, log_min_offset: int) -> HeadCut:
-    def is_in_log(offset: int) -> bool:
-        log_offset, size, _ = _read_entry(files, view, offset)
+    def is_in_log(queue_offset: int) -> bool:
+        log_offset, size, _ = _read_entry(files, view, queue_offset)
         return log_offset >= log_min_offset and size != PRE_BLANK_SIZE
 
     step = view.file_bytes // view.unit_bytes
@@ -376,8 +376,8 @@ def _find_cut(files: Files, view: HeadView, log_min_offset: int) -> HeadCut:
     return HeadCut(base, low, paths, _read_entry(files, view, view.max_offset - 1)[0])
 
 
-def _read_entry(files: Files, view: HeadView, offset: int) -> Entry:
-    position = offset * view.unit_bytes
+def _read_entry(files: Files, view: HeadView, queue_offset: int) -> Entry:
+    position = queue_offset * view.unit_bytes
     base = position - position % view.file_bytes
     path = segment_path(view.directory, base)
     descriptor = files.open(path)

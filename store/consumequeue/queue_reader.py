@@ -121,26 +121,26 @@ class QueueReader:
     def read(
         self,
         queue: ConsumeQueue,
-        offset: int,
+        queue_offset: int,
         limits: ReadLimits,
         accepts: AcceptsCode | None = None,
         accepts_record: AcceptsRecord | None = None,
     ) -> ReadResult:
         """Read from the offset on."""
-        outside = _outside(queue, offset)
+        outside = _outside(queue, queue_offset)
         if outside is not None:
             return outside
         most = limits.max_messages
         if accepts is not None or accepts_record is not None:
             most = max(self._config.max_scan_bytes // ENTRY_BYTES, most)
-        entries = queue.read(offset, most)
+        entries = queue.read(queue_offset, most)
         if not entries:
-            next_file = queue.file_start(offset) + queue.file_entries
+            next_file = queue.file_start(queue_offset) + queue.file_entries
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_file, queue.min_offset, queue.max_offset, [])
         taken = self._take(entries, limits, accepts, accepts_record)
         return ReadResult(
             taken.status,
-            offset + taken.seen,
+            queue_offset + taken.seen,
             queue.min_offset,
             queue.max_offset,
             self._slices(taken.runs),
@@ -152,21 +152,21 @@ class QueueReader:
     def read_batches(
         self,
         queue: BatchQueue,
-        offset: int,
+        queue_offset: int,
         limits: ReadLimits,
         accepts: AcceptsCode | None = None,
         accepts_record: AcceptsRecord | None = None,
     ) -> ReadResult:
         """Read from the offset on, or from the batch that holds it."""
-        outside = _outside(queue, offset)
+        outside = _outside(queue, queue_offset)
         if outside is not None:
             return outside
-        slot = queue.slot_of(offset)
-        result = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset, [])
+        slot = queue.slot_of(queue_offset)
+        result = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, queue.min_offset, queue.max_offset, [])
         if slot is None:
             result.status, result.next_offset = ReadStatus.OFFSET_FOUND_NULL, queue.max_offset
             return result
-        last_scanned = offset + max(self._config.max_scan_bytes // BATCH_UNIT_BYTES, limits.max_messages)
+        last_scanned = queue_offset + max(self._config.max_scan_bytes // BATCH_UNIT_BYTES, limits.max_messages)
         for unit in queue.units_of_file(slot):
             if unit.first_offset >= last_scanned or self._is_full(result, unit, limits):
                 break
@@ -262,15 +262,15 @@ class _Taken(NamedTuple):
     last_log_offset: int
 
 
-def _outside(queue: ConsumeQueue | BatchQueue, offset: int) -> ReadResult | None:
+def _outside(queue: ConsumeQueue | BatchQueue, queue_offset: int) -> ReadResult | None:
     low, high = queue.min_offset, queue.max_offset
     if high == 0:
         status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0
-    elif offset < low:
+    elif queue_offset < low:
         status, following = ReadStatus.OFFSET_TOO_SMALL, low
-    elif offset == high:
-        status, following = ReadStatus.OFFSET_OVERFLOW_ONE, offset
-    elif offset > high:
+    elif queue_offset == high:
+        status, following = ReadStatus.OFFSET_OVERFLOW_ONE, queue_offset
+    elif queue_offset > high:
         status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, high
     else:
         return None
@@ -331,9 +331,9 @@ class _Times:
         self._stored_at = stored_at
         self._log_min = log_min
 
-    def at(self, offset: int) -> int:
+    def at(self, queue_offset: int) -> int:
         """Return the store time of an entry."""
-        entry = self._queue.entry(offset)
+        entry = self._queue.entry(queue_offset)
         if entry is None or entry[0] < self._log_min or entry[1] == PRE_BLANK_SIZE:
             return -1
         return self._stored_at(entry)
@@ -358,8 +358,8 @@ def _search(times: _Times, at_ms: int, boundary: Boundary, low: int, high: int) 
     if times.at(low) > at_ms:
         return low if boundary == "LOWER" else 0
     if boundary == "LOWER":
-        return _first(low, high + 1, lambda offset: times.at(offset) >= at_ms)
-    return _first(low, high + 1, lambda offset: times.at(offset) > at_ms) - 1
+        return _first(low, high + 1, lambda queue_offset: times.at(queue_offset) >= at_ms)
+    return _first(low, high + 1, lambda queue_offset: times.at(queue_offset) > at_ms) - 1
 
 
 def _first(low: int, high: int, is_reached: Callable[[int], bool]) -> int:
