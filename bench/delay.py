@@ -32,7 +32,7 @@ from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.event_loop import LoopClock
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 _HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

@@ -25,7 +25,7 @@ def read_rate(store: Path, names: Sequence[str] | None, *, checks_crc: bool, rou
     from rocketlet.export.columns.schema import SCHEMA, pick_columns
     from rocketlet.export.plan.read_plan import plan_stores
     from rocketlet.export.write.log_reader import LogReader, ReadOptions
-    from rocketlet.store.commitlog.blockscan import ScanLimits
+    from rocketlet.store.commitlog.record_blocks import ScanLimits
 
     schema = SCHEMA if names is None else pick_columns(names)
     options, best, rows = ReadOptions(schema=schema, limits=ScanLimits(checks_crc=checks_crc)), float("inf"), 0

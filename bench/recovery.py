@@ -25,7 +25,7 @@ import click
 
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import MAGIC_V1, NewRecord
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

@@ -9,7 +9,7 @@ from pathlib import Path
 from rocketlet.common.hashing import java_hash
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import MAGIC_BLANK, NewRecord, encode_record
-from rocketlet.store.consumequeue.consumequeue import ENTRY
+from rocketlet.store.consumequeue.consume_queue import ENTRY
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 SEGMENT_BYTES = 1 << 30

@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ..store.files.rounds import Done
+from ..store.files.file_sync import Done
 from ..store.message_store import MessageStore
 from .group.filter_table import FilterTable
 from .group.handlers import ClientHandlers

@@ -206,11 +206,10 @@ class Broker:
         scheduler, commit = base.scheduler, base.scheduler.commit
         delivery, delay_saving = await self._open_delays(writer, commit)
         base.runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
-        timing = None if timers is None else TimerDelivery(timers, commit, timers.now_ms)
+        timing = None if timers is None else TimerDelivery(store, timers, commit, timers.now_ms)
         takers = {SCHEDULE_TOPIC: delivery.take} | ({} if timing is None else {TIMER_TOPIC: timing.arrived})
         notices = ArrivalNotices(base.runtime.statistics.arrived, base.long_polling.arrived, by_topic(takers))
-        store.on_arrivals = notices.collect
-        stack.callback(setattr, store, "on_arrivals", None)  # what the end of the store writes nobody waits for
+        stack.callback(store.subscribe(notices.collect))  # what the end of the store writes nobody waits for
         await self._bind(stack, scheduler, parts)
         parts.sends.set_store_host(self._store_host())
         stack.callback(base.long_polling.wake_all)
@@ -242,7 +241,7 @@ class Broker:
         scheduler = Scheduler(store, clock, registration.make_known, patience if config.fails_fast else None)
         stack.callback(scheduler.close)
         on_files.flushing.on_flushed = scheduler.tell_flushed if scheduler.flushes_first else None
-        timers = Timers(store) if config.is_timer_wheel_enabled else None
+        timers = store.timers() if config.is_timer_wheel_enabled else None
         base = Foundation(
             config,
             clock,

@@ -148,7 +148,7 @@ def export(ctx: click.Context, **flags: Unpack[ExportFlags]) -> None:
 def _export(flags: ExportFlags) -> "Report":
     from ..export.plan.read_plan import SPLIT_BYTES
     from ..export.write.export_job import ExportJob, export_directory, export_file
-    from ..store.files.config import DEFAULT_DELAY_LEVELS, parse_delay_levels
+    from ..store.files.store_config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
     target, kind, old = _target(flags)
     delays_ms = parse_delay_levels(flags["delay_levels"] or DEFAULT_DELAY_LEVELS)

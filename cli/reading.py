@@ -115,7 +115,7 @@ def make_read_options(
     """
     from ..export.columns.system_columns import DEFAULT_DELAYS_MS
     from ..export.write.log_reader import ReadOptions
-    from ..store.commitlog.blockscan import ScanLimits
+    from ..store.commitlog.record_blocks import ScanLimits
 
     limits, skips = ScanLimits(checks_crc=not flags["skips_crc"]), flags["on_damage"] == SKIP
     return ReadOptions(_selection(flags), schema, limits, skips, delays_ms or DEFAULT_DELAYS_MS)

@@ -12,8 +12,8 @@ from . import settings
 from .reading import show_progress
 
 if TYPE_CHECKING:
-    from ..store.audit.audit import StoreAudit
-    from ..store.audit.auditreport import AuditReport
+    from ..store.audit.audit_report import AuditReport
+    from ..store.audit.store_audit import StoreAudit
 
 _DIRECTORY: Final = click.argument("directory", metavar="DIR", type=click.Path())
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -87,7 +87,7 @@ def repair(ctx: click.Context, **flags: Unpack[RepairFlags]) -> None:
         _say_plan(audit)
         return
     from ..store.files.files import OS_FILES
-    from ..store.files.lock import StoreLock
+    from ..store.files.store_lock import StoreLock
 
     lock = StoreLock(OS_FILES, audit.found_config.root)
     lock.acquire()
@@ -100,8 +100,8 @@ def repair(ctx: click.Context, **flags: Unpack[RepairFlags]) -> None:
 
 
 def _start(directory: str, config_file: str | None, pairs: dict[str, str]) -> "StoreAudit":
-    from ..store.audit.audit import StoreAudit
-    from ..store.files.config import StoreConfig
+    from ..store.audit.store_audit import StoreAudit
+    from ..store.files.store_config import StoreConfig
 
     given = settings.gather_settings({settings.STORE_KEY: directory}, pairs, config_file)
     return StoreAudit(StoreConfig.from_java(given), frozenset(given))
@@ -138,8 +138,8 @@ def _repair(audit: "StoreAudit", flags: RepairFlags) -> bool:
 
 
 def _reopen_and_check(audit: "StoreAudit") -> bool:
-    from ..store.audit.audit import StoreAudit
     from ..store.audit.repair import reopen
+    from ..store.audit.store_audit import StoreAudit
 
     config = audit.found_config
     reopen(config, lambda: time.time_ns() // 1_000_000)

@@ -257,15 +257,15 @@ def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_
         ValueError: A part does not fit its field.
     """
     body, properties, born_host = new.body, new.property_text, new.born_host
-    topic, magic = _topic_field(new.topic)
-    size = len(properties)
+    topic, topic_size, magic = _topic_field(new.topic)
+    body_size, size = len(body), len(properties)
     if size > MAX_PROPERTIES_BYTES:
         raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
     try:
         is_usual = len(born_host) == 8 == len(store_host)
         head, host_flags = (RECORD_HEAD, 0) if is_usual else _HEADS[len(born_host), len(store_host)]
         packed = head.pack(
-            head.size + len(body) + len(topic) + 2 + size,
+            head.size + body_size + topic_size + 2 + size,
             magic,
             zlib.crc32(body) & 0x7FFFFFFF,
             new.queue_id,
@@ -279,7 +279,7 @@ def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_
             store_host,
             new.reconsume_times,
             new.prepared_transaction_offset,
-            len(body),
+            body_size,
         )
     except KeyError:
         raise ValueError(f"hosts are {len(born_host)} and {len(store_host)} bytes, not 8 or 20") from None
@@ -289,13 +289,14 @@ def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_
 
 
 @lru_cache(maxsize=4096)
-def _topic_field(topic: str) -> tuple[bytes, int]:
+def _topic_field(topic: str) -> tuple[bytes, int, int]:
+    """Return the topic with its length before it, how long both are, and the magic of such records."""
     data = topic.encode()
     if len(data) <= MAX_V1_TOPIC_BYTES:
-        return bytes((len(data),)) + data, MAGIC_V1
+        return bytes((len(data),)) + data, len(data) + 1, MAGIC_V1
     if len(data) > MAX_TOPIC_BYTES:
         raise ValueError(f"topic is {len(data)} bytes, limit is {MAX_TOPIC_BYTES}")
-    return len(data).to_bytes(2, "big") + data, MAGIC_V2
+    return len(data).to_bytes(2, "big") + data, len(data) + 2, MAGIC_V2
 
 
 def reserve_property_crc(property_text: bytes) -> bytes:

@@ -33,7 +33,7 @@ from ..remoting.transport.connection import Connection
 from ..remoting.transport.endpoint import Service, server_limits
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.server import RemotingServer
-from ..store.files.configfile import load_config, save_config_text
+from ..store.files.config_files import load_config, save_config_text
 from .config import LiveSettings, NameServerConfig
 from .handlers import name_server_handlers
 from .kv_table import ORDER_NAMESPACE, KvFile, KvHandlers, KvTable

@@ -24,21 +24,22 @@ from ..common.errors import (
 )
 from ..common.message import INNER_BATCH
 from ..common.record import BLANK_BYTES, NewRecord
-from .cleaning import Cleaner
-from .commitlog.recordencoder import RecordEncoder
-from .consumequeue.dispatched import Appended, leave_topic, place_run
-from .consumequeue.innerbatch import number_inner_batch
-from .files.config import StoreConfig
+from .cleaner import Cleaner
+from .commitlog.record_encoder import RecordEncoder
+from .consumequeue.appended import Appended, leave_topic, place_run
+from .consumequeue.batch_queue import number_inner_batch
+from .consumequeue.entry_rules import WITHOUT_ENTRY
+from .files.file_sync import Done
 from .files.files import OS_FILES, Files
-from .files.rounds import Done
-from .files.storetime import StoreTime
-from .flushplan import FlushPlan
-from .index.index import Index
-from .index.indexfile import SlotsUnreadableError
-from .opening import Parts, abort_path, open_parts
-from .readable import ReadableStore
-from .recovery.dispatcher import WITHOUT_ENTRY, Arrivals, translate_write_error
-from .recovery.flush import LogWork
+from .files.store_config import StoreConfig
+from .files.store_time import StoreTime
+from .flush_plan import FlushPlan
+from .index.index_file import SlotsUnreadableError
+from .message_reader import MessageReader
+from .recovery.dispatcher import Arrivals, translate_write_error
+from .recovery.flusher import LogWork
+from .store_parts import StoreParts, abort_path, open_parts
+from .timer.timers import Timers
 
 _log = logging.getLogger(__name__)
 
@@ -50,12 +51,20 @@ class Times(NamedTuple):
     monotonic_ms: Callable[[], int]
 
 
-class MessageStore(ReadableStore):
-    """Messages on disk, by queue offset, log offset, time and key (``DefaultMessageStore``)."""
+class MessageStore:
+    """Messages on disk, by queue offset, log offset, time and key (``DefaultMessageStore``).
 
-    def __init__(self, config: StoreConfig, parts: Parts, times: Times, store_host: bytes) -> None:
-        super().__init__(config, parts)
+    ``has_timers`` says whether there were timer files when it was opened.
+    """
+
+    def __init__(self, config: StoreConfig, parts: StoreParts, times: Times, store_host: bytes) -> None:
+        self.config = config
+        self.has_timers = parts.has_timers
         self._parts = parts
+        self._log = parts.log
+        self._queues = parts.queues
+        self._rules = parts.rules
+        self._index = parts.index
         self._dispatcher = parts.dispatcher
         self._flusher = parts.flusher
         self._times = times
@@ -72,6 +81,25 @@ class MessageStore(ReadableStore):
         self._is_closed = False
         self._disk_full: DiskFullError | None = None
         self.cleaner = Cleaner(config, parts, now_ms, self._set_disk_full)
+
+        # Reading is the reader's alone; its methods are bound here, so that a read passes no call more.
+        reader = MessageReader(config, parts, lambda: self.confirm_offset, self._build_index)
+        self.read, self.entries, self.record_at, self.cold_records = (
+            reader.read,
+            reader.entries,
+            reader.record_at,
+            reader.cold_records,
+        )
+        self.queues, self.batch_topics, self.topics_since = reader.queues, reader.batch_topics, reader.topics_since
+        self.min_offset, self.max_offset, self.offset_by_time = (
+            reader.min_offset,
+            reader.max_offset,
+            reader.offset_by_time,
+        )
+        self.stored_at, self.entry_stored_at = reader.stored_at, reader.entry_stored_at
+        self.first_stored_at, self.earliest_stored_at = reader.first_stored_at, reader.earliest_stored_at
+        self.file_start_before, self.query = reader.file_start_before, reader.query
+        self.is_near, self.is_in_memory = reader.is_near, reader.is_in_memory
 
     @classmethod
     def open(
@@ -106,6 +134,25 @@ class MessageStore(ReadableStore):
     def __repr__(self) -> str:
         return f"<MessageStore {self.config.root} {self.log_min_offset}..{self.log_max_offset}>"
 
+    @property
+    def log_min_offset(self) -> int:
+        """The first position of the log."""
+        return self._log.min_offset
+
+    @property
+    def log_max_offset(self) -> int:
+        """The end of the committed log."""
+        return self._log.max_offset
+
+    @property
+    def log_append_offset(self) -> int:
+        """The end of what is planned, where the next record goes."""
+        return self._log.append_offset
+
+    def timers(self) -> Timers:
+        """Return the timer messages of this store, to be opened by ``open_timers``."""
+        return Timers(self.config, self._parts.files, self.time_from, self.cold_records)
+
     # --- writing
 
     @property
@@ -117,14 +164,9 @@ class MessageStore(ReadableStore):
         """Change the host that records name from now on: a broker on a free port learns its port after the start."""
         self._encoder.store_host = store_host
 
-    @property
-    def on_arrivals(self) -> Arrivals | None:
-        """Called with the records that have become readable, once for each commit."""
-        return self._dispatcher.on_arrivals
-
-    @on_arrivals.setter
-    def on_arrivals(self, callback: Arrivals | None) -> None:
-        self._dispatcher.on_arrivals = callback
+    def subscribe(self, arrivals: Arrivals) -> Callable[[], None]:
+        """Tell of records that become readable from now on, once for each commit; return the call that ends it."""
+        return self._dispatcher.subscribe(arrivals)
 
     @property
     def refusal(self) -> StoreNotWritableError | None:
@@ -144,7 +186,7 @@ class MessageStore(ReadableStore):
         stored_at_ms = self._last_at_ms if self._planned else self._next_stored_at()
         queue = self._queues.by_key.get((new.topic, new.queue_id))
         if queue is None or new.sys_flag & WITHOUT_ENTRY:
-            queue = self._queues.place_for(new.topic, new.queue_id, new.sys_flag)
+            queue = self._rules.queue_for_new(new.topic, new.queue_id, new.sys_flag)
         queue_offset = 0 if queue is None else queue.next_offset
         count = 1
         if new.sys_flag & INNER_BATCH and queue is not None:
@@ -173,7 +215,7 @@ class MessageStore(ReadableStore):
         """
         self._check_writable()
         stored_at_ms = self._next_stored_at()
-        queue = self._queues.place_for(head.topic, head.queue_id, head.sys_flag)
+        queue = self._rules.queue_for_new(head.topic, head.queue_id, head.sys_flag)
         queue_offset = 0 if queue is None else queue.next_offset
         encoded = self._encoder.encode_run(parts, queue_offset, self._log.append_offset, stored_at_ms)
         size = sum(map(len, encoded)) + BLANK_BYTES
@@ -188,6 +230,33 @@ class MessageStore(ReadableStore):
         self._log.add(encoded, placed[-1].log_offset + placed[-1].size - placed[0].log_offset)
         self._planned += placed
         return placed
+
+    def append_copy(self, log_offset: int, data: bytes) -> None:
+        """Write bytes of a master's log where they stand there; ``advance`` makes the whole records readable.
+
+        They continue the log, within one of its files. An empty log begins at the start of any file.
+
+        Raises:
+            ValueError: They stand elsewhere.
+            StoreNotWritableError: The store takes nothing at present; nothing was kept.
+        """
+        self._check_writable()
+        if self._planned:
+            raise ValueError(f"{len(self._planned)} records of this broker wait for their commit, a copy takes none")
+        self._log.add_copy(log_offset, data)
+        try:
+            self._log.commit()
+        except StoreNotWritableError as error:
+            if not isinstance(error, StoreFullError):
+                self._refuse(error)
+            raise
+        self._committed_at_ms = self._dispatcher.take_from(self._log) or self._committed_at_ms
+        self._last_at_ms = max(self._last_at_ms, self._committed_at_ms)
+
+    @property
+    def has_planned(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._planned)
 
     def commit(self) -> None:
         """Write all planned records and, unless they have to be flushed first, make them readable.
@@ -222,7 +291,7 @@ class MessageStore(ReadableStore):
             self._refuse(error)
             return
         if self._index is not None and self._index.is_due:
-            self._build_index(self._index)
+            self._build_index()
 
     def tick(self) -> None:
         """Catch up with what waits: queue entries that had no room, and index entries; to be called now and then."""
@@ -232,7 +301,7 @@ class MessageStore(ReadableStore):
             return
         self.advance()
         if self._index is not None and self._index.may_build:
-            self._build_index(self._index)
+            self._build_index()
         self._refusal = self._refusal or self._disk_full
         if refused is not None and self._refusal is None:
             _log.warning("accepting writes again: store %s", self.config.root)
@@ -252,10 +321,6 @@ class MessageStore(ReadableStore):
         """How far the log may be read: what is written, under SYNC_FLUSH what is on disk."""
         return self._flusher.flushed.offset if self._is_sync_flush else self._log.max_offset
 
-    def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
-        """Return the record at a log position, ``None`` when none that may be read begins there."""
-        return super().record_at(log_offset, size) if log_offset < self.confirm_offset else None
-
     def time_from(self, at_least_ms: int) -> StoreTime:
         """Return a time of its own for something that has come further than the log says."""
         return StoreTime(*self._times, max(at_least_ms, self._last_at_ms))
@@ -263,22 +328,6 @@ class MessageStore(ReadableStore):
     def stamp_ms(self) -> int:
         """Return the store time of a record that would be stored now; no record of before has a later one."""
         return max(self.time.stamp_ms(), self._last_at_ms)
-
-    def topics_since(self, at_ms: int, is_known: Callable[[str], bool]) -> dict[str, int]:
-        """Return unknown topics whose newest message recovery has met and is not from before; and their queues' number.
-
-        Batch topics are left out: ``batch_topics`` has them.
-        """
-        found: set[str] = set()
-        counts: dict[str, int] = {}
-        for queue in self._queues:
-            if queue.max_offset and not is_known(queue.topic):
-                counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
-                entry = queue.entry(queue.max_offset - 1)
-                is_met = entry is not None and entry[0] >= self._parts.recovered.start
-                if entry is not None and is_met and self._reader.entry_stored_at(entry) >= at_ms:
-                    found.add(queue.topic)
-        return {topic: count for topic, count in counts.items() if topic in found}
 
     # --- flushing and the end
 
@@ -411,7 +460,10 @@ class MessageStore(ReadableStore):
             _log.error("rejecting writes: store %s: %s", self.config.root, error)
         self._refusal, self._last_refusal = error, str(error)
 
-    def _build_index(self, index: Index) -> None:
+    def _build_index(self) -> None:
+        index = self._index
+        if index is None:
+            return
         try:
             index.build()
         except SlotsUnreadableError as error:

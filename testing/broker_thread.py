@@ -28,7 +28,7 @@ from ..remoting.headers.client import CreateTopicHeader
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import LoopClock, find_loop_factory
-from ..store.consumequeue.reading import ReadLimits
+from ..store.consumequeue.queue_reader import ReadLimits
 from ..store.files.files import OS_FILES, Files
 
 T = TypeVar("T")

@@ -39,7 +39,7 @@ def rocketmq_broker(rocketmq_settings: Mapping[str, str], pytestconfig: pytest.C
     if pytestconfig.pluginmanager.has_plugin("pytester"):
         # What is first imported in a test session inside this one is forgotten with that one, and numpy cannot be
         # imported a second time: the broker would need it in vain when it stops.
-        importlib.import_module("rocketlet.store.index.indexbuild")
+        importlib.import_module("rocketlet.store.index.index_build")
     with RocketmqBroker(rocketmq_settings) as broker:
         yield broker
 

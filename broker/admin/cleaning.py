@@ -25,8 +25,8 @@ from ...remoting.codec.command import Command
 from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.event_loop import TaskScope, repeat
-from ...store.cleaning import Cleaner
-from ...store.files.removal import Step
+from ...store.cleaner import Cleaner
+from ...store.files.file_sync import SlowStep
 from ..topic.topics import TopicTable
 
 FIRST_ROUND_MS = 60_000
@@ -55,7 +55,7 @@ class CleaningJob:
         await self.do(self.cleaner.round())
         return self.period_ms
 
-    async def do(self, steps: Iterator[Step]) -> None:
+    async def do(self, steps: Iterator[SlowStep]) -> None:
         """Go through the steps, after those of a cleaning that is under way (raises ``OSError``)."""
         loop = asyncio.get_running_loop()
         async with self._turn:
@@ -96,7 +96,7 @@ class CleaningHandlers:
         """Remove the queues of topics that are not there."""
         return self._answer(command, lambda: self._job.cleaner.unused_topics(self._is_used))
 
-    def _answer(self, command: Command, plan: Callable[[], Iterator[Step]]) -> Outcome[Command]:
+    def _answer(self, command: Command, plan: Callable[[], Iterator[SlowStep]]) -> Outcome[Command]:
         outcome: Outcome[Command] = Outcome()
 
         async def clean() -> None:

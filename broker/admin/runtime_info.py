@@ -32,7 +32,7 @@ from ...remoting.codec.codes import VERSION, Release, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.transport.connection import Connection
-from ...store.files.diskspace import DiskReport
+from ...store.cleaner import DiskReport
 from ...store.message_store import MessageStore
 from ..delay.timer_delivery import TimerDelivery
 from ..outcomes.disk_stall import DiskStall
@@ -268,7 +268,7 @@ def tell_timers(runtime: RuntimeInfo, delivery: TimerDelivery, now_ms: Callable[
     def lines() -> Mapping[str, str]:
         due_at_ms, span = delivery.due_at_ms, statistics.span(10)
         behind_ms = 0 if due_at_ms is None else max(0, now_ms() - due_at_ms)
-        waiting = timers.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset
+        waiting = delivery.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset
         return {
             "timerReadBehind": str(behind_ms // 1000),
             "timerOffsetBehind": str(max(0, waiting)),

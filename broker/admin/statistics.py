@@ -23,9 +23,9 @@ from typing import Concatenate, NamedTuple, ParamSpec
 from ...common.clock import Clock
 from ...common.message import INNER_BATCH
 from ...common.names import TIMER_TOPIC, is_system_topic
-from ...store.consumequeue.batchqueue import count_of
-from ...store.consumequeue.dispatched import Appended
-from ...store.consumequeue.reading import ReadResult
+from ...store.consumequeue.appended import Appended
+from ...store.consumequeue.batch_queue import count_of
+from ...store.consumequeue.queue_reader import ReadResult
 
 P = ParamSpec("P")
 

@@ -6,7 +6,7 @@ Rules
        What is behind it costs nothing; nor is there work while nothing is due.
     2. There is one deadline, that of the earliest first message. An arrival moves it only at a level that was empty.
        While there is one, the clock is looked at each second: somebody may set it forward, or the machine has slept.
-    3. Time is that of the store (``store/files/storetime.py``): a clock that is set back neither delivers early nor
+    3. Time is that of the store (``store/files/store_time.py``): a clock that is set back neither delivers early nor
        late. An entry that is due later than a message stored now would be is due now, as in Java: its delay was
        another one.
     4. A turn of the loop delivers messages of one level, the one that is due for longest, and not more than
@@ -28,8 +28,8 @@ from ...common.errors import MessageIllegalError, RecordError, StoreNotWritableE
 from ...common.names import SCHEDULE_TOPIC
 from ...common.record import decode_record
 from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
-from ...store.consumequeue.consumequeue import Entry
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
+from ...store.consumequeue.consume_queue import Entry
 from ...store.message_store import MessageStore
 from .delay_progress import DelayProgress, DelaySaveJob, DeliveredCopies, find_copies, find_start
 from .delayed_messages import deliverable

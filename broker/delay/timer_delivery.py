@@ -25,13 +25,12 @@ from itertools import groupby
 from ...common.errors import MessageIllegalError, RecordError, StoreNotWritableError
 from ...common.names import TIMER_TOPIC
 from ...common.record import NewRecord, Record, decode_record
-from ...store.consumequeue.consumequeue import Entry
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
+from ...store.consumequeue.consume_queue import Entry
 from ...store.message_store import MessageStore
-from ...store.timer.timerlog import TimerUnit
-from ...store.timer.timerrecovery import FoundTopic, open_timers
-from ...store.timer.timers import TimedMessage, Timers
-from ...store.timer.timerslot import DueMessage, DueSlot
+from ...store.timer.timer_log import TimerUnit
+from ...store.timer.timer_recovery import FoundTopic, open_timers
+from ...store.timer.timers import DueMessage, DueSlot, TimedMessage, Timers
 from .delay_progress import DeliveredCopies, find_copies, find_start
 from .timer_messages import NEVER_PUT_MS, deletion_keys, delivered, rolled, timed
 
@@ -43,8 +42,10 @@ _log = logging.getLogger(__name__)
 class TimerDelivery:
     """The timer messages of a broker; ``commit`` writes what was appended to the store."""
 
-    def __init__(self, timers: Timers, commit: Callable[[], None], now_ms: Callable[[], int]) -> None:
-        self._store: MessageStore = timers.store
+    def __init__(
+        self, store: MessageStore, timers: Timers, commit: Callable[[], None], now_ms: Callable[[], int]
+    ) -> None:
+        self.store = store
         self.timers = timers
         self._commit = commit
         self._now_ms = now_ms
@@ -122,11 +123,11 @@ class TimerDelivery:
 
     @property
     def _has_messages(self) -> bool:
-        return self._store.max_offset(TIMER_TOPIC, 0) > 0 or self._store.has_timers
+        return self.store.max_offset(TIMER_TOPIC, 0) > 0 or self.store.has_timers
 
     @property
     def _has_backlog(self) -> bool:
-        return self.timers.queue_offset < self._store.max_offset(TIMER_TOPIC, 0)
+        return self.timers.queue_offset < self.store.max_offset(TIMER_TOPIC, 0)
 
     @property
     def _is_slot_over(self) -> bool:
@@ -134,7 +135,7 @@ class TimerDelivery:
         return tick is not None and tick < max(timers.write_tick, self._now_ms() // timers.config.precision_ms)
 
     def _opening(self) -> SlowWork:
-        store = self._store
+        store = self.store
         entries = store.entries(TIMER_TOPIC, 0, store.min_offset(TIMER_TOPIC, 0), 1)
         first = max(entries[0][0], store.log_min_offset) if entries else store.log_max_offset
         found = FoundTopic(store.max_offset(TIMER_TOPIC, 0), first)
@@ -142,7 +143,7 @@ class TimerDelivery:
 
     def _finding(self) -> SlowWork | None:
         """Return what finds out which messages were delivered before the end, unless that was a clean one."""
-        store, timers = self._store, self.timers
+        store, timers = self.store, self.timers
         if store.was_closed_cleanly:
             self._copies = DeliveredCopies()
             return None
@@ -166,13 +167,13 @@ class TimerDelivery:
     def _enqueue(self) -> SlowWork | None:
         batch, self._cold = self._cold, None
         if batch is None:
-            start = max(self.timers.queue_offset, self._store.min_offset(TIMER_TOPIC, 0))
-            entries = self._store.entries(TIMER_TOPIC, 0, start, MOST_MESSAGES)
-            batch = _ColdBatch(self._store, start, entries)
-            if not self._store.is_near(entries[0][0] if entries else 0):
+            start = max(self.timers.queue_offset, self.store.min_offset(TIMER_TOPIC, 0))
+            entries = self.store.entries(TIMER_TOPIC, 0, start, MOST_MESSAGES)
+            batch = _ColdBatch(self.store, start, entries)
+            if not self.store.is_near(entries[0][0] if entries else 0):
                 self._cold = batch
                 return batch.load
-            batch.records = [self._store.record_at(log_offset, size) for log_offset, size, _ in entries]
+            batch.records = [self.store.record_at(log_offset, size) for log_offset, size, _ in entries]
         self._put_all(batch)
         return None
 
@@ -239,7 +240,7 @@ class TimerDelivery:
         if tick is None or tick >= timers.write_tick:
             return None
         if self._wanted_offset is None:
-            self._wanted_offset = max(self._store.max_offset(TIMER_TOPIC, 0), timers.rebuilds_until)
+            self._wanted_offset = max(self.store.max_offset(TIMER_TOPIC, 0), timers.rebuilds_until)
         if timers.queue_offset < self._wanted_offset and not self._is_wheel_full:
             return None
         self._wanted_offset = None
@@ -285,7 +286,7 @@ class TimerDelivery:
         """Return what is to be stored of a message that is due; None when nothing is."""
         unit, record = due.unit, _decode(due.record)
         message = timed(record) if record is not None else None
-        if unit.log_offset < self._store.log_min_offset:
+        if unit.log_offset < self.store.log_min_offset:
             return None
         if record is None or message is None or not self._belongs(unit, message):
             slot.damage = f"the timer log leads to {unit.log_offset} of the log, where its message does not stand"
@@ -308,7 +309,7 @@ class TimerDelivery:
 
     def _append(self, new: NewRecord) -> None:
         try:
-            self._store.append(new)
+            self.store.append(new)
         except MessageIllegalError as error:
             _log.error("dropping a timer message for topic %s, it cannot be stored: %s", new.topic, error)
 
@@ -317,13 +318,13 @@ class _ColdBatch:
     """Messages of the timer topic; ``load`` reads them in any thread."""
 
     def __init__(self, store: MessageStore, start: int, entries: Sequence[Entry]) -> None:
-        self._store = store
+        self.store = store
         self._entries = entries
         self.start = start
         self.records: Sequence[bytes | memoryview | None] = ()
 
     def load(self) -> None:
-        with self._store.cold_records() as records:
+        with self.store.cold_records() as records:
             self.records = [records.read(log_offset, size) for log_offset, size, _ in self._entries]
 
 

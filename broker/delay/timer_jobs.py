@@ -25,6 +25,7 @@ from ...common.errors import StoreNotWritableError
 from ...common.names import TIMER_TOPIC
 from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
 from ...store.files.files import NO_ROOM
+from ...store.message_store import MessageStore
 from ...store.timer.timers import Timers
 from ..outcomes.group_commit import wait_flushed
 from .timer_delivery import TimerDelivery
@@ -112,7 +113,8 @@ class TimerJob:
 class TimerSaveJob:
     """Saves how far the timers have come, and removes files of the timer log that nobody needs."""
 
-    def __init__(self, timers: Timers, worker: Executor) -> None:
+    def __init__(self, store: MessageStore, timers: Timers, worker: Executor) -> None:
+        self._store = store
         self._timers = timers
         self._worker = worker
         self._turn = asyncio.Lock()
@@ -136,7 +138,7 @@ class TimerSaveJob:
         async with self._turn:
             self._changed.clear()
             await self._save()
-            log_min_offset = self._timers.store.log_min_offset
+            log_min_offset = self._store.log_min_offset
             if self._timers.is_open and log_min_offset > self._cleaned_to:
                 await asyncio.get_running_loop().run_in_executor(self._worker, self._timers.clean, log_min_offset)
                 self._cleaned_to = log_min_offset
@@ -155,7 +157,7 @@ class TimerSaveJob:
         if save is None:
             return
         try:
-            await wait_flushed(self._timers.store)
+            await wait_flushed(self._store)
             await asyncio.get_running_loop().run_in_executor(self._worker, self._timers.write, save)
         except (OSError, StoreNotWritableError) as error:
             self._timers.put_back(save)
@@ -170,7 +172,7 @@ def start_timers(stack: AsyncExitStack, tasks: TaskScope, clock: Clock, delivery
     stack.callback(delivery.timers.close)
     reading = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-timers"))
     writing = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-timer-files"))
-    saving = TimerSaveJob(delivery.timers, writing)
+    saving = TimerSaveJob(delivery.store, delivery.timers, writing)
     job = TimerJob(delivery, reading, clock)
     job.on_worked = saving.wake
     stack.push_async_callback(saving.save_last)

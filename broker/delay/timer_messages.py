@@ -55,7 +55,7 @@ from ...common.properties import (
 )
 from ...common.record import NewRecord, Record
 from ...remoting.codec.codes import ResponseCode
-from ...store.files.timerconfig import TimerConfig
+from ...store.files.store_config import TimerConfig
 from ...store.timer.timers import TimedMessage
 from .delayed_messages import deliverable
 

@@ -30,7 +30,7 @@ from ...common.properties import parse_properties
 from ...common.record import RECORD_HEAD, find_properties
 from ...common.sql_filter import SqlFilter, SqlLimitError, SqlSyntaxError, compile_sql
 from ...common.subscription import Subscription
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F

@@ -22,7 +22,7 @@ from typing import Any
 from ...common.clock import Clock, TimerHandle
 from ...common.outcome import Outcome
 from ...remoting.transport.addresses import Address, format_address
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ...store.recovery.dispatcher import Arrivals
 
 RECHECK_MS = 5000

@@ -18,7 +18,7 @@ from ...common.clock import Clock
 from ...common.errors import StoreError
 from ...common.outcome import A, Outcome
 from ...common.record import NewRecord
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ...store.message_store import MessageStore
 from .disk_stall import DiskStall, Patience
 from .group_commit import GroupCommit

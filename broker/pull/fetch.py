@@ -11,7 +11,7 @@ from typing import final
 import msgspec
 
 from ...common.outcome import Outcome
-from ...store.consumequeue.reading import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
+from ...store.consumequeue.queue_reader import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
 from ..group.filters import PullFilter
 from ..group.offsets import OffsetTable
 from ..outcomes.long_polling import HeldFetch, LongPolling

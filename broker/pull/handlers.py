@@ -18,8 +18,8 @@ from ...remoting.headers.fast_replies import encode_pull_reply
 from ...remoting.headers.pull import PullHeader, PullReply, QueryMessageHeader, QueryMessageReply, ViewMessageHeader
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
-from ...store.consumequeue.reading import ReadResult, ReadStatus
-from ...store.index.query import KeyKind
+from ...store.consumequeue.queue_reader import ReadResult, ReadStatus
+from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore
 from ..settings.refusal import OwnBroker, Refusal
 from .fetch import Fetched, FetchOperation

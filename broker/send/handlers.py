@@ -16,7 +16,7 @@ from ...remoting.headers.fast_replies import SendReplies
 from ...remoting.headers.message import RecallHeader, RecallReply, SendBackHeader
 from ...remoting.headers.send import decode_send_header
 from ...remoting.transport.connection import Connection
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ..settings.refusal import Refusal
 from .recall import RECALL_FAILED, RecallOperation
 from .replies import ReplyOperation, ReplySent

@@ -32,7 +32,7 @@ from ...remoting.codec.command import Command
 from ...remoting.headers.send import SendHeader
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.event_loop import TaskScope
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ..delay.delayed_messages import Parking
 from ..group.reply_routing import Recipient, Requesters
 from ..outcomes.group_commit import wants_to_wait

@@ -31,8 +31,8 @@ from ...common.properties import (
 )
 from ...common.record import BatchPart, NewRecord, decode_batch
 from ...remoting.codec.codes import ResponseCode
-from ...store.consumequeue.dispatched import Appended
-from ...store.consumequeue.innerbatch import INNER_BATCH_FLAGS
+from ...store.consumequeue.appended import Appended
+from ...store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from ..delay.delayed_messages import TIMER_NAMES, Parking
 from ..delay.timer_messages import recall_handle_of
 from ..outcomes.group_commit import wants_to_wait

@@ -15,7 +15,7 @@ import msgspec
 
 from ...common.java_json import read_table_as
 from ...remoting.bodies.route import DataVersion
-from ...store.files.configfile import load_config, save_config_text
+from ...store.files.config_files import load_config, save_config_text
 from ...store.files.files import OS_FILES, Files
 
 ContentT = TypeVar("ContentT", bound=msgspec.Struct)

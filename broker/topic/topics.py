@@ -38,7 +38,7 @@ from ...common.names import (
     reply_topic,
 )
 from ...remoting.bodies.route import DataVersion, TopicConfig, TopicConfigTable
-from ...store.consumequeue.batchqueues import BATCH_TYPE, QUEUE_TYPE
+from ...store.consumequeue.queue_table import BATCH_TYPE, QUEUE_TYPE
 from ..settings.config import BrokerConfig
 from .config_table import next_version
 

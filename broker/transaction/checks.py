@@ -52,7 +52,7 @@ from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.message import CheckTransactionHeader
 from ...remoting.transport.connection import Connection
-from ...store.consumequeue.dispatched import Appended
+from ...store.consumequeue.appended import Appended
 from ...store.message_store import MessageStore
 from ..group.members import Members
 from .half_messages import asked_again, real_place, spared

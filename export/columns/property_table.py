@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...store.commitlog.block import Longs, Mask
+from ...store.commitlog.record_blocks import Longs, Mask
 from .schema import KEYS_TYPE, PROPERTIES_TYPE
 
 _NAME_MARK: Final = 1

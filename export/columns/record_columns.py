@@ -33,7 +33,7 @@ from ...common.ids import decode_host
 from ...common.message import BORN_HOST_V6, COMPRESSED, INNER_BATCH, STORE_HOST_V6
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
 from ...common.record import BatchPart, decode_batch
-from ...store.commitlog.block import ADDED_BYTES, BORN_HOST_AT, STORE_HOST_AT, Block, Longs, Mask, SegmentBytes
+from ...store.commitlog.record_blocks import ADDED_BYTES, BORN_HOST_AT, STORE_HOST_AT, Block, Longs, Mask, SegmentBytes
 from .property_table import PropertyTable, parse_property_texts, split_keys
 from .schema import SYSTEM_FIELDS, make_timestamps
 from .system_columns import DEFAULT_DELAYS_MS, SystemColumns

@@ -37,7 +37,7 @@ from typing import Final
 import pyarrow as pa
 
 from ...common.errors import ConfigError, nearest
-from ...store.commitlog.block import Longs, Mask
+from ...store.commitlog.record_blocks import Longs, Mask
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 KEYS_TYPE: Final = pa.list_(pa.field("element", pa.string(), nullable=False))

@@ -48,8 +48,8 @@ from ...common.properties import (
     TIMER_DEL_UNIQKEY,
     TIMER_OUT_MS,
 )
-from ...store.commitlog.block import Longs, Mask
-from ...store.files.config import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from ...store.commitlog.record_blocks import Longs, Mask
+from ...store.files.store_config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from .property_table import PropertyTable
 from .schema import SYSTEM_FIELDS, make_timestamps
 

@@ -37,12 +37,11 @@ import numpy as np
 from ...common.errors import JsonError, StoreDamagedError
 from ...common.java_json import read_json_as
 from ...common.record import Verdict
-from ...store.commitlog.block import Block, Mask, Structs, has_body_crc
-from ...store.commitlog.logtail import Validity
-from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE
-from ...store.files.config import BATCH_UNIT_BYTES
-from ...store.files.files import OS_FILES
-from ...store.files.maps import map_whole
+from ...store.commitlog.log_end import Validity
+from ...store.commitlog.record_blocks import Block, Mask, Structs, has_body_crc
+from ...store.consumequeue.consume_queue import PRE_BLANK_SIZE
+from ...store.files.files import OS_FILES, map_whole
+from ...store.files.store_config import BATCH_UNIT_BYTES
 from .filesystems import Storage, list_names
 from .log_file import LogFile, check_at
 from .record_walk import (

@@ -18,9 +18,8 @@ from typing import Final, Protocol, cast
 
 from ...common.errors import StoreError
 from ...common.record import Record, Verdict, check_record, decode_record
-from ...store.commitlog.block import SegmentBytes
-from ...store.files.files import OS_FILES
-from ...store.files.maps import check_map, damaged_by_cut
+from ...store.commitlog.record_blocks import SegmentBytes
+from ...store.files.files import OS_FILES, check_map, damaged_by_cut
 from .filesystems import Storage
 
 _SIZE: Final = struct.Struct(">i")

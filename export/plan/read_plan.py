@@ -23,10 +23,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from ...common.errors import ConfigError, StoreDamagedError
-from ...store.commitlog.blockscan import ScanLimits
-from ...store.commitlog.logtail import Validity
-from ...store.files.config import SEGMENT_KEY
+from ...store.commitlog.log_end import Validity
+from ...store.commitlog.record_blocks import ScanLimits
 from ...store.files.segments import SegmentFile
+from ...store.files.store_config import SEGMENT_KEY
 from .filesystems import Storage
 from .log_end import FoundEnd, LogEnd, LogStop, LostOffsets, find_end, prove_end
 from .log_file import LogFile, check_at

@@ -36,9 +36,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.record import BLANK_BYTES, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Verdict
-from ...store.commitlog.block import Block, Longs, SegmentBytes
-from ...store.commitlog.blockscan import Scan, ScanLimits
-from ...store.files.config import ENTRY_BYTES
+from ...store.commitlog.record_blocks import Block, BlockScan, Longs, ScanLimits, SegmentBytes
+from ...store.files.store_config import ENTRY_BYTES
 from .filesystems import list_names
 from .log_file import LogFile, check_at, record_at, size_at
 
@@ -75,12 +74,12 @@ class RecordWalk:
                 return
             least = more
 
-    def _scan(self, window: SegmentBytes) -> Scan:
+    def _scan(self, window: SegmentBytes) -> BlockScan:
         shift = window.base_offset - self._file.base_offset
         end = min(window.size, self._end - shift)
-        return Scan(window, self.position - shift, self._stop - shift, self._limits, end)
+        return BlockScan(window, self.position - shift, self._stop - shift, self._limits, end)
 
-    def _blocks(self, scan: Scan, window: SegmentBytes) -> Iterator[Block]:
+    def _blocks(self, scan: BlockScan, window: SegmentBytes) -> Iterator[Block]:
         shift = window.base_offset - self._file.base_offset
         for block in scan:
             self.position = shift + scan.position

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from ...common.errors import ConfigError
 from ...common.message import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-from ...store.commitlog.block import Block
+from ...store.commitlog.record_blocks import Block
 
 ReasonCodes = npt.NDArray[np.uint8]
 

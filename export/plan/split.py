@@ -23,8 +23,15 @@ from typing import NamedTuple, Protocol
 from ...common.errors import StoreDamagedError
 from ...common.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from ...common.record import Record, Verdict
-from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, count_leading, has_body_crc, measure
-from ...store.commitlog.blockscan import ScanLimits
+from ...store.commitlog.record_blocks import (
+    LEAST_RECORD_BYTES,
+    Block,
+    Longs,
+    ScanLimits,
+    count_leading,
+    has_body_crc,
+    measure,
+)
 from .filesystems import Storage, is_url
 from .log_file import LogFile, RemoteLogFile, check_at, map_log_file, record_at, size_at
 from .record_walk import RecordWalk, find_first_record, find_next_sound

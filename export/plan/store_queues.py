@@ -38,13 +38,12 @@ from ...common.errors import JsonError
 from ...common.java_json import read_json_as
 from ...common.names import is_system_topic
 from ...common.record import Record
-from ...store.commitlog.block import Longs, Structs
-from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE
+from ...store.commitlog.record_blocks import Longs, Structs
+from ...store.consumequeue.consume_queue import PRE_BLANK_SIZE
 from ...store.files.checkpoint import Checkpoint, load_checkpoint
-from ...store.files.config import BATCH_UNIT_BYTES, ENTRY_BYTES
-from ...store.files.files import OS_FILES
-from ...store.files.maps import check_map, written_end
+from ...store.files.files import OS_FILES, check_map, written_end
 from ...store.files.segments import segment_path
+from ...store.files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES
 from .filesystems import list_names
 from .split import PlannedLog, is_in_queue
 

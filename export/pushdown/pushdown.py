@@ -31,8 +31,8 @@ from ...common.errors import ConfigError, nearest
 from ...common.hashing import tags_code
 from ...common.names import is_system_topic
 from ...common.record import MAGIC_V1, MAGIC_V2
-from ...store.commitlog.block import LEAST_RECORD_BYTES, Longs, Mask, Structs
-from ...store.consumequeue.consumequeue import PRE_BLANK_SIZE
+from ...store.commitlog.record_blocks import LEAST_RECORD_BYTES, Longs, Mask, Structs
+from ...store.consumequeue.consume_queue import PRE_BLANK_SIZE
 from ..plan.log_file import LogFile
 from ..plan.read_plan import Plan
 from ..plan.record_walk import find_first_record

@@ -8,8 +8,7 @@ own files say; of a topic that was made anew, only the new messages count, and o
 import os
 from collections.abc import Sequence
 
-from ...store.commitlog.block import Block
-from ...store.commitlog.blockscan import ScanLimits
+from ...store.commitlog.record_blocks import Block, ScanLimits
 from ..columns.record_columns import block_topics, count_messages, find_batches
 from ..plan.selection import Reason, Selection
 from ..plan.split import PlannedLog, Split, SplitWalk

@@ -22,9 +22,8 @@ from ...common.hashing import index_hash
 from ...common.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...common.properties import KEYS, UNIQ_KEY
 from ...common.record import Record
-from ...store.files.files import OS_FILES
-from ...store.files.maps import check_map
-from ...store.index.indexfile import HEADER, INDEX_ENTRY
+from ...store.files.files import OS_FILES, check_map
+from ...store.index.index_file import HEADER, INDEX_ENTRY
 from ..plan.filesystems import list_names
 from ..plan.split import PlannedLog
 

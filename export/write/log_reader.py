@@ -24,9 +24,8 @@ import pyarrow as pa
 from ...common.errors import StoreDamagedError
 from ...common.message import INNER_BATCH
 from ...common.record import Verdict
-from ...store.commitlog.block import Block, Longs, Mask
-from ...store.commitlog.blockscan import ScanLimits
-from ...store.files.maps import check_map, name_file
+from ...store.commitlog.record_blocks import Block, Longs, Mask, ScanLimits
+from ...store.files.files import check_map, name_file
 from ..columns.record_columns import (
     AnyRows,
     Batches,

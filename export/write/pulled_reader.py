@@ -22,7 +22,7 @@ import pyarrow as pa
 from ...common.errors import RecordError
 from ...common.message import INNER_BATCH
 from ...common.record import BatchPart
-from ...store.commitlog.block import LEAST_RECORD_BYTES, Block, Longs, Mask, SegmentBytes, has_body_crc, measure
+from ...store.commitlog.record_blocks import LEAST_RECORD_BYTES, Block, Longs, Mask, SegmentBytes, has_body_crc, measure
 from ..columns.record_columns import Batches, block_topics, find_batches
 from ..columns.schema import SCHEMA, pick_columns
 from ..report.counters import StoreCounters

@@ -35,7 +35,7 @@ from ...common.message import MessageQueue
 from ...export.columns.system_columns import DEFAULT_DELAYS_MS
 from ...export.plan.filesystems import OPTIONS_KEY, Folder, Storage
 from ...export.plan.selection import Selection, parse_instant
-from ...store.files.config import DEFAULT_DELAY_LEVELS, DELAY_KEY, parse_delay_levels
+from ...store.files.store_config import DEFAULT_DELAY_LEVELS, DELAY_KEY, parse_delay_levels
 from ..options.cluster_access import ACCESS_OPTIONS, GROUP, Access, parse_access
 from ..options.filter_pushdown import PUSH_OPTION, parse_pushing
 from ..options.option_values import OptionValues

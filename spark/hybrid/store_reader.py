@@ -29,7 +29,7 @@ from ...export.pushdown.pushdown import PushdownOptions, PushdownResult, check_t
 from ...export.report.counters import StoreCounters
 from ...export.report.report import ReportParts
 from ...export.write.log_reader import ReadOptions, SplitReader
-from ...store.commitlog.blockscan import ScanLimits
+from ...store.commitlog.record_blocks import ScanLimits
 from ..options.filter_pushdown import PushFilters, push_filters
 from ..options.spark_schemas import check_types, fit_to_spark
 from ..options.store_options import FAIL, PREFIX, SKIP, StoreOptions

@@ -34,7 +34,7 @@ from ...export.report.counters import StoreCounters
 from ...export.write.log_reader import ReadOptions
 from ...export.write.pulled_reader import PulledReader, pick_live_columns
 from ...remoting.transport.event_loop import find_loop_factory
-from ...store.commitlog.blockscan import ScanLimits
+from ...store.commitlog.record_blocks import ScanLimits
 from ..cluster.cluster import Addresses, Cluster
 from ..cluster.cluster_options import ClusterOptions, find_queues
 from ..cluster.offset_bounds import DataLoss, make_ranges, resolve_offsets

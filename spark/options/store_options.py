@@ -28,7 +28,7 @@ from ...export.columns.system_columns import DEFAULT_DELAYS_MS
 from ...export.plan.filesystems import OPTIONS_KEY, Storage, split_places
 from ...export.plan.read_plan import SPLIT_BYTES, PlanOptions
 from ...export.plan.selection import Selection
-from ...store.files.config import (
+from ...store.files.store_config import (
     DEFAULT_DELAY_LEVELS,
     DELAY_KEY,
     ENTRIES_KEY,

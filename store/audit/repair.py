@@ -19,16 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...common.errors import ConfigError, StoreError
-from ..consumequeue.consumequeue import PRE_BLANK
-from ..files.config import ENTRY_BYTES, StoreConfig
+from ..consumequeue.consume_queue import PRE_BLANK
 from ..files.files import OS_FILES, Files, zero_range
 from ..files.segments import SegmentFile
+from ..files.store_config import ENTRY_BYTES, StoreConfig
 from ..message_store import MessageStore
-from ..timer.timercheck import REBUILDING, TimerCheck, load_timer_check, save_timer_check, timer_check_path
-from .audit import StoreAudit
-from .auditfiles import find_files
-from .auditreport import AuditReport, Finding
-from .audittimers import KIND
+from ..timer.timer_check import REBUILDING, TimerCheck, load_timer_check, save_timer_check, timer_check_path
+from .audit_report import AuditReport, Finding, find_files
+from .small_files_audit import KIND
+from .store_audit import StoreAudit
 
 _CHUNK = 4 << 20
 _NOBODY = bytes(8)  # a store host that no record gets: nothing is appended

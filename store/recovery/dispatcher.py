@@ -7,26 +7,19 @@ Rules (``ReputMessageService``, ``CommitLogDispatcher``; store.md §3.2, §3.3, 
 - Notices come last, when all records of the call are readable.
 - When a queue cannot be written, the records stay here, in order, and the next call takes them up again; what is
   already in its queue is not written twice.
-- Prepared and rolled-back records of the old transaction kind get no queue entry; inner batches get one in batch
-  queues only.
+- Which entry a record gets say the ``EntryRules``, the same for what is sent, recovered and copied from a master.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from ...common.errors import StoreFullError, StoreNotWritableError
-from ...common.hashing import tags_code
-from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
-from ...common.names import SCHEDULE_TOPIC
-from ...common.properties import TAGS
-from ..consumequeue.batchqueue import BatchQueue, count_of, encode_unit
-from ..consumequeue.consumequeue import ENTRY, ConsumeQueue
-from ..consumequeue.dispatched import Appended, leave_topic
-from ..consumequeue.duetimes import due_at
+from ..commitlog.commit_log import CommitLog
+from ..consumequeue.appended import Appended, describe, leave_topic
+from ..consumequeue.batch_queue import BatchQueue, count_of
+from ..consumequeue.consume_queue import ConsumeQueue
+from ..consumequeue.entry_rules import EntryRules
 from ..files.files import NO_ROOM
-from ..index.index import Index
-
-WITHOUT_ENTRY = INNER_BATCH | TRANSACTION_PREPARED  # the prepared bit is also set in "rolled back"
-
+from ..index.key_index import KeyIndex
 
 Arrivals = Callable[[Sequence[Appended]], object]
 """Told which records have become readable, in log order; those without a queue are among them."""
@@ -35,12 +28,12 @@ Arrivals = Callable[[Sequence[Appended]], object]
 class Dispatcher:
     """Makes records readable by queue and key, in log order."""
 
-    def __init__(self, index: Index | None, delays_ms: tuple[int, ...]) -> None:
+    def __init__(self, rules: EntryRules, index: KeyIndex | None, dispatched_offset: int = 0) -> None:
+        self._rules = rules
         self._index = index
-        self._delays_ms = delays_ms
         self._waiting: list[Appended] = []
-        self.on_arrivals: Arrivals | None = None
-        self.dispatched_offset = 0
+        self._subscribers: tuple[Arrivals, ...] = ()
+        self.dispatched_offset = dispatched_offset
         self.last_stored_at_ms = 0
 
     def __repr__(self) -> str:
@@ -56,9 +49,36 @@ class Dispatcher:
         """How much of the log waits for its queue entries."""
         return sum(record.size for record in self._waiting)
 
+    def subscribe(self, arrivals: Arrivals) -> Callable[[], None]:
+        """Tell of records that become readable from now on; return the call that ends it."""
+        self._subscribers += (arrivals,)
+        return lambda: self._unsubscribe(arrivals)
+
+    def _unsubscribe(self, arrivals: Arrivals) -> None:
+        self._subscribers = tuple(one for one in self._subscribers if one is not arrivals)
+
     def add(self, records: list[Appended]) -> None:
         """Take records that are in the log, in its order."""
         self._waiting += records
+
+    def take_from(self, log: CommitLog) -> int:
+        """Take the whole records that a copy has brought into the log; return the store time of the last one, or 0.
+
+        What is none yet is looked at again when more has come: a slave never skips bytes (replication.md §5).
+        """
+        stored_at_ms = 0
+        last = self._waiting[-1] if self._waiting else None
+        start = self.dispatched_offset if last is None else last.log_offset + last.size
+        for data in log.records_from(max(start, log.min_offset)):
+            record = describe(data)
+            queue = record.queue = self._rules.queue_of(record.topic, record.queue_id, record.sys_flag)
+            if queue is not None:
+                if not queue.next_offset:
+                    queue.begin_at(record.queue_offset)
+                queue.next_offset = record.queue_offset + count_of(record.sys_flag, record.properties)
+            self._waiting.append(record)
+            stored_at_ms = record.stored_at_ms
+        return stored_at_ms
 
     def forget_topic(self, topic: str) -> None:
         """Let the waiting records of a topic have no queue: it is gone."""
@@ -89,8 +109,8 @@ class Dispatcher:
         self.last_stored_at_ms = last.stored_at_ms
         if self._index is not None:
             self._index.pending += ready
-        if self.on_arrivals is not None:
-            self.on_arrivals(ready)
+        for tell in self._subscribers:
+            tell(ready)
 
     def _take_ready(self, confirm_offset: int) -> list[Appended]:
         waiting = self._waiting
@@ -105,7 +125,7 @@ class Dispatcher:
 
     def _write_queues(self, ready: list[Appended]) -> None:
         touched: list[ConsumeQueue | BatchQueue] = []
-        pack, delays_ms = ENTRY.pack, self._delays_ms
+        entry_of = self._rules.entry_of
         try:
             for record in ready:
                 queue = record.queue
@@ -115,13 +135,7 @@ class Dispatcher:
                 if not pending:
                     _check_place(record, queue)
                     touched.append(queue)
-                if record.topic == SCHEDULE_TOPIC:
-                    code = entry_code(record.topic, record.properties, record.stored_at_ms, delays_ms)
-                else:
-                    tags = record.properties.get(TAGS)
-                    code = tags_code(tags) if tags else 0
-                record.tags_code = code
-                pending += batch_unit(record) if queue.is_batch else pack(record.log_offset, record.size, code)
+                pending += entry_of(record)
             for queue in touched:
                 queue.write_pending()
         except (OSError, StoreNotWritableError):
@@ -130,29 +144,11 @@ class Dispatcher:
             raise
 
 
-def batch_unit(record: Appended) -> bytes:
-    """Return the unit of a record in a batch queue; its tags code is known."""
-    entry = record.log_offset, record.size, record.tags_code
-    return encode_unit(entry, record.stored_at_ms, record.queue_offset, count_of(record.sys_flag, record.properties))
-
-
 def _check_place(record: Appended, queue: ConsumeQueue | BatchQueue) -> None:
     if record.queue_offset != queue.max_offset:
         raise StoreNotWritableError(
             f"queue {queue.directory} ends at {queue.max_offset}, the next record in the log has {record.queue_offset}"
         )
-
-
-def gets_entry(sys_flag: int) -> bool:
-    """Tell whether such a record gets an entry in a queue that is no batch queue (store.md §3.3, §3.8)."""
-    return not sys_flag & WITHOUT_ENTRY
-
-
-def entry_code(topic: str, properties: Mapping[str, str], stored_at_ms: int, delays_ms: Sequence[int]) -> int:
-    """Return the code of a queue entry: the tag's hash, or when to deliver a delayed message (store.md §3.2)."""
-    if topic == SCHEDULE_TOPIC and (due_at_ms := due_at(properties, stored_at_ms, delays_ms)) is not None:
-        return due_at_ms
-    return tags_code(properties.get(TAGS))
 
 
 def translate_write_error(error: OSError) -> StoreNotWritableError:

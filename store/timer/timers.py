@@ -1,8 +1,8 @@
 """Timer messages of one store: put into the wheel, taken out of it, saved and cleaned (``TimerMessageStore``).
 
-    open    timers that fit together, in a thread (``timerrecovery``)
+    open    timers that fit together, in a thread (``timer_recovery``)
     put     a unit of the timer log for each message, its slot in the wheel, the next message of the timer topic
-    take    the next slot that holds messages; ``timerslot`` reads it, ``finish`` closes it
+    take    the next slot that holds messages; a ``DueSlot`` reads it, ``finish`` closes it
     save    log, wheel and ``timercheck``, in a thread and in this order
 
 Rules (store.md §10.4 to §10.7):
@@ -13,30 +13,60 @@ Rules (store.md §10.4 to §10.7):
 - Of the slots only a byte each is in memory: whether it holds messages. Finding the next one is a search for a byte.
 - While a rebuild is under way nothing is taken out and nothing is saved: a crash in between begins it anew.
 - A save takes what there is at a moment; it counts when the log was flushed up to that moment before.
+
+A ``DueSlot`` reads the messages of one slot in the order in which they were put in, some at a time:
+
+    walk    from the last unit back to the first, noting every 512th position and the units that delete
+    keys    of the messages that delete, from their records
+    load    the units behind the last noted position, and some of their records
+
+Rules of a slot (``TimerMessageStore.dequeue``; store.md §10.6):
+
+- Units lead backwards, messages leave forwards. So that a slot of millions costs little memory, a part of its units is
+  in memory at a time, and a smaller part of its records.
+- A unit that is none, is not before the one that leads to it, or is due at another time is damage of the files.
+- A chain ends where the timer log begins: the records of what lay before are gone.
+
+``load`` may run in any thread, while nobody else uses the slot.
 """
 
 import logging
 import threading
-from collections.abc import Generator, Sequence
+from array import array
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from ...common.errors import StoreNotWritableError
-from ..files.removal import Removal
-from ..files.syncing import sync_all
-from ..files.timerconfig import BLANK_SLOTS
-from .timercheck import REBUILDING, TimerCheck, save_timer_check, timer_check_path
-from .timerclean import find_log_start
-from .timerlog import DELETES, NORMAL, ROLLS, UNIT_BYTES, TimerLog, TimerUnit, encode_unit, timer_log_directory
-from .timerwheel import Slot, SlotChanges, TimerWheel
-
-if TYPE_CHECKING:
-    from ..message_store import MessageStore
+from ...common.errors import RecordError, StoreNotWritableError
+from ...common.properties import TIMER_DEL_UNIQKEY
+from ...common.record import decode_record
+from ..consumequeue.queue_reader import ColdRecords
+from ..files.file_sync import FileRemoval, sync_all
+from ..files.files import Files
+from ..files.store_config import BLANK_SLOTS, StoreConfig
+from ..files.store_time import StoreTime
+from .timer_check import REBUILDING, TimerCheck, save_timer_check, timer_check_path
+from .timer_log import (
+    DELETES,
+    NORMAL,
+    ROLLS,
+    UNIT_BYTES,
+    TimerLog,
+    TimerUnit,
+    UnitReader,
+    encode_unit,
+    find_log_start,
+    timer_log_directory,
+)
+from .timer_wheel import Slot, SlotChanges, TimerWheel
 
 MOST_UNSAVED: Final = 1 << 18
 """Slots that are kept in memory while they cannot be saved; a broker that saves every second has a few thousand."""
 _ROUNDING_MS = 2  # two clocks that are read one after the other
 _log = logging.getLogger(__name__)
+MOST_RECORDS: Final = 32
+MOST_BYTES: Final = 1 << 20
+_PART: Final = 512
 
 
 class TimedMessage(NamedTuple):
@@ -64,23 +94,32 @@ class Timers:
     """The timer messages of a store; everything that is not said to be slow belongs to the thread of the store.
 
     ``queue_offset`` is the next message of the timer topic to be put; slots before ``write_tick`` are over.
+    ``time_from`` makes a time that begins at an instant, ``cold_records`` a reader of records for any thread.
     Messages before ``known_until`` were put before the start, as far as they were not late.
     """
 
-    def __init__(self, store: "MessageStore") -> None:
-        config, files, root = store.config.timers, store.files, store.config.root
-        self.store = store
+    def __init__(
+        self,
+        store_config: StoreConfig,
+        files: Files,
+        time_from: Callable[[int], StoreTime],
+        cold_records: Callable[[], ColdRecords],
+    ) -> None:
+        config, root = store_config.timers, store_config.root
+        self.store_config = store_config
         self.config = config
         self.files = files
+        self.cold_records = cold_records
         self.check_path = timer_check_path(root)
         self.wheel = TimerWheel(files, f"{root}/timerwheel", config.wheel_slots)
-        self.log = TimerLog(files, timer_log_directory(store.config), config.file_bytes)
+        self.log = TimerLog(files, timer_log_directory(store_config), config.file_bytes)
         self.queue_offset = 0
         self.write_tick = 0
         self.rebuilds_until = 0
         self.known_until = 0
         self.is_open = False
-        self._time = store.time
+        self._time_from = time_from
+        self._time = time_from(0)
         self._saved = TimerCheck()
         self._waiting = bytearray(config.wheel_slots)
         self._next_tick: int | None = None
@@ -157,7 +196,7 @@ class Timers:
     def begin(self, check: TimerCheck, marks: bytearray, known: Generator[int] | None = None) -> None:
         """Go on from what was saved; ``known`` are messages from ``queue_offset`` on that are in the wheel already."""
         self._saved = check
-        self._time = self.store.time_from(check.read_at_ms)
+        self._time = self._time_from(check.read_at_ms)
         self._waiting = marks
         self._read_tick = self._done_tick = check.read_at_ms // self.config.precision_ms
         self._next_tick = self._find(self._read_tick)
@@ -166,7 +205,7 @@ class Timers:
 
     def begin_anew(self, check: TimerCheck, reason: str) -> None:
         """Forget wheel and log, and put all messages of the timer topic again that are not done for certain."""
-        _log.warning("store %s: rebuilding the timer files from the timer topic: %s", self.store.config.root, reason)
+        _log.warning("store %s: rebuilding the timer files from the timer topic: %s", self.store_config.root, reason)
         with self._disk:
             self._generation += 1
             save_timer_check(self.files, self.check_path, check._replace(log_end=REBUILDING, master_queue_offset=0))
@@ -323,7 +362,7 @@ class Timers:
         """Remove files of the timer log that lead to records before the beginning of the log; slow."""
         with self._disk:
             paths = self.log.drop_before(find_log_start(self.files, self.log, log_min_offset))
-            removal = Removal(self.files, paths)
+            removal = FileRemoval(self.files, paths)
             removal.run()
         if removal.error is not None:
             _log.warning("cannot delete %s, retrying after the next start: %s", paths[0], removal.error)
@@ -333,3 +372,90 @@ class Timers:
         if save.generation == self._generation:
             self.log.dirty_paths.update(save.log_paths)
             self.log.new_directories.update(save.directories)
+
+
+class DueMessage(NamedTuple):
+    """A message whose time has come; ``record`` is ``None`` when it is gone."""
+
+    unit: TimerUnit
+    record: bytes | None
+
+
+class DueSlot:
+    """One slot; ``batch`` are the messages that have been loaded and wait to be taken, oldest first."""
+
+    def __init__(self, timers: Timers, tick: int) -> None:
+        slot = timers.wheel.slot(tick)
+        self._timers = timers
+        self._last = -1 if slot is None else slot.last
+        self._parts: array[int] | None = None
+        self._units: list[TimerUnit] = []
+        self.tick = tick
+        self.batch: list[DueMessage] = []
+        self.deleted: set[str] = set()
+        self.damage = ""
+
+    def __repr__(self) -> str:
+        return f"<DueSlot {self.tick}>"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything has been loaded and taken."""
+        return self._parts is not None and not (self._parts or self._units or self.batch)
+
+    def load(self) -> None:
+        """Fill the batch if it is empty, or set ``damage``; slow (raises ``OSError``)."""
+        timers = self._timers
+        with UnitReader(timers.files, timers.log) as units, timers.cold_records() as records:
+            if self._parts is None:
+                self._walk(units, records)
+            if self._parts and not self._units and not self.damage:
+                self._units = self._read_part(units, self._parts.pop())
+            size = 0
+            while self._units and len(self.batch) < MOST_RECORDS and size < MOST_BYTES:
+                unit = self._units.pop()
+                size += unit.size
+                self.batch.append(DueMessage(unit, records.read(unit.log_offset, unit.size)))
+
+    def _walk(self, units: UnitReader, records: ColdRecords) -> None:
+        parts, deleting = array("q"), list[TimerUnit]()
+        position, count = self._last, 0
+        while position >= self._timers.log.first_base and not self.damage:
+            if count % _PART == 0:
+                parts.append(position)
+            unit = self._check(units.unit(position), position)
+            if unit is None:
+                break
+            position, count = unit.previous, count + 1
+            if unit.is_deleting:
+                deleting.append(unit)
+        self.deleted = {key for unit in deleting if (key := _deleted_key(records, unit))}
+        self._parts = parts
+
+    def _check(self, unit: TimerUnit | None, position: int) -> TimerUnit | None:
+        precision_ms = self._timers.config.precision_ms
+        if unit is not None and unit.previous < position and unit.due_at_ms // precision_ms == self.tick:
+            return unit
+        if position >= self._timers.log.first_base:  # else its file has just been removed
+            self.damage = f"the slot {self.tick} leads to {position} of the timer log, where no unit of it stands"
+        return None
+
+    def _read_part(self, units: UnitReader, position: int) -> list[TimerUnit]:
+        """Return the units of a part, the newest first."""
+        found: list[TimerUnit] = []
+        while position >= self._timers.log.first_base and len(found) < _PART:
+            unit = units.unit(position)
+            if unit is None:
+                break
+            found.append(unit)
+            position = unit.previous
+        return found
+
+
+def _deleted_key(records: ColdRecords, unit: TimerUnit) -> str | None:
+    """Return which message another one deletes."""
+    record = records.read(unit.log_offset, unit.size)
+    try:
+        return None if record is None else decode_record(record).properties.get(TIMER_DEL_UNIQKEY)
+    except RecordError:
+        return None

@@ -44,7 +44,7 @@ class Levels:
     def _open(self) -> tuple[MessageStore, DelayedDelivery]:
         store = self.directory.open_at(self.clock)
         delivery = DelayedDelivery(store, store.commit, self.progress)
-        store.on_arrivals = delivery.arrived
+        store.subscribe(delivery.arrived)
         return store, delivery
 
     def restart(self) -> None:

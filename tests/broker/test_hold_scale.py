@@ -16,10 +16,10 @@ from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.store.consumequeue.consumequeue import ConsumeQueue, QueueSpace
-from rocketlet.store.consumequeue.dispatched import Appended
-from rocketlet.store.files.descriptors import Descriptors
+from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.files.segments import Descriptors
 from rocketlet.testing.manual_clock import ManualClock
 
 QUEUES = 2000

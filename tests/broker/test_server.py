@@ -13,7 +13,7 @@ from rocketlet.common.errors import ConfigError, StoreInUseError
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.store.files.configfile import save_config_text
+from rocketlet.store.files.config_files import save_config_text
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}

@@ -10,9 +10,8 @@ from timers import HOUR_MS, SECOND_MS, timer_directory
 from rocketlet.broker.delay.timer_delivery import TimerDelivery
 from rocketlet.broker.delay.timer_messages import TimerRequests
 from rocketlet.common.record import iter_records
-from rocketlet.store.consumequeue.dispatched import Appended
-from rocketlet.store.consumequeue.reading import ReadLimits
-from rocketlet.store.timer.timers import Timers
+from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.testing.manual_clock import ManualClock
 
 STEPS_MS = (-HOUR_MS, -SECOND_MS, SECOND_MS, HOUR_MS)
@@ -31,10 +30,10 @@ class SteppedTimers:
 
     def _open(self) -> None:
         self.store = self.directory.open_at(self.clock)
-        self.timers = Timers(self.store)
-        self.delivery = TimerDelivery(self.timers, self.store.commit, self.timers.now_ms)
+        self.timers = self.store.timers()
+        self.delivery = TimerDelivery(self.store, self.timers, self.store.commit, self.timers.now_ms)
         self.requests = TimerRequests(self.directory.config.timers, self.timers.count_at, self.timers.ahead_ms)
-        self.store.on_arrivals = self._arrived
+        self.store.subscribe(self._arrived)
         self.work()
 
     def send(self, body: bytes, ahead_ms: int) -> None:

@@ -30,7 +30,7 @@ async def reopened(
     settings: dict[str, str], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[Caller]:
     """Run a broker over a store that another one filled: many more files than it may have open."""
-    monkeypatch.setattr("rocketlet.store.opening.descriptor_limit", lambda: 24)
+    monkeypatch.setattr("rocketlet.store.store_parts.descriptor_limit", lambda: 24)
     settings |= SMALL
     async with Broker(BrokerConfig.from_java(settings), clock) as first, open_caller(first.address) as caller:
         for number in range(COUNT):

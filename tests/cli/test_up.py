@@ -24,7 +24,7 @@ from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.addresses import is_loopback, reachable_host
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.event_loop import LoopClock
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")

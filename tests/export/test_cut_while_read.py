@@ -17,9 +17,9 @@ from rocketlet.export.plan.split import PlannedLog
 from rocketlet.export.plan.store_queues import QueueView, open_queue
 from rocketlet.export.pushdown.store_index import StoreIndex
 from rocketlet.export.write.log_reader import LogReader, ReadOptions
-from rocketlet.store.audit.auditlog import LogAudit
-from rocketlet.store.audit.auditreport import AuditReport
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.audit.audit_report import AuditReport
+from rocketlet.store.audit.log_audit import LogAudit
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.files.segments import SegmentFile
 
@@ -130,7 +130,7 @@ def test_audit_of_a_log_that_is_cut_reports_it(tmp_path: pathlib.Path, monkeypat
     """``rocketlet store check`` finds the file and goes on with the next one, instead of a signal."""
     directory = StoreDirectory(tmp_path / "store", segment_bytes=FILE_BYTES)
     directory.fill(400)
-    monkeypatch.setattr("rocketlet.store.audit.auditlog._LIMITS", ScanLimits(checks_crc=False, block_records=100))
+    monkeypatch.setattr("rocketlet.store.audit.log_audit._LIMITS", ScanLimits(checks_crc=False, block_records=100))
     report = AuditReport(str(directory.root))
     segments = [
         SegmentFile(str(path), int(path.name), FILE_BYTES) for path in sorted(directory.segment().parent.iterdir())

@@ -17,7 +17,7 @@ from rocketlet.common.message import COMPRESSED
 from rocketlet.export.plan.selection import Reason, Selection
 from rocketlet.export.report.report import Report
 from rocketlet.export.write.log_reader import ReadOptions, count_stores
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 
 LOGS = {"plain": (413, 5), "killed": (653, 5), "delay-retry": (71, 0), "batchcrc": (19, 0)}
 

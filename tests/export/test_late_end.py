@@ -10,7 +10,7 @@ from logbuilder import LogBuilder
 from rocketlet.export.plan import log_end as tail
 from rocketlet.export.plan.read_plan import plan_prefixes
 from rocketlet.export.plan.record_walk import RecordWalk
-from rocketlet.store.commitlog.block import Block
+from rocketlet.store.commitlog.record_blocks import Block
 
 SEGMENT_BYTES = 1 << 17
 

@@ -13,8 +13,8 @@ from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.write.log_reader import LogReader
-from rocketlet.store.consumequeue.dispatched import Appended
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 

@@ -14,8 +14,8 @@ from interop.servers import Server
 
 from rocketlet.client import ConsumeFrom, PullConsumerSettings
 from rocketlet.client import PullConsumer as OwnConsumer
-from rocketlet.store.consumequeue.reading import ReadLimits
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 StartServer = Callable[..., Server]

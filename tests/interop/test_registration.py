@@ -10,7 +10,7 @@ from interop.driver import Driver
 from interop.parts import Part, start_broker
 from interop.toolchain import MissingToolError, java_command
 
-from rocketlet.store.files.configfile import save_config_text
+from rocketlet.store.files.config_files import save_config_text
 
 FORGETFUL = {"deleteTopicWithBrokerRegistration": "true"}
 

@@ -10,8 +10,8 @@ from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer, Sent
 from interop.driver import Driver
 from interop.servers import Server
 
-from rocketlet.store.audit.audit import StoreAudit
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.audit.store_audit import StoreAudit
+from rocketlet.store.files.store_config import StoreConfig
 
 StartServer = Callable[..., Server]
 SETTINGS = {"recallMessageEnable": "true", "mappedFileSizeTimerLog": "10480"}

@@ -107,7 +107,7 @@ def test_queue_without_room_is_written_later(directory: StoreDirectory, disk: Li
     """The record is in the log, so it is kept; no other is taken until its entry is written."""
     store = directory.open(disk)
     arrived: list[int] = []
-    store.on_arrivals = lambda records: arrived.extend(record.queue_offset for record in records)
+    store.subscribe(lambda records: arrived.extend(record.queue_offset for record in records))
     placed = store.append(new_record())
     disk.room = placed.size + 10
     store.commit()

@@ -7,7 +7,7 @@ from faulty_reads import FAULTS, FaultyReads
 from stores import StoreDirectory, new_record
 
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.store.consumequeue.innerbatch import INNER_BATCH_FLAGS
+from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.message_store import MessageStore
 
 

@@ -12,8 +12,8 @@ from stores import LimitedFiles, StoreDirectory, read_all, sample
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreFullError
 from rocketlet.export.plan.filesystems import Storage, split_places
 from rocketlet.export.plan.read_plan import plan_stores
-from rocketlet.store.audit.audit import StoreAudit
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.audit.store_audit import StoreAudit
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 FILE_BYTES = 4096

@@ -8,7 +8,7 @@ import pytest
 from stores import StoreDirectory, new_record
 
 from rocketlet.common.record import iter_records
-from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 
 QUEUES = 1_000
 LIMIT = 256

@@ -12,8 +12,8 @@ from stores import StoreDirectory, new_record, read_all, sample
 from rocketlet.common.errors import DiskFullError, StoreFullError
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.write.log_reader import LogReader, ReadOptions
-from rocketlet.store.audit.audit import StoreAudit
-from rocketlet.store.files.diskspace import measure_use
+from rocketlet.store.audit.store_audit import StoreAudit
+from rocketlet.store.cleaner import measure_use
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 

@@ -7,7 +7,7 @@ import pytest
 from stores import GoldenStore, as_truth, file_bytes, read_queue
 
 from rocketlet.common.record import decode_record
-from rocketlet.store.consumequeue.consumequeue import ENTRY
+from rocketlet.store.consumequeue.consume_queue import ENTRY
 
 Golden = Callable[[str], GoldenStore]
 names = pytest.mark.parametrize("name", ["plain", "killed", "delay-retry", "batchcrc"])

@@ -5,8 +5,8 @@ import random
 
 from stores import StoreDirectory
 
-from rocketlet.store.audit.audit import StoreAudit
-from rocketlet.store.audit.auditreport import AuditReport
+from rocketlet.store.audit.audit_report import AuditReport
+from rocketlet.store.audit.store_audit import StoreAudit
 
 
 def audit(directory: StoreDirectory) -> AuditReport:

@@ -7,8 +7,8 @@ from typing import Any
 
 from stores import StoreDirectory
 
-from rocketlet.store.files.cleaningconfig import CleaningConfig
 from rocketlet.store.files.files import Files
+from rocketlet.store.files.store_config import CleaningConfig
 from rocketlet.store.message_store import MessageStore
 
 HOUR_MS = 3_600_000

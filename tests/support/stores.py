@@ -15,9 +15,9 @@ from typing import Any
 from rocketlet.common.clock import Clock
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, Record, iter_records
-from rocketlet.store.consumequeue.reading import ReadLimits, ReadStatus
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadStatus
 from rocketlet.store.files.files import OS_FILES, Files
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"

@@ -7,10 +7,10 @@ from stores import StoreDirectory, new_record
 from rocketlet.broker.delay.timer_delivery import TimerDelivery
 from rocketlet.broker.delay.timer_messages import TimerRequests
 from rocketlet.common.record import Record, iter_records
-from rocketlet.store.consumequeue.dispatched import Appended
-from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.files.files import Files
-from rocketlet.store.files.timerconfig import TimerConfig
+from rocketlet.store.files.store_config import TimerConfig
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.timer.timers import Timers
 
@@ -56,12 +56,12 @@ class TimerWorld:
     def start(self) -> None:
         """Open the store."""
         self.store = self.directory.open(self.disk)
-        self.timers = Timers(self.store)
-        self.delivery = TimerDelivery(self.timers, self.store.commit, lambda: self.now_ms)
+        self.timers = self.store.timers()
+        self.delivery = TimerDelivery(self.store, self.timers, self.store.commit, lambda: self.now_ms)
         self.requests = TimerRequests(self.directory.config.timers, self.timers.count_at)
         self.woken = 0
         self.delivery.on_woken = self._wake
-        self.store.on_arrivals = self._arrived
+        self.store.subscribe(self._arrived)
 
     def stop(self) -> None:
         """Stop cleanly."""

@@ -7,8 +7,8 @@ import pytest
 
 from rocketlet.broker.admin.statistics import MOST_SAMPLES, DayTotals, Sample, Statistics, next_midnight_ms
 from rocketlet.common.message import INNER_BATCH
-from rocketlet.store.consumequeue.dispatched import Appended
-from rocketlet.store.consumequeue.reading import ReadResult, ReadStatus
+from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.queue_reader import ReadResult, ReadStatus
 from rocketlet.testing.manual_clock import ManualClock
 
 

@@ -16,7 +16,7 @@ from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.common.errors import StoreFullError
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.record import Record, iter_records
-from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -43,7 +43,7 @@ class World:
     def deliver(self) -> DelayedDelivery:
         """Return a new delivery."""
         delivery = DelayedDelivery(self.store, self.commit, self.progress)
-        self.store.on_arrivals = delivery.arrived
+        self.store.subscribe(delivery.arrived)
         return delivery
 
     def restart(self, offsets: dict[int, int]) -> None:
@@ -291,12 +291,13 @@ def test_unreadable_log_file_does_not_double_what_was_delivered(world: World, mo
     """What was delivered in the turn that fails is done with; the rest comes once the file can be read again."""
     world.send(1, b"one", b"two", b"three")
     seen: list[int] = []
+    record_at = world.store.record_at
 
     def read(log_offset: int, size: int | None = None) -> memoryview | None:
         seen.append(log_offset)
         if len(seen) > 1 and len(seen) < 4:
             raise OSError(24, "Too many open files", "commitlog")
-        return MessageStore.record_at(world.store, log_offset, size)
+        return record_at(log_offset, size)
 
     monkeypatch.setattr(world.store, "record_at", read)
     world.directory.now_ms += LEVELS_MS[0]
@@ -352,7 +353,7 @@ async def test_job_sleeps_until_the_deadline(timed: tuple[World, ManualClock], d
     """While nothing waits the job has planned nothing; else it looks at the clock each second, and at the deadline."""
     world, clock = timed
     delivery = DelayedDelivery(world.store, world.commit, world.progress)
-    world.store.on_arrivals = delivery.arrived
+    world.store.subscribe(delivery.arrived)
     job = DelayJob(delivery, clock)
     counted: list[int] = []
 

@@ -2,6 +2,7 @@
 
 import pathlib
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from stores import LimitedFiles, new_record
@@ -220,7 +221,9 @@ def test_full_disk_keeps_messages_in_the_topic(world: TimerWorld) -> None:
 
 def test_records_that_are_not_in_memory_are_read_elsewhere(world: TimerWorld) -> None:
     """What lies far from the end of the log is read by another thread, both on the way in and out."""
-    world.store._reader.near_bytes = 0  # pyright: ignore[reportPrivateUsage] # no log is that long
+    world.stop()
+    world.directory.config = replace(world.directory.config, in_memory_percent=0)
+    world.start()
     for number in range(3):
         world.send(b"%d" % number, world.now_ms + 2 * SECOND_MS)
     slow = world.delivery.advance()

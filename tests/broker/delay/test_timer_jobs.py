@@ -18,8 +18,7 @@ from rocketlet.broker.delay.timer_messages import TimerRequests
 from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.timer.timercheck import load_timer_check
-from rocketlet.store.timer.timers import Timers
+from rocketlet.store.timer.timer_check import load_timer_check
 from rocketlet.testing.manual_clock import ManualClock
 
 
@@ -29,8 +28,8 @@ class RunningTimers:
     def __init__(self, store: MessageStore, clock: ManualClock) -> None:
         self.store = store
         self.clock = clock
-        self.timers = Timers(store)
-        self.delivery = TimerDelivery(self.timers, store.commit, clock.now_ms)
+        self.timers = store.timers()
+        self.delivery = TimerDelivery(store, self.timers, store.commit, clock.now_ms)
         self.requests = TimerRequests(store.config.timers, self.timers.count_at)
 
     def send(self, body: bytes, ahead_ms: int) -> None:
@@ -162,7 +161,7 @@ async def waiting(directory: StoreDirectory, disk: LimitedFiles, clock: ManualCl
 async def test_save_that_finds_no_room_is_tried_again(waiting: RunningTimers, disk: LimitedFiles) -> None:
     """What the disk did not take is part of the next save; at the end of a broker it is logged."""
     with ThreadPoolExecutor(1) as worker:
-        saving = TimerSaveJob(waiting.timers, worker)
+        saving = TimerSaveJob(waiting.store, waiting.timers, worker)
         disk.room = 0
         with pytest.raises(OSError, match="No space"):
             await saving.save()
@@ -179,7 +178,7 @@ async def test_nothing_is_saved_after_a_failed_flush(
     path = str(directory.root / "config" / "timercheck")
     await asyncio.to_thread(waiting.store.flush)
     with ThreadPoolExecutor(1) as worker:
-        saving = TimerSaveJob(waiting.timers, worker)
+        saving = TimerSaveJob(waiting.store, waiting.timers, worker)
         disk.fails_sync = True
         with pytest.raises(OSError, match="Input/output"):
             await saving.save()

@@ -16,7 +16,7 @@ from rocketlet.common.hashing import java_hash
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.common.subscription import Subscription, parse_tag_expression
-from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.appended import Appended
 
 HOST_V4, HOST_V6 = bytes(8), bytes(20)
 

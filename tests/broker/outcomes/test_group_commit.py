@@ -255,7 +255,7 @@ async def test_failed_flush_is_told_to_all_who_wait(
         assert await stored_bodies(caller) == [b"before"]
         logged = [one for one in caplog.records if one.levelno >= logging.WARNING]
         told = [(one.name, "a flush failed" in one.getMessage()) for one in logged]
-        assert told == [("rocketlet.store.recovery.flush", True)]
+        assert told == [("rocketlet.store.recovery.flusher", True)]
         assert broker.store.flush_failure is not None
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from rocketlet.broker.outcomes.long_polling import RECHECK_MS, HeldFetch, LongPolling
-from rocketlet.store.consumequeue.consumequeue import ConsumeQueue, QueueSpace
-from rocketlet.store.consumequeue.dispatched import Appended
-from rocketlet.store.files.descriptors import Descriptors
+from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.files.segments import Descriptors
 from rocketlet.testing.manual_clock import ManualClock
 
 KEY = ("T", 0)

@@ -32,7 +32,7 @@ from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.endpoint import Handler, Service
 from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.remoting.transport.server import RemotingServer
-from rocketlet.store.files.configfile import save_config_text
+from rocketlet.store.files.config_files import save_config_text
 from rocketlet.store.files.files import Files
 from rocketlet.testing.manual_clock import ManualClock
 

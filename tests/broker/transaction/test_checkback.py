@@ -16,7 +16,7 @@ from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.frames import FrameParser
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.endpoint import Service
-from rocketlet.store.consumequeue.dispatched import Appended
+from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
 
 MEGABYTE = 1 << 20

@@ -23,7 +23,7 @@ from rocketlet.broker.transaction.transactions import OPS_A_TURN, TRANSACTION_GR
 from rocketlet.common.errors import StoreFullError
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
 from rocketlet.common.record import Record
-from rocketlet.store.files.config import StoreConfig
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
 

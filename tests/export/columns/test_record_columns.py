@@ -13,7 +13,7 @@ from rocketlet.export.columns.schema import SCHEMA, pick_columns
 from rocketlet.export.plan.log_file import MappedLogFile
 from rocketlet.export.plan.selection import Reason, Selection
 from rocketlet.export.write.log_reader import ReadOptions
-from rocketlet.store.commitlog.blockscan import Scan, ScanLimits
+from rocketlet.store.commitlog.record_blocks import BlockScan, ScanLimits
 
 V4, V6 = encode_host("192.0.2.7", 65535), encode_host("fd00::a", 1)
 UTC = datetime.UTC
@@ -109,7 +109,7 @@ def test_large_inflated_bodies_are_spread_over_batches(log: LogBuilder) -> None:
         log.add(deflate(body), sys_flag=0x301)
         log.add(b"plain")
     path = log.save() / "commitlog" / f"{0:020d}"
-    (block,) = Scan(MappedLogFile(str(path), 0, 4096), 0, 4096, ScanLimits())
+    (block,) = BlockScan(MappedLogFile(str(path), 0, 4096), 0, 4096, ScanLimits())
     pieces = [RecordRows(*piece) for piece in inflate_in_pieces(block, max_bytes=1000)]
     assert [len(piece) for piece in pieces] == [4, 4, 4, 4, 2]
     assert [row for piece in pieces for row in piece.bodies().to_pylist()[::2]] == bodies

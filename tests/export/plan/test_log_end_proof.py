@@ -19,7 +19,7 @@ from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes, plan_sto
 from rocketlet.export.pushdown.pushdown import planned_report
 from rocketlet.export.report.report import Report
 from rocketlet.export.write.log_reader import SplitReader
-from rocketlet.store.audit.audit import StoreAudit
+from rocketlet.store.audit.store_audit import StoreAudit
 
 PROOF = "proof holds: every message is counted, every queue offset is there once, all body checksums are right"
 

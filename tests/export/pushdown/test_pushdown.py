@@ -15,7 +15,7 @@ from rocketlet.export.plan import store_queues as queuefiles
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.store_queues import MARGIN_MS
 from rocketlet.export.pushdown.pushdown import CLOCK_MS, PushdownOptions, check_topics, push_down
-from rocketlet.store.commitlog.block import Structs
+from rocketlet.store.commitlog.record_blocks import Structs
 
 INDEX_SIZES = TINY["index_slots"], TINY["index_entries"]
 ORDERS, RARE = frozenset({"Orders"}), frozenset({"Rare"})

@@ -14,7 +14,7 @@ from rocketlet.export.report.counters import StoreCounters
 from rocketlet.export.report.report import Report, ReportParts, load_report, save_report
 from rocketlet.export.write.log_reader import LogReader, ReadOptions, SplitReader
 from rocketlet.export.write.verify import compare, find_outputs, read_outputs
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 
 
 def test_missing_and_repeated_offsets_are_faults(log: LogBuilder, read: Read) -> None:

@@ -16,7 +16,7 @@ from rocketlet.export.plan.selection import Selection
 from rocketlet.export.report.counters import StoreCounters
 from rocketlet.export.write.log_reader import ReadOptions
 from rocketlet.export.write.pulled_reader import LIVE_SCHEMA, PulledReader, PulledRecords, pick_live_columns
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 
 BATCH = encode_batch([BatchPart(0, body, b"TAGS\x01" + body) for body in (b"a", b"b", b"c")])
 HOST_V6 = bytes(15) + b"\x01" + b"\x00\x00\x2a\x9f"

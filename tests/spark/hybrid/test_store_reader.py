@@ -16,7 +16,7 @@ from rocketlet.export.report.report import load_report
 from rocketlet.spark.hybrid.read_modes import check_batch, check_columns, find_mode, pick_schema, reading_options
 from rocketlet.spark.hybrid.store_reader import StoreReader
 from rocketlet.spark.options.store_options import parse_store_options
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 
 
 def open_reader(**options: str) -> StoreReader:

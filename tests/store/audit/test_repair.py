@@ -9,8 +9,8 @@ from damage import audit, cut_short, flip, record_start
 from stores import GoldenStore, StoreDirectory, read_all, sample
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.store.audit.audit import StoreAudit
 from rocketlet.store.audit.repair import RepairPlan, apply_repair, plan_repair, reopen, save_cut
+from rocketlet.store.audit.store_audit import StoreAudit
 
 Damage = Callable[[StoreDirectory], None]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stores import StoreDirectory, new_record, read_all
 
 from rocketlet.common.errors import StoreNotWritableError
-from rocketlet.store.audit.audit import StoreAudit
-from rocketlet.store.consumequeue.reading import ReadLimits
-from rocketlet.store.files import maps
+from rocketlet.store.audit.store_audit import StoreAudit
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
+from rocketlet.store.files import files as maps
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 

@@ -7,8 +7,8 @@ from stores import StoreDirectory, new_record, sample
 
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.record import iter_records
-from rocketlet.store.consumequeue.dispatched import Appended
-from rocketlet.store.consumequeue.reading import ReadLimits
+from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.queue_reader import ReadLimits
 
 
 @pytest.mark.feature("P6")
@@ -21,7 +21,7 @@ def test_arrivals_come_when_the_whole_commit_can_be_read(directory: StoreDirecto
         result = store.read("T", 2, 0, ReadLimits())
         notices.append((list(arrived), sum(len(list(iter_records(part))) for part in result.records)))
 
-    store.on_arrivals = note
+    store.subscribe(note)
     for number in range(6):
         store.append(sample(number))
     assert notices == []
@@ -35,16 +35,17 @@ def test_arrivals_come_when_the_whole_commit_can_be_read(directory: StoreDirecto
     assert (first.tags_code, first.properties["KEYS"], first.stored_at_ms) == (3644, "k0 all", directory.now_ms)
 
 
-def test_arrival_callback_can_be_taken_back(directory: StoreDirectory) -> None:
-    """Without a callback nobody is told."""
+def test_subscription_ends_when_it_is_taken_back(directory: StoreDirectory) -> None:
+    """A subscriber hears of what comes before the call that ends its subscription, and of nothing behind it."""
     store = directory.open()
     notices: list[Sequence[Appended]] = []
-    store.on_arrivals = notices.append
-    assert store.on_arrivals is not None
-    store.on_arrivals = None
+    unsubscribe = store.subscribe(notices.append)
     store.append(new_record())
     store.commit()
-    assert notices == []
+    unsubscribe()
+    store.append(new_record())
+    store.commit()
+    assert [[one.queue_offset for one in records] for records in notices] == [[0]]
 
 
 def test_append_out_of_order_makes_the_store_unwritable(directory: StoreDirectory) -> None:

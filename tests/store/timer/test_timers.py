@@ -11,9 +11,9 @@ from timers import DAY_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_director
 
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.store.files.files import Files
-from rocketlet.store.timer.timerlog import NORMAL, ROLLS, TimerUnit, UnitReader
+from rocketlet.store.timer.timer_log import NORMAL, ROLLS, TimerUnit, UnitReader
+from rocketlet.store.timer.timer_wheel import Slot
 from rocketlet.store.timer.timers import TimedMessage
-from rocketlet.store.timer.timerwheel import Slot
 
 WINDOW_S = 172_800
 

@@ -19,7 +19,7 @@ from rocketlet.common.java_json import read_json_as
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
 from rocketlet.common.properties import UNIQ_KEY
 from rocketlet.common.record import Record, decode_record
-from rocketlet.store.files.configfile import load_config_text
+from rocketlet.store.files.config_files import load_config_text
 from rocketlet.store.message_store import MessageStore
 
 LATER_MS = 60_000

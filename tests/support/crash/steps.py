@@ -29,7 +29,7 @@ from rocketlet.common.message import (
 )
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.common.subscription import SQL92_TYPE, Subscription
-from rocketlet.store.files.configfile import load_config_text
+from rocketlet.store.files.config_files import load_config_text
 
 _V6 = bytes(range(16)) + b"\0\0\0\x07"
 

@@ -14,7 +14,6 @@ from rocketlet.common.names import TIMER_TOPIC
 from rocketlet.common.properties import TIMER_DEL_UNIQKEY, UNIQ_KEY
 from rocketlet.common.record import decode_record
 from rocketlet.store.message_store import MessageStore
-from rocketlet.store.timer.timers import Timers
 
 TOPIC = "Timed"
 
@@ -34,9 +33,9 @@ def send_timed(world: World) -> None:
 
 def work_timers(world: World) -> None:
     """Time passes, and messages go into the wheel and come out of it; the progress is saved behind a flush, or not."""
-    timers = Timers(world.store)
+    timers = world.store.timers()
     world.store.appended.clear()
-    delivery = TimerDelivery(timers, lambda: _commit(world), lambda: world.now_ms)
+    delivery = TimerDelivery(world.store, timers, lambda: _commit(world), lambda: world.now_ms)
     for _ in range(world.chance.randrange(1, 4)):
         world.pass_time(world.chance.randrange(6_000))
         _work(delivery)
@@ -57,8 +56,8 @@ def verify_timed(store: MessageStore, ledger: Ledger, now_ms: int) -> None:
         store.commit()
         store.flush()
 
-    timers = Timers(store)
-    _work(TimerDelivery(timers, commit, lambda: now_ms))
+    timers = store.timers()
+    _work(TimerDelivery(store, timers, commit, lambda: now_ms))
     save = timers.take_save()
     if save is not None:
         timers.write(save)

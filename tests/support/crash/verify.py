@@ -19,11 +19,11 @@ from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
 from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes
 from rocketlet.export.plan.split import SplitWalk
-from rocketlet.store.audit.audit import StoreAudit
-from rocketlet.store.commitlog.blockscan import ScanLimits
-from rocketlet.store.files.config import StoreConfig
-from rocketlet.store.files.configfile import load_config_text
+from rocketlet.store.audit.store_audit import StoreAudit
+from rocketlet.store.commitlog.record_blocks import ScanLimits
+from rocketlet.store.files.config_files import load_config_text
 from rocketlet.store.files.files import Files
+from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
 LATER_MS = 1_760_000_000_000

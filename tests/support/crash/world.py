@@ -24,10 +24,9 @@ from rocketlet.broker.delay.delay_progress import DelayProgress
 from rocketlet.common.message import TRANSACTION_ROLLBACK
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, encode_record
-from rocketlet.store.consumequeue.dispatched import Appended
-from rocketlet.store.files.config import BATCH_UNIT_BYTES, StoreConfig
-from rocketlet.store.files.configfile import save_config_text
-from rocketlet.store.files.timerconfig import TimerConfig
+from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.files.config_files import save_config_text
+from rocketlet.store.files.store_config import BATCH_UNIT_BYTES, StoreConfig, TimerConfig
 from rocketlet.store.message_store import MessageStore
 
 STORE = "store"

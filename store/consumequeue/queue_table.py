@@ -1,0 +1,399 @@
+"""All queues of a store, by topic and queue id: consume queues, batch queues, and extended entries of a Java broker.
+
+    consumequeue/<topic>/<queueId>/<20 digits>
+
+Rules:
+
+- A queue directory that cannot be used (a short, foreign or missing file) is reported as broken; its files are
+  removed by recovery and written anew from the log.
+- Files that all have one other size are a wrong setting, not damage: the start is refused. A single short file is
+  damage: nothing else says that it was made that way.
+- Topics whose queues count by messages have none here, but in ``batches``: the Java broker would not start otherwise.
+
+    batchconsumequeue/<topic>/<queueId>/<20 digits>
+
+Rules (``ConsumeQueueStore.queueTypeShouldBe``; store.md §2.6, §3.8):
+
+- A topic's queues are of one kind. ``config/topics.json`` tells which (``queue.type``), for topics that it does not
+  list the directories do. A directory of the other kind stops the start, as it stops the Java broker's.
+- A queue directory that cannot be used is reported as broken, and written anew from the log.
+
+    consumequeue_ext/<topic>/<queueId>/<20 digits>
+    unit: size 2 | tags code 8 | store time 8 | bits 2 | bitmap        a size of -1 ends a file
+
+Rules of extended entries, which are read and never written (``enableConsumeQueueExt``, ``ConsumeQueueExt``; store.md
+§3.7):
+
+- A tags code of -2147483649 and below is an address: -2^63 plus the position of a unit in all files. A hash is never
+  that small.
+- What cannot be read means that the message may be wanted: the client compares tags anyway.
+- Queues that are written here have plain tags codes; both kinds may stand in one queue.
+"""
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, cast
+
+from ...common.errors import ConfigError
+from ...common.java_json import read_json
+from ..files.config_files import load_config
+from ..files.files import DirectoryEntry, Files
+from ..files.segments import Descriptors, find_other_size, segment_path
+from ..files.store_config import BATCH_KEY, BATCH_UNIT_BYTES, ENTRY_BYTES, QUEUE_KEY, StoreConfig
+from .batch_queue import BatchQueue
+from .consume_queue import ConsumeQueue, QueueSpace
+
+LAST_ADDRESS: Final = -2_147_483_649
+_LEAST: Final = -(2**63)
+_UNIT: Final = struct.Struct(">hqqh")
+QUEUE_TYPE = "queue.type"
+BATCH_TYPE = "BatchCQ"
+QueueKey = tuple[str, int]
+
+
+class ExtUnit(NamedTuple):
+    """What stands at an address."""
+
+    tags_code: int
+    stored_at_ms: int
+    bitmap: bytes
+
+
+class ExtQueues:
+    """The extended entries of a store."""
+
+    def __init__(self, files: Files, root: str, descriptors: Descriptors) -> None:
+        self._files = files
+        self._root = root
+        self._descriptors = descriptors
+        self._file_bytes: dict[tuple[str, int], int] = {}
+
+    def unit(self, topic: str, queue_id: int, address: int) -> ExtUnit | None:
+        """Return the unit at an address, ``None`` when it cannot be read."""
+        file_bytes = self._size_of_files(topic, queue_id)
+        if address > LAST_ADDRESS or file_bytes == 0:
+            return None
+        offset = address - _LEAST
+        position = offset % file_bytes
+        path = segment_path(f"{self._root}/{topic}/{queue_id}", offset - position)
+        try:
+            descriptor = self._descriptors.get(path)
+            head = self._files.pread(descriptor, _UNIT.size, position)
+            size, tags_code, stored_at_ms, bits = _UNIT.unpack(head)
+            bitmap = self._files.pread(descriptor, bits, position + _UNIT.size) if bits > 0 else b""
+        except (OSError, struct.error):
+            return None
+        is_whole = size == _UNIT.size + len(bitmap) and len(bitmap) == max(bits, 0)
+        return ExtUnit(tags_code, stored_at_ms, bitmap) if is_whole else None
+
+    def resolve(self, topic: str, queue_id: int, code: int) -> int | None:
+        """Return the tags code that an entry stands for, ``None`` when it cannot be known."""
+        if code > LAST_ADDRESS:
+            return code
+        unit = self.unit(topic, queue_id, code)
+        return None if unit is None else unit.tags_code
+
+    def accepting(self, topic: str, queue_id: int, accepts: Callable[[int], bool]) -> Callable[[int], bool]:
+        """Return the filter for entries whose codes may be addresses."""
+
+        def accepts_entry(code: int) -> bool:
+            found = self.resolve(topic, queue_id, code)
+            return found is None or accepts(found)
+
+        return accepts_entry
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove the files of a topic."""
+        root = f"{self._root}/{topic}"
+        for queue in self._files.list(root):
+            for file in self._files.list(f"{root}/{queue.name}"):
+                self._descriptors.drop(f"{root}/{queue.name}/{file.name}")
+                self._files.unlink(f"{root}/{queue.name}/{file.name}")
+            self._files.remove_directory(f"{root}/{queue.name}")
+        if self._files.exists(root):
+            self._files.remove_directory(root)
+
+    def _size_of_files(self, topic: str, queue_id: int) -> int:
+        """Return the length of a queue's files, which all have the same; 0 without any."""
+        key = topic, queue_id
+        if key not in self._file_bytes:
+            found = self._files.list(f"{self._root}/{topic}/{queue_id}")
+            self._file_bytes[key] = max((entry.size for entry in found if not entry.is_directory), default=0)
+        return self._file_bytes[key]
+
+
+def is_same_entry(known: bytes, wanted: bytes) -> bool:
+    """Tell whether two entries name the same record; an address stands for whatever code the record has."""
+    if known == wanted:
+        return True
+    return known[:12] == wanted[:12] and int.from_bytes(known[12:20], "big", signed=True) <= LAST_ADDRESS
+
+
+class BatchQueueTable:
+    """The batch queues of a store; ``topics`` are those whose queues are of this kind."""
+
+    def __init__(self, space: QueueSpace) -> None:
+        self._space = space
+        self.topics: set[str] = set()
+        self.by_key: dict[tuple[str, int], BatchQueue] = {}
+        self.broken: list[BatchQueue] = []
+
+    def __repr__(self) -> str:
+        return f"<BatchQueueTable {len(self.by_key)} of {len(self.topics)} topics>"
+
+    def __iter__(self) -> Iterator[BatchQueue]:
+        return iter(self.by_key.values())
+
+    def obtain(self, topic: str, queue_id: int) -> BatchQueue:
+        """Return the queue, made in memory if need be."""
+        queue = self.by_key.get((topic, queue_id))
+        if queue is None:
+            queue = self.by_key[topic, queue_id] = BatchQueue(self._space, topic, queue_id)
+        return queue
+
+    def clear(self, queue: BatchQueue) -> None:
+        """Remove whatever files the queue's directory holds; the queue begins anew at 0."""
+        queue.remove()
+        for entry in self._space.files.list(queue.directory):
+            if not entry.is_directory:
+                self._space.files.unlink(f"{queue.directory}/{entry.name}")
+                self._space.new_directories.add(queue.directory)
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove all queues of a topic with their files; its next queues may be of the other kind."""
+        self.topics.discard(topic)
+        for key in [key for key in self.by_key if key[0] == topic]:
+            queue = self.by_key.pop(key)
+            self.clear(queue)
+            self._remove_directory(queue.directory)
+        self._remove_directory(f"{self._space.root}/{topic}")
+
+    def load(self) -> None:
+        """Find the queues on disk, their files and their ends.
+
+        Raises:
+            ConfigError: Files have another size than the configured one.
+        """
+        for topic, queue_id in _queue_directories(self._space.files, self._space.root):
+            self.topics.add(topic)
+            queue = self.obtain(topic, queue_id)
+            entries = [entry for entry in self._space.files.list(queue.directory) if not entry.is_directory]
+            if not self._take_files(queue, entries):
+                self.broken.append(queue)
+            queue.find_end()
+
+    def _remove_directory(self, path: str) -> None:
+        if self._space.files.exists(path):
+            self._space.files.remove_directory(path)
+            self._space.new_directories.add(os.path.dirname(path))
+
+    def _take_files(self, queue: BatchQueue, entries: list[DirectoryEntry]) -> bool:
+        if entries and entries[-1].size == 0:
+            self._space.files.unlink(f"{queue.directory}/{entries.pop().name}")
+        size = self._space.file_bytes
+        sizes = {entry.size for entry in entries}
+        if len(sizes) == 1 and sizes != {size} and min(sizes) % BATCH_UNIT_BYTES == 0:
+            raise ConfigError(
+                f"the files in {queue.directory} have {min(sizes)} bytes, {BATCH_KEY} is {size}", key=BATCH_KEY
+            )
+        if not entries:
+            return True
+        first = int(entries[0].name) if entries[0].name.isascii() and entries[0].name.isdigit() else -1
+        names = [f"{first + size * number:020d}" for number in range(len(entries))]
+        if first < 0 or first % size or sizes != {size} or names != [entry.name for entry in entries]:
+            return False
+        queue.slots.set_files(first, first + size * (len(entries) - 1))
+        return True
+
+
+def batch_space(config: StoreConfig, queues: QueueSpace) -> QueueSpace:
+    """Return the space of the batch queues; what the next flush has to take is collected in that of the queues."""
+    root = f"{config.root}/batchconsumequeue"
+    space = QueueSpace(queues.files, root, config.batch_file_bytes, queues.descriptors, BATCH_UNIT_BYTES)
+    space.dirty_paths, space.new_directories = queues.dirty_paths, queues.new_directories
+    return space
+
+
+def _queue_directories(files: Files, root: str) -> Iterator[tuple[str, int]]:
+    for topic in files.list(root):
+        for queue in files.list(f"{root}/{topic.name}") if topic.is_directory else ():
+            if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
+                yield topic.name, int(queue.name)
+
+
+def load_batch_topics(files: Files, root: str) -> dict[str, bool]:
+    """Return the topics of ``config/topics.json`` and whether their queues are batch queues; empty without the file.
+
+    Raises:
+        ConfigError: The file cannot be read, nor its backup.
+    """
+    content = load_config(f"{root}/config/topics.json", read_json, files)
+    topics = _object(_object(content).get("topicConfigTable"))
+    kinds = {name: _object(_object(one).get("attributes")).get(QUEUE_TYPE) for name, one in topics.items()}
+    return {name: kind == BATCH_TYPE for name, kind in kinds.items()}
+
+
+def check_kinds(files: Files, root: str, kinds: dict[str, bool]) -> None:
+    """Compare the directories with what the topics say.
+
+    Raises:
+        ConfigError: A topic has queues of the other kind.
+    """
+    for topic in files.list(f"{root}/batchconsumequeue"):
+        if (
+            topic.is_directory
+            and not kinds.get(topic.name, True)
+            and files.list(f"{root}/batchconsumequeue/{topic.name}")
+        ):
+            raise _wrong_kind(f"{root}/batchconsumequeue", root, topic.name)
+    for topic_name in (name for name, is_batch in kinds.items() if is_batch):
+        if files.list(f"{root}/consumequeue/{topic_name}"):
+            raise _wrong_kind(f"{root}/consumequeue", root, topic_name)
+
+
+def _wrong_kind(folder: str, root: str, topic: str) -> ConfigError:
+    return ConfigError(
+        f"{folder}/{topic} cannot be used: {root}/config/topics.json says the other {QUEUE_TYPE} for topic {topic}",
+        key="storePathRootDir",
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+class QueueTable:
+    """The queues of a store; a queue that does not exist is empty and gets its files with its first entry."""
+
+    def __init__(self, space: QueueSpace, batches: BatchQueueTable) -> None:
+        self.space = space
+        self.by_key: dict[QueueKey, ConsumeQueue] = {}
+        self.batches = batches
+        self.ext: ExtQueues | None = None
+        """Extended entries of a Java broker, where there are any."""
+        self.broken: list[ConsumeQueue] = []
+        self.known_topics: frozenset[str] | None = None
+        """Topics that may have lost their queues; the others were deleted. ``None``: nothing is known about that."""
+        self.leaving: set[QueueKey] = set()
+
+    def __repr__(self) -> str:
+        return f"<QueueTable {len(self.by_key)}>"
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self.by_key.values())
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    @property
+    def batch_topics(self) -> set[str]:
+        """Topics whose queues are batch queues."""
+        return self.batches.topics
+
+    def get(self, topic: str, queue_id: int) -> ConsumeQueue | BatchQueue | None:
+        """Return a queue that exists, of either kind."""
+        return self.by_key.get((topic, queue_id)) or self.batches.by_key.get((topic, queue_id))
+
+    def obtain(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Return the queue, made in memory if need be."""
+        queue = self.by_key.get((topic, queue_id))
+        if queue is None:
+            queue = self.by_key[topic, queue_id] = ConsumeQueue(self.space, topic, queue_id)
+        return queue
+
+    def is_deleted(self, topic: str) -> bool:
+        """Tell whether records of the topic are what a deletion left in the log."""
+        return self.known_topics is not None and topic not in self.known_topics
+
+    def set_batch_topic(self, topic: str) -> None:
+        """Make a topic one with batch queues (raises ``ConfigError`` when it has queues of the other kind)."""
+        if any(key[0] == topic for key in self.by_key):
+            raise ConfigError(f"topic {topic} has queues that are no batch queues")
+        self.batch_topics.add(topic)
+
+    def leave(self, queue: ConsumeQueue | BatchQueue) -> None:
+        """Forget a queue whose files are about to go; it may be made anew once it is no longer among ``leaving``."""
+        key = queue.topic, queue.queue_id
+        self.by_key.pop(key, None)
+        self.batches.by_key.pop(key, None)
+        self.leaving.add(key)
+
+    def stay(self, queue: ConsumeQueue | BatchQueue) -> None:
+        """Take a queue again that could not be removed."""
+        key = queue.topic, queue.queue_id
+        self.leaving.discard(key)
+        if isinstance(queue, BatchQueue):
+            self.batches.by_key[key] = queue
+        else:
+            self.by_key[key] = queue
+
+    def clear(self, queue: ConsumeQueue) -> None:
+        """Remove whatever files the queue's directory holds; the queue begins anew at 0."""
+        queue.remove()
+        for entry in self.space.files.list(queue.directory):
+            if not entry.is_directory:
+                self.space.files.unlink(f"{queue.directory}/{entry.name}")
+                self.space.new_directories.add(queue.directory)
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove all queues of a topic with their files."""
+        for key in [key for key in self.by_key if key[0] == topic]:
+            queue = self.by_key.pop(key)
+            self.clear(queue)
+            self._remove_directory(queue.directory)
+        self._remove_directory(f"{self.space.root}/{topic}")
+        self.batches.remove_topic(topic)
+        if self.ext is not None:
+            self.ext.remove_topic(topic)
+
+    def load(self) -> None:
+        """Find the queues on disk, their files and their ends.
+
+        Raises:
+            ConfigError: The files have one size that is not the configured one.
+        """
+        sizes: list[int] = []
+        for topic, queue_id in self._directories():
+            queue = self.obtain(topic, queue_id)
+            entries = [entry for entry in self.space.files.list(queue.directory) if not entry.is_directory]
+            sizes += [entry.size for entry in entries if entry.size]
+            if not self._take_files(queue, entries):
+                self.broken.append(queue)
+        self._check_size(sizes)
+        for queue in self:
+            queue.find_end()
+
+    def _remove_directory(self, path: str) -> None:
+        if self.space.files.exists(path):
+            self.space.files.remove_directory(path)
+            self.space.new_directories.add(os.path.dirname(path))
+
+    def _directories(self) -> Iterator[QueueKey]:
+        for topic in self.space.files.list(self.space.root):
+            if not topic.is_directory:
+                continue
+            for queue in self.space.files.list(f"{self.space.root}/{topic.name}"):
+                if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
+                    yield topic.name, int(queue.name)
+
+    def _take_files(self, queue: ConsumeQueue, entries: list[DirectoryEntry]) -> bool:
+        if entries and entries[-1].size == 0:
+            self.space.files.unlink(f"{queue.directory}/{entries.pop().name}")
+        size = self.space.file_bytes
+        bases = [int(entry.name) if entry.name.isascii() and entry.name.isdigit() else -1 for entry in entries]
+        if any(entry.size != size or len(entry.name) != 20 for entry in entries):
+            return False
+        if bases != [bases[0] + size * number for number in range(len(bases))] if bases else False:
+            return False
+        if bases:
+            queue.set_files(bases[0], bases[-1])
+        return not bases or (bases[0] >= 0 and bases[0] % size == 0)
+
+    def _check_size(self, sizes: list[int]) -> None:
+        size = find_other_size(sizes, self.space.file_bytes)
+        if size is not None and size % ENTRY_BYTES == 0:
+            raise ConfigError(
+                f"the files in {self.space.root} have {size} bytes, {QUEUE_KEY} is {self.space.file_bytes}",
+                key=QUEUE_KEY,
+            )

@@ -1,0 +1,154 @@
+"""What ``store check`` says about timer files, and what ``store repair`` does with them."""
+
+import pathlib
+import shutil
+from collections.abc import Callable
+
+import pytest
+from stores import GoldenStore
+from timers import HOUR_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_directory
+
+from rocketlet.store.audit.repair import apply_repair, plan_repair, reopen
+from rocketlet.store.audit.store_audit import StoreAudit
+
+COUNT = 2 * UNITS_PER_FILE + 3
+
+
+@pytest.fixture
+def world(tmp_path: pathlib.Path) -> TimerWorld:
+    """Give a closed store with delivered and with waiting messages in three files of the timer log."""
+    made = TimerWorld(timer_directory(tmp_path / "store"))
+    for number in range(COUNT):
+        made.send(b"%02d" % number, made.now_ms + (SECOND_MS if number < 10 else HOUR_MS))
+    made.recall("U20", made.now_ms + HOUR_MS)
+    made.pass_ms(SECOND_MS)
+    made.stop()
+    return made
+
+
+def audit(world: TimerWorld) -> StoreAudit:
+    """Return an audit of the directory."""
+    return StoreAudit(world.directory.config)
+
+
+@pytest.mark.feature("S26")
+def test_files_of_java_are_sound(golden: Callable[[str], GoldenStore]) -> None:
+    """The recorded directory has 14 units, and of those that wait one is a recall."""
+    report = StoreAudit(golden("delay-retry").directory.config).run()
+    assert report.is_sound
+    assert (report.counts["timer units"], report.counts["timer messages waiting"]) == (14, 9)
+
+
+def test_own_files_are_sound(world: TimerWorld) -> None:
+    """Units and waiting messages are counted."""
+    report = audit(world).run()
+    assert report.is_sound, report.lines()
+    assert (report.counts["timer units"], report.counts["timer messages waiting"]) == (COUNT + 1, COUNT - 10)
+
+
+def lose_wheel(root: pathlib.Path) -> None:
+    """The wheel is gone."""
+    (root / "timerwheel").unlink()
+
+
+def cut_wheel(root: pathlib.Path) -> None:
+    """The wheel is short."""
+    (root / "timerwheel").write_bytes(b"")
+
+
+def lose_log(root: pathlib.Path) -> None:
+    """All units are gone."""
+    shutil.rmtree(root / "timerlog")
+
+
+def lose_last_file(root: pathlib.Path) -> None:
+    """The last units are gone."""
+    max((root / "timerlog").iterdir()).unlink()
+
+
+def lose_first_file(root: pathlib.Path) -> None:
+    """A file is missing before others."""
+    sorted((root / "timerlog").iterdir())[1].unlink()
+
+
+def spoil_unit(root: pathlib.Path) -> None:
+    """A unit that waits leads nowhere."""
+    path = sorted((root / "timerlog").iterdir())[1]
+    content = bytearray(path.read_bytes())
+    content[52 + 28 : 52 + 36] = (5).to_bytes(8, "big")
+    path.write_bytes(content)
+
+
+def spoil_check(root: pathlib.Path) -> None:
+    """Nobody knows how far they had come."""
+    (root / "config" / "timercheck").write_bytes(b"\xff" * 4_096)
+
+
+def cut_check(root: pathlib.Path) -> None:
+    """The progress is short, but readable."""
+    path = root / "config" / "timercheck"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+DAMAGE: dict[Callable[[pathlib.Path], None], str] = {
+    lose_wheel: "timerwheel: the file is missing",
+    cut_wheel: "the file has 0 bytes, not 38707200",
+    lose_log: "the timer log is missing",
+    lose_last_file: "the units end at",
+    lose_first_file: "the file is missing",
+    spoil_unit: "its record does not stand at 5 of the log",
+    spoil_check: "all timer messages will come again",
+    cut_check: "the file has 100 bytes, not 4096",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damage_is_found_and_repaired(damage: Callable[[pathlib.Path], None], world: TimerWorld) -> None:
+    """Each kind is told; after a repair the store is sound, and all messages that wait come."""
+    damage(world.directory.root)
+    checked = audit(world)
+    report = checked.run()
+    assert DAMAGE[damage] in "\n".join(report.lines())
+    assert set(report.totals) == {"timer"}
+    plan = plan_repair(checked)
+    assert any("make them anew from the timer topic" in line for line in plan.lines())
+    apply_repair(plan)
+    reopen(checked.found_config, lambda: world.now_ms)
+    after = audit(world).run()
+    assert after.is_sound, after.lines()
+    world.start()
+    world.pass_ms(HOUR_MS)
+    wanted = {b"%02d" % number for number in range(COUNT) if number != 20}
+    assert set(world.bodies()) == wanted
+    world.stop()
+    assert audit(world).run().is_sound
+
+
+def test_damage_while_a_broker_writes_is_a_note(world: TimerWorld) -> None:
+    """A broker that was killed leaves timer files that lag behind: its next start puts that right."""
+    (world.directory.root / "timerwheel").unlink()
+    world.directory.abort.write_bytes(b"1")
+    report = audit(world).run()
+    assert report.is_sound
+    assert "timerwheel: the file is missing" in "\n".join(report.notes)
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_progress_that_was_never_saved_is_a_note(content: bytes | None, world: TimerWorld) -> None:
+    """A crash may leave units without timercheck, or an empty one: their messages come again."""
+    path = world.directory.root / "config" / "timercheck"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    report = audit(world).run()
+    assert report.is_sound
+    assert "timercheck is missing or empty: all timer messages will come again" in "\n".join(report.notes)
+
+
+def test_empty_files_of_the_timer_log(world: TimerWorld) -> None:
+    """A file that was made and never written is a note at the end, and damage before others."""
+    for path in (world.directory.root / "timerlog").iterdir():
+        path.write_bytes(b"")
+    report = audit(world).run()
+    assert report.totals == {"timer": 2}
+    assert "its creation was cut off" in "\n".join(report.notes)

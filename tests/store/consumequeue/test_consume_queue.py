@@ -1,0 +1,205 @@
+"""Queue files: entries, rolling over, pre-blanks, bounds; and many queues with few descriptors."""
+
+import pathlib
+import shutil
+import struct
+
+import pytest
+from stores import StoreDirectory, new_record, read_all, read_queue, sample
+
+from rocketlet.store.consumequeue.consume_queue import ENTRY, ConsumeQueue, QueueSpace
+from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadStatus
+from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.files.segments import Descriptors
+
+TAG_A = 2598919  # "TagA".hashCode()
+
+
+def make_queue(directory: StoreDirectory, descriptors: Descriptors) -> ConsumeQueue:
+    """Return a queue of ten entries a file, outside a store."""
+    return ConsumeQueue(QueueSpace(OS_FILES, str(directory.root / "consumequeue"), 200, descriptors), "T", 0)
+
+
+def fill(queue: ConsumeQueue, first: int, count: int) -> None:
+    """Write entries whose log offset is ten times their number."""
+    queue.pending += b"".join(ENTRY.pack(10 * number, 10, number) for number in range(first, first + count))
+    queue.write_pending()
+
+
+def test_entry_has_twenty_bytes() -> None:
+    """Log offset 8, size 4, tags code 8."""
+    assert ENTRY.size == 20
+
+
+@pytest.mark.feature("H9")
+def test_entries_hold_offset_size_and_tags_code(directory: StoreDirectory) -> None:
+    """The file is at its full size, named by its first byte, zeros behind the entries."""
+    with directory.open() as store:
+        placed = [store.append(new_record(TAGS="TagA")), store.append(new_record())]
+        store.commit()
+    data = directory.queue_file().read_bytes()
+    assert list(struct.iter_unpack(">qiq", data[:40])) == [
+        (placed[0].log_offset, placed[0].size, TAG_A),
+        (placed[1].log_offset, placed[1].size, 0),
+    ]
+    assert data[40:] == bytes(160)
+
+
+@pytest.mark.parametrize("batch", [1, 3, 25])
+def test_queue_rolls_over(directory: StoreDirectory, batch: int) -> None:
+    """The eleventh entry opens the second file, also in the middle of a commit."""
+    store = directory.open()
+    for number in range(25):
+        store.append(sample(number, queues=1))
+        if number % batch == batch - 1:
+            store.commit()
+    store.commit()
+    assert [directory.queue_file(number=number).stat().st_size for number in range(3)] == [200, 200, 200]
+    assert [record.queue_offset for record in read_queue(store, "T", 0)] == list(range(25))
+    directory.close_all()
+    assert [record.queue_offset for record in read_queue(directory.open(), "T", 0)] == list(range(25))
+
+
+@pytest.mark.parametrize("offset", [0, 1, 10, 13, 29])
+def test_queue_that_begins_later_is_filled_with_blanks(
+    directory: StoreDirectory, descriptors: Descriptors, offset: int
+) -> None:
+    """The first file begins at a multiple of its size; what lies before the first entry is pre-blank."""
+    queue = make_queue(directory, descriptors)
+    queue.set_end(offset)
+    fill(queue, offset, 3)
+    base = offset - offset % 10
+    blanks = directory.queue_file(number=base // 10).read_bytes()[: 20 * (offset - base)]
+    assert blanks == struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * (offset - base)
+    again = make_queue(directory, descriptors)
+    again.set_files(queue.first_base, queue.last_base)
+    again.find_end()
+    again.correct_min_offset(0)
+    assert (again.min_offset, again.max_offset) == (offset, offset + 3)
+
+
+@pytest.mark.parametrize(("log_min", "least"), [(0, 0), (1, 1), (10, 1), (95, 10), (240, 24), (241, 25), (9999, 25)])
+def test_min_offset_is_the_first_entry_in_the_log(
+    directory: StoreDirectory, descriptors: Descriptors, log_min: int, least: int
+) -> None:
+    """When all records are gone, the minimum is the maximum and the numbering goes on."""
+    queue = make_queue(directory, descriptors)
+    fill(queue, 0, 25)
+    queue.correct_min_offset(log_min)
+    assert (queue.min_offset, queue.max_offset) == (least, 25)
+
+
+@pytest.mark.parametrize("end", [0, 1, 9, 10, 11, 20, 24, 25])
+def test_cut_entries_are_zeroed(directory: StoreDirectory, descriptors: Descriptors, end: int) -> None:
+    """Entries behind the cut would count as valid at the next start; later files go."""
+    queue = make_queue(directory, descriptors)
+    fill(queue, 0, 25)
+    queue.cut(end)
+    data = b"".join(path.read_bytes() for path in sorted(directory.queue_file().parent.iterdir()))
+    assert [entry[2] for entry in ENTRY.iter_unpack(data) if entry[1]] == list(range(end))
+    fill(queue, end, 30)
+    assert [queue.entry(number) for number in (end, end + 29)] == [(10 * end, 10, end), (10 * end + 290, 10, end + 29)]
+
+
+def test_end_is_found_at_every_length(directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """The first invalid entry of the last file that holds any."""
+    queue = make_queue(directory, descriptors)
+    for count in range(1, 32):
+        fill(queue, count - 1, 1)
+        again = make_queue(directory, descriptors)
+        again.set_files(queue.first_base, queue.last_base)
+        again.find_end()
+        assert again.max_offset == again.next_offset == count
+
+
+def test_many_queues_live_with_few_descriptors(directory: StoreDirectory) -> None:
+    """The least recently used file is closed when the bound is reached, and opened again when needed."""
+    descriptors = Descriptors(OS_FILES, 5)
+    space = QueueSpace(OS_FILES, str(directory.root / "consumequeue"), 200, descriptors)
+    queues = [ConsumeQueue(space, "T", number) for number in range(40)]
+    for first in (0, 1, 2):
+        for queue in queues:
+            fill(queue, first, 1)
+    assert repr(descriptors) == "<Descriptors 5 of 5>"
+    assert all(queue.entry(2) == (20, 10, 2) for queue in queues)
+    descriptors.close()
+    assert repr(descriptors) == "<Descriptors 0 of 5>"
+
+
+def test_delayed_messages_carry_their_time_to_deliver(directory: StoreDirectory) -> None:
+    """In SCHEDULE_TOPIC_XXXX the code is store time plus delay; a level above the last counts as the last."""
+    store = directory.open()
+    for level in ("1", "3", "18", "30", "0", "x"):
+        store.append(new_record("SCHEDULE_TOPIC_XXXX", DELAY=level, TAGS="TagA"))
+    store.commit()
+    codes = [entry[2] for entry in ENTRY.iter_unpack(directory.queue_file("SCHEDULE_TOPIC_XXXX").read_bytes())][:6]
+    delays = [1_000, 10_000, 7_200_000, 7_200_000]
+    assert codes == [directory.now_ms + delay for delay in delays] + [TAG_A, TAG_A]
+
+
+def test_old_transaction_records_get_no_entry(directory: StoreDirectory) -> None:
+    """Prepared (0x4) and rolled back (0xC) take no queue offset; committed ones (0x8) do."""
+    store = directory.open()
+    for sys_flag in (0x4, 0, 0xC, 0x8):
+        record = new_record(body=b"%d" % sys_flag)
+        record.sys_flag = sys_flag
+        store.append(record)
+    store.commit()
+    assert [(record.queue_offset, bytes(record.body)) for record in read_queue(store, "T", 0)] == [(0, b"0"), (1, b"8")]
+    result = store.read("T", 0, 0, ReadLimits())
+    assert (result.status, result.next_offset) == (ReadStatus.FOUND, 2)
+
+
+def test_deleted_topic_is_gone_from_disk(directory: StoreDirectory) -> None:
+    """Its queues and directories go; the other topics stay."""
+    store = directory.open()
+    for topic in ("Gone", "Kept"):
+        store.append(new_record(topic))
+    store.commit()
+    store.delete_topic("Gone")
+    assert list(store.queues()) == [("Kept", 0)]
+    assert [path.name for path in (directory.root / "consumequeue").iterdir()] == ["Kept"]
+    assert store.append(new_record("Gone")).queue_offset == 0
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_message_on_its_way_to_a_deleted_topic_gets_no_entry(
+    tmp_path: pathlib.Path, *, before: int, is_committed: bool
+) -> None:
+    """It is deleted with the topic; the messages of other topics behind it become readable all the same."""
+    directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
+    with directory.open() as store:
+        for _ in range(before):
+            store.append(new_record("Gone"))
+        store.commit()
+        store.flush()
+        store.append(new_record("Gone"))
+        store.append(new_record("Kept"))
+        if is_committed:
+            store.commit()
+        store.delete_topic("Gone")
+        store.commit()
+        store.flush()
+        assert store.refusal is None
+        assert read_all(store) == {("Kept", 0): [(0, b"body")]}
+        assert not (directory.root / "consumequeue" / "Gone").exists()
+        assert store.append(new_record("Gone")).queue_offset == 0
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_deleted_topic_stays_deleted_after_a_clean_stop(directory: StoreDirectory, *, is_clean: bool) -> None:
+    """Its records are still in the log, but topics.json does not list it; after a kill the list may be an old one."""
+    config = directory.root / "config"
+    config.mkdir(parents=True)
+    (config / "topics.json").write_text('{"topicConfigTable":{"Kept":{"topicName":"Kept"}}}')
+    with directory.open() as store:
+        for topic in ("Gone", "Kept"):
+            store.append(new_record(topic))
+        store.commit()
+        store.delete_topic("Gone")
+    if not is_clean:
+        directory.abort.touch()
+    shutil.rmtree(directory.root / "consumequeue" / "Kept")
+    store = directory.open()
+    assert sorted(store.queues()) == ([("Kept", 0)] if is_clean else [("Gone", 0), ("Kept", 0)])

@@ -1,0 +1,156 @@
+"""Config files: the old or the new text after a crash at any point, and Java's ``.bak`` rules."""
+
+import errno
+import json
+import pathlib
+from collections.abc import Callable
+
+import pytest
+from stores import LimitedFiles
+
+from rocketlet.common.errors import ConfigError
+from rocketlet.store.files.config_files import load_config, load_config_text, save_config_text
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> str:
+    """Give a path in a directory that does not exist yet."""
+    return str(tmp_path / "config" / "topics.json")
+
+
+class CrashError(Exception):
+    """The process ended here."""
+
+
+class CrashingFiles(LimitedFiles):
+    """Ends the process before the given rename."""
+
+    def __init__(self, renames: int) -> None:
+        super().__init__()
+        self.renames = renames
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename or crash."""
+        if not self.renames:
+            raise CrashError
+        self.renames -= 1
+        super().rename(source, target)
+
+
+def test_text_is_saved_and_the_one_before_kept(path: str) -> None:
+    """After two savings the file has the second text and ``.bak`` the first."""
+    assert load_config_text(path) is None
+    save_config_text(path, "eins")
+    save_config_text(path, "zwei ü")
+    assert load_config_text(path) == "zwei ü"
+    assert pathlib.Path(f"{path}.bak").read_text() == "eins"
+    assert sorted(one.name for one in pathlib.Path(path).parent.iterdir()) == ["topics.json", "topics.json.bak"]
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_crash_leaves_the_old_text(path: str, renames: int) -> None:
+    """Before the first rename the file is there, between the two only ``.bak``; later savings work."""
+    save_config_text(path, "old")
+    with pytest.raises(CrashError):
+        save_config_text(path, "new", CrashingFiles(renames))
+    assert load_config_text(path) == "old"
+    save_config_text(path, "newer")
+    assert load_config_text(path) == "newer"
+
+
+def test_full_disk_changes_nothing(path: str) -> None:
+    """The error reaches the caller, the file keeps its text."""
+    save_config_text(path, "old")
+    disk = LimitedFiles()
+    disk.room = 2
+    with pytest.raises(OSError, match="No space left") as caught:
+        save_config_text(path, "new text", disk)
+    assert caught.value.errno == errno.ENOSPC
+    assert load_config_text(path) == "old"
+
+
+@pytest.mark.parametrize("broken", ["", "{", None])
+def test_missing_empty_or_unusable_file_gives_way_to_its_backup(path: str, broken: str | None) -> None:
+    """As ``ConfigManager.load`` does."""
+    save_config_text(path, '{"a": 1}')
+    save_config_text(path, '{"a": 2}')
+    if broken is None:
+        pathlib.Path(path).unlink()
+    else:
+        pathlib.Path(path).write_text(broken)
+    assert load_config(path, json.loads) == {"a": 1}
+
+
+def test_unusable_backup_stops_the_start(path: str) -> None:
+    """Going on with defaults would forget what the file said."""
+    save_config_text(path, "{")
+    with pytest.raises(ConfigError, match=r"cannot be parsed: .*; there is no other copy beside it; restore a copy"):
+        load_config(path, json.loads)
+    save_config_text(path, "[")
+    with pytest.raises(ConfigError, match=r"\.bak cannot be parsed"):
+        load_config(path, json.loads)
+
+
+@pytest.mark.parametrize("backup", [None, "", "{"])
+def test_empty_file_is_a_damaged_one(path: str, backup: str | None) -> None:
+    """No writer leaves one: without a good copy the start ends, instead of forgetting what stood there."""
+    pathlib.Path(path).parent.mkdir()
+    pathlib.Path(path).touch()
+    if backup is not None:
+        pathlib.Path(f"{path}.bak").write_text(backup)
+    with pytest.raises(ConfigError, match=r"topics\.json cannot be parsed: it holds 0 characters.*restore a copy"):
+        load_config(path, json.loads)
+
+
+@pytest.mark.parametrize("broken", ["", "{", "\0\0"])
+def test_damaged_file_never_takes_the_place_of_a_good_copy(path: str, broken: str) -> None:
+    """Whoever owns the file sets it aside; a reader leaves everything as it is."""
+    save_config_text(path, '{"a": 1}')
+    save_config_text(path, '{"a": 2}')
+    pathlib.Path(path).write_text(broken)
+    assert load_config(path, json.loads) == {"a": 1}
+    assert pathlib.Path(path).read_text() == broken
+    assert load_config(path, json.loads, sets_aside=True) == {"a": 1}
+    save_config_text(path, '{"a": 3}')
+    assert pathlib.Path(f"{path}.bak").read_text() == '{"a": 1}'
+    assert pathlib.Path(f"{path}.damaged").read_text() == broken
+    assert load_config(path, json.loads) == {"a": 3}
+
+
+def test_error_of_a_file_that_cannot_be_made_is_told(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason reaches the caller, and not that there is nothing to clean up."""
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    disk = LimitedFiles()
+    monkeypatch.setattr(disk, "create", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        save_config_text(path, "new", disk)
+
+
+def test_passed_over_file_is_logged(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever starts with the backup is told that the newer text could not be used."""
+    save_config_text(path, "{}")
+    save_config_text(path, "{")
+    assert load_config(path, json.loads) == {}
+    assert f"{path} cannot be parsed: " in caplog.text
+    assert f"going on with {path}.bak" in caplog.text
+
+
+def test_unreadable_file_stops_the_start(path: str) -> None:
+    """A file, or its directory, that is there but cannot be read is not a missing one, and its backup is not used."""
+    save_config_text(path, "{}")
+    save_config_text(path, "{}")
+    pathlib.Path(path).unlink()
+    pathlib.Path(path).mkdir()
+    with pytest.raises(ConfigError, match=r"topics\.json cannot be read: Is a directory"):
+        load_config(path, json.loads)
+    with pytest.raises(ConfigError, match="cannot be read: Not a directory"):
+        load_config(f"{path}.bak/topics.json", json.loads)
+
+
+def test_missing_files_mean_defaults(path: str) -> None:
+    """Neither file is an error."""
+    parse: Callable[[str], object] = json.loads
+    assert load_config(path, parse) is None

@@ -1,0 +1,83 @@
+"""Settings by Java's keys."""
+
+import pytest
+
+from rocketlet.common.errors import ConfigError
+from rocketlet.store.files.store_config import StoreConfig, parse_delay_levels
+
+
+@pytest.mark.feature("H9")
+def test_defaults_are_javas() -> None:
+    """The sizes of store.md §1, and 18 delay levels."""
+    config = StoreConfig("/data")
+    assert (config.segment_bytes, config.queue_file_bytes) == (1_073_741_824, 300_000 * 20)
+    assert config.index_file_bytes == 420_000_040
+    assert config.log_directories == ("/data/commitlog",)
+    assert len(config.delays_ms) == 18
+    assert (config.delays_ms[0], config.delays_ms[-1]) == (1_000, 7_200_000)
+
+
+def test_settings_come_by_javas_keys() -> None:
+    """Keys of other parts are left alone; the queue size is rounded up to whole entries."""
+    config = StoreConfig.from_java(
+        {
+            "storePathRootDir": "/data",
+            "storePathCommitLog": "/fast/log",
+            "mappedFileSizeCommitLog": " 65536 ",
+            "mappedFileSizeConsumeQueue": "2001",
+            "messageIndexEnable": "false",
+            "messageDelayLevel": "1s 2m",
+            "brokerName": "broker-a",
+        }
+    )
+    assert (config.root, config.log_directories) == ("/data", ("/fast/log",))
+    assert (config.segment_bytes, config.queue_file_bytes, config.has_index) == (65536, 2020, False)
+    assert config.delays_ms == (1_000, 120_000)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mappedFileSizeCommitLog", "big"),
+        ("mappedFileSizeCommitLog", "-1"),
+        ("mappedFileSizeCommitLog", "1000"),
+        ("mappedFileSizeConsumeQueue", "0"),
+        ("maxHashSlotNum", "0"),
+        ("maxIndexNum", "1"),
+        ("messageIndexEnable", "yes"),
+        ("deleteWhen", "04,16"),
+        ("messageDelayLevel", "1s soon"),
+        ("messageDelayLevel", ""),
+        ("messageDelayLevel", "  "),
+        ("messageDelayLevel", "1s 5"),
+        ("messageDelayLevel", "s"),
+        ("messageDelayLevel", "1s,5s"),
+        ("messageDelayLevel", "-1s"),
+        ("messageDelayLevel", "+1s"),
+        ("messageDelayLevel", "1.5s"),
+        ("messageDelayLevel", "1S"),
+        ("messageDelayLevel", "1w"),
+        ("messageDelayLevel", "1s ²s"),
+        ("messageDelayLevel", "٣s"),
+        ("messageDelayLevel", "1000000000s"),
+        ("messageDelayLevel", "9" * 5000 + "d"),
+        ("storePathRootDir", " "),
+    ],
+)
+def test_bad_value_names_its_key(key: str, value: str) -> None:
+    """A value that the store cannot work with stops the start instead of being ignored as in Java."""
+    with pytest.raises(ConfigError, match=key) as caught:
+        StoreConfig.from_java({key: value})
+    assert caught.value.key == key
+
+
+def test_delay_levels_know_all_units() -> None:
+    """Seconds, minutes, hours and days; more spaces than one do no harm, and 0s is no delay."""
+    assert parse_delay_levels("1s 1m 1h 1d") == (1_000, 60_000, 3_600_000, 86_400_000)
+    assert parse_delay_levels(" 0s  999999999d ") == (0, 999_999_999 * 86_400_000)
+
+
+def test_delay_levels_are_told_as_they_were_given() -> None:
+    """With the largest unit that needs no fraction."""
+    settings = {"messageDelayLevel": "0s 1s 90s 2m 1h 36h 2d"}
+    assert StoreConfig.from_java(settings).delay_levels == settings["messageDelayLevel"]
