@@ -39,7 +39,7 @@ class UpFlags(BrokerFlags):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Member:
+class ClusterMember:
     """One of the brokers: its options and settings, and how many there are."""
 
     flags: BrokerFlags
@@ -88,7 +88,7 @@ def _list_settings(part: str, config: "NameServerConfig | BrokerConfig") -> str:
     return f"{part}\n{settings.format_settings(config.describe())}"
 
 
-def _list_broker(member: Member) -> str:
+def _list_broker(member: ClusterMember) -> str:
     config = load_broker_config(member.flags, member.given)
     return _list_settings(f"broker {config.broker_name}" if member.count > 1 else "broker", config)
 
@@ -102,7 +102,7 @@ def _load_nameserver_config(flags: UpFlags, given: dict[str, str]) -> "NameServe
     return load_nameserver_config({**kept, **given, "listenPort": str(port)}, advertised)
 
 
-def _make_members(flags: UpFlags, given: dict[str, str]) -> list[Member]:
+def _make_members(flags: UpFlags, given: dict[str, str]) -> list[ClusterMember]:
     """Return the brokers, each with what it has for itself.
 
     Raises:
@@ -112,7 +112,7 @@ def _make_members(flags: UpFlags, given: dict[str, str]) -> list[Member]:
     if not flags["ephemeral"]:
         _check_layout(os.path.expanduser(given[settings.STORE_KEY]), count)
     if count == 1:
-        return [Member(flags, _broker_settings({"brokerName": BROKER_NAMES[0], **given}), count)]
+        return [ClusterMember(flags, _broker_settings({"brokerName": BROKER_NAMES[0], **given}), count)]
     for key in _BROKERS_OWN:
         if key in given:
             raise ConfigError(f"{key} and --brokers {count} contradict each other: each broker has its own", key=key)
@@ -127,7 +127,7 @@ def _check_layout(store: str, count: int) -> None:
         raise ConfigError(f"{store} holds the stores of several brokers, start them with --brokers", key="--brokers")
 
 
-def _make_member(flags: UpFlags, given: dict[str, str], number: int) -> Member:
+def _make_member(flags: UpFlags, given: dict[str, str], number: int) -> ClusterMember:
     from ..broker.settings.config import DEFAULT_PORT as BROKER_PORT
 
     name, advertised = BROKER_NAMES[number], flags["advertise"]
@@ -140,7 +140,7 @@ def _make_member(flags: UpFlags, given: dict[str, str], number: int) -> Member:
     if advertised is not None:
         advertised = dataclasses.replace(advertised, port=_port_of(advertised.port, number))
     own_flags = cast("BrokerFlags", {**flags, "advertise": advertised})
-    return Member(own_flags, _broker_settings({**given, **own}), flags["brokers"])
+    return ClusterMember(own_flags, _broker_settings({**given, **own}), flags["brokers"])
 
 
 def _port_of(first: int, number: int) -> int:
@@ -159,7 +159,7 @@ def _broker_settings(given: dict[str, str]) -> dict[str, str]:
 
 
 async def _start(
-    servers: AsyncExitStack, clock: Clock, nameserver: "NameServerConfig", members: list[Member]
+    servers: AsyncExitStack, clock: Clock, nameserver: "NameServerConfig", members: list[ClusterMember]
 ) -> "tuple[NameServer, list[Broker]]":
     from ..namesrv.server import NameServer
     from .serve import naming_holder

@@ -21,7 +21,7 @@ from ..remoting.headers.namesrv import (
 )
 from ..remoting.transport.connection import Connection
 from .config import LiveSettings
-from .routes import Identity, QueueShape, Registration, RouteTable
+from .routes import BrokerRegistration, Identity, NameServerRoutes, QueueShape
 
 EXPIRY_MS = 120_000
 V3_0_11 = 37
@@ -33,7 +33,7 @@ class BrokerHandlers:
 
     def __init__(
         self,
-        routes: RouteTable,
+        routes: NameServerRoutes,
         settings: LiveSettings,
         order_table: Callable[[], Mapping[str, str] | None],
         monotonic_ms: Callable[[], int],
@@ -117,10 +117,10 @@ def _read_topics(command: Command) -> tuple[DataVersion, dict[str, QueueShape]]:
         raise DecodeError(f"Failed to decode RegisterBrokerBody: {error}") from error
 
 
-def _read_registration(header: RegisterBrokerHeader, command: Command, connection: Connection) -> Registration:
+def _read_registration(header: RegisterBrokerHeader, command: Command, connection: Connection) -> BrokerRegistration:
     version, topics = _read_topics(command)
     is_local = connection.remote_address[0] == connection.local_address[0]
-    return Registration(
+    return BrokerRegistration(
         Identity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr),
         header.ha_server_addr,
         version,

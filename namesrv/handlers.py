@@ -16,7 +16,7 @@ from ..remoting.transport.endpoint import Handler
 from .broker_handlers import BrokerHandlers
 from .config import LiveSettings
 from .route_handlers import RouteHandlers
-from .routes import RouteTable
+from .routes import NameServerRoutes
 from .topic_handlers import TopicHandlers
 
 MAX_LINES = 10_000
@@ -55,7 +55,7 @@ OrderTable = Callable[[], Mapping[str, str] | None]
 
 
 def name_server_handlers(
-    routes: RouteTable, settings: LiveSettings, order_table: OrderTable, monotonic_ms: Callable[[], int]
+    routes: NameServerRoutes, settings: LiveSettings, order_table: OrderTable, monotonic_ms: Callable[[], int]
 ) -> dict[int, Handler]:
     """Return the handler of each request code but those of the key-value table."""
     brokers = BrokerHandlers(routes, settings, order_table, monotonic_ms)

@@ -41,7 +41,7 @@ class Identity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class BrokerRegistration:
     """What a broker tells about itself."""
 
     identity: Identity
@@ -78,12 +78,12 @@ class BrokerGroup:
 class LiveBroker:
     """A broker that is heard of (``BrokerLiveInfo``); ``said`` is its last registration."""
 
-    said: Registration
+    said: BrokerRegistration
     heard_at_ms: int
     link: object
 
 
-class Route(NamedTuple):
+class TopicRoute(NamedTuple):
     """Where a topic lives: its queues by broker name, and those groups."""
 
     queues: dict[str, QueueShape]
@@ -95,7 +95,7 @@ class _LiveKey(NamedTuple):
     address: str
 
 
-class RouteTable:
+class NameServerRoutes:
     """All routes that brokers have registered."""
 
     def __init__(self) -> None:
@@ -104,10 +104,10 @@ class RouteTable:
         self._live: dict[_LiveKey, LiveBroker] = {}
 
     def __repr__(self) -> str:
-        return f"<RouteTable topics={len(self._queues)} groups={len(self._groups)} live={len(self._live)}>"
+        return f"<NameServerRoutes topics={len(self._queues)} groups={len(self._groups)} live={len(self._live)}>"
 
     def register(
-        self, registration: Registration, link: object, now_ms: int, *, deletes_absent: bool = False
+        self, registration: BrokerRegistration, link: object, now_ms: int, *, deletes_absent: bool = False
     ) -> Registered:
         """Take a broker's word about itself (A.3)."""
         who = registration.identity
@@ -177,13 +177,13 @@ class RouteTable:
         live = self._live.get(_LiveKey(cluster, address))
         return live is not None and live.said.follows_clients
 
-    def route(self, topic: str) -> Route | None:
+    def route(self, topic: str) -> TopicRoute | None:
         """Return where a topic lives, None when no group with an address holds it (A.5)."""
         queues = self._queues.get(topic)
         if queues is None:
             return None
         groups = [self._groups[name] for name in queues if name in self._groups]
-        return Route(queues, groups) if groups else None
+        return TopicRoute(queues, groups) if groups else None
 
     def register_topic(self, topic: str, shapes: Mapping[str, QueueShape]) -> None:
         """Set the queues of one topic by broker name, up to the first unknown name; a new topic only if none is."""
@@ -240,11 +240,11 @@ class RouteTable:
     def _names_in(self, cluster: str) -> set[str]:
         return {group.broker_name for group in self._groups.values() if group.cluster == cluster}
 
-    def _is_newer(self, cluster: str, holder: str, newcomer: Registration) -> bool:
+    def _is_newer(self, cluster: str, holder: str, newcomer: BrokerRegistration) -> bool:
         version = self.version_of(cluster, holder)
         return version is not None and version.state_version > newcomer.version.state_version
 
-    def _take_topics(self, registration: Registration, *, is_first: bool) -> None:
+    def _take_topics(self, registration: BrokerRegistration, *, is_first: bool) -> None:
         who = registration.identity
         is_changed = is_first or self.version_of(who.cluster, who.address) != registration.version
         for topic, shape in registration.topics.items():
@@ -280,7 +280,7 @@ def _drop_address(group: BrokerGroup, dropped: str) -> None:
         del group.addresses[broker_id]
 
 
-def _shape_of(registration: Registration, shape: QueueShape) -> QueueShape:
+def _shape_of(registration: BrokerRegistration, shape: QueueShape) -> QueueShape:
     """A slave that stands in for its master is read from only."""
     is_read_only = registration.acts_as_master is True and registration.identity.broker_id != MASTER_ID
     return shape._replace(perm=shape.perm & ~PERM_WRITE) if is_read_only else shape

@@ -37,7 +37,7 @@ from ..store.files.config_files import load_config, save_config_text
 from .config import LiveSettings, NameServerConfig
 from .handlers import name_server_handlers
 from .kv_table import ORDER_NAMESPACE, KvFile, KvHandlers, KvTable
-from .routes import RouteTable
+from .routes import NameServerRoutes
 
 
 class NameServer:
@@ -47,7 +47,7 @@ class NameServer:
         self._config = config
         self._clock = clock
         self._settings = LiveSettings(config)
-        self._routes = RouteTable()
+        self._routes = NameServerRoutes()
         self._kv = KvTable()
         self._kv_turn = asyncio.Lock()
         self._writer: ThreadPoolExecutor | None = None

@@ -13,7 +13,7 @@ from ..remoting.codec.command import Command, decode_header
 from ..remoting.headers.namesrv import ClusterHeader, DeleteTopicHeader, RegisterTopicHeader
 from ..remoting.transport.connection import Connection
 from .config import LiveSettings
-from .routes import QueueShape, RouteTable
+from .routes import NameServerRoutes, QueueShape
 
 MAX_BROKERS = 16_384
 UNIT, SUBSCRIBED_BY_UNITS = 1, 2  # bits of a topic's system flag (``TopicSysFlag``)
@@ -22,7 +22,7 @@ UNIT, SUBSCRIBED_BY_UNITS = 1, 2  # bits of a topic's system flag (``TopicSysFla
 class TopicHandlers:
     """The names of topics, and single topics."""
 
-    def __init__(self, routes: RouteTable, settings: LiveSettings) -> None:
+    def __init__(self, routes: NameServerRoutes, settings: LiveSettings) -> None:
         self._routes = routes
         self._settings = settings
 

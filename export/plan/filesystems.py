@@ -41,7 +41,7 @@ _CLASSES: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "hdfs": "HadoopF
 _WILD: Final = frozenset("*?[")
 
 
-class DirectoryEntry(NamedTuple):
+class FolderEntry(NamedTuple):
     """A name in a directory; ``size`` is 0 for what is no file."""
 
     name: str
@@ -100,7 +100,7 @@ def split_places(text: str, storage: Storage) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def list_place(place: str, storage: Storage) -> list[DirectoryEntry]:
+def list_place(place: str, storage: Storage) -> list[FolderEntry]:
     """Return what a directory holds (raises ``OSError``)."""
     if not is_url(place):
         with os.scandir(place) as entries:
@@ -108,7 +108,7 @@ def list_place(place: str, storage: Storage) -> list[DirectoryEntry]:
     system, path = storage.resolve(place)
     with _unread(place):
         found = system.get_file_info(pafs.FileSelector(path))
-    return [DirectoryEntry(info.base_name, info.type == pafs.FileType.File, info.size or 0) for info in found]
+    return [FolderEntry(info.base_name, info.type == pafs.FileType.File, info.size or 0) for info in found]
 
 
 def has_place(place: str, storage: Storage) -> bool:
@@ -135,12 +135,12 @@ def list_names(directory: str) -> list[str]:
         return []
 
 
-def _describe(entry: os.DirEntry[str]) -> DirectoryEntry:
+def _describe(entry: os.DirEntry[str]) -> FolderEntry:
     try:
         is_file = entry.is_file()
-        return DirectoryEntry(entry.name, is_file, entry.stat().st_size if is_file else 0)
+        return FolderEntry(entry.name, is_file, entry.stat().st_size if is_file else 0)
     except FileNotFoundError:  # a broker deleted it while it was listed
-        return DirectoryEntry(entry.name, is_file=False, size=0)
+        return FolderEntry(entry.name, is_file=False, size=0)
 
 
 def _expand(place: str, storage: Storage) -> list[str]:
@@ -170,7 +170,7 @@ def _match(place: str, storage: Storage) -> list[str]:
     return [one for one in found if has_place(one, storage)]
 
 
-def _listed(place: str, storage: Storage) -> list[DirectoryEntry]:
+def _listed(place: str, storage: Storage) -> list[FolderEntry]:
     try:
         return list_place(place, storage)
     except FileNotFoundError:

@@ -97,8 +97,9 @@ def cut_file(whole: Split, split_bytes: int) -> list[Split]:
 class SplitWalk:
     """Iterates the records of a split in blocks; ``position`` tells how far it has come.
 
-    What belongs to the split begins at ``began`` (``None`` where nothing does, or with picks). Afterwards ``ended`` is
-    where its last record ends, and ``verdict`` what ended the walk (``None``: the start of the next split).
+    What belongs to the split begins at ``began`` (``None`` where nothing does, or with candidates). Afterwards
+    ``ended`` is where its last record ends, and ``verdict`` what ended the walk (``None``: the start of the next
+    split).
     """
 
     def __init__(self, split: Split, limits: ScanLimits, on_skip: Callable[[Skip], object] | None = None) -> None:

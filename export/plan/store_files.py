@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from ...common.errors import ConfigError, StoreError
 from ...store.files.checkpoint import parse_checkpoint
 from ...store.files.segments import SegmentFile
-from .filesystems import DirectoryEntry, Storage, expand_places, has_place, is_url, list_place, read_place, split_places
+from .filesystems import FolderEntry, Storage, expand_places, has_place, is_url, list_place, read_place, split_places
 
 _DIRECTORY: Final = "commitlog"
 _QUEUES: Final = "consumequeue"
@@ -124,7 +124,7 @@ def _list_files(store: str, storage: Storage) -> list[SegmentFile]:
     return sorted(files, key=lambda file: (file.base_offset, file.path))
 
 
-def _entries(store: str, directory: str, storage: Storage) -> list[DirectoryEntry]:
+def _entries(store: str, directory: str, storage: Storage) -> list[FolderEntry]:
     try:
         return list_place(directory, storage)
     except (FileNotFoundError, NotADirectoryError):
@@ -136,6 +136,6 @@ def _entries(store: str, directory: str, storage: Storage) -> list[DirectoryEntr
         raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
 
 
-def _is_segment(entry: DirectoryEntry) -> bool:
+def _is_segment(entry: FolderEntry) -> bool:
     name = entry.name
     return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit() and entry.is_file

@@ -90,7 +90,7 @@ class QueueCandidates:
         return sum(one.stop - one.first for one in self.slices)
 
     def joined(self, other: "QueueCandidates") -> "QueueCandidates":
-        """Return these picks and those of a later split, between which nothing is wanted."""
+        """Return these candidates and those of a later split, between which nothing is wanted."""
         slices = {one.files: one for one in self.slices}
         for one in other.slices:
             before = slices.get(one.files, one)
@@ -260,11 +260,11 @@ class _StorePushdown:
             return splits
         sure_at_ms = None if store.is_closed else store.checkpoint.index_at_ms
         index = StoreIndex(store.home, store.log, sure_at_ms, self._options.index_sizes)
-        found = index.find(f"{topic}#{key}" for topic in topics for key in keys) if index.stretches else None
+        found = index.find(f"{topic}#{key}" for topic in topics for key in keys) if index.ranges else None
         if found is None:
             return splits
         self.narrowed.texts.append(f"{_describe('key', keys)}: {len(found)} records by index files")
-        return list(_pick(splits, index.stretches, lambda split: _pick_keys(split, found)))
+        return list(_pick(splits, index.ranges, lambda split: _pick_keys(split, found)))
 
     def _by_queues(self, splits: list[Split], store: StoreQueues, topics: list[str]) -> list[Split]:
         views: list[QueueView] = []
@@ -303,7 +303,7 @@ class _QueueSearch:
         self._selection = selection
 
     def pick(self, split: Split) -> Split | None:
-        """Return the split with its picks, ``None`` when nothing of it is wanted."""
+        """Return the split with its candidates, ``None`` when nothing of it is wanted."""
         self.is_used = True
         slices = [one for view in self._views if (one := self._slice(view, split)) is not None]
         self.count += sum(one.stop - one.first for one in slices)
@@ -340,7 +340,7 @@ class _QueueSearch:
 
 
 def _pick(splits: Iterable[Split], known: Sequence[LogRange], pick: Callable[[Split], Split | None]) -> Iterator[Split]:
-    """Yield the splits, cut where known parts of the log begin and end, and these with their picks."""
+    """Yield the splits, cut where known parts of the log begin and end, and these with their candidates."""
     last: Split | None = None
     for part, is_known in _cut(splits, known):
         picked = pick(part) if is_known else part
@@ -364,7 +364,7 @@ def _cut(splits: Iterable[Split], known: Sequence[LogRange]) -> Iterator[tuple[S
 
 
 def _join(last: Split | None, split: Split) -> Split | None:
-    """Return two splits with picks as one, ``None`` where they should stay two."""
+    """Return two splits with candidates as one, ``None`` where they should stay two."""
     if last is None or last.path != split.path or last.candidates is None or split.candidates is None:
         return None
     one, other = last.candidates, split.candidates

@@ -1,4 +1,4 @@
-"""The index files of a store that is only read: the records of a key, and the stretches of the log that they know.
+"""The index files of a store that is only read: the records of a key, and the ranges of the log that they know.
 
     index/17 digits     header, slots, entries (``store.indexfile``; store.md §4)
 
@@ -50,17 +50,17 @@ class _File(NamedTuple):
 
 
 class StoreIndex:
-    """The sure index files of a store; ``stretches`` are the parts of the log that they know."""
+    """The sure index files of a store; ``ranges`` are the parts of the log that they know."""
 
     def __init__(self, home: str, log: PlannedLog, sure_at_ms: int | None, sizes: tuple[int, int] | None) -> None:
         self._log = log
         self._files = _open_files(os.path.join(home, "index"), sure_at_ms, sizes)
-        self.stretches = self._join()
-        if self.stretches and sure_at_ms is None:
-            last = self.stretches[-1]
-            self.stretches[-1] = LogRange(last.first, self._record_end(last.stop))
+        self.ranges = self._join()
+        if self.ranges and sure_at_ms is None:
+            last = self.ranges[-1]
+            self.ranges[-1] = LogRange(last.first, self._record_end(last.stop))
         if not all(map(self._knows, self._checked_records())):
-            self.stretches = []
+            self.ranges = []
 
     def find(self, keys: Iterable[str]) -> list[int] | None:
         """Return the log offsets of records with one of these keys ("topic#key"), ``None`` if there are very many."""
@@ -72,14 +72,14 @@ class StoreIndex:
         return sorted(found)
 
     def _join(self) -> list[LogRange]:
-        stretches: list[LogRange] = []
+        ranges: list[LogRange] = []
         for file in self._files:
-            last = stretches[-1] if stretches else None
+            last = ranges[-1] if ranges else None
             if last is not None and file.begin <= self._record_end(last.stop):
-                stretches[-1] = LogRange(last.first, max(last.stop, file.end))
+                ranges[-1] = LogRange(last.first, max(last.stop, file.end))
             elif file.begin < file.end:
-                stretches.append(LogRange(file.begin, file.end))
-        return stretches
+                ranges.append(LogRange(file.begin, file.end))
+        return ranges
 
     def _record_end(self, log_offset: int) -> int:
         record = self._log.record_at(log_offset)
@@ -87,7 +87,7 @@ class StoreIndex:
 
     def _checked_records(self) -> list[Record]:
         records = [record for _, record in self._log.first_records() if record is not None]
-        inside = [each for each in records if any(one.first <= each.log_offset < one.stop for one in self.stretches)]
+        inside = [each for each in records if any(one.first <= each.log_offset < one.stop for one in self.ranges)]
         return inside[:: max(1, len(inside) // _MOST_CHECKED)]
 
     def _knows(self, record: Record) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.namesrv.routes import Identity, QueueShape, Registered, Registration, RouteTable
+from rocketlet.namesrv.routes import BrokerRegistration, Identity, NameServerRoutes, QueueShape, Registered
 from rocketlet.remoting.bodies.route import DataVersion
 
 EXPIRY_MS = 120_000
@@ -15,9 +15,9 @@ TOPICS = {"T": QueueShape(4, 4, 6), "TBW102": QueueShape(8, 8, 7)}
 
 def registration(
     identity: Identity = MASTER, topics: dict[str, QueueShape] | None = None, version: DataVersion | None = None
-) -> Registration:
+) -> BrokerRegistration:
     """Return what a broker says at its start."""
-    return Registration(
+    return BrokerRegistration(
         identity,
         identity.address + "1",
         version or DataVersion(state_version=0, counter=1, timestamp=1),
@@ -27,14 +27,14 @@ def registration(
 
 
 @pytest.fixture
-def routes() -> RouteTable:
+def routes() -> NameServerRoutes:
     """Return a table that one master has registered at."""
-    table = RouteTable()
+    table = NameServerRoutes()
     table.register(registration(), LINK, 0)
     return table
 
 
-def test_route_of_registered_topic_names_queues_and_addresses(routes: RouteTable) -> None:
+def test_route_of_registered_topic_names_queues_and_addresses(routes: NameServerRoutes) -> None:
     """A route holds the queues as created and the address under broker id 0."""
     route = routes.route("T")
     assert route is not None
@@ -42,12 +42,12 @@ def test_route_of_registered_topic_names_queues_and_addresses(routes: RouteTable
     assert [group.addresses for group in route.groups] == [{0: MASTER.address}]
 
 
-def test_route_of_unknown_topic_is_none(routes: RouteTable) -> None:
+def test_route_of_unknown_topic_is_none(routes: NameServerRoutes) -> None:
     """A topic that nobody registered has no route."""
     assert routes.route("U") is None
 
 
-def test_two_brokers_share_a_topic(routes: RouteTable) -> None:
+def test_two_brokers_share_a_topic(routes: NameServerRoutes) -> None:
     """A topic on two brokers has the queues and addresses of both."""
     routes.register(registration(OTHER), LINK, 0)
     route = routes.route("T")
@@ -58,12 +58,12 @@ def test_two_brokers_share_a_topic(routes: RouteTable) -> None:
 
 def test_first_registration_with_one_topic_is_refused_without_a_trace() -> None:
     """An incremental registration at a fresh name server leaves nothing behind, no broker without addresses either."""
-    table = RouteTable()
+    table = NameServerRoutes()
     assert table.register(registration(topics={"T": QueueShape(4, 4, 6)}), LINK, 0) == Registered(is_accepted=False)
     assert (table.topics(), table.groups(), table.clusters()) == ([], [], {})
 
 
-def test_incremental_registration_adds_one_topic(routes: RouteTable) -> None:
+def test_incremental_registration_adds_one_topic(routes: NameServerRoutes) -> None:
     """A known broker may register a single topic; its other topics stay."""
     assert routes.register(
         registration(topics={"U": QueueShape(1, 1, 6)}, version=DataVersion(state_version=0, counter=2, timestamp=2)),
@@ -73,7 +73,7 @@ def test_incremental_registration_adds_one_topic(routes: RouteTable) -> None:
     assert sorted(routes.topics()) == ["T", "TBW102", "U"]
 
 
-def test_registration_with_same_version_changes_no_queues(routes: RouteTable) -> None:
+def test_registration_with_same_version_changes_no_queues(routes: NameServerRoutes) -> None:
     """Queue data are overwritten only when the data version differs, but a missing entry is always added."""
     routes.register(registration(topics={"T": QueueShape(9, 9, 6), "U": QueueShape(1, 1, 6)}), LINK, 0)
     route, added = routes.route("T"), routes.route("U")
@@ -82,7 +82,7 @@ def test_registration_with_same_version_changes_no_queues(routes: RouteTable) ->
     assert route.queues["broker-a"].read_queues == 4
 
 
-def test_registration_with_new_version_overwrites_queues(routes: RouteTable) -> None:
+def test_registration_with_new_version_overwrites_queues(routes: NameServerRoutes) -> None:
     """A changed version brings changed queues."""
     routes.register(
         registration(topics={"T": QueueShape(9, 9, 6)}, version=DataVersion(state_version=0, counter=2, timestamp=2)),
@@ -94,7 +94,7 @@ def test_registration_with_new_version_overwrites_queues(routes: RouteTable) -> 
     assert route.queues["broker-a"].read_queues == 9
 
 
-def test_slave_brings_no_topics_and_learns_its_master(routes: RouteTable) -> None:
+def test_slave_brings_no_topics_and_learns_its_master(routes: NameServerRoutes) -> None:
     """A slave's registration changes no queue data and is answered with the master's addresses."""
     answer = routes.register(registration(SLAVE, {"T": QueueShape(1, 1, 6), "V": QueueShape(1, 1, 6)}), LINK, 0)
     assert answer == Registered(True, MASTER.address, MASTER.address + "1")
@@ -104,7 +104,7 @@ def test_slave_brings_no_topics_and_learns_its_master(routes: RouteTable) -> Non
     assert group.addresses == {0: MASTER.address, 1: SLAVE.address}
 
 
-def test_slave_that_becomes_master_keeps_one_id(routes: RouteTable) -> None:
+def test_slave_that_becomes_master_keeps_one_id(routes: NameServerRoutes) -> None:
     """An address that registers again under another id leaves its old id."""
     routes.unregister(MASTER)
     routes.register(registration(SLAVE), LINK, 0)
@@ -116,7 +116,7 @@ def test_slave_that_becomes_master_keeps_one_id(routes: RouteTable) -> None:
 
 def test_newcomer_with_older_state_is_ignored() -> None:
     """An address does not take over a broker id from one with a greater state version."""
-    table = RouteTable()
+    table = NameServerRoutes()
     table.register(registration(version=DataVersion(state_version=2, counter=1, timestamp=1)), LINK, 0)
     newcomer = MASTER._replace(address="10.0.0.9:10911")
     assert table.register(
@@ -128,13 +128,13 @@ def test_newcomer_with_older_state_is_ignored() -> None:
     assert table.version_of("c", newcomer.address) is None
 
 
-def test_unregister_of_last_address_removes_group_and_topics(routes: RouteTable) -> None:
+def test_unregister_of_last_address_removes_group_and_topics(routes: NameServerRoutes) -> None:
     """Nothing is left of a broker group without an address."""
     routes.unregister(MASTER)
     assert (routes.topics(), routes.groups(), routes.clusters()) == ([], [], {})
 
 
-def test_unregister_of_master_keeps_route_to_slave(routes: RouteTable) -> None:
+def test_unregister_of_master_keeps_route_to_slave(routes: NameServerRoutes) -> None:
     """With its slave left, the route stays and has no key 0."""
     routes.register(registration(SLAVE), LINK, 0)
     routes.unregister(MASTER)
@@ -143,35 +143,35 @@ def test_unregister_of_master_keeps_route_to_slave(routes: RouteTable) -> None:
     assert [group.addresses for group in route.groups] == [{1: SLAVE.address}]
 
 
-def test_silent_broker_expires_after_its_time(routes: RouteTable) -> None:
+def test_silent_broker_expires_after_its_time(routes: NameServerRoutes) -> None:
     """A broker that is silent for longer than it promised is removed; its link is handed back for closing."""
     assert routes.expire(EXPIRY_MS) == []
     assert routes.expire(EXPIRY_MS + 1) == [LINK]
     assert routes.route("T") is None
 
 
-def test_refresh_postpones_expiry(routes: RouteTable) -> None:
+def test_refresh_postpones_expiry(routes: NameServerRoutes) -> None:
     """A sign of life counts like a registration."""
     routes.refresh("c", MASTER.address, 60_000)
     routes.refresh("c", "unknown:1", 60_000)
     assert routes.expire(EXPIRY_MS + 1) == []
 
 
-def test_lost_link_removes_its_brokers_only(routes: RouteTable) -> None:
+def test_lost_link_removes_its_brokers_only(routes: NameServerRoutes) -> None:
     """The end of a connection unregisters what registered on it, at once."""
     routes.register(registration(OTHER), object(), 0)
     assert routes.drop_link(LINK) == [MASTER]
     assert [group.broker_name for group in routes.groups()] == ["broker-b"]
 
 
-def test_old_link_of_reconnected_broker_removes_nothing(routes: RouteTable) -> None:
+def test_old_link_of_reconnected_broker_removes_nothing(routes: NameServerRoutes) -> None:
     """A broker belongs to the link of its last registration."""
     routes.register(registration(), object(), 0)
     assert routes.drop_link(LINK) == []
     assert routes.route("T") is not None
 
 
-def test_write_permission_is_wiped_and_added(routes: RouteTable) -> None:
+def test_write_permission_is_wiped_and_added(routes: NameServerRoutes) -> None:
     """Wiping takes the write bit from each topic of the broker, adding sets permission 6; both count the topics."""
     assert routes.set_writable("broker-a", is_writable=False) == 2
     route = routes.route("TBW102")
@@ -184,7 +184,7 @@ def test_write_permission_is_wiped_and_added(routes: RouteTable) -> None:
     assert routes.set_writable("nobody", is_writable=True) == 0
 
 
-def test_topics_of_cluster(routes: RouteTable) -> None:
+def test_topics_of_cluster(routes: NameServerRoutes) -> None:
     """A cluster lists the topics of its brokers only."""
     routes.register(registration(Identity("d", "x", 0, "h:1"), {"A": TOPICS["T"], "B": TOPICS["T"]}), LINK, 0)
     assert sorted(routes.topics_of("d")) == ["A", "B"]
