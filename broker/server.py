@@ -32,7 +32,7 @@ from ..store.message_store import MessageStore
 from ..store.timer.timers import Timers
 from .admin.cleaning import FIRST_ROUND_MS, CleaningJob
 from .admin.runtime_info import RuntimeInfo, schedule_lines, tell_timers
-from .admin.statistics import Statistics
+from .admin.statistics import BrokerStatistics
 from .build import Foundation, build_checks, build_parts
 from .delay.delay_delivery import DelayedDelivery, start_delivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
@@ -255,7 +255,7 @@ class Broker:
                 Delays(store.config.delays_ms),
                 timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms),
             ),
-            RuntimeInfo(store, Statistics(clock), cleaning, scheduler),
+            RuntimeInfo(store, BrokerStatistics(clock), cleaning, scheduler),
             tasks,
             Transactions(store, tables.offsets, scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes),
             Members(lambda: store.log_max_offset),

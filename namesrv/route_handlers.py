@@ -30,24 +30,24 @@ from ..remoting.headers.namesrv import BrokerGroupHeader, RouteHeader
 from ..remoting.transport.addresses import format_address
 from ..remoting.transport.connection import Connection
 from .config import LiveSettings
-from .routes import BrokerGroup, NameServerRoutes, QueueShape, TopicRoute
+from .routes import BrokerGroup, FoundRoute, NameServerRoutes, QueueShape
 
 MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"  # the topics by which a group's members find each other
 
 
-def with_acting_masters(route: TopicRoute) -> TopicRoute:
+def with_acting_masters(route: FoundRoute) -> FoundRoute:
     """Show the first slave of a group without a master as its master, if the group agreed and cannot be written to."""
     return route._replace(groups=[_with_acting_master(group, route) for group in route.groups])
 
 
-def within_zone(route: TopicRoute, zone: str) -> TopicRoute:
+def within_zone(route: FoundRoute, zone: str) -> FoundRoute:
     """Leave out the groups of other zones, unless they lack a master: their slaves may be read from anywhere."""
     groups = [group for group in route.groups if MASTER_ID not in group.addresses or _is_in(group, zone)]
     names = {group.broker_name for group in route.groups} - {group.broker_name for group in groups}
-    return TopicRoute({name: shape for name, shape in route.queues.items() if name not in names}, groups)
+    return FoundRoute({name: shape for name, shape in route.queues.items() if name not in names}, groups)
 
 
-def _with_acting_master(group: BrokerGroup, route: TopicRoute) -> BrokerGroup:
+def _with_acting_master(group: BrokerGroup, route: FoundRoute) -> BrokerGroup:
     if not group.acts_as_master or MASTER_ID in group.addresses:
         return group
     if route.queues[group.broker_name].perm & PERM_WRITE:
@@ -126,7 +126,7 @@ class RouteHandlers:
         age_ms = self._monotonic_ms() - self._started_at_ms
         return config.waits_for_service and age_ms < 1000 * config.service_wait_seconds
 
-    def _view(self, header: RouteHeader) -> TopicRoute | None:
+    def _view(self, header: RouteHeader) -> FoundRoute | None:
         route = self._routes.route(header.topic)
         if route is None:
             return None

@@ -83,7 +83,7 @@ class LiveBroker:
     link: object
 
 
-class TopicRoute(NamedTuple):
+class FoundRoute(NamedTuple):
     """Where a topic lives: its queues by broker name, and those groups."""
 
     queues: dict[str, QueueShape]
@@ -177,13 +177,13 @@ class NameServerRoutes:
         live = self._live.get(_LiveKey(cluster, address))
         return live is not None and live.said.follows_clients
 
-    def route(self, topic: str) -> TopicRoute | None:
+    def route(self, topic: str) -> FoundRoute | None:
         """Return where a topic lives, None when no group with an address holds it (A.5)."""
         queues = self._queues.get(topic)
         if queues is None:
             return None
         groups = [self._groups[name] for name in queues if name in self._groups]
-        return TopicRoute(queues, groups) if groups else None
+        return FoundRoute(queues, groups) if groups else None
 
     def register_topic(self, topic: str, shapes: Mapping[str, QueueShape]) -> None:
         """Set the queues of one topic by broker name, up to the first unknown name; a new topic only if none is."""

@@ -38,7 +38,7 @@ from ..delay.timer_delivery import TimerDelivery
 from ..outcomes.disk_stall import DiskStall
 from ..outcomes.scheduler import Scheduler
 from .cleaning import CleaningJob
-from .statistics import Sample, Statistics
+from .statistics import BrokerStatistics, Sample
 
 Lines = Mapping[str, str]
 
@@ -96,7 +96,7 @@ class RuntimeInfo:
     """Answers with the figures of a running broker."""
 
     def __init__(
-        self, store: MessageStore, statistics: Statistics, cleaning: CleaningJob, scheduler: Scheduler
+        self, store: MessageStore, statistics: BrokerStatistics, cleaning: CleaningJob, scheduler: Scheduler
     ) -> None:
         self._store = store
         self.statistics = statistics
@@ -162,7 +162,7 @@ def _pool_lines(stall: DiskStall | None) -> Lines:
     return lines
 
 
-def _statistics_lines(statistics: Statistics) -> Lines:
+def _statistics_lines(statistics: BrokerStatistics) -> Lines:
     totals, now = statistics.totals(), statistics.day_totals()
     puts = max(1, totals.puts)  # as Java tells it
     lines: dict[str, object] = {
@@ -187,7 +187,7 @@ def _statistics_lines(statistics: Statistics) -> Lines:
     return {key: str(value) for key, value in lines.items()}
 
 
-def _rate_lines(statistics: Statistics) -> Lines:
+def _rate_lines(statistics: BrokerStatistics) -> Lines:
     """Return the rates of 10, 60 and 600 seconds; one is missing while there are too few samples."""
     spans = [statistics.span(seconds) for seconds in _SPANS_S]
     lines = {key: " ".join(_format_rate(span, count) for span in spans) for key, count in _RATES.items()}

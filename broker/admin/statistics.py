@@ -55,7 +55,7 @@ class DayTotals(NamedTuple):
     gets: int = 0
 
 
-class Statistics:
+class BrokerStatistics:
     """Counts what goes in and out."""
 
     period_ms = 1_000
@@ -81,7 +81,7 @@ class Statistics:
         self._day_ends_at_ms = next_midnight_ms(self.started_at_ms)
 
     def __repr__(self) -> str:
-        return f"<Statistics {self.totals()}>"
+        return f"<BrokerStatistics {self.totals()}>"
 
     @property
     def longest_put_ms(self) -> int:

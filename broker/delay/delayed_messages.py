@@ -118,7 +118,7 @@ _SEEN_SOMETIME = (TRANSACTION_NONE, TRANSACTION_COMMIT)
 _NO_WHEEL = "accurate timer message is not enabled, timerWheelEnable is false"
 
 
-class TimerRequests(Protocol):
+class ParksUntilTime(Protocol):
     """Those who park messages until a time."""
 
     def ahead_ms(self, wall_ms: int) -> int:
@@ -137,7 +137,7 @@ class TimerRequests(Protocol):
 class Parking:
     """Sends messages that ask for it to where they wait."""
 
-    def __init__(self, delays: Delays, timers: TimerRequests | None = None) -> None:
+    def __init__(self, delays: Delays, timers: ParksUntilTime | None = None) -> None:
         self._delays = delays
         self._timers = timers
 

@@ -92,7 +92,7 @@ _NO_BODY = Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message has no body")
 _NO_BATCH = Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the message has the property {INNER_NUM} but is no inner batch")
 
 
-class SentMessage(Destination, Protocol):
+class SendRequest(Destination, Protocol):
     """A message without its body, as its sender describes it."""
 
     sys_flag: int
@@ -126,7 +126,7 @@ class SentAside(NamedTuple):
 
 Sent = Appended | SentAside | Refusal
 """A message as it was stored, where something else was stored, or why nothing was."""
-_Store = Callable[[SentMessage, bytes, Sender], Outcome[Sent]]
+_Store = Callable[[SendRequest, bytes, Sender], Outcome[Sent]]
 
 
 class SendOperations:
@@ -154,7 +154,7 @@ class SendOperations:
         self._most_bytes = max_message_bytes
         self._refuses_transactions = refuses_transactions
 
-    def send(self, message: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+    def send(self, message: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         """Store a message."""
         if not body:
             return Outcome(_NO_BODY, is_settled=True)
@@ -162,7 +162,7 @@ class SendOperations:
             return self._store_and_wait(self._send_one, message, body, sender)
         return self._send_one(message, body, sender)
 
-    def send_batch(self, batch: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+    def send_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         """Store the messages of a batch, in one record if its topic keeps batches whole."""
         if not body:
             return Outcome(_NO_BODY, is_settled=True)
@@ -170,7 +170,7 @@ class SendOperations:
             return self._store_and_wait(self._send_batch, batch, body, sender)
         return self._send_batch(batch, body, sender)
 
-    def _store_and_wait(self, store: _Store, message: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+    def _store_and_wait(self, store: _Store, message: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         """Store under SYNC_FLUSH: later, if the disk stalls and the sender waits for it."""
         waits = sender.waits and wants_to_wait(message.properties or "")
         stall = self._scheduler.stall
@@ -180,7 +180,7 @@ class SendOperations:
         outcome.waits_for_flush = waits
         return outcome
 
-    def _send_one(self, message: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+    def _send_one(self, message: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         stamped = self._stamp.stamp(message.properties or "")
         if not stamped.is_plain and INNER_NUM in stamped.properties and not message.sys_flag & INNER_BATCH:
             return Outcome(_NO_BATCH, is_settled=True)
@@ -220,7 +220,7 @@ class SendOperations:
         key = placed.properties.get(UNIQ_KEY)
         return SentAside((stored.log_offset,), sent.queue_id, stored.queue_offset, key, recall_handle=handle)
 
-    def _send_batch(self, batch: SentMessage, body: bytes, sender: Sender) -> Outcome[Sent]:
+    def _send_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         if batch.topic.startswith(RETRY_PREFIX):
             remark = f"batch request does not support retry group {batch.topic}"
             return Outcome(Refusal(ResponseCode.MESSAGE_ILLEGAL, remark), is_settled=True)
@@ -253,7 +253,7 @@ class SendOperations:
         outcome.new_topics = admission.new_topics
         return outcome
 
-    def _append_whole(self, batch: SentMessage, body: bytes, admission: Admission, sender: Sender) -> Outcome[Any]:
+    def _append_whole(self, batch: SendRequest, body: bytes, admission: Admission, sender: Sender) -> Outcome[Any]:
         """Append a batch as one record, for a topic whose queues count by messages."""
         stamped = self._stamp.stamp(batch.properties or "")
         record = _new_record(body, stamped, batch, admission, sender)
@@ -279,7 +279,7 @@ class SendOperations:
         return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_remark(self._most_bytes), new_topics)
 
 
-def _new_record(body: bytes, stamped: Stamped, message: SentMessage, admission: Admission, sender: Sender) -> NewRecord:
+def _new_record(body: bytes, stamped: Stamped, message: SendRequest, admission: Admission, sender: Sender) -> NewRecord:
     topic = admission.topic
     return NewRecord(
         topic.topic_name,

@@ -143,7 +143,7 @@ _NAMES = """
 JAVA_KEYS = frozenset(_NAMES.split())
 
 
-logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class _Refusal(NamedTuple):
@@ -200,7 +200,7 @@ def warn_unused(settings: Mapping[str, str], *, used: frozenset[str]) -> None:
         if key in used or key in _REFUSED:
             continue
         if key in JAVA_KEYS:
-            logger.warning("setting %s has no effect: rocketlet does not use it", key)
+            _log.warning("setting %s has no effect: rocketlet does not use it", key)
             continue
         nearest = difflib.get_close_matches(key, used | JAVA_KEYS, n=1, cutoff=0)
-        logger.warning("setting %s is unknown; did you mean %s?", key, nearest[0])
+        _log.warning("setting %s is unknown; did you mean %s?", key, nearest[0])

@@ -150,7 +150,7 @@ class CheckRules(NamedTuple):
     reserved_ms: int = 72 * 3_600_000
 
 
-class Verdict(enum.Enum):
+class CheckVerdict(enum.Enum):
     """What to do with a half message."""
 
     GIVE_UP = enum.auto()
@@ -159,17 +159,17 @@ class Verdict(enum.Enum):
     ASK = enum.auto()
 
 
-def judge(half: Record, rules: CheckRules, began_at_ms: int, now_ms: int) -> Verdict:
+def judge(half: Record, rules: CheckRules, began_at_ms: int, now_ms: int) -> CheckVerdict:
     """Return what a round that began then does with an open half message now."""
     properties, age_ms = half.properties, now_ms - half.born_at_ms
     if check_times(properties) >= rules.most_checks or age_ms > rules.reserved_ms:
-        return Verdict.GIVE_UP
+        return CheckVerdict.GIVE_UP
     if half.stored_at_ms >= began_at_ms:
-        return Verdict.STOP
+        return CheckVerdict.STOP
     immunity = properties.get(CHECK_IMMUNITY_TIME)
     if immunity is not None:
-        return Verdict.SPARE if age_ms <= _immunity_ms(immunity, rules.timeout_ms) else Verdict.ASK
-    return Verdict.STOP if 0 <= age_ms <= rules.timeout_ms else Verdict.ASK
+        return CheckVerdict.SPARE if age_ms <= _immunity_ms(immunity, rules.timeout_ms) else CheckVerdict.ASK
+    return CheckVerdict.STOP if 0 <= age_ms <= rules.timeout_ms else CheckVerdict.ASK
 
 
 def check_times(properties: Mapping[str, str]) -> int:
@@ -262,30 +262,30 @@ class TransactionChecks:
         half = self._read(turn.position)
         if half is not None:
             verdict = judge(half, self._rules, began_at_ms, now_ms)
-            if verdict is Verdict.STOP:
+            if verdict is CheckVerdict.STOP:
                 return False
             self._copy(half, verdict, turn)
             self._transactions.settle(turn.position)
         turn.position += 1
         return True
 
-    def _copy(self, half: Record, verdict: Verdict, turn: "_Turn") -> None:
+    def _copy(self, half: Record, verdict: CheckVerdict, turn: "_Turn") -> None:
         """Append the copy that stands for a half message from now on, or what is kept of it."""
         try:
-            if verdict is Verdict.GIVE_UP:
+            if verdict is CheckVerdict.GIVE_UP:
                 self._keep(half)
                 return
             times = check_times(half.properties) + 1
-            copy = spared(half) if verdict is Verdict.SPARE else asked_again(half, times)
+            copy = spared(half) if verdict is CheckVerdict.SPARE else asked_again(half, times)
             placed = self._store.append(copy)
             self._transactions.note_copy(half.queue_offset, placed.queue_offset)
-            if verdict is Verdict.ASK:
+            if verdict is CheckVerdict.ASK:
                 turn.questions.append(Question(copy, placed, half.stored_at_ms))
         except MessageIllegalError as error:
             text = "giving up the transaction of the half message at offset %d, it cannot be copied: %s"
             _log.error(text, half.queue_offset, error)
-            if verdict is not Verdict.GIVE_UP:
-                self._copy(half, Verdict.GIVE_UP, turn)
+            if verdict is not CheckVerdict.GIVE_UP:
+                self._copy(half, CheckVerdict.GIVE_UP, turn)
 
     def _keep(self, half: Record) -> None:
         about = half.properties

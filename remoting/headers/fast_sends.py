@@ -22,7 +22,7 @@ _PATTERN = (
 )
 
 
-class SentMessage(Protocol):
+class OutboundFields(Protocol):
     """What the table says about a message, or a batch."""
 
     @property
@@ -62,7 +62,7 @@ class SendFields:
             "k": "true" if unit_mode else "false",
         }
 
-    def encode(self, message: SentMessage, queue: MessageQueue, born_at_ms: int) -> dict[str, str]:
+    def encode(self, message: OutboundFields, queue: MessageQueue, born_at_ms: int) -> dict[str, str]:
         """Return the table of a send to a queue."""
         fields = self._constant.copy()
         fields["b"] = queue.topic
@@ -76,7 +76,7 @@ class SendFields:
         return fields
 
 
-class FramedMessage(SentMessage, Protocol):
+class FramedMessage(OutboundFields, Protocol):
     """A message, or a batch, as it travels."""
 
     @property

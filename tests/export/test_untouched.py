@@ -14,7 +14,7 @@ from rocketlet.export.write.log_reader import ReadOptions, SplitReader
 from rocketlet.export.columns.schema import SCHEMA, pick_columns
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.split import Split, SplitWalk
-from rocketlet.store.commitlog.blockscan import ScanLimits
+from rocketlet.store.commitlog.record_blocks import ScanLimits
 
 class Guarded(Split):
     def open(self):

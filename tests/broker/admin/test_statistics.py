@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketlet.broker.admin.statistics import MOST_SAMPLES, DayTotals, Sample, Statistics, next_midnight_ms
+from rocketlet.broker.admin.statistics import MOST_SAMPLES, BrokerStatistics, DayTotals, Sample, next_midnight_ms
 from rocketlet.common.message import INNER_BATCH
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.queue_reader import ReadResult, ReadStatus
@@ -19,9 +19,9 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def statistics(clock: ManualClock) -> Statistics:
+def statistics(clock: ManualClock) -> BrokerStatistics:
     """Return figures that begin now."""
-    return Statistics(clock)
+    return BrokerStatistics(clock)
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def read_result(count: int) -> ReadResult:
     return ReadResult(status, 0, 0, 0, [], count)
 
 
-async def sample(statistics: Statistics, clock: ManualClock, seconds: int) -> None:
+async def sample(statistics: BrokerStatistics, clock: ManualClock, seconds: int) -> None:
     """Let seconds go by."""
     for _ in range(seconds):
         clock.advance(1_000)
         assert await statistics.run() == 1_000
 
 
-def test_puts_are_counted_by_messages_and_bytes(statistics: Statistics, clock: ManualClock) -> None:
+def test_puts_are_counted_by_messages_and_bytes(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """Each record counts, whatever its topic; an inner batch counts its messages."""
     now_ms = clock.now_ms()
     statistics.arrived([record("T", now_ms), record("SCHEDULE_TOPIC_XXXX", now_ms, 200)])
@@ -62,7 +62,7 @@ def test_puts_are_counted_by_messages_and_bytes(statistics: Statistics, clock: M
     assert (statistics.totals().puts, statistics.put_bytes) == (7, 350)
 
 
-def test_user_topics_are_counted_for_themselves(statistics: Statistics, clock: ManualClock) -> None:
+def test_user_topics_are_counted_for_themselves(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """System topics are left out of the totals of a day; retry topics are not system topics."""
     topics = ("T", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102")
     statistics.arrived([record(topic, clock.now_ms()) for topic in topics])
@@ -77,7 +77,7 @@ def read_result_of(_topic: str, count: int) -> ReadResult:
     return read_result(count)
 
 
-def test_reads_are_found_or_missed(statistics: Statistics, clock: ManualClock) -> None:
+def test_reads_are_found_or_missed(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """A read that finds counts once, and its messages; one that does not find counts as missed; the longest is kept."""
 
     def slow(_topic: str, took_ms: int, count: int) -> ReadResult:
@@ -90,7 +90,7 @@ def test_reads_are_found_or_missed(statistics: Statistics, clock: ManualClock) -
     assert (totals.found, totals.missed, totals.handed_out, statistics.longest_read_ms) == (2, 1, 33, 7)
 
 
-async def test_span_needs_a_sample_more_than_seconds(statistics: Statistics, clock: ManualClock) -> None:
+async def test_span_needs_a_sample_more_than_seconds(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """A span of ten seconds is there with the eleventh sample, and then moves on."""
     await sample(statistics, clock, 10)
     assert statistics.span(10) is None
@@ -103,7 +103,7 @@ async def test_span_needs_a_sample_more_than_seconds(statistics: Statistics, clo
     assert (first.puts, last.puts) == (20, 20)
 
 
-async def test_samples_of_ten_minutes_are_kept(statistics: Statistics, clock: ManualClock) -> None:
+async def test_samples_of_ten_minutes_are_kept(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """A span of 600 seconds is there in the end, and no longer one ever is."""
     await sample(statistics, clock, 2 * MOST_SAMPLES)
     first, last = statistics.span(600) or (Sample(0), Sample(0))
@@ -111,7 +111,7 @@ async def test_samples_of_ten_minutes_are_kept(statistics: Statistics, clock: Ma
     assert statistics.span(601) is None
 
 
-async def test_put_times_are_those_of_the_last_minute(statistics: Statistics, clock: ManualClock) -> None:
+async def test_put_times_are_those_of_the_last_minute(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """They are told when their minute is over, for a minute; the longest is told at once and for good."""
     statistics.arrived([record("T", clock.now_ms() - 7)] * 3)
     statistics.arrived([record("T", clock.now_ms() + 5)])  # the clock was set back
@@ -135,16 +135,16 @@ async def test_put_times_are_those_of_the_last_minute(statistics: Statistics, cl
     ],
 )
 async def test_percentiles_are_interpolated_within_classes(
-    times: dict[int, int], p50: float, p99: float, statistics: Statistics
+    times: dict[int, int], p50: float, p99: float, statistics: BrokerStatistics
 ) -> None:
     """Java's classes are 1 ms wide up to 20 ms, 2 ms up to 50 ms, and end at 10 s."""
     statistics.last_minute = times
     assert (statistics.percentile(0.5), round(statistics.percentile(0.99), 2)) == (p50, p99)
 
 
-async def test_midnight_begins_a_day(statistics: Statistics, clock: ManualClock, vienna: None) -> None:
+async def test_midnight_begins_a_day(statistics: BrokerStatistics, clock: ManualClock, vienna: None) -> None:
     """The totals of a midnight are this morning's until the next one, and yesterday's then."""
-    statistics = Statistics(clock)
+    statistics = BrokerStatistics(clock)
     statistics.arrived([record("T", clock.now_ms())] * 2)
     clock.advance_to(next_midnight_ms(clock.now_ms()) - 1_000)
     await sample(statistics, clock, 1)

@@ -290,7 +290,7 @@ async def test_stall_is_logged_once(
     caller: Caller, disk: SlowDisk, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line when it begins and one when it is over, with how many were refused."""
-    with caplog.at_level(logging.WARNING, "rocketlet.broker.send.fastfailure"):
+    with caplog.at_level(logging.WARNING, "rocketlet.broker.outcomes.disk_stall"):
         async with asyncio.TaskGroup() as group:
             await stall(group, caller, disk, clock)
             await send(group, caller, b"one", b"two")

@@ -3,7 +3,7 @@
 import pytest
 from stores import HOST
 
-from rocketlet.broker.transaction.checks import CheckRules, Verdict, check_times, is_too_late, judge
+from rocketlet.broker.transaction.checks import CheckRules, CheckVerdict, check_times, is_too_late, judge
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, Record, decode_record, encode_record
 
@@ -23,17 +23,17 @@ def half(age_ms: int, properties: dict[str, str] | None = None, stored_ms_ago: i
 @pytest.mark.parametrize(
     ("message", "verdict"),
     [
-        (half(6_000), Verdict.STOP),
-        (half(6_001), Verdict.ASK),
-        (half(0), Verdict.STOP),
-        (half(-1), Verdict.ASK),
-        (half(60_000, stored_ms_ago=0), Verdict.STOP),
-        (half(60_000, {TIMES: "14"}), Verdict.ASK),
-        (half(60_000, {TIMES: "15"}), Verdict.GIVE_UP),
-        (half(60_000, {TIMES: "16"}, stored_ms_ago=0), Verdict.GIVE_UP),
-        (half(60_000, {TIMES: "many"}), Verdict.ASK),
-        (half(72 * HOUR_MS), Verdict.ASK),
-        (half(72 * HOUR_MS + 1), Verdict.GIVE_UP),
+        (half(6_000), CheckVerdict.STOP),
+        (half(6_001), CheckVerdict.ASK),
+        (half(0), CheckVerdict.STOP),
+        (half(-1), CheckVerdict.ASK),
+        (half(60_000, stored_ms_ago=0), CheckVerdict.STOP),
+        (half(60_000, {TIMES: "14"}), CheckVerdict.ASK),
+        (half(60_000, {TIMES: "15"}), CheckVerdict.GIVE_UP),
+        (half(60_000, {TIMES: "16"}, stored_ms_ago=0), CheckVerdict.GIVE_UP),
+        (half(60_000, {TIMES: "many"}), CheckVerdict.ASK),
+        (half(72 * HOUR_MS), CheckVerdict.ASK),
+        (half(72 * HOUR_MS + 1), CheckVerdict.GIVE_UP),
     ],
     ids=[
         "at the time-out",
@@ -49,7 +49,7 @@ def half(age_ms: int, properties: dict[str, str] | None = None, stored_ms_ago: i
         "older",
     ],
 )
-def test_verdicts(message: Record, verdict: Verdict) -> None:
+def test_verdicts(message: Record, verdict: CheckVerdict) -> None:
     """Each row of the table, at its limit."""
     assert judge(message, RULES, NOW_MS, NOW_MS) is verdict
 
@@ -60,7 +60,7 @@ def test_verdicts(message: Record, verdict: Verdict) -> None:
 )
 def test_immunity_of_its_own(seconds: str, until_ms: int) -> None:
     """Within it a message is spared; behind it, it is asked about; -1 and what is no number mean the time-out."""
-    for age_ms, verdict in ((until_ms, Verdict.SPARE), (until_ms + 1, Verdict.ASK)):
+    for age_ms, verdict in ((until_ms, CheckVerdict.SPARE), (until_ms + 1, CheckVerdict.ASK)):
         assert judge(half(age_ms, {IMMUNE: seconds}), RULES, NOW_MS, NOW_MS) is verdict
 
 
