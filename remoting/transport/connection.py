@@ -304,21 +304,25 @@ class Connection(asyncio.Protocol):
         try:
             reply = self._handlers.get(command.code, self._fallback)(command, self)
             if type(reply) is Outcome:
-                if not reply.is_dropped:
-                    reply.request = command
-                    if not command.flag & ONEWAY:
-                        self._served.append(reply)
-                return
+                if reply.is_dropped:
+                    return
+                reply.request = command
             if command.flag & ONEWAY:
                 return
-            encoded = reply if isinstance(reply, bytes) else encode_reply(command, reply)
+            if type(reply) is not Outcome:
+                encoded = reply if type(reply) is bytes else encode_reply(command, reply)
+            elif reply.is_settled:
+                encoded = self._encode(reply)  # it is counted before the next request is served
+            else:
+                self._served.append(reply)
+                return
         except Exception as error:  # the fault boundary of a request
-            reply = failure_reply(command, error, self._peer, is_logged=self.may_complain())
+            failure = failure_reply(command, error, self._peer, is_logged=self.may_complain())
             if command.flag & ONEWAY:
                 return
-            encoded = encode_reply(command, reply)
+            encoded = encode_reply(command, failure)
         self._served.append(encoded)
-        self._out_bytes += len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
+        self._out_bytes += len(encoded) if type(encoded) is bytes else size_of(encoded)
 
     def _end_turn(self) -> None:
         self._service.after_batch()
