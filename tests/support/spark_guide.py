@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -181,9 +182,8 @@ def zip_package(target: pathlib.Path) -> None:
     import rocketlet
 
     (root,) = map(pathlib.Path, rocketlet.__path__)
+    packages = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     with zipfile.ZipFile(target, "w") as archive:
-        for path in root.glob("*.py"):
-            archive.write(path, f"rocketlet/{path.name}")
-        for path in CHECKOUT.glob("*/*.py"):
-            if (path.parent / "__init__.py").exists():
-                archive.write(path, f"rocketlet/{path.parent.name}/{path.name}")
+        for package in packages:
+            for path in root.joinpath(*package.split(".")[1:]).glob("*.py"):
+                archive.write(path, f"{package.replace('.', '/')}/{path.name}")
