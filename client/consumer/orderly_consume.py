@@ -61,6 +61,8 @@ class HeldQueueLocks:
     def __init__(self, group: str, session: Session) -> None:
         self._group = group
         self._session = session
+        self._asked: set[MessageQueue] = set()  # may be locked at their broker, whatever has been answered
+        self._is_closed = False
         self._confirmed_at_ms: dict[MessageQueue, int] = {}  # by the monotonic clock
         self._waiters: dict[MessageQueue, asyncio.Event] = {}
 
@@ -90,25 +92,29 @@ class HeldQueueLocks:
             await waiter.wait()
 
     async def lock(self, queues: Iterable[MessageQueue]) -> frozenset[MessageQueue]:
-        """Ask for locks, or for their confirmation; return those that are held now.
+        """Ask for locks, or for their confirmation; return those that are held now: none after ``unlock_all``.
 
         A broker that does not answer neither grants nor takes a lock.
         """
         held: set[MessageQueue] = set()
         for broker_name, asked in _by_broker(queues).items():
+            if self._is_closed:
+                break
+            self._asked.update(asked)
             try:
                 granted = await self._lock_at(broker_name, asked)
             except RocketletError as error:
                 _log.warning("group %s: locking queues of broker %s failed: %s", self._group, broker_name, error)
                 continue
             self._note(asked, granted)
-            held |= granted
+            held |= granted & self._asked
         return frozenset(held)
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Give locks back; who cannot be told learns it when the lock ends."""
         for broker_name, queues_there in _by_broker(queues).items():
             for queue in queues_there:
+                self._asked.discard(queue)
                 self._confirmed_at_ms.pop(queue, None)
                 self._waiters.pop(queue, None)
             command = self._command(RequestCode.UNLOCK_BATCH_MQ, queues_there)
@@ -123,6 +129,11 @@ class HeldQueueLocks:
                     error,
                 )
 
+    async def unlock_all(self) -> None:
+        """Give back all that may be locked, also by a request whose answer nobody awaits any more; lock nothing more."""
+        self._is_closed = True
+        await self.unlock(tuple(self._asked))
+
     async def renew(self, wanted: Callable[[], Iterable[MessageQueue]]) -> int:
         """Have the locks of all wanted queues confirmed, also those that were lost: a job."""
         await self.lock(wanted())
@@ -130,11 +141,12 @@ class HeldQueueLocks:
 
     def _note(self, asked: Sequence[MessageQueue], granted: Iterable[MessageQueue]) -> None:
         now_ms = self._session.clock.monotonic_ms()
-        for queue in granted:
+        for queue in self._asked.intersection(granted):  # the others were given back since
             self._confirmed_at_ms[queue] = now_ms
             if (waiter := self._waiters.get(queue)) is not None:
                 waiter.set()
         for queue in set(asked).difference(granted):
+            self._asked.discard(queue)
             if self._confirmed_at_ms.pop(queue, None) is not None:
                 _log.warning("group %s: lost the lock of %s to another member", self._group, queue)
 
@@ -301,11 +313,16 @@ class OrderlyConsumer:
         if self.locks is not None:
             await self.locks.unlock(queues)
 
+    async def release_all(self) -> None:
+        """Give all locks back, and take none any more."""
+        if self.locks is not None:
+            await self.locks.unlock_all()
+
     # the work
 
     def _locked_queues(self) -> list[MessageQueue]:
         owned = {source.queue for source in self._runs if not source.is_dropped}
-        return sorted(owned.union(() if self.locks is None else self.locks.queues))
+        return sorted(owned.union(self._at_work))
 
     async def _wait_for_an_end(self) -> None:
         self._ended.clear()

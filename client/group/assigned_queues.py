@@ -163,6 +163,10 @@ class QueueKeeper(Protocol):
         """Let others take queues; their offsets are stored."""
         ...
 
+    async def release_all(self) -> None:
+        """Let others take all queues that are held or may be, and hold none any more."""
+        ...
+
 
 SinkT = TypeVar("SinkT", bound=OwnedSink)
 
@@ -225,6 +229,8 @@ class AssignedQueues(Generic[SinkT]):
             except RocketletError as error:
                 _log.warning("starting to consume %s failed, retrying at the next rebalance: %s", queue, error)
                 failures.append(error)
+                if self.keeper is not None and queue in held:
+                    await self.keeper.release([queue])  # another member may get it before this one asks again
         if change.given_up or starts:
             self._context.subscriptions.renew(topic)
             await self._context.session.heartbeat()

@@ -117,7 +117,7 @@ class GroupMember(Generic[SinkT]):
         queues = self.assigned.unstored
         await self.offsets.persist_at_end(queues, self._session.clock, CALL_TIMEOUT_MS)
         if self.assigned.keeper is not None:
-            await self.assigned.keeper.release(queues)
+            await self.assigned.keeper.release_all()
         await self._session.leave(self)
 
     async def _keep_share(self) -> None:

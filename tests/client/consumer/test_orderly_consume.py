@@ -10,6 +10,7 @@ from push_bench import COMMIT, PULL, Bench, Feed, pulled, records
 from scripted_cluster import ScriptedCluster, refused, silent
 
 from rocketlet.client import ConsumeResult, PushConsumer, ReceivedMessage, Retry
+from rocketlet.common.outcome import Outcome
 from rocketlet.common.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, RETRY_TOPIC, parse_properties
 from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import LockBatchBody, LockedQueues
@@ -20,19 +21,19 @@ from rocketlet.remoting.headers.send import decode_send_header
 LOCK = RequestCode.LOCK_BATCH_MQ
 UNLOCK = RequestCode.UNLOCK_BATCH_MQ
 SEND = RequestCode.SEND_MESSAGE_V2
-Outcome = ConsumeResult | Retry | None
+Result = ConsumeResult | Retry | None
 
 
 class Script:
     """A listener that answers from a list, then with None, and keeps which offsets it got in each call."""
 
-    def __init__(self, *answers: Outcome | type[Exception]) -> None:
+    def __init__(self, *answers: Result | type[Exception]) -> None:
         self.calls: list[list[int]] = []
         self.tries: list[int] = []
         self._answers = iter(answers)
         self._called = asyncio.Event()
 
-    async def __call__(self, messages: list[ReceivedMessage]) -> Outcome:
+    async def __call__(self, messages: list[ReceivedMessage]) -> Result:
         """Answer the next call."""
         self.calls.append([message.queue_offset for message in messages])
         self.tries.append(messages[0].reconsume_times)
@@ -113,7 +114,7 @@ async def test_messages_come_one_after_the_other(bench: Bench) -> None:
     ],
 )
 async def test_failed_message_comes_again_after_a_rest(
-    bench: Bench, failure: Outcome, settings: dict[str, object], rest_ms: int
+    bench: Bench, failure: Result, settings: dict[str, object], rest_ms: int
 ) -> None:
     """It comes before those behind it, with one failure more, and is not committed before it succeeds."""
     bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
@@ -274,6 +275,49 @@ async def test_queue_that_is_given_up_keeps_its_lock_until_its_listener_ends(ben
         [unlocked] = decode_body(LockBatchBody, bench.broker.asked(UNLOCK)[0].body).mq_set
         assert unlocked.topic == "T"
         assert bench.commits()[-1] == 1
+
+
+@pytest.mark.feature("B22")
+async def test_lock_that_was_asked_for_is_given_back_at_the_end(bench: Bench) -> None:
+    """A consumer that closes while the answer is on its way would keep the next owner waiting for a minute."""
+    bench.broker.answers[LOCK] = silent
+    consumer = orderly(bench, Script())
+    async with asyncio.TaskGroup() as group:
+        entered, done = asyncio.Event(), asyncio.Event()
+
+        async def live() -> None:
+            async with consumer:
+                entered.set()
+                await done.wait()
+
+        group.create_task(live())
+        await bench.elapse_until(entered.is_set)
+        done.set()
+        [*_, last] = await bench.broker.wait_asked(UNLOCK)
+    assert consumer.queues == ()
+    assert "T" in {queue.topic for queue in decode_body(LockBatchBody, last.body).mq_set}
+    assert [request.code for request in bench.broker.requests if request.code in {LOCK, UNLOCK}][-1] == UNLOCK
+
+
+@pytest.mark.feature("B22")
+async def test_lock_confirmed_after_it_was_given_back_is_not_kept(bench: Bench, locks: Locks) -> None:
+    """A confirmation that was under way when the queue was given up does not have it locked again and again."""
+    bench.broker.answers[PULL] = Feed(pulled(1, records(0, 1)))
+    listener, confirmation = Script(), Outcome[Command]()
+    consumer = orderly(bench, listener)
+    async with consumer:
+        await listener.wait_calls(1)
+        asked = len(bench.broker.asked(LOCK))
+        bench.broker.answers[LOCK] = lambda _: confirmation
+        await bench.elapse_until(lambda: len(bench.broker.asked(LOCK)) > asked)
+        consumer.unsubscribe("T")
+        await bench.broker.wait_asked(UNLOCK)
+        confirmation.answer_with(locks(bench.broker.asked(LOCK)[-1]))
+        bench.broker.answers[LOCK] = locks
+        asked = len(bench.broker.asked(LOCK))
+        await bench.elapse_until(lambda: len(bench.broker.asked(LOCK)) > asked)
+        asked_for = decode_body(LockBatchBody, bench.broker.asked(LOCK)[-1].body).mq_set
+    assert "T" not in {queue.topic for queue in asked_for}
 
 
 async def test_silent_broker_does_not_stop_the_others(bench: Bench) -> None:
