@@ -21,7 +21,7 @@ from .admin.admin import AdminHandlers
 from .admin.cleaning import CleaningHandlers, CleaningJob
 from .admin.runtime_info import RuntimeInfo
 from .delay.delayed_messages import Parking
-from .group.filter_table import FilterSelection, FilterTable
+from .group.filters import FilterSelection, FilterTable
 from .group.groups import GroupTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNews, ProgressHandlers
 from .group.members import Members
@@ -29,17 +29,15 @@ from .group.offsets import OffsetTable
 from .group.queue_locks import QueueLocks
 from .group.reply_routing import Requesters
 from .handlers import BrokerParts
-from .outcomes.long_polling import LongPolling
 from .outcomes.scheduler import MakeKnown, Scheduler, Storing
-from .pull.fetch import FetchOperation
+from .pull.fetch import FetchOperation, FetchValidator
 from .pull.handlers import PullHandlers, QueryHandlers
-from .pull.validation import FetchValidator
+from .pull.long_polling import LongPolling
 from .send.handlers import SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
-from .send.send import PropertyStamp, SendOperations
+from .send.send import UNIT_SUBSCRIPTION, PropertyStamp, SendOperations, SendValidator
 from .send.send_back import SendBackOperation
-from .send.validation import UNIT_SUBSCRIPTION, SendValidator
 from .settings.config import BrokerConfig
 from .settings.refusal import OwnBroker
 from .topic.topics import TopicTable, boot_topics

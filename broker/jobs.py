@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from ..store.files.file_sync import Done
 from ..store.message_store import MessageStore
-from .group.filter_table import FilterTable
+from .group.filters import FilterTable
 from .group.handlers import ClientHandlers
 from .topic.config_table import RETRY_MS, ConfigFolder, ConfigTable
 

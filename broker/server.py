@@ -40,8 +40,7 @@ from .delay.delayed_messages import Delays, Parking
 from .delay.timer_delivery import TimerDelivery
 from .delay.timer_jobs import start_timers
 from .delay.timer_messages import TimerRequests
-from .group.filter_table import FilterTable
-from .group.filters import BloomShape
+from .group.filters import BloomShape, FilterTable
 from .group.groups import GroupTable
 from .group.handlers import ClientHandlers
 from .group.members import Members, Presence
@@ -49,8 +48,8 @@ from .group.offsets import OffsetTable
 from .handlers import BrokerParts, broker_handlers
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .outcomes.disk_stall import Patience
-from .outcomes.long_polling import ArrivalNotices, LongPolling, by_topic
 from .outcomes.scheduler import Scheduler
+from .pull.long_polling import ArrivalNotices, LongPolling, by_topic
 from .settings.config import BrokerConfig
 from .topic.config_table import ConfigFolder
 from .topic.registration import NameServerLink, Registration

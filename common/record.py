@@ -24,6 +24,9 @@ Rules of the strict check, which recovery and exports walk the log with (``check
 - A blank ends the file. Zeros are the unwritten end. Everything else is damage of one named kind.
 
 This module does not know files.
+
+The answer to a pull becomes messages the short way (``decode_messages``): one loop for records of version 1 with IPv4
+hosts and a plain body that is no batch. The long way gives the same and takes half as long again; a test compares.
 """
 
 import struct
@@ -32,15 +35,25 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache, partial
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
 from .compression import inflate
-from .errors import RecordError
+from .errors import DecodeError, RecordError
 from .hashing import PROPERTY_CRC_BYTES, crc31, format_property_crc
 from .ids import decode_host, format_offset_id
-from .message import BORN_HOST_V6, HOSTS_V6, STORE_HOST_V6, MessageQueue, ReceivedMessage, split_keys
+from .message import (
+    BORN_HOST_V6,
+    COMPRESSED,
+    HOSTS_V6,
+    INNER_BATCH,
+    NEEDS_UNWRAP,
+    STORE_HOST_V6,
+    MessageQueue,
+    ReceivedMessage,
+    split_keys,
+)
 from .properties import KEYS, MAX_PROPERTIES_BYTES, TAGS, UNIQ_KEY, parse_properties
 
 MAGIC_V1: Final = 0xDAA320A7
@@ -479,3 +492,77 @@ def decode_batch(body: Buffer, most: int = sys.maxsize) -> list[BatchPart]:
             raise RecordError(f"batch of {end} bytes holds more than {most} messages")
         parts.append(_batch_part((flag, body[body_at:size_at], body[properties_at:position])))
     return parts
+
+
+_BATCH = INNER_BATCH | NEEDS_UNWRAP
+_UNUSUAL = HOSTS_V6 | COMPRESSED | INNER_BATCH
+
+LeaveOut = Callable[[int, DecodeError], object]
+
+
+def decode_messages(buffer: bytes, broker_name: str, leave_out: LeaveOut) -> list[ReceivedMessage]:
+    """Return the messages of records that stand one behind the other.
+
+    A message whose body cannot be read is not among them; ``leave_out`` is told its queue offset and the reason.
+
+    Raises:
+        RecordError: there is something else than whole records.
+    """
+    messages: list[ReceivedMessage] = []
+    position, last_head_at = 0, len(buffer) - RECORD_HEAD.size
+    while position <= last_head_at:  # no call for each record: it would cost a tenth
+        (size, magic, body_crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_at_ms, born_host,
+         stored_at_ms, store_host, reconsume_times, prepared, body_size) = _unpack(buffer, position)  # fmt: skip
+        body_at = position + RECORD_HEAD.size
+        end: int = position + size
+        topic_at: int = body_at + body_size
+        size_at: int = topic_at + 1 + buffer[topic_at] if body_at <= topic_at < end <= len(buffer) else end
+        is_usual: bool = magic == MAGIC_V1 and not sys_flag & _UNUSUAL and size_at <= end - 2
+        if not is_usual or size_at + 2 + (buffer[size_at] << 8 | buffer[size_at + 1]) != end:
+            position += _add_unusual(messages, buffer[position:], broker_name, leave_out)
+            continue
+        queue = _queue_of(buffer[topic_at + 1 : size_at], broker_name, queue_id)
+        born_from, stored_at, id_prefix = _hosts(born_host, store_host)
+        properties = parse_properties(str(buffer[size_at + 2 : end], "utf-8", "replace"))
+        get = properties.get
+        keys = get(KEYS)
+        offset_id = f"{id_prefix}{log_offset & 0xFFFFFFFFFFFFFFFF:016X}"
+        messages.append(ReceivedMessage(  # by position: names cost time
+            queue.topic, buffer[body_at:topic_at], get(TAGS), split_keys(keys) if keys else (), properties,
+            flag, sys_flag, queue, queue_offset, log_offset, get(UNIQ_KEY) or offset_id, offset_id,
+            born_at_ms, stored_at_ms, born_from, stored_at, reconsume_times, prepared, body_crc, size,
+        ))  # fmt: skip
+        position = end
+    if position < len(buffer):
+        decode_record(buffer, position)
+    return messages
+
+
+def _add_unusual(messages: list[ReceivedMessage], rest: bytes, broker_name: str, leave_out: LeaveOut) -> int:
+    """Add what the first record of the rest holds, and return its size."""
+    record = decode_record(rest)
+    is_batch = record.sys_flag & _BATCH == _BATCH
+    try:
+        message = decode_message(record, broker_name)
+        messages += unwrap_batch(message) if is_batch else (message,)
+    except RecordError as error:
+        if not is_batch:
+            raise
+        leave_out(record.queue_offset, error)
+    except DecodeError as error:
+        leave_out(record.queue_offset, error)
+    return record.total_size
+
+
+@lru_cache(maxsize=4096)
+def _queue_of(topic: bytes, broker_name: str, queue_id: int) -> MessageQueue:
+    return MessageQueue(str(topic, "utf-8", "replace"), broker_name, queue_id)
+
+
+@lru_cache(maxsize=4096)
+def _hosts(born_host: bytes, store_host: bytes) -> tuple[tuple[str, int], tuple[str, int], str]:
+    """Return both hosts, and how the ids of what the second stores begin."""
+    return decode_host(born_host), decode_host(store_host), store_host.hex().upper()
+
+
+_unpack: Callable[[bytes, int], tuple[Any, ...]] = RECORD_HEAD.unpack_from

@@ -25,10 +25,10 @@ from ..common.errors import (
 from ..common.message import INNER_BATCH
 from ..common.record import BLANK_BYTES, NewRecord
 from .cleaner import Cleaner
-from .commitlog.record_encoder import RecordEncoder
+from .commitlog.commit_log import RecordEncoder
 from .consumequeue.appended import Appended, leave_topic, place_run
 from .consumequeue.batch_queue import number_inner_batch
-from .consumequeue.entry_rules import WITHOUT_ENTRY
+from .consumequeue.queue_table import WITHOUT_ENTRY
 from .files.file_sync import Done
 from .files.files import OS_FILES, Files
 from .files.store_config import StoreConfig

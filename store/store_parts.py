@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ..common.errors import ConfigError, RocketletError, StoreDamagedError
 from .commitlog.commit_log import CommitLog, LogPaths, check_directories
 from .consumequeue.consume_queue import QueueSpace
-from .consumequeue.entry_rules import EntryRules
 from .consumequeue.queue_table import (
     BatchQueueTable,
+    EntryRules,
     ExtQueues,
     QueueTable,
     batch_space,

@@ -1,10 +1,34 @@
-"""Which messages of a queue a pull takes (``ExpressionMessageFilter``; spec behaviour.md B.6.1, B.6.2).
+"""Filters: what a pull takes of its queue, and the property filters of groups, kept over restarts (B.6).
+
+Property filters (``ConsumerFilterManager``; spec behaviour.md B.6.3).
+
+Rules
+    1. A heartbeat registers its expressions. A higher version replaces what is known of the group and topic; a lower
+       one changes nothing; the same one brings a dead filter back to life.
+    2. A new expression that does not compile removes the old one: pulls are told that there is none.
+    3. A filter dies when its group has no members left, or subscribes to its topic no more. Dead for too long, it is
+       dropped.
+    4. Filters that are loaded count as dead until their group is back.
+
+``config/consumerFilter.json`` holds them as Java does (store.md §9.6). A Java broker passes over the whole file when
+the bits of one filter do not fit its settings; here they are worked out anew, since filters are evaluated without them.
+
+With which filter a pull is answered, and whether a client may start with one (spec behaviour.md B.4.1, B.6.3).
+
+Rules
+    1. A pull that brings its own subscription is filtered by it; without the flag by the group's subscription, and by
+       its registered property filter, which must be there (27) and not be older than the request (28).
+    2. Filters other than tags need ``enablePropertyFilter``; that is looked at last.
+    3. With ``filterSupportRetry`` such a filter of a retry topic is the one that the group has registered for the topic
+       where the message comes from (``ExpressionForRetryMessageFilter``).
+
+Which messages of a queue a pull takes (``ExpressionMessageFilter``; B.6.1, B.6.2).
 
 Rules
     1. A tag filter looks at the tags code, which stands in the queue's entry; the client compares the tags themselves.
     2. An SQL92 filter looks at the properties of the record. What cannot be evaluated does not match.
     3. An expression that does not compile filters nothing: RocketMQ 5.4 tells of it only when the client starts (46).
-       One that is too large to be compiled is refused (``filter_table.py``).
+       One that is too large to be compiled is refused.
 
 An arrival is looked at in the same way as an entry of the queue: before it is read, a parked pull is asked with what
 the dispatcher knows of the record.
@@ -22,15 +46,23 @@ one entry has none of the right shape (spec behaviour.md B.6.3, store.md §9.6).
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+from msgspec import field
 
 from ...common.message import BORN_HOST_V6, STORE_HOST_V6
-from ...common.properties import parse_properties
+from ...common.names import RETRY_PREFIX
+from ...common.properties import RETRY_TOPIC, parse_properties
 from ...common.record import RECORD_HEAD, find_properties
-from ...common.sql_filter import SqlFilter, SqlLimitError, SqlSyntaxError, compile_sql
-from ...common.subscription import Subscription
+from ...common.sql_filter import SqlFilter, compile_sql
+from ...common.sql_terms import SqlLimitError, SqlSyntaxError
+from ...common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
+from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.appended import Appended
+from ..settings.config import BrokerConfig
+from ..settings.refusal import Refusal
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
@@ -202,3 +234,279 @@ def read_properties(record: memoryview) -> dict[str, str]:
     end = len(record)
     properties_at = find_properties(record, body_at + body_length, end, magic) if body_length >= 0 else 0
     return parse_properties(record[properties_at:end]) if properties_at else {}
+
+
+_DEAD_BEFORE_LOAD_MS = 30_000
+
+
+class BloomBits(msgspec.Struct, rename="camel", kw_only=True):
+    """The bits of one filter (``BloomFilterData``)."""
+
+    bit_num: int = 0
+    bit_pos: list[int] = field(default_factory=list[int])
+
+
+class GroupFilter(msgspec.Struct, rename="camel", kw_only=True):
+    """What a group filters one topic by (``ConsumerFilterData``); ``client_version`` is that of the subscription."""
+
+    bloom_filter_data: BloomBits | None = None
+    born_at_ms: int = field(name="bornTime", default=0)
+    client_version: int = 0
+    consumer_group: str = ""
+    is_dead: bool = field(name="dead", default=False)
+    dead_at_ms: int = field(name="deadTime", default=0)
+    expression: str = ""
+    expression_type: str = SQL92_TYPE
+    topic: str = ""
+
+    def die(self, at_ms: int) -> None:
+        """Count as dead from an instant on, not before its birth."""
+        self.dead_at_ms, self.is_dead = max(at_ms, self.born_at_ms), True
+
+    def revive(self) -> None:
+        """Count as alive."""
+        self.dead_at_ms, self.is_dead = 0, False
+
+
+class TopicFilters(msgspec.Struct, rename="camel", kw_only=True):
+    """The filters of one topic by group (``FilterDataMapByTopic``)."""
+
+    group_filter_data: dict[str, GroupFilter] = field(default_factory=dict[str, GroupFilter])
+    topic: str = ""
+
+
+class FilterFile(msgspec.Struct, rename="camel", kw_only=True):
+    """The content of ``consumerFilter.json``."""
+
+    filter_data_by_topic: dict[str, TopicFilters] = field(default_factory=dict[str, TopicFilters])
+
+
+class FilterTable:
+    """The filter of each group and topic."""
+
+    file_name = "consumerFilter.json"
+    content_type = FilterFile
+
+    def __init__(self, now_ms: Callable[[], int], shape: BloomShape, *, keep_dead_ms: int) -> None:
+        self.change_count = 0
+        self._now_ms = now_ms
+        self._shape = shape
+        self._keep_dead_ms = keep_dead_ms
+        self._topics: dict[str, TopicFilters] = {}
+        self._topics_of: dict[str, set[str]] = {}
+        """By group: a heartbeat looks at its own filters and at no others."""
+
+    def __repr__(self) -> str:
+        return f"<FilterTable of {len(self._topics)} topics>"
+
+    def find(self, topic: str, group: str) -> GroupFilter | None:
+        """Return the filter of a group, a dead one too."""
+        filters = self._topics.get(topic)
+        return filters.group_filter_data.get(group) if filters is not None else None
+
+    def register(self, group: str, subscriptions: Collection[Subscription]) -> None:
+        """Take over the expressions of a heartbeat that are no tags."""
+        for subscription in subscriptions:
+            if subscription.expression_type not in ("", TAG_TYPE) and subscription.expression:
+                self._register(group, subscription)
+        topics = {subscription.topic for subscription in subscriptions}
+        self._kill(filter_ for filter_ in self._of_group(group) if filter_.topic not in topics)
+
+    def unregister(self, group: str) -> None:
+        """Let the filters of a group without members die."""
+        self._kill(self._of_group(group))
+
+    def drop_long_dead(self) -> None:
+        """Forget the filters that have been dead for too long (``filterDataCleanTimeSpan``)."""
+        until_ms = self._now_ms() - self._keep_dead_ms
+        gone = [old for old in self._all() if old.is_dead and old.dead_at_ms <= until_ms]
+        for old in gone:
+            self._remove(old.topic, old.consumer_group)
+
+    def content(self) -> FilterFile:
+        """Return what ``consumerFilter.json`` shall hold."""
+        return FilterFile(filter_data_by_topic=self._topics)
+
+    def load(self, content: FilterFile) -> None:
+        """Take over what ``consumerFilter.json`` held."""
+        dead_at_ms = self._now_ms() - _DEAD_BEFORE_LOAD_MS
+        for topic, filters in content.filter_data_by_topic.items():
+            filters.topic = topic
+            for group, loaded in filters.group_filter_data.items():
+                loaded.topic, loaded.consumer_group = topic, group
+                loaded.bloom_filter_data = self._bits(topic, group)
+                loaded.die(loaded.dead_at_ms or dead_at_ms)
+                self._topics_of.setdefault(group, set()).add(topic)
+        self._topics = content.filter_data_by_topic
+
+    def _register(self, group: str, subscription: Subscription) -> None:
+        known = self.find(subscription.topic, group)
+        if known is not None and subscription.version <= known.client_version:
+            if subscription.version == known.client_version and known.is_dead:
+                known.revive()
+                self.change_count += 1
+            return
+        kept = known is not None and _is_same(known, subscription)
+        if known is not None and kept:
+            known.client_version = subscription.version
+            known.revive()
+        elif _compiles(subscription):
+            filters = self._topics.setdefault(subscription.topic, TopicFilters(topic=subscription.topic))
+            filters.group_filter_data[group] = self._new(group, subscription)
+            self._topics_of.setdefault(group, set()).add(subscription.topic)
+        elif known is not None:
+            self._remove(subscription.topic, group)
+        else:
+            return
+        self.change_count += 1
+
+    def _new(self, group: str, subscription: Subscription) -> GroupFilter:
+        return GroupFilter(
+            bloom_filter_data=self._bits(subscription.topic, group),
+            born_at_ms=self._now_ms(),
+            client_version=subscription.version,
+            consumer_group=group,
+            expression=subscription.expression,
+            expression_type=subscription.expression_type,
+            topic=subscription.topic,
+        )
+
+    def _bits(self, topic: str, group: str) -> BloomBits:
+        return BloomBits(bit_num=self._shape.bits, bit_pos=self._shape.positions_of(f"{group}#{topic}"))
+
+    def _kill(self, filters: Iterator[GroupFilter]) -> None:
+        for alive in filters:
+            if not alive.is_dead:
+                alive.die(self._now_ms())
+                self.change_count += 1
+
+    def _remove(self, topic: str, group: str) -> None:
+        filters = self._topics[topic].group_filter_data
+        del filters[group]
+        if not filters:
+            del self._topics[topic]
+        self._topics_of[group].discard(topic)
+        if not self._topics_of[group]:
+            del self._topics_of[group]
+        self.change_count += 1
+
+    def _all(self) -> Iterator[GroupFilter]:
+        for filters in self._topics.values():
+            yield from filters.group_filter_data.values()
+
+    def _of_group(self, group: str) -> Iterator[GroupFilter]:
+        return (self._topics[topic].group_filter_data[group] for topic in sorted(self._topics_of.get(group, ())))
+
+
+def _is_same(known: GroupFilter, subscription: Subscription) -> bool:
+    return (known.expression, known.expression_type) == (subscription.expression, subscription.expression_type)
+
+
+def _compiles(subscription: Subscription) -> bool:
+    if subscription.expression_type != SQL92_TYPE:
+        return False
+    return not isinstance(compile_filter(subscription.expression), SqlSyntaxError)
+
+
+_TAG_TYPES = (None, "", TAG_TYPE)
+_NO_DATA = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+
+
+class Filtered(Protocol):
+    """What a consumer says of the filter that it wants."""
+
+    topic: str
+    consumer_group: str
+    subscription: str | None
+    expression_type: str | None
+    sub_version: int
+
+    @property
+    def has_class_filter(self) -> bool:
+        """Whether a class of the consumer filters."""
+        ...
+
+
+class FilterSelection:
+    """Finds the filter of a fetch."""
+
+    def __init__(self, config: BrokerConfig, table: FilterTable) -> None:
+        self._takes_properties = config.takes_property_filters
+        self._filters_retries = config.filters_retries
+        self._table = table
+
+    def check(self, expression_type: str | None, expression: str) -> Refusal | None:
+        """Return why a client may not start with a subscription, None if it may."""
+        if expression_type in _TAG_TYPES:
+            return None
+        if not self._takes_properties:
+            return _unsupported(expression_type)
+        if expression_type != SQL92_TYPE:
+            remark = f"{expression_type} is no type of expression, there are {TAG_TYPE} and {SQL92_TYPE}"
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+        compiled = compile_filter(expression)
+        if isinstance(compiled, SqlSyntaxError):
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(compiled))
+        return None
+
+    def own_filter(self, fetch: Filtered) -> PullFilter | Refusal:
+        """Return the filter that stands in the request."""
+        if fetch.expression_type not in _TAG_TYPES:
+            if not fetch.subscription:
+                return _unparsable()
+            return self._filter_properties(fetch, fetch.expression_type or SQL92_TYPE, fetch.subscription)
+        if fetch.has_class_filter:
+            return TAKES_ALL
+        try:
+            return tag_filter(parse_tag_expression(fetch.topic, fetch.subscription))
+        except ValueError:
+            return _unparsable()
+
+    def group_filter(self, fetch: Filtered, wanted: Subscription) -> PullFilter | Refusal:
+        """Return the filter of the group, whose subscription is given."""
+        if wanted.expression_type in _TAG_TYPES:
+            return tag_filter(wanted)
+        registered = self._table.find(fetch.topic, fetch.consumer_group)
+        if registered is None:
+            return Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, _NO_DATA)
+        if registered.client_version < fetch.sub_version:
+            return Refusal(ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest")
+        found = self._filter_properties(fetch, wanted.expression_type, registered.expression)
+        return TAKES_ALL if wanted.has_class_filter and isinstance(found, PullFilter) else found
+
+    def _filter_properties(self, fetch: Filtered, expression_type: str, expression: str) -> PullFilter | Refusal:
+        if not self._takes_properties:
+            return _unsupported(expression_type)
+        if self._filters_retries and fetch.topic.startswith(RETRY_PREFIX):
+            return property_filter(_OfOrigin(fetch.topic.removeprefix(RETRY_PREFIX), self._table))
+        if expression_type != SQL92_TYPE:
+            return TAKES_ALL
+        compiled = compile_filter(expression)
+        if isinstance(compiled, SqlLimitError):
+            return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(compiled))
+        return sql_filter(expression)
+
+
+class _OfOrigin:
+    """Looks at a message with the group's filter for the topic where it failed; without one it is accepted."""
+
+    __slots__ = ("_group", "_table")
+
+    def __init__(self, group: str, table: FilterTable) -> None:
+        self._group = group
+        self._table = table
+
+    def __call__(self, properties: Mapping[str, str]) -> bool:
+        origin = properties.get(RETRY_TOPIC)
+        registered = self._table.find(origin, self._group) if origin else None
+        compiled = compile_filter(registered.expression) if registered is not None else None
+        return compiled is None or isinstance(compiled, SqlSyntaxError) or compiled.matches(properties)
+
+
+def _unsupported(expression_type: str | None) -> Refusal:
+    remark = f"The broker does not support consumer to filter message by {expression_type}"
+    return Refusal(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _unparsable() -> Refusal:
+    return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")

@@ -50,7 +50,7 @@ from ...remoting.transport.endpoint import Reply
 from ...store.message_store import MessageStore
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import TopicTable
-from .filter_table import FilterSelection, FilterTable
+from .filters import FilterSelection, FilterTable
 from .groups import GroupTable
 from .members import CLUSTERING, Client, ConsumerGroup, ConsumerSpec, Members, Presence
 from .offsets import MAX_QUEUES, OffsetTable

@@ -38,8 +38,7 @@ from ..group.reply_routing import Recipient, Requesters
 from ..outcomes.group_commit import wants_to_wait
 from ..outcomes.scheduler import Storing
 from ..settings.refusal import Refusal
-from .send import Sender
-from .validation import SendValidator
+from .send import Sender, SendValidator
 
 _COMPRESSION = COMPRESSED | COMPRESSION_MASK
 _log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from ..group.groups import GroupTable
 from ..outcomes.scheduler import Storing
 from ..settings.refusal import FAQ, OwnBroker, Refusal
 from ..topic.topics import TopicTable
-from .validation import FailurePlace, dead_letters, retries
+from .send import FailurePlace, dead_letters, retries
 
 _FIRST_LEVEL = 3
 

@@ -130,7 +130,7 @@ class HeldQueueLocks:
                 )
 
     async def unlock_all(self) -> None:
-        """Give back all that may be locked, also by a request whose answer nobody awaits any more; lock nothing more."""
+        """Give back all that may be locked, also by a request whose answer nobody awaits; lock nothing more."""
         self._is_closed = True
         await self.unlock(tuple(self._asked))
 

@@ -55,7 +55,7 @@ from ...common.errors import DecodeError, ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.names import RETRY_PREFIX
 from ...common.properties import MAX_OFFSET, MIN_OFFSET, RETRY_TOPIC
-from ...common.received import decode_messages
+from ...common.record import decode_messages
 from ...common.subscription import Subscription
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import CheckClientBody, CheckedSubscription, ConsumerList

@@ -31,7 +31,7 @@ from ...common.properties import encode_properties, parse_properties
 from ...common.record import BatchPart, decode_batch, encode_batch
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
-from ...remoting.headers.fast_sends import SendFields, SendFrames
+from ...remoting.headers.send import SendFields, SendFrames
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.pending_requests import Answer
 from ..session.hooks import (

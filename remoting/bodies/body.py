@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from ...common.java_json import read_json_as, write_json
 from ..codec.codes import reads_strict_json
-from ..codec.command import Command
-from ..codec.fields import ANSWER_SLOW_BYTES, SLOW_BYTES
+from ..codec.command import ANSWER_SLOW_BYTES, SLOW_BYTES, Command
 
 T = TypeVar("T")
 _NOTHING = (b"", b"null")

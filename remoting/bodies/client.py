@@ -18,7 +18,7 @@ from msgspec import field
 
 from ...common.message import MessageQueue
 from ...common.subscription import MAX_EXPRESSION_CHARACTERS, MAX_TAGS, TAG_TYPE, Subscription
-from ..codec.fields import Int32, Int64
+from ..codec.command import Int32, Int64
 from .body import decode_body
 
 MAX_GROUPS: Final = 1_024

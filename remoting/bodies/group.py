@@ -13,7 +13,7 @@ import msgspec
 from msgspec import field
 
 from ...common.message import MessageQueue
-from ..codec.fields import Int32, Int64
+from ..codec.command import Int32, Int64
 from .client import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from .route import DataVersion
 

@@ -27,7 +27,7 @@ import msgspec
 from msgspec import field
 
 from ...common.errors import DecodeError
-from ..codec.fields import Int32, Int64
+from ..codec.command import Int32, Int64
 from ..codec.frames import MAX_FRAME_BYTES
 from .body import decode_body
 

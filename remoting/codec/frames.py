@@ -11,18 +11,51 @@ Rule 3: A frame that comes in pieces is collected in one buffer that never grows
 Rule 4: What came whole before a bad frame is still delivered; after a bad frame the connection is lost.
 
 ``spec/remoting.md`` §1.1; upstream ``NettyDecoder`` and ``RemotingCommand.decode``.
+
+The header has two forms (``spec/remoting.md`` §1.2, §1.3).
+
+JSON, serialise type 0:
+
+    {"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":9,"remark":"…",
+     "serializeTypeCurrentRPC":"JSON","version":479}
+
+Written as Java writes it: compact, keys in this order, every field value a text, no nulls. Answers always have
+``extFields``, even empty: Java's clients read them unasked. Read by msgspec straight into a ``Command``; what that
+refuses (single quotes, numbers as texts, languages as numbers) goes through the lenient reader of ``common``.
+
+Binary, serialise type 1, "ROCKETMQ":
+
+    int16 code | int8 language | int16 version | int32 opaque | int32 flag        13 bytes
+    int32 remark length | remark
+    int32 fields length | fields: repeat { int16 name length | name | int32 value length | value }
+
+Big-endian, texts UTF-8. A length of 0 reads back as "none", for the remark and for a value. A code or version above
+32767 does not fit: such a command travels as JSON (``fits_binary``).
+
+Upstream: ``RemotingSerializable``, ``RocketMQSerializable``.
 """
 
 import struct
+from typing import Any, cast
 
-from ...common.errors import FrameError
-from .command import JSON, ROCKETMQ, Command
-from .header_codec import (
-    decode_binary_header,
-    decode_json_header,
-    encode_binary_header,
-    encode_json_header,
-    fits_binary,
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ...common.errors import FrameError, JsonError
+from ...common.java_json import read_json
+from .command import (
+    JSON,
+    LANGUAGE_NAMES,
+    RESPONSE,
+    ROCKETMQ,
+    SLOW_BYTES,
+    UNREADABLE,
+    Command,
+    LanguageName,
+    format_text,
+    language_name,
+    language_ordinal,
+    texts_of,
 )
 
 Buffer = bytes | memoryview
@@ -133,3 +166,184 @@ def _decode_other_header(kind: int, header: bytes) -> Command:
     if kind == ROCKETMQ:
         return decode_binary_header(header)
     raise FrameError(f"serialise type {kind} is unknown")
+
+
+_HEAD = struct.Struct(">hbhiii")  # up to and with the remark's length
+_INT = struct.Struct(">i")
+_MAX_SHORT = 2**15 - 1
+MAX_FIELDS = 1_024
+
+
+def fits_binary(command: Command) -> bool:
+    """Tell whether code and version fit into their two bytes."""
+    return -_MAX_SHORT <= command.code <= _MAX_SHORT and -_MAX_SHORT <= command.version <= _MAX_SHORT
+
+
+def encode_binary_header(command: Command) -> bytes:
+    """Return the header of a command that ``fits_binary``."""
+    remark = (command.remark or "").encode(errors="replace")
+    fields = b"".join(_encode_field(name, value) for name, value in command.ext.items())
+    head = _HEAD.pack(
+        command.code,
+        language_ordinal(command.language),
+        command.version,
+        command.opaque,
+        command.flag,
+        len(remark),
+    )
+    return b"".join((head, remark, _INT.pack(len(fields)), fields))
+
+
+def decode_binary_header(data: bytes) -> Command:
+    """Return the command that a header holds, still without its body.
+
+    Raises:
+        FrameError: a length runs past the end, or a text is not UTF-8.
+    """
+    try:
+        return _decode(data)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise FrameError(f"the binary header of {len(data)} bytes is broken: {error}") from error
+
+
+def _decode(data: bytes) -> Command:
+    code, language, version, opaque, flag, remark_size = _HEAD.unpack_from(data)
+    fields_at = _HEAD.size + _checked_size(remark_size, len(data) - _HEAD.size)
+    fields_size = _checked_size(_INT.unpack_from(data, fields_at)[0], len(data) - fields_at - 4)
+    return Command(
+        code=code,
+        flag=flag,
+        language=language_name(language),
+        opaque=opaque,
+        remark=data[_HEAD.size : fields_at].decode() or None,
+        version=version,
+        serialize=ROCKETMQ,
+        ext_table=_decode_fields(data, fields_at + 4, fields_at + 4 + fields_size),
+    )
+
+
+def _checked_size(size: int, limit: int) -> int:
+    if not 0 <= size <= limit:
+        raise FrameError(f"a length in the binary header is {size}, {limit} bytes are left")
+    return size
+
+
+def _decode_fields(data: bytes, position: int, end: int) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    read_int = _INT.unpack_from
+    while position < end:
+        name_end = position + 2 + (data[position] << 8 | data[position + 1])
+        value_at = name_end + 4
+        size = read_int(data, name_end)[0]
+        if len(fields) == MAX_FIELDS:
+            raise FrameError(f"the binary header has more than {MAX_FIELDS} fields")
+        if size < 0 or value_at + size > end:
+            raise FrameError(f"a field of the binary header is {size} bytes, {end - value_at} are left")
+        if size:
+            fields[data[position + 2 : name_end].decode()] = data[value_at : value_at + size].decode()
+        position = value_at + size
+    return fields
+
+
+def _encode_field(name: str, value: str) -> bytes:
+    name_bytes = name.encode(errors="replace")
+    value_bytes = value.encode(errors="replace")
+    return b"".join((len(name_bytes).to_bytes(2, "big"), name_bytes, _INT.pack(len(value_bytes)), value_bytes))
+
+
+_read_json = msgspec.json.Decoder(Command).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class _WrittenHeader(msgspec.Struct, gc=False, rename="camel"):
+    """A header as it is written, in Java's order; what is ``UNSET`` is left out."""
+
+    code: int
+    ext_fields: dict[str, str] | UnsetType
+    flag: int
+    language: str
+    opaque: int
+    remark: str | UnsetType
+    serialize_type: str = msgspec.field(name="serializeTypeCurrentRPC")
+    version: int
+
+
+def encode_json_header(command: Command) -> bytes:
+    """Return the header of a command."""
+    ext = command.ext
+    header = _WrittenHeader(
+        command.code,
+        ext if ext or command.flag & RESPONSE else UNSET,
+        command.flag,
+        command.language,
+        command.opaque,
+        UNSET if command.remark is None else command.remark,
+        "JSON",
+        command.version,
+    )
+    try:
+        return _encode(header)
+    except UnicodeEncodeError:  # half a surrogate pair somewhere
+        header.remark = UNSET if command.remark is None else format_text(command.remark)
+        header.ext_fields = texts_of(ext)
+        return _encode(header)
+
+
+def decode_json_header(text: bytes) -> Command:
+    """Return the command that a header holds, still without its body.
+
+    Raises:
+        FrameError: Java's reader would refuse it too.
+    """
+    try:
+        command = _read_json(text)
+    except UNREADABLE:
+        return _decode_leniently(text)
+    command.serialize = JSON  # whatever the header says: it is not a field of it
+    return command
+
+
+def _decode_leniently(text: bytes) -> Command:
+    try:
+        values = read_json(text, slow_bytes=SLOW_BYTES)
+    except JsonError as error:
+        raise FrameError(f"the header is no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise FrameError(f"the header is no JSON object: {text[:64]!r}")
+    table = cast("dict[Any, Any]", values)
+    return Command(
+        code=_integer(table, "code"),
+        flag=_integer(table, "flag"),
+        language=_language(table.get("language")),
+        opaque=_integer(table, "opaque"),
+        remark=None if table.get("remark") is None else format_text(table["remark"]),
+        version=_integer(table, "version"),
+        ext_table=_fields(table.get("extFields")),
+    )
+
+
+def _integer(table: dict[Any, Any], name: str) -> int:
+    value = table.get(name)
+    try:
+        number = int(value or 0)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FrameError(f"the header's {name} is no number: {value!r:.64}") from error
+    if not -(2**31) <= number < 2**31:
+        raise FrameError(f"the header's {name} is {number}, a Java int ends at {2**31 - 1}")
+    return number
+
+
+def _language(value: object) -> LanguageName:
+    if value is None:
+        return "JAVA"
+    if isinstance(value, int):
+        return language_name(value)
+    return value if value in LANGUAGE_NAMES else "OTHER"
+
+
+def _fields(value: object) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise FrameError(f"the header's extFields are no JSON object: {value!r:.64}")
+    return texts_of(cast("dict[Any, Any]", value))

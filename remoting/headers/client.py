@@ -21,7 +21,7 @@ and of what brokers ask consumers for an administrator:
 import msgspec
 from msgspec import field
 
-from ..codec.fields import NULL, Int32
+from ..codec.command import NULL, Int32
 
 
 class HeartbeatReply(msgspec.Struct, kw_only=True):

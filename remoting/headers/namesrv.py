@@ -24,7 +24,7 @@ Wire names are Java's, attributes ours.
 
 import msgspec
 
-from ..codec.fields import NULL, Int32, Int64
+from ..codec.command import NULL, Int32, Int64
 
 
 class RegisterBrokerHeader(msgspec.Struct, rename="camel", kw_only=True):

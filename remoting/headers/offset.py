@@ -13,7 +13,7 @@
 import msgspec
 from msgspec import field
 
-from ..codec.fields import NULL, Int32, Int64
+from ..codec.command import NULL, Int32, Int64
 
 
 class QueueHeader(msgspec.Struct, rename="camel", kw_only=True):

@@ -15,8 +15,7 @@ import msgspec
 from msgspec import field
 
 from ..codec.codes import VERSION, RequestCode
-from ..codec.command import Command
-from ..codec.fields import NULL, Int32, Int64
+from ..codec.command import NULL, Command, Int32, Int64
 from ..codec.frames import PREFIX
 
 PULL_COMMIT_OFFSET = 1

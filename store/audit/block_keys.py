@@ -17,7 +17,7 @@ from ...common.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import DELAY, KEYS, TAGS, UNIQ_KEY
 from ..commitlog.record_blocks import Block, Longs
-from ..consumequeue.entry_rules import entry_code
+from ..consumequeue.queue_table import entry_code
 
 _NAME_MARK: Final = 1
 _END_MARK: Final = 2

@@ -30,7 +30,7 @@ from ...common.properties import parse_properties
 from ..commitlog.block_tags import TagCodes, exact_codes, find_last, guess_codes
 from ..commitlog.record_blocks import Block, Longs, Mask
 from ..consumequeue.appended import Appended
-from ..consumequeue.entry_rules import UNKNOWN_LEVEL_MS, WITHOUT_ENTRY
+from ..consumequeue.queue_table import UNKNOWN_LEVEL_MS, WITHOUT_ENTRY
 from ..files.store_config import ENTRY_BYTES
 from .queue_rebuild import ConsumeQueueRebuild, Place
 

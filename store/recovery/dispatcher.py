@@ -17,7 +17,7 @@ from ..commitlog.commit_log import CommitLog
 from ..consumequeue.appended import Appended, describe, leave_topic
 from ..consumequeue.batch_queue import BatchQueue, count_of
 from ..consumequeue.consume_queue import ConsumeQueue
-from ..consumequeue.entry_rules import EntryRules
+from ..consumequeue.queue_table import EntryRules
 from ..files.files import NO_ROOM
 from ..index.key_index import KeyIndex
 

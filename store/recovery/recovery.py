@@ -48,8 +48,7 @@ from ..commitlog.commit_log import CommitLog
 from ..commitlog.log_end import LogWalk, Stop, Validity, cut_log, damaged, find_valid, give_up
 from ..consumequeue.appended import Appended, describe
 from ..consumequeue.consume_queue import PRE_BLANK_SIZE, ConsumeQueue
-from ..consumequeue.entry_rules import EntryRules
-from ..consumequeue.queue_table import QueueTable
+from ..consumequeue.queue_table import EntryRules, QueueTable
 from ..files.checkpoint import Checkpoint
 from ..files.files import NO_ROOM, Files
 from ..files.segments import SegmentFile, missing_before

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.outcomes.long_polling import HeldFetch, LongPolling
+from rocketlet.broker.pull.long_polling import HeldFetch, LongPolling
 from rocketlet.broker.server import Broker
 from rocketlet.common.hashing import java_hash
 from rocketlet.common.record import iter_records

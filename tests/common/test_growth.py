@@ -24,7 +24,7 @@ from rocketlet.common.settings import parse_java_properties
 from rocketlet.common.sql_filter import END, Words, compile_sql
 from rocketlet.common.sql_terms import read_double, read_int32
 from rocketlet.common.subscription import parse_tag_expression
-from rocketlet.remoting.codec.header_codec import decode_binary_header, decode_json_header
+from rocketlet.remoting.codec.frames import decode_binary_header, decode_json_header
 
 Read = Callable[[str], object]
 LONGEST = 1_000_000

@@ -12,8 +12,15 @@ from rocketlet.common.errors import DecodeError, RecordError
 from rocketlet.common.ids import encode_host
 from rocketlet.common.message import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP, ReceivedMessage
 from rocketlet.common.properties import encode_properties
-from rocketlet.common.received import decode_messages
-from rocketlet.common.record import BatchPart, NewRecord, decode_message, decode_record, encode_batch, encode_record
+from rocketlet.common.record import (
+    BatchPart,
+    NewRecord,
+    decode_message,
+    decode_messages,
+    decode_record,
+    encode_batch,
+    encode_record,
+)
 
 HOST = encode_host("10.0.0.2", 10911)
 CASES = json.loads((pathlib.Path(__file__).parents[1] / "vectors/codec/records.json").read_text("utf-8"))

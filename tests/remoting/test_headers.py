@@ -9,8 +9,7 @@ import pytest
 
 from rocketlet.common.errors import HeaderError
 from rocketlet.remoting.codec.codes import RequestCode
-from rocketlet.remoting.codec.command import Command, decode_header
-from rocketlet.remoting.codec.fields import encode_fields
+from rocketlet.remoting.codec.command import Command, decode_header, encode_fields
 from rocketlet.remoting.codec.frames import FrameParser
 from rocketlet.remoting.headers import client as headers_client
 from rocketlet.remoting.headers import message as headers_retry

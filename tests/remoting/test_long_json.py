@@ -9,9 +9,8 @@ from rocketlet.common.java_json import read_json, read_json_as
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.bodies.body import decode_answer, decode_body
 from rocketlet.remoting.bodies.client import HeartbeatData, LockBatchBody, LockedQueues, decode_lock_body
-from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.fields import SLOW_BYTES, parse_texts
-from rocketlet.remoting.codec.header_codec import (
+from rocketlet.remoting.codec.command import SLOW_BYTES, Command, parse_texts
+from rocketlet.remoting.codec.frames import (
     MAX_FIELDS,
     decode_binary_header,
     decode_json_header,

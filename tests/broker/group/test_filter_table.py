@@ -7,8 +7,7 @@ import msgspec
 import pytest
 from javastores import unpack_store
 
-from rocketlet.broker.group.filter_table import FilterFile, FilterTable
-from rocketlet.broker.group.filters import BloomShape
+from rocketlet.broker.group.filters import BloomShape, FilterFile, FilterTable
 from rocketlet.common.java_json import read_json_as
 from rocketlet.common.subscription import Subscription, parse_tag_expression
 from rocketlet.testing.manual_clock import ManualClock

@@ -6,8 +6,15 @@ import msgspec
 import pytest
 
 from rocketlet.common.errors import HeaderError
-from rocketlet.remoting.codec.command import Command, decode_header
-from rocketlet.remoting.codec.fields import Int32, Int64, decode_fields, encode_fields, format_text
+from rocketlet.remoting.codec.command import (
+    Command,
+    Int32,
+    Int64,
+    decode_fields,
+    decode_header,
+    encode_fields,
+    format_text,
+)
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
 
 

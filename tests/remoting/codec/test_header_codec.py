@@ -6,7 +6,7 @@ import pytest
 
 from rocketlet.common.errors import FrameError
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.header_codec import decode_binary_header, encode_binary_header, fits_binary
+from rocketlet.remoting.codec.frames import decode_binary_header, encode_binary_header, fits_binary
 
 SAMPLE = bytes.fromhex("000e 00 0000 00000000 00000000 00000001 72 00000008 0001 61 00000001 62")
 

@@ -10,7 +10,7 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
-from rocketlet.remoting.headers.fast_sends import SendFields, SendFrames
+from rocketlet.remoting.headers.send import SendFields, SendFrames
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 

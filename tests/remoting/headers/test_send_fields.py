@@ -5,9 +5,8 @@ from typing import NamedTuple
 import pytest
 
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.codec.fields import encode_fields
-from rocketlet.remoting.headers.fast_sends import SendFields
-from rocketlet.remoting.headers.send import LetterSendHeader
+from rocketlet.remoting.codec.command import encode_fields
+from rocketlet.remoting.headers.send import LetterSendHeader, SendFields
 
 
 class Sent(NamedTuple):

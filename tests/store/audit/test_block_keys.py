@@ -12,7 +12,7 @@ from rocketlet.common.record import BLANK_BYTES, decode_record
 from rocketlet.store.audit.block_keys import BlockKeys, name_topics
 from rocketlet.store.commitlog.record_blocks import BlockScan, ScanLimits, SegmentBytes
 from rocketlet.store.consumequeue.appended import describe
-from rocketlet.store.consumequeue.entry_rules import entry_code
+from rocketlet.store.consumequeue.queue_table import entry_code
 from rocketlet.store.files.store_config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rocketlet.store.index.index_build import collect
 

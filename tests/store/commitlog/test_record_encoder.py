@@ -8,7 +8,7 @@ from stores import HOST, StoreDirectory, new_record, read_all, read_queue
 from rocketlet.common.errors import MessageIllegalError
 from rocketlet.common.properties import MAX_PROPERTIES_BYTES
 from rocketlet.common.record import BatchPart, NewRecord, decode_record, encode_batch, has_sealed_crc
-from rocketlet.store.commitlog.record_encoder import RecordEncoder
+from rocketlet.store.commitlog.commit_log import RecordEncoder
 from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.files.store_config import StoreConfig

@@ -14,8 +14,7 @@ from badinput.case import Answer, Case, without_addresses
 
 from rocketlet.remoting.codec.codes import VERSION, RequestCode
 from rocketlet.remoting.codec.command import JSON, ROCKETMQ, Command
-from rocketlet.remoting.codec.frames import PREFIX, FrameParser
-from rocketlet.remoting.codec.header_codec import encode_binary_header
+from rocketlet.remoting.codec.frames import PREFIX, FrameParser, encode_binary_header
 from rocketlet.remoting.transport.event_loop import LoopClock
 
 PATIENCE_MS = 4_000

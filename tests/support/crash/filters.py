@@ -2,8 +2,7 @@
 
 import json
 
-from rocketlet.broker.group.filter_table import FilterFile, FilterTable
-from rocketlet.broker.group.filters import BloomShape
+from rocketlet.broker.group.filters import BloomShape, FilterFile, FilterTable
 from rocketlet.common.java_json import read_json_as
 
 FILTERS_FILE = "config/consumerFilter.json"
