@@ -104,6 +104,20 @@ def send_header(topic: str, queue_id: int = 0, properties: str = "", **fields: A
     return LetterSendHeader(topic=topic, queue_id=queue_id, properties=properties, **values)
 
 
+def topic_header(topic: str, queue_type: str) -> dict[str, str]:
+    """Return the fields that make a topic of one queue of this type (``queue.type``)."""
+    return {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "1",
+        "writeQueueNums": "1",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "order": "false",
+        "attributes": f"+queue.type={queue_type}",
+    }
+
+
 def pull_header(topic: str, queue_offset: int = 0, **fields: Any) -> PullHeader:
     """Return the header of a pull that brings its subscription and does not wait."""
     values: dict[str, Any] = {
