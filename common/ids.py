@@ -107,7 +107,8 @@ class UniqueIds:
         self._now_ms = now_ms
         self._counter = 0
         self._month_start_ms = self._month_end_ms = 0
-        self._stem, self._stem_ms = "", -1
+        self._stem = ""
+        self._stem_ms: int = -1
 
     def __repr__(self) -> str:
         return f"<UniqueIds {self._prefix} made={self._counter}>"
