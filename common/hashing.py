@@ -32,7 +32,8 @@ def java_hash(text: str) -> int:
     if len(text) > _CHUNK:
         value = _hash_long(text)
     elif text.isascii():
-        value = _evaluate(text.encode("ascii"))
+        data = text.encode("ascii")
+        value = 31 * int(data.translate(_QUOTIENTS), 31) + int(data.translate(_REMAINDERS), 31)
     else:
         value = _hash_units(text)
     return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000

@@ -107,7 +107,8 @@ class UniqueIds:
         self._now_ms = now_ms
         self._counter = 0
         self._month_start_ms = self._month_end_ms = 0
-        self._stem, self._stem_ms = "", -1
+        self._stem = ""
+        self._stem_ms: int = -1
 
     def __repr__(self) -> str:
         return f"<UniqueIds {self._prefix} made={self._counter}>"
@@ -115,8 +116,12 @@ class UniqueIds:
     def next_id(self) -> str:
         """Return a fresh id of 32 characters (56 for an IPv6 address)."""
         now_ms = self._now_ms()
-        if now_ms != self._stem_ms:
-            self._make_stem(now_ms)
+        if now_ms != self._stem_ms:  # what the ids of one millisecond have in common
+            if now_ms >= self._month_end_ms:
+                self._month_start_ms, self._month_end_ms = _month_around(now_ms)
+            # A clock that stepped back over the start of the month must not make the number negative.
+            self._stem = f"{self._prefix}{max(now_ms - self._month_start_ms, 0):08X}"
+            self._stem_ms = now_ms
         counter = self._counter
         self._counter = counter + 1
         return f"{self._stem}{counter & 0xFFFF:04X}"
@@ -127,14 +132,6 @@ class UniqueIds:
         counter, stem = self._counter, self._stem
         self._counter = counter + count - 1
         return [first, *[f"{stem}{number & 0xFFFF:04X}" for number in range(counter, self._counter)]]
-
-    def _make_stem(self, now_ms: int) -> None:
-        """Write down what the ids of one millisecond have in common."""
-        if now_ms >= self._month_end_ms:
-            self._month_start_ms, self._month_end_ms = _month_around(now_ms)
-        # A clock that stepped back over the start of the month must not make the number negative.
-        elapsed_ms = max(now_ms - self._month_start_ms, 0)
-        self._stem, self._stem_ms = f"{self._prefix}{elapsed_ms:08X}", now_ms
 
 
 def _unhex(text: str) -> bytes:

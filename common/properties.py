@@ -97,7 +97,11 @@ def encode_properties(properties: Mapping[str, str | None]) -> bytes:
 
 def format_properties(properties: Mapping[str, str | None]) -> str:
     """Return the properties text as text, as ``encode_properties`` does in bytes."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items() if value is not None])
+    text = ""
+    for name, value in properties.items():
+        if value is not None:
+            text += f"{name}\x01{value}\x02"
+    return text
 
 
 def parse_properties(text: bytes | str | memoryview) -> dict[str, str]:

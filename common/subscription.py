@@ -24,7 +24,10 @@ _BLANKS: Final = "".join(map(chr, range(33)))  # what Java's String.trim removes
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A subscription to one topic; ``version`` is the instant in ms at which it was made or changed."""
+    """A subscription to one topic; ``version`` is the instant in ms at which it was made or changed.
+
+    ``accepts_all`` says that no tag is asked for; it follows from the others, once and not for each pull.
+    """
 
     topic: str
     expression: str
@@ -33,15 +36,15 @@ class Subscription(msgspec.Struct, frozen=True):
     expression_type: str = TAG_TYPE
     version: int = 0
     has_class_filter: bool = False
+    accepts_all: bool = False
 
-    @property
-    def accepts_all(self) -> bool:
-        """Whether no tag is asked for."""
-        return self.expression == ALL or self.has_class_filter
+    def __post_init__(self) -> None:
+        """Work out what follows."""
+        msgspec.structs.force_setattr(self, "accepts_all", self.expression == ALL or self.has_class_filter)
 
     def accepts_code(self, tags_code: int | None) -> bool:
         """Tell whether the broker hands out a message with this tags code (``ExpressionMessageFilter``)."""
-        if tags_code is None or self.expression == ALL or self.has_class_filter:
+        if tags_code is None or self.accepts_all:
             return True
         return (tags_code + 0x80000000 & 0xFFFFFFFF) - 0x80000000 in self.codes
 

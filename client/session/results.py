@@ -13,11 +13,8 @@ import enum
 
 import msgspec
 
-from ...common.errors import ResponseError
 from ...common.message import MessageQueue
 from ...remoting.codec.codes import ResponseCode
-from ...remoting.codec.command import Command, header_reader
-from ...remoting.headers.send import SendReply
 
 
 class SendStatus(enum.Enum):
@@ -53,32 +50,6 @@ class SendResult(msgspec.Struct, frozen=True):
     region_id: str | None = None
     is_traced: bool = True
     recall_handle: str | None = None
-
-
-_read_reply = header_reader(SendReply)
-
-
-def read_send_answer(answer: Command, message_id: str, queue: MessageQueue) -> SendResult:
-    """Read the answer to a send to a queue.
-
-    Raises:
-        ResponseError: the broker did not store the message.
-    """
-    status = STATUS_OF_CODE.get(answer.code)
-    if status is None:
-        raise ResponseError(answer.code, answer.remark)
-    reply = _read_reply(answer)
-    return SendResult(  # by position: names cost time
-        status,
-        message_id,
-        reply.msg_id,
-        queue if queue.queue_id == reply.queue_id else queue._replace(queue_id=reply.queue_id),
-        reply.queue_offset,
-        reply.transaction_id,
-        reply.region,
-        reply.trace_on != "false",
-        reply.recall_handle,
-    )
 
 
 class ConsumeResult(enum.Enum):

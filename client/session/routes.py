@@ -188,7 +188,7 @@ class NameServers:
     """The name servers of one client."""
 
     def __init__(
-        self, addresses: tuple[str, ...], pool: ConnectionPool, clock: Clock, pipeline: RequestPipeline
+        self, addresses: tuple[str, ...], pool: ConnectionPool, clock: Clock, pipeline: RequestPipeline | None
     ) -> None:
         self.addresses = addresses
         self._pool = pool
@@ -250,6 +250,8 @@ class NameServers:
         return answers
 
     async def _ask(self, address: str, command: Command, timeout_ms: int) -> Command:
+        if self._pipeline is None:
+            return await self._pool.request(address, command, timeout_ms)
         self._pipeline.before_request(address, command)
         answer = await self._pool.request(address, command, timeout_ms)
         self._pipeline.after_response(address, command, answer)
