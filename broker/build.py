@@ -83,10 +83,12 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
         sends=_build_sends(base, storing, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
         pulls=PullHandlers(
             FetchOperation(
-                base.runtime.statistics.counting(base.store.read),
+                base.store.read,
                 FetchValidator(own, base.topics, base.groups, members, filters),
                 base.offsets,
                 base.long_polling,
+                counts=base.runtime.statistics.reads,
+                monotonic_ms=monotonic_ms,
                 short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
             ),
             own,
