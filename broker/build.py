@@ -36,7 +36,7 @@ from .pull.long_polling import LongPolling
 from .send.handlers import SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
-from .send.send import UNIT_SUBSCRIPTION, PropertyStamp, SendOperations, SendValidator
+from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
 from .send.send_back import SendBackOperation
 from .settings.config import BrokerConfig
 from .settings.refusal import OwnBroker
@@ -135,7 +135,7 @@ def _build_sends(
     sends = SendOperations(
         base.scheduler,
         validator,
-        PropertyStamp({**fields, CLUSTER: config.cluster_name}, keys.next_id),
+        PropertyEnricher({**fields, CLUSTER: config.cluster_name}, keys.next_id),
         parking,
         storing.now_ms,
         broker_name=config.broker_name,
