@@ -36,7 +36,7 @@ from .pull.long_polling import LongPolling
 from .send.handlers import SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
-from .send.send import UNIT_SUBSCRIPTION, PropertyStamp, SendOperations, SendValidator
+from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
 from .send.send_back import SendBackOperation
 from .settings.config import BrokerConfig
 from .settings.refusal import OwnBroker
@@ -83,10 +83,12 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
         sends=_build_sends(base, storing, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
         pulls=PullHandlers(
             FetchOperation(
-                base.runtime.statistics.counting(base.store.read),
+                base.store.read,
                 FetchValidator(own, base.topics, base.groups, members, filters),
                 base.offsets,
                 base.long_polling,
+                counts=base.runtime.statistics.reads,
+                monotonic_ms=monotonic_ms,
                 short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
             ),
             own,
@@ -133,7 +135,7 @@ def _build_sends(
     sends = SendOperations(
         base.scheduler,
         validator,
-        PropertyStamp({**fields, CLUSTER: config.cluster_name}, keys.next_id),
+        PropertyEnricher({**fields, CLUSTER: config.cluster_name}, keys.next_id),
         parking,
         storing.now_ms,
         broker_name=config.broker_name,

@@ -49,6 +49,7 @@ from .handlers import BrokerParts, broker_handlers
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .outcomes.disk_stall import Patience
 from .outcomes.scheduler import Scheduler
+from .pull.fetch import ReadCounts
 from .pull.long_polling import ArrivalNotices, LongPolling, by_topic
 from .settings.config import BrokerConfig
 from .topic.config_table import ConfigFolder
@@ -254,7 +255,7 @@ class Broker:
                 Delays(store.config.delays_ms),
                 timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms),
             ),
-            RuntimeInfo(store, BrokerStatistics(clock), cleaning, scheduler),
+            RuntimeInfo(store, BrokerStatistics(clock, ReadCounts()), cleaning, scheduler),
             tasks,
             Transactions(store, tables.offsets, scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes),
             Members(lambda: store.log_max_offset),

@@ -172,7 +172,7 @@ def _statistics_lines(statistics: BrokerStatistics) -> Lines:
         "putMessageSizeTotal": statistics.put_bytes,
         "putMessageAverageSize": format_double(statistics.put_bytes / puts),
         "putMessageEntireTimeMax": statistics.longest_put_ms,
-        "getMessageEntireTimeMax": statistics.longest_read_ms,
+        "getMessageEntireTimeMax": statistics.reads.longest_ms,
         "putMessageDistributeTime": _format_classes(statistics.last_minute),
         "putLatency99": f"{statistics.percentile(0.99):.2f}",
         "putLatency999": f"{statistics.percentile(0.999):.2f}",

@@ -18,16 +18,14 @@ from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import Concatenate, NamedTuple, ParamSpec
+from typing import NamedTuple
 
 from ...common.clock import Clock
 from ...common.message import INNER_BATCH
 from ...common.names import TIMER_TOPIC, is_system_topic
 from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.batch_queue import count_of
-from ...store.consumequeue.queue_reader import ReadResult
-
-P = ParamSpec("P")
+from ..pull.fetch import ReadCounts
 
 MOST_SAMPLES = 601
 _MINUTE_MS = 60_000
@@ -60,20 +58,17 @@ class BrokerStatistics:
 
     period_ms = 1_000
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, reads: ReadCounts) -> None:
         self._now_ms = clock.now_ms
-        self._monotonic_ms = clock.monotonic_ms
         self.started_at_ms = clock.now_ms()
+        self.reads = reads
         self.put_bytes = 0
-        self.longest_read_ms = 0
         self.yesterday_morning = self.this_morning = DayTotals()
         self.last_minute: Mapping[int, int] = {}
         """How many messages took how many milliseconds to be put."""
         self.count_timers_out: Callable[[], int] = int
         """Tells how many timer messages have come out of their wheel; the part that takes them out replaces it."""
         self._puts: defaultdict[str, int] = defaultdict(int)  # by topic
-        self._handed_out: defaultdict[str, int] = defaultdict(int)
-        self._found = self._missed = 0
         self._put_times: defaultdict[int, int] = defaultdict(int)
         self._longest_put_ms = 0  # before the minute under way
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
@@ -99,39 +94,21 @@ class BrokerStatistics:
         self.put_bytes += size
         self._put_times[self._now_ms() - records[0].stored_at_ms] += count
 
-    def counting(self, read: Callable[Concatenate[str, P], ReadResult]) -> Callable[Concatenate[str, P], ReadResult]:
-        """Return a call that reads, from a topic, and counts what it finds."""
-
-        def counted(topic: str, *arguments: P.args, **named: P.kwargs) -> ReadResult:
-            began_at_ms = self._monotonic_ms()
-            result = read(topic, *arguments, **named)
-            if result.message_count:
-                self._found += 1
-                self._handed_out[topic] += result.message_count
-            else:
-                self._missed += 1
-            took_ms = self._monotonic_ms() - began_at_ms
-            if took_ms > self.longest_read_ms:
-                self.longest_read_ms = took_ms
-            return result
-
-        return counted
-
     def totals(self) -> Sample:
         """Return the totals of all topics up to now."""
         return Sample(
             self._now_ms(),
             sum(self._puts.values()),
-            self._found,
-            self._missed,
-            sum(self._handed_out.values()),
+            self.reads.found,
+            self.reads.missed,
+            sum(self.reads.messages.values()),
             self._puts.get(TIMER_TOPIC, 0),
             self.count_timers_out(),
         )
 
     def day_totals(self) -> DayTotals:
         """Return the totals of user topics up to now."""
-        return DayTotals(_of_users(self._puts), _of_users(self._handed_out))
+        return DayTotals(_of_users(self._puts), _of_users(self.reads.messages))
 
     def span(self, seconds: int) -> tuple[Sample, Sample] | None:
         """Return the sample of so many seconds ago and the latest, None while there are too few."""

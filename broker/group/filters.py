@@ -147,6 +147,12 @@ class PullFilter(NamedTuple):
 
 
 TAKES_ALL = PullFilter()
+_TAG_TYPES = (None, "", TAG_TYPE)
+
+
+def is_unfiltered(subscription: Subscription) -> bool:
+    """Tell whether a subscription takes every message."""
+    return subscription.expression_type in _TAG_TYPES and subscription.accepts_all
 
 
 def tag_filter(subscription: Subscription) -> PullFilter:
@@ -408,7 +414,6 @@ def _compiles(subscription: Subscription) -> bool:
     return not isinstance(compile_filter(subscription.expression), SqlSyntaxError)
 
 
-_TAG_TYPES = (None, "", TAG_TYPE)
 _NO_DATA = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
 

@@ -25,14 +25,13 @@ class GroupTable:
         self._now_ms = now_ms
         self._creates_unknown = creates_unknown
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in sorted(RESERVED_GROUPS)}
-        self._forbidden: dict[str, dict[str, int]] = {}
+        self.get = self._groups.get
+        """Return a group that exists, None when there is none; the pull path looks groups up here."""
+        self.forbidden: dict[str, dict[str, int]] = {}
+        """By group and topic: what an administrator has forbidden."""
 
     def __repr__(self) -> str:
         return f"<GroupTable of {len(self._groups)} groups, change {self._version.counter}>"
-
-    def get(self, name: str) -> SubscriptionGroupConfig | None:
-        """Return a group that exists."""
-        return self._groups.get(name)
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """Return a group, created with the defaults when it is unknown and may be."""
@@ -52,16 +51,16 @@ class GroupTable:
 
     def is_reading_forbidden(self, group: str, topic: str) -> bool:
         """Tell whether an administrator has forbidden the group to read the topic."""
-        return bool(self._forbidden.get(group, {}).get(topic, 0) & _READ_BIT)
+        return bool(self.forbidden.get(group, {}).get(topic, 0) & _READ_BIT)
 
     def content(self) -> SubscriptionGroupTable:
         """Return what ``subscriptionGroup.json`` shall hold."""
         return SubscriptionGroupTable(
-            data_version=self._version, forbidden_table=self._forbidden, subscription_group_table=self._groups
+            data_version=self._version, forbidden_table=self.forbidden, subscription_group_table=self._groups
         )
 
     def load(self, content: SubscriptionGroupTable) -> None:
         """Lay what ``subscriptionGroup.json`` held over the built-in groups."""
         self._groups.update(content.subscription_group_table)
-        self._forbidden = content.forbidden_table
+        self.forbidden = content.forbidden_table
         self._version = content.data_version

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from ...common.subscription import Subscription
+from .filters import is_unfiltered
 
 LinkT = TypeVar("LinkT")
 
@@ -109,6 +110,8 @@ class ConsumerGroup(Generic[LinkT]):
     members: dict[LinkT, Member] = field(default_factory=dict[LinkT, Member])
     subscriptions: dict[str, Subscription] = field(default_factory=dict[str, Subscription])
     fingerprint: int | None = None
+    unfiltered: frozenset[str] = frozenset()
+    """The topics of which it takes every message."""
     came_at: int = 0
 
     @property
@@ -123,15 +126,13 @@ class Members(Generic[LinkT]):
     def __init__(self, log_end: Callable[[], int]) -> None:
         self._log_end = log_end
         self._consumers: dict[str, ConsumerGroup[LinkT]] = {}
+        self.consumer_group = self._consumers.get
+        """Return a group that has members, None when it has none; the pull path looks groups up here."""
         self._producers: dict[str, dict[LinkT, Member]] = {}
         self._producer_links = ProducerLinks[LinkT]()
 
     def __repr__(self) -> str:
         return f"<Members consumers={len(self._consumers)} producers={len(self._producers)}>"
-
-    def consumer_group(self, name: str) -> ConsumerGroup[LinkT] | None:
-        """Return a group that has members."""
-        return self._consumers.get(name)
 
     def producer_group(self, name: str) -> Mapping[LinkT, Member]:
         """Return the members of a producer group."""
@@ -158,6 +159,7 @@ class Members(Generic[LinkT]):
             if topic in spec.subscriptions and known.version >= spec.subscriptions[topic].version
         }
         group.subscriptions = {**spec.subscriptions, **kept}
+        group.unfiltered = frozenset(topic for topic, one in group.subscriptions.items() if is_unfiltered(one))
         return is_new or is_changed
 
     def refresh_consumer(self, spec: ConsumerSpec, client: Client, link: LinkT, now_ms: int) -> bool:

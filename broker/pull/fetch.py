@@ -7,7 +7,9 @@ Order of the checks (B.4.1): the broker's permission, the group, the topic and i
 subscription: the one in the request if it says so, else the one of the group's last heartbeat.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from sys import getsizeof
 from typing import Any, Protocol, final
 
@@ -15,11 +17,11 @@ import msgspec
 
 from ...common.names import PERM_READ
 from ...common.outcome import Outcome
-from ...common.subscription import Subscription
+from ...remoting.bodies.group import SubscriptionGroupConfig
 from ...remoting.bodies.route import TopicConfig
 from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.queue_reader import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
-from ..group.filters import Filtered, FilterSelection, PullFilter
+from ..group.filters import TAKES_ALL, Filtered, FilterSelection, PullFilter
 from ..group.groups import GroupTable
 from ..group.members import Members
 from ..group.offsets import OffsetTable
@@ -27,12 +29,13 @@ from ..settings.refusal import FAQ, OwnBroker, Refusal
 from ..topic.topics import TopicTable
 from .long_polling import HeldFetch, LongPolling
 
+MASTER_ID = 0
 MOST_BYTES = 128 << 20
 _SHORTEST_WAIT_MS = 1
 _NOTHING_NEW = (ReadStatus.OFFSET_FOUND_NULL, ReadStatus.OFFSET_OVERFLOW_ONE)
 
 Read = Callable[[str, int, int, ReadLimits, AcceptsCode | None, AcceptsRecord | None], ReadResult]
-"""``MessageStore.read``, counted."""
+"""``MessageStore.read``."""
 
 
 class FetchRequest(Filtered, Protocol):
@@ -78,57 +81,34 @@ class FetchValidator:
         self._groups = groups
         self._members = members
         self._filters = filters
-        self._sends_to_slaves = own.config.reads_slaves
+        self.reads_slaves = own.config.reads_slaves
+
+    def suggest_broker(self, group: str, result: ReadResult) -> int:
+        """Return the id of the broker that a group shall pull from next, where slaves are read (B.4.5)."""
+        settings = self._groups.get(group)
+        if settings is None:
+            return MASTER_ID
+        return settings.which_broker_when_consume_slowly if result.is_far_behind else settings.broker_id
 
     def validate(self, fetch: FetchRequest, consumer: tuple[str, int]) -> PullFilter | Refusal:
         """Return what the consumer wants of the queue, or why it gets nothing."""
         if not self._is_readable:
             return Refusal(ResponseCode.NO_PERMISSION, self._own.forbids("pulling message"))
-        if (refusal := self._check_group(fetch.consumer_group)) is not None:
-            return refusal
-        if (refusal := self._check_queue(fetch, consumer)) is not None:
-            return refusal
+        settings = self._groups.get(fetch.consumer_group) or self._groups.find(fetch.consumer_group)
+        if settings is None or not settings.consume_enable:
+            return _refuse_group(fetch.consumer_group, settings)
+        topic = self._topics.get(fetch.topic)
+        if topic is None or not topic.perm & PERM_READ or not 0 <= fetch.queue_id < topic.read_queue_nums:
+            return _refuse_queue(fetch, topic, consumer)
         if fetch.brings_subscription:
             return self._filters.own_filter(fetch)
-        wanted = self._find_subscription(fetch)
-        return wanted if isinstance(wanted, Refusal) else self._filters.group_filter(fetch, wanted)
-
-    def suggest_broker(self, group: str, *, is_far_behind: bool) -> int:
-        """Return the id of the broker that a group shall pull from next (B.4.5)."""
-        settings = self._groups.get(group) if self._sends_to_slaves else None
-        if settings is None:
-            return MASTER_ID
-        return settings.which_broker_when_consume_slowly if is_far_behind else settings.broker_id
-
-    def _check_group(self, name: str) -> Refusal | None:
-        group = self._groups.find(name)
-        if group is None:
-            remark = f"subscription group [{name}] does not exist, {FAQ}"
-            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        if not group.consume_enable:
-            return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
-        return None
-
-    def _check_queue(self, fetch: FetchRequest, consumer: tuple[str, int]) -> Refusal | None:
-        topic = self._topics.get(fetch.topic)
-        if topic is None:
-            remark = f"topic[{fetch.topic}] not exist, apply first please! {FAQ}"
-            return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if not topic.perm & PERM_READ:
-            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{fetch.topic}] pulling message is forbidden")
-        if not 0 <= fetch.queue_id < topic.read_queue_nums:
-            return Refusal(ResponseCode.INVALID_PARAMETER, _queue_remark(fetch, topic, consumer))
-        return None
-
-    def _find_subscription(self, fetch: FetchRequest) -> Subscription | Refusal:
         group = self._members.consumer_group(fetch.consumer_group)
         if group is None:
             return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
-        settings = self._groups.get(fetch.consumer_group)
-        if group.is_broadcasting and settings is not None and not settings.consume_broadcast_enable:
+        if not settings.consume_broadcast_enable and group.is_broadcasting:
             remark = f"the consumer group[{group.name}] can not consume by broadcast way"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
-        if self._groups.is_reading_forbidden(fetch.consumer_group, fetch.topic):
+        if group.name in self._groups.forbidden and self._groups.is_reading_forbidden(group.name, fetch.topic):
             remark = f"the consumer group[{group.name}] is forbidden for topic[{fetch.topic}]"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
         subscription = group.subscriptions.get(fetch.topic)
@@ -136,30 +116,47 @@ class FetchValidator:
             return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
         if subscription.version < fetch.sub_version:
             return Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return subscription
+        return TAKES_ALL if fetch.topic in group.unfiltered else self._filters.group_filter(fetch, subscription)
 
 
-def _queue_remark(fetch: FetchRequest, topic: TopicConfig, consumer: tuple[str, int]) -> str:
+def _refuse_group(name: str, settings: SubscriptionGroupConfig | None) -> Refusal:
+    if settings is None:
+        remark = f"subscription group [{name}] does not exist, {FAQ}"
+        return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
+
+
+def _refuse_queue(fetch: FetchRequest, topic: TopicConfig | None, consumer: tuple[str, int]) -> Refusal:
+    if topic is None:
+        remark = f"topic[{fetch.topic}] not exist, apply first please! {FAQ}"
+        return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+    if not topic.perm & PERM_READ:
+        return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{fetch.topic}] pulling message is forbidden")
     host, port = consumer
-    return (
+    remark = (
         f"queueId[{fetch.queue_id}] is illegal, topic:[{fetch.topic}] "
         f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{host}:{port}]"
     )
+    return Refusal(ResponseCode.INVALID_PARAMETER, remark)
 
 
 @final
 class Fetched(msgspec.Struct, frozen=True):
-    """What was found from an offset on, and the id of the broker to fetch from next."""
+    """What was found, the id of the broker to fetch from next, and whether it is worth waiting there."""
 
     result: ReadResult
     next_broker_id: int
-    queue_offset: int
+    has_nothing_new: bool
 
-    @property
-    def has_nothing_new(self) -> bool:
-        """Whether it is worth waiting there; in a queue without messages it depends on what was asked for (B.4.4)."""
-        status = self.result.status
-        return status in _NOTHING_NEW or (status is ReadStatus.NO_MESSAGE_IN_QUEUE and self.queue_offset == 0)
+
+class ReadCounts:
+    """What fetches have found since the start of the broker; a fetch that is run again counts again."""
+
+    def __init__(self) -> None:
+        self.found = 0
+        self.missed = 0
+        self.messages: defaultdict[str, int] = defaultdict(int)  # by topic
+        self.longest_ms = 0
 
 
 class FetchOperation:
@@ -172,13 +169,17 @@ class FetchOperation:
         offsets: OffsetTable,
         long_polling: LongPolling,
         *,
+        counts: ReadCounts,
+        monotonic_ms: Callable[[], int],
         short_polling_ms: int | None = None,
     ) -> None:
         self._read_store = read
         self._validator = validator
         self._offsets = offsets
         self._long_polling = long_polling
+        self._monotonic_ms = monotonic_ms
         self._short_polling_ms = short_polling_ms
+        self._counts = counts
 
     def fetch(self, fetch: FetchRequest, consumer: tuple[str, int]) -> Outcome[Fetched | Refusal]:
         """Return what there is, or wait for it."""
@@ -188,16 +189,14 @@ class FetchOperation:
         if fetch.commits_offset and fetch.commit_offset >= 0:
             self._offsets.commit(fetch.consumer_group, fetch.topic, fetch.queue_id, fetch.commit_offset)
         fetched = self._read(fetch, wanted)
-        if fetched.result.status is not ReadStatus.FOUND and fetch.may_wait and fetched.has_nothing_new:
-            return self._hold(fetch, wanted, consumer)
-        return Outcome(fetched, is_settled=True)
-
-    def _hold(self, fetch: FetchRequest, wanted: PullFilter, consumer: tuple[str, int]) -> Outcome[Fetched | Refusal]:
+        if not fetched.has_nothing_new or not fetch.may_wait:
+            return Outcome(fetched, is_settled=True)
         queues = {(fetch.topic, fetch.queue_id): fetch.queue_offset}
-        held = HeldFetch(queues, wanted.accepts_arrival, lambda: self._run_again(fetch, consumer), consumer)
+        held = HeldFetch(queues, wanted.accepts_arrival, partial(self._run_again, fetch, consumer), consumer)
         delay_ms = fetch.suspend_ms if self._short_polling_ms is None else self._short_polling_ms
         outcome = self._long_polling.hold(held, max(delay_ms, _SHORTEST_WAIT_MS))
-        outcome.extra_bytes = wanted.kept_bytes + _kept_bytes(fetch)
+        texts = (fetch.consumer_group, fetch.topic, fetch.subscription, fetch.expression_type)
+        outcome.extra_bytes = wanted.kept_bytes + sum(map(getsizeof, texts))
         return outcome
 
     def _run_again(self, fetch: FetchRequest, consumer: tuple[str, int]) -> Fetched | Refusal:
@@ -208,14 +207,19 @@ class FetchOperation:
         most_bytes = MOST_BYTES if fetch.max_bytes is None else fetch.max_bytes
         limits = ReadLimits(fetch.max_messages if fetch.max_messages > 0 else 1, most_bytes)
         accepts, accepts_record = wanted[:2]
+        began_at_ms = self._monotonic_ms()
         result = self._read_store(fetch.topic, fetch.queue_id, fetch.queue_offset, limits, accepts, accepts_record)
-        broker_id = self._validator.suggest_broker(fetch.consumer_group, is_far_behind=result.is_far_behind)
-        return Fetched(result, broker_id, fetch.queue_offset)
-
-
-def _kept_bytes(fetch: FetchRequest) -> int:
-    texts = (fetch.consumer_group, fetch.topic, fetch.subscription, fetch.expression_type)
-    return sum(map(getsizeof, texts))
-
-
-MASTER_ID = 0
+        counts, status = self._counts, result.status
+        if result.message_count:
+            counts.found += 1
+            counts.messages[fetch.topic] += result.message_count
+        else:
+            counts.missed += 1
+        took_ms = self._monotonic_ms() - began_at_ms
+        if took_ms > counts.longest_ms:
+            counts.longest_ms = took_ms
+        # In a queue without messages it depends on what was asked for (B.4.4).
+        is_at_end = status in _NOTHING_NEW or (status is ReadStatus.NO_MESSAGE_IN_QUEUE and fetch.queue_offset == 0)
+        validator, group = self._validator, fetch.consumer_group
+        broker_id = validator.suggest_broker(group, result) if validator.reads_slaves else MASTER_ID
+        return Fetched(result, broker_id, is_at_end)

@@ -4,7 +4,6 @@ Upstream: ``PullMessageProcessor``, ``QueryMessageProcessor`` (behaviour.md B.4,
 answer to a query by key may hold other messages too; clients compare the key.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 from ...common.errors import HeaderError
@@ -13,12 +12,12 @@ from ...common.outcome import Outcome
 from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header, header_reader
 from ...remoting.codec.error_replies import failure_reply
-from ...remoting.codec.frames import Buffer, Encoded
+from ...remoting.codec.frames import Encoded
 from ...remoting.headers.fast_replies import encode_pull_reply
 from ...remoting.headers.pull import PullHeader, PullReply, QueryMessageHeader, QueryMessageReply, ViewMessageHeader
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
-from ...store.consumequeue.queue_reader import ReadResult, ReadStatus
+from ...store.consumequeue.queue_reader import ReadStatus
 from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore
 from ..settings.refusal import OwnBroker, Refusal
@@ -82,7 +81,10 @@ def _encode_fetched(command: Command, outcome: Outcome[Fetched | Refusal]) -> Co
         min_offset=result.min_offset,
         max_offset=result.max_offset,
     )
-    return encode_pull_reply(command, code, result.status.value, reply, _buffers(result))
+    records = result.records
+    if len(records) > 1 and result.size <= _JOIN_RECORD_BYTES * len(records):
+        records = (b"".join(records),)
+    return encode_pull_reply(command, code, result.status.value, reply, records)
 
 
 def _encode_held(
@@ -94,13 +96,6 @@ def _encode_held(
     place = f"consumerGroup {header.consumer_group}, topic {header.topic}, queueId {header.queue_id}"
     peer = f"{format_address(*connection.remote_address)}, {place}"
     return failure_reply(command, outcome.failure, peer, is_logged=connection.may_complain())
-
-
-def _buffers(result: ReadResult) -> Sequence[Buffer]:
-    records = result.records
-    if len(records) > 1 and result.size <= _JOIN_RECORD_BYTES * len(records):
-        return (b"".join(records),)
-    return records
 
 
 class QueryHandlers:

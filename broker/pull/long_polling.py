@@ -19,6 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+from msgspec import field
+
 from ...common.clock import Clock, TimerHandle
 from ...common.outcome import Outcome
 from ...remoting.transport.addresses import Address, format_address
@@ -31,29 +34,20 @@ _log = logging.getLogger(__name__)
 Accepts = Callable[[Appended], bool]
 
 
-class HeldFetch:
+class HeldFetch(msgspec.Struct, eq=False):
     """One fetch that waits.
 
     ``wanted`` maps its queues to the offsets that it waits for, ``accepts`` tells whether a message that arrives may be
     wanted (None takes all), ``again`` runs it once more and returns its answer.
     """
 
-    __slots__ = ("accepts", "again", "outcome", "peer", "timer", "until_ms", "wanted")
-
-    def __init__(
-        self,
-        wanted: Mapping[tuple[str, int], int],
-        accepts: Accepts | None,
-        again: Callable[[], Any],
-        peer: Address = ("", 0),
-    ) -> None:
-        self.wanted = wanted
-        self.accepts = accepts
-        self.again = again
-        self.peer = peer
-        self.outcome: Outcome[Any] = Outcome()
-        self.until_ms = 0
-        self.timer: TimerHandle | None = None
+    wanted: Mapping[tuple[str, int], int]
+    accepts: Accepts | None
+    again: Callable[[], Any]
+    peer: Address = ("", 0)
+    outcome: Outcome[Any] = field(default_factory=Outcome[Any])
+    until_ms: int = 0
+    timer: TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"<HeldFetch of {', '.join(f'{key[0]}@{key[1]} from {offset}' for key, offset in self.wanted.items())}>"
@@ -76,7 +70,8 @@ class LongPolling:
         """Keep a fetch for at most so long; return what will come of it."""
         for key in fetch.wanted:
             self._queues.setdefault(key, {})[fetch] = None
-        self._wake_at(fetch, self._clock.monotonic_ms() + delay_ms)
+        fetch.until_ms = self._clock.monotonic_ms() + delay_ms
+        fetch.timer = self._clock.call_at(fetch.until_ms, self._wake, fetch)
         fetch.outcome.on_drop = partial(self._take, fetch)
         return fetch.outcome
 
@@ -86,18 +81,16 @@ class LongPolling:
         if not queues:
             return
         for record in records:
-            fetches = queues.get((record.topic, record.queue_id))
-            if fetches is not None and record.queue is not None:
-                self._offer(record, fetches)
-
-    def _offer(self, record: Appended, fetches: dict[HeldFetch, None]) -> None:
-        for fetch in list(fetches):
-            if record.queue_offset < fetch.wanted[record.topic, record.queue_id]:
+            key = record.topic, record.queue_id
+            if record.queue is None or key not in queues:
                 continue
-            if _may_want(fetch, record):
-                self._wake(fetch)
-            else:
-                self._wake_at(fetch, self._clock.monotonic_ms() + RECHECK_MS)
+            for fetch in list(queues[key]):
+                if record.queue_offset < fetch.wanted[key]:
+                    continue
+                if fetch.accepts is None or _may_want(fetch, fetch.accepts, record):
+                    self._wake(fetch)
+                else:
+                    self._recheck_soon(fetch)
 
     def wake_all(self) -> None:
         """Wake everybody: the broker stops."""
@@ -107,13 +100,12 @@ class LongPolling:
     def _held(self) -> dict[HeldFetch, None]:
         return {fetch: None for fetches in self._queues.values() for fetch in fetches}
 
-    def _wake_at(self, fetch: HeldFetch, at_ms: int) -> None:
-        if fetch.timer is not None:
-            if fetch.until_ms <= at_ms:
-                return
+    def _recheck_soon(self, fetch: HeldFetch) -> None:
+        at_ms = self._clock.monotonic_ms() + RECHECK_MS
+        if fetch.timer is not None and at_ms < fetch.until_ms:
             fetch.timer.cancel()
-        fetch.until_ms = at_ms
-        fetch.timer = self._clock.call_at(at_ms, self._wake, fetch)
+            fetch.until_ms = at_ms
+            fetch.timer = self._clock.call_at(at_ms, self._wake, fetch)
 
     def _wake(self, fetch: HeldFetch) -> None:
         if self._take(fetch):
@@ -138,10 +130,10 @@ class LongPolling:
         return True
 
 
-def _may_want(fetch: HeldFetch, record: Appended) -> bool:
+def _may_want(fetch: HeldFetch, accepts: Accepts, record: Appended) -> bool:
     """Tell whether a fetch may want a message; one whose filter fails reads, and fails by itself."""
     try:
-        return fetch.accepts is None or fetch.accepts(record)
+        return accepts(record)
     except Exception:  # the fault boundary of a held request
         _log.exception(
             "filtering for the long poll from %s failed at topic %s, queueId %d, offset %d: running the pull again now",

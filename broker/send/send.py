@@ -1,26 +1,19 @@
-"""Sending: one message, or the messages of a batch (``SendMessageProcessor``; behaviour.md B.3).
+"""Where a sent message goes, what is stored of it, and why it is refused (``SendMessageProcessor``; behaviour.md B.3).
 
-A send is plain function calls: where it goes, its properties, append. What comes of it depends on the commit of this
-turn, under SYNC_FLUSH on the disk, and for a topic that it created on that being known, whether it was stored or not.
+A send is three plain steps: its place is found (``SendValidator``), its properties get what the broker adds
+(``PropertyEnricher``), and its record is appended. What comes of it depends on the commit of this turn, under
+SYNC_FLUSH on the disk, and on the topics being known that were created for it.
 
-The properties of a sent message as they are stored (spec behaviour.md B.3.5).
-
-The broker sets ``MSG_REGION``, ``TRACE_ON`` and ``CLUSTER``, gives a message without ``UNIQ_KEY`` one, and drops
-``POP_CK``. A text that names none of these is stored as it came, with the additions behind it.
-
-Which topic and queue a message goes to, or why it is refused (``AbstractSendMessageProcessor``; B.3.2 to B.3.4): order
-of the checks: the broker's permission, the name, topics that clients may not send to, existence (a topic may be
-created here), the queue. A send to ``%RETRY%<group>`` that came too often, or whose group consumes in order, goes to
-``%DLQ%<group>``.
-
-A topic that was created stays, even if its message is refused after all, and its sender is told either way: the answer
-waits until the topic is known. So does that of everybody who sends to it until it is on disk: their messages are not
-served without it.
-
-The topics that failed messages go to: ``%RETRY%<group>`` and ``%DLQ%<group>`` (spec behaviour.md B.3.4, B.9).
-
-A topic that is missing is made, with permission 6. Dead letters have one queue; an administrator may give them more,
-and each of those is taken.
+Rules
+    1. The checks, in their order: the broker's permission, the name, topics that clients may not send to, existence
+       (a topic may be created here), the queue (B.3.2 to B.3.4).
+    2. A send to ``%RETRY%<group>`` that came too often, or whose group consumes in order, goes to ``%DLQ%<group>``
+       (B.3.4, B.9). Both topics are made with permission 6 when they are missing. Dead letters have one queue; an
+       administrator may give them more, and each of those is taken.
+    3. A topic that was created stays, even if its message is refused after all. Whoever sends to it is answered when it
+       is on disk and known: its messages are not served without it.
+    4. The broker sets ``MSG_REGION``, ``TRACE_ON`` and ``CLUSTER``, gives a message without ``UNIQ_KEY`` one, and drops
+       ``POP_CK``. A text that names none of these is stored as it came, with the additions behind it (B.3.5).
 """
 
 import random
@@ -197,7 +190,7 @@ class SendValidator:
         return Admission(letters.topic, letters.queue_id, new_topics + letters.new_topics, is_dead_letter=True)
 
 
-class Stamped(msgspec.Struct, gc=False):
+class StoredProperties(msgspec.Struct, gc=False):
     """Properties in both forms; ``is_plain`` when none of them needs care."""
 
     text: bytes
@@ -205,7 +198,7 @@ class Stamped(msgspec.Struct, gc=False):
     is_plain: bool = False
 
 
-class PropertyStamp:
+class PropertyEnricher:
     """Adds what this broker adds: ``own`` properties, and a unique key."""
 
     def __init__(self, own: Mapping[str, str], new_key: Callable[[], str]) -> None:
@@ -215,27 +208,27 @@ class PropertyStamp:
         self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM}
         self._new_key = new_key
 
-    def stamp(self, text: str) -> Stamped:
+    def enrich(self, text: str) -> StoredProperties:
         """Return what shall be stored of the properties that a request carries."""
         properties = parse_properties(text)
         is_plain = self._needs_care.isdisjoint(properties)
         if not is_plain and not self._replaced.isdisjoint(properties):
-            return self.stamp_parsed(properties)
+            return self.enrich_parsed(properties)
         if text and text[-1] != "\x02":
             text = f"{text}\x02" if properties else ""  # what holds no property is not kept
         if UNIQ_KEY not in properties:
             properties[UNIQ_KEY] = key = self._new_key()
             text = f"{text}{UNIQ_KEY}\x01{key}\x02"
         properties.update(self._own)
-        return Stamped(text.encode() + self._own_text, properties, is_plain)
+        return StoredProperties(text.encode() + self._own_text, properties, is_plain)
 
-    def stamp_parsed(self, properties: dict[str, str]) -> Stamped:
+    def enrich_parsed(self, properties: dict[str, str]) -> StoredProperties:
         """Return what shall be stored of properties that are parsed already."""
-        stamped = {**properties, **self._own}
-        stamped.pop(POP_CK, None)
-        if UNIQ_KEY not in stamped:
-            stamped[UNIQ_KEY] = self._new_key()
-        return Stamped(encode_properties(stamped), stamped)
+        enriched = {**properties, **self._own}
+        enriched.pop(POP_CK, None)
+        if UNIQ_KEY not in enriched:
+            enriched[UNIQ_KEY] = self._new_key()
+        return StoredProperties(encode_properties(enriched), enriched)
 
 
 _MULTI_TAG = "MULTI_TAG"
@@ -280,7 +273,6 @@ class SentAside(NamedTuple):
 
 Sent = Appended | SentAside | Refusal
 """A message as it was stored, where something else was stored, or why nothing was."""
-_Store = Callable[[SendRequest, bytes, Sender], Outcome[Sent]]
 
 
 class SendOperations:
@@ -290,7 +282,7 @@ class SendOperations:
         self,
         scheduler: Scheduler,
         validator: SendValidator,
-        stamp: PropertyStamp,
+        enricher: PropertyEnricher,
         parking: Parking,
         now_ms: Callable[[], int],
         *,
@@ -300,8 +292,9 @@ class SendOperations:
     ) -> None:
         self._scheduler = scheduler
         self._flushes_first = scheduler.flushes_first
+        self._stall = scheduler.stall
         self._validator = validator
-        self._stamp = stamp
+        self._enricher = enricher
         self._parking = parking
         self._now_ms = now_ms
         self._broker_name = broker_name
@@ -312,46 +305,37 @@ class SendOperations:
         """Store a message."""
         if not body:
             return Outcome(_NO_BODY, is_settled=True)
-        if self._flushes_first:
-            return self._store_and_wait(self._send_one, message, body, sender)
-        return self._send_one(message, body, sender)
-
-    def send_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
-        """Store the messages of a batch, in one record if its topic keeps batches whole."""
-        if not body:
-            return Outcome(_NO_BODY, is_settled=True)
-        if self._flushes_first:
-            return self._store_and_wait(self._send_batch, batch, body, sender)
-        return self._send_batch(batch, body, sender)
-
-    def _store_and_wait(self, store: _Store, message: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
-        """Store under SYNC_FLUSH: later, if the disk stalls and the sender waits for it."""
-        waits = sender.waits and wants_to_wait(message.properties or "")
-        stall = self._scheduler.stall
-        if waits and stall is not None and stall.is_stalled:
-            return stall.park(partial(store, message, body, sender))
-        outcome = store(message, body, sender)
-        outcome.waits_for_flush = waits
-        return outcome
-
-    def _send_one(self, message: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
-        stamped = self._stamp.stamp(message.properties or "")
-        if not stamped.is_plain and INNER_NUM in stamped.properties and not message.sys_flag & INNER_BATCH:
+        waits = not self._flushes_first or _waits_for_flush(message, sender)
+        if waits and self._stall is not None and self._stall.is_stalled:
+            return self._stall.park(partial(self.send, message, body, sender))
+        stored = self._enricher.enrich(message.properties or "")
+        if not stored.is_plain and INNER_NUM in stored.properties and not message.sys_flag & INNER_BATCH:
             return Outcome(_NO_BATCH, is_settled=True)
         admission = self._validator.validate(message, sender.version, sender.address)
         if type(admission) is Refusal:
             return self._refuse(admission)
         if admission.is_dead_letter:  # it is not delayed any more (store.md §10.2)
-            stamped = self._stamp.stamp_parsed({**stamped.properties, DELAY: "-1"})
-        record = _new_record(body, stamped, message, admission, sender)
+            stored = self._enricher.enrich_parsed({**stored.properties, DELAY: "-1"})
+        record = _new_record(body, stored, message, admission, sender)
         try:
-            placed = record if stamped.is_plain else self._place(record)
+            placed = record if stored.is_plain else self._place(record)
             outcome: Outcome[Any] = self._scheduler.append(placed)
         except (StoreError, MessageRefusedError) as error:
             return self._fail(error, admission.new_topics)
-        outcome.new_topics = admission.new_topics
+        outcome.new_topics, outcome.waits_for_flush = admission.new_topics, waits
         if placed is not record:
             outcome.answer = self._aside(outcome.answer, record, placed)
+        return outcome
+
+    def send_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
+        """Store the messages of a batch, in one record if its topic keeps batches whole."""
+        if not body:
+            return Outcome(_NO_BODY, is_settled=True)
+        waits = not self._flushes_first or _waits_for_flush(batch, sender)
+        if waits and self._stall is not None and self._stall.is_stalled:
+            return self._stall.park(partial(self.send_batch, batch, body, sender))
+        outcome = self._store_batch(batch, body, sender)
+        outcome.waits_for_flush = waits
         return outcome
 
     def _place(self, new: NewRecord) -> NewRecord:
@@ -374,7 +358,7 @@ class SendOperations:
         key = placed.properties.get(UNIQ_KEY)
         return SentAside((stored.log_offset,), sent.queue_id, stored.queue_offset, key, recall_handle=handle)
 
-    def _send_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
+    def _store_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         if batch.topic.startswith(RETRY_PREFIX):
             remark = f"batch request does not support retry group {batch.topic}"
             return Outcome(Refusal(ResponseCode.MESSAGE_ILLEGAL, remark), is_settled=True)
@@ -397,7 +381,7 @@ class SendOperations:
             if is_whole:
                 outcome = self._append_whole(batch, body, admission, sender)
             else:
-                head = _new_record(b"", Stamped(b"", {}), batch, admission, sender)
+                head = _new_record(b"", StoredProperties(b"", {}), batch, admission, sender)
                 outcome = self._scheduler.append_batch(head, _batch_records(head, parts, parsed))
                 stored: list[Appended] = outcome.answer
                 log_offsets, key = [one.log_offset for one in stored], properties.get(UNIQ_KEY)
@@ -409,12 +393,12 @@ class SendOperations:
 
     def _append_whole(self, batch: SendRequest, body: bytes, admission: Admission, sender: Sender) -> Outcome[Any]:
         """Append a batch as one record, for a topic whose queues count by messages."""
-        stamped = self._stamp.stamp(batch.properties or "")
-        record = _new_record(body, stamped, batch, admission, sender)
+        enriched = self._enricher.enrich(batch.properties or "")
+        record = _new_record(body, enriched, batch, admission, sender)
         record.sys_flag |= INNER_BATCH_FLAGS
         outcome: Outcome[Any] = self._scheduler.append(record)
         stored: Appended = outcome.answer
-        key = stamped.properties[UNIQ_KEY]
+        key = enriched.properties[UNIQ_KEY]
         outcome.answer = SentAside((stored.log_offset,), record.queue_id, stored.queue_offset, key, batch_key=key)
         return outcome
 
@@ -433,14 +417,20 @@ class SendOperations:
         return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_remark(self._most_bytes), new_topics)
 
 
-def _new_record(body: bytes, stamped: Stamped, message: SendRequest, admission: Admission, sender: Sender) -> NewRecord:
+def _waits_for_flush(message: SendRequest, sender: Sender) -> bool:
+    return sender.waits and wants_to_wait(message.properties or "")
+
+
+def _new_record(
+    body: bytes, stored: StoredProperties, message: SendRequest, admission: Admission, sender: Sender
+) -> NewRecord:
     topic = admission.topic
     return NewRecord(
         topic.topic_name,
         admission.queue_id,
         body,
-        stamped.text,
-        stamped.properties,
+        stored.text,
+        stored.properties,
         message.flag,
         message.sys_flag | MULTI_TAGS if topic.topic_filter_type == _MULTI_TAG else message.sys_flag,
         message.born_at_ms,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from rocketlet.broker.admin.statistics import MOST_SAMPLES, BrokerStatistics, DayTotals, Sample, next_midnight_ms
+from rocketlet.broker.pull.fetch import ReadCounts
 from rocketlet.common.message import INNER_BATCH
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.consumequeue.queue_reader import ReadResult, ReadStatus
 from rocketlet.testing.manual_clock import ManualClock
 
 
@@ -21,7 +21,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def statistics(clock: ManualClock) -> BrokerStatistics:
     """Return figures that begin now."""
-    return BrokerStatistics(clock)
+    return BrokerStatistics(clock, ReadCounts())
 
 
 @pytest.fixture
@@ -39,12 +39,6 @@ def record(topic: str, stored_at_ms: int, size: int = 100, inner_batch: int | No
     properties = {} if inner_batch is None else {"INNER_NUM": str(inner_batch)}
     sys_flag = 0 if inner_batch is None else INNER_BATCH
     return Appended(0, 0, size, topic, 0, sys_flag, stored_at_ms, properties, None)
-
-
-def read_result(count: int) -> ReadResult:
-    """Return what a read found."""
-    status = ReadStatus.FOUND if count else ReadStatus.OFFSET_OVERFLOW_ONE
-    return ReadResult(status, 0, 0, 0, [], count)
 
 
 async def sample(statistics: BrokerStatistics, clock: ManualClock, seconds: int) -> None:
@@ -66,28 +60,8 @@ def test_user_topics_are_counted_for_themselves(statistics: BrokerStatistics, cl
     """System topics are left out of the totals of a day; retry topics are not system topics."""
     topics = ("T", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102")
     statistics.arrived([record(topic, clock.now_ms()) for topic in topics])
-    read = statistics.counting(read_result_of)
-    read("T", 3)
-    read("RMQ_SYS_TRACE_TOPIC", 4)
+    statistics.reads.messages.update({"T": 3, "RMQ_SYS_TRACE_TOPIC": 4})
     assert statistics.day_totals() == DayTotals(puts=2, gets=3)
-
-
-def read_result_of(_topic: str, count: int) -> ReadResult:
-    """Read so many messages."""
-    return read_result(count)
-
-
-def test_reads_are_found_or_missed(statistics: BrokerStatistics, clock: ManualClock) -> None:
-    """A read that finds counts once, and its messages; one that does not find counts as missed; the longest is kept."""
-
-    def slow(_topic: str, took_ms: int, count: int) -> ReadResult:
-        clock.advance(took_ms)
-        return read_result(count)
-
-    read = statistics.counting(slow)
-    assert [read("T", took_ms, count).message_count for took_ms, count in ((3, 32), (7, 0), (5, 1))] == [32, 0, 1]
-    totals = statistics.totals()
-    assert (totals.found, totals.missed, totals.handed_out, statistics.longest_read_ms) == (2, 1, 33, 7)
 
 
 async def test_span_needs_a_sample_more_than_seconds(statistics: BrokerStatistics, clock: ManualClock) -> None:
@@ -144,7 +118,7 @@ async def test_percentiles_are_interpolated_within_classes(
 
 async def test_midnight_begins_a_day(statistics: BrokerStatistics, clock: ManualClock, vienna: None) -> None:
     """The totals of a midnight are this morning's until the next one, and yesterday's then."""
-    statistics = BrokerStatistics(clock)
+    statistics = BrokerStatistics(clock, ReadCounts())
     statistics.arrived([record("T", clock.now_ms())] * 2)
     clock.advance_to(next_midnight_ms(clock.now_ms()) - 1_000)
     await sample(statistics, clock, 1)

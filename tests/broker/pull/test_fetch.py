@@ -1,19 +1,29 @@
 """Pulling, by raw requests to a broker whose clock stands."""
 
 import asyncio
+import pathlib
 from typing import Any
 
 import pytest
 from raw_calls import Caller, open_caller, pull_header
 
+from rocketlet.broker.group.filters import BloomShape, FilterSelection, FilterTable
+from rocketlet.broker.group.groups import GroupTable
+from rocketlet.broker.group.members import Members
+from rocketlet.broker.group.offsets import OffsetTable
+from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, ReadCounts
+from rocketlet.broker.pull.long_polling import LongPolling
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.settings.refusal import OwnBroker
+from rocketlet.broker.topic.topics import TopicTable, make_topic
 from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.hashing import java_hash
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.headers.pull import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.remoting.headers.pull import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND, PullHeader
+from rocketlet.store.consumequeue.queue_reader import ReadResult, ReadStatus
 from rocketlet.testing.manual_clock import ManualClock
 
 HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND
@@ -361,3 +371,27 @@ async def test_near_consumer_stays(settings: dict[str, str], clock: ManualClock)
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         await send_tagged(caller, "a", "b")
         assert (await caller.pull()).ext["suggestWhichBrokerId"] == "0"
+
+
+async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, clock: ManualClock) -> None:
+    """A read that finds counts once, and its messages; one that does not find counts as missed; the longest is kept."""
+    results = {3: 32, 7: 0, 5: 1}  # how long each read takes, and what it finds
+
+    def read(_topic: str, _queue_id: int, queue_offset: int, *_rest: object) -> ReadResult:
+        clock.advance(queue_offset)
+        found = results[queue_offset]
+        return ReadResult(ReadStatus.FOUND if found else ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [], found)
+
+    config, counts = BrokerConfig.from_java({"storePathRootDir": str(tmp_path)}), ReadCounts()
+    topics, groups, members = TopicTable(config, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
+    filters = FilterSelection(config, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
+    validator = FetchValidator(OwnBroker(config, "127.0.0.1"), topics, groups, members, filters)
+    offsets, long_polling = OffsetTable(clock.now_ms), LongPolling(clock)
+    fetches = FetchOperation(read, validator, offsets, long_polling, counts=counts, monotonic_ms=clock.monotonic_ms)
+    topics.put(make_topic("T", 4))
+    for took_ms in results:
+        wanted = PullHeader(
+            consumer_group="g", topic="T", queue_id=0, queue_offset=took_ms, max_messages=32, sys_flag=PULL_SUBSCRIPTION
+        )
+        assert fetches.fetch(wanted, ("127.0.0.1", 1)).is_settled
+    assert (counts.found, counts.missed, counts.messages, counts.longest_ms) == (2, 1, {"T": 33}, 7)

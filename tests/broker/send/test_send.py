@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller, send_header
 
+from rocketlet.broker.send.send import PropertyEnricher
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.ids import parse_offset_id
+from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter_records
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
@@ -313,3 +315,46 @@ async def test_retry_of_an_ordered_group_becomes_a_dead_letter(caller: Caller) -
     await caller.ask(RequestCode.LOCK_BATCH_MQ, None, body)
     assert (await caller.send("%RETRY%g")).code == ResponseCode.SUCCESS
     assert (await caller.pull("%DLQ%g")).code == ResponseCode.SUCCESS
+
+
+OWN = {"MSG_REGION": "here", "TRACE_ON": "false", "CLUSTER": "cluster"}
+ENRICHER = PropertyEnricher(OWN, lambda: "made")
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("", {"UNIQ_KEY": "made"}),
+        ("UNIQ_KEY\x01k\x02a\x01b\x02", {"UNIQ_KEY": "k", "a": "b"}),
+        ("UNIQ_KEY\x01k\x02a\x01b", {"UNIQ_KEY": "k", "a": "b"}),
+        ("UNIQ_KEY\x01k\x02CLUSTER\x01other\x02", {"UNIQ_KEY": "k"}),
+        ("POP_CK\x01x\x02", {"UNIQ_KEY": "made"}),
+    ],
+)
+def test_both_forms_hold_the_same(text: str, own: dict[str, str]) -> None:
+    """Text and table agree: the sender's properties, a unique key, and the broker's own."""
+    stored = ENRICHER.enrich(text)
+    assert stored.properties == {**own, **OWN}
+    assert parse_properties(stored.text) == stored.properties
+
+
+def test_text_without_properties_is_not_kept() -> None:
+    """A text that holds no property takes no room in the record, however long it is."""
+    assert ENRICHER.enrich("x" * 40_000).text == ENRICHER.enrich("").text
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_plain"),
+    [
+        ("KEYS\x01DELAY\x02", True),
+        ("DELAY\x014\x02", False),
+        ("TIMER_DELAY_SEC\x011\x02", False),
+        ("TIMER_DELAY_MS\x011\x02", False),
+        ("TIMER_DELIVER_MS\x011\x02", False),
+        ("TRAN_MSG\x01true\x02", False),
+        ("INNER_NUM\x012\x02", False),
+    ],
+)
+def test_what_needs_care_is_not_plain(properties: str, is_plain: bool) -> None:
+    """Properties that decide where a message is stored are seen by their names."""
+    assert ENRICHER.enrich(properties).is_plain is is_plain
