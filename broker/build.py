@@ -12,7 +12,7 @@ from ..common.ids import UniqueIds, decode_host
 from ..common.names import retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
-from ..remoting.headers.fast_replies import SendReplies
+from ..remoting.headers.send import SendReplies
 from ..remoting.transport.addresses import format_address
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import TaskScope

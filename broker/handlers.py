@@ -6,7 +6,7 @@ A code that is missing here is answered 3, " request type <n> not supported".
 from typing import NamedTuple
 
 from ..remoting.codec.codes import RequestCode as Code
-from ..remoting.transport.endpoint import Handler
+from ..remoting.transport.connection import Handler
 from .admin.admin import AdminHandlers
 from .admin.cleaning import CleaningHandlers
 from .admin.runtime_info import RuntimeInfo

@@ -13,8 +13,14 @@ from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header, header_reader
 from ...remoting.codec.error_replies import failure_reply
 from ...remoting.codec.frames import Encoded
-from ...remoting.headers.fast_replies import encode_pull_reply
-from ...remoting.headers.pull import PullHeader, PullReply, QueryMessageHeader, QueryMessageReply, ViewMessageHeader
+from ...remoting.headers.pull import (
+    PullHeader,
+    PullReply,
+    QueryMessageHeader,
+    QueryMessageReply,
+    ViewMessageHeader,
+    encode_pull_reply,
+)
 from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
 from ...store.consumequeue.queue_reader import ReadStatus

@@ -12,9 +12,8 @@ from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.error_replies import describe_failure
 from ...remoting.codec.frames import Encoded
-from ...remoting.headers.fast_replies import SendReplies
 from ...remoting.headers.message import RecallHeader, RecallReply, SendBackHeader
-from ...remoting.headers.send import decode_send_header
+from ...remoting.headers.send import SendReplies, decode_send_header
 from ...remoting.transport.connection import Connection
 from ...store.consumequeue.appended import Appended
 from ..settings.refusal import Refusal

@@ -39,9 +39,8 @@ from ...remoting.bodies.group import ResetOffsets
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler as RequestHandler
-from ...remoting.transport.endpoint import Reply
+from ...remoting.transport.connection import Connection, Reply
+from ...remoting.transport.connection import Handler as RequestHandler
 from ..group.group_member import GroupMember
 from ..session.results import ConsumeResult
 from ..session.session import Session

@@ -22,7 +22,7 @@ from ...common.message import MessageQueue
 from ...common.names import retry_topic
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
-from ...remoting.transport.endpoint import Handler as RequestHandler
+from ...remoting.transport.connection import Handler as RequestHandler
 from ..group.broker_requests import PullPlan
 from ..group.group_member import GroupMember, MemberPlan
 from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of, start_rule

@@ -16,7 +16,7 @@ from ...common.errors import RemotingError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue
 from ...common.subscription import SQL92_TYPE
 from ...remoting.bodies.client import ConsumerData, ConsumeType
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Handler
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ..session.interceptors import NamespacedStrategy
 from ..session.session import CALL_TIMEOUT_MS, Session

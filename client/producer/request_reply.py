@@ -43,8 +43,7 @@ from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.message import ReplyPushHeader
 from ...remoting.transport.addresses import Address
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Connection, Handler
 from ..session.session import Session
 
 Find = Callable[[str], Awaitable[object]]

@@ -44,8 +44,7 @@ from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader
 from ...remoting.transport.addresses import format_address
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Connection, Handler
 from ...remoting.transport.event_loop import TaskScope
 from ..session.callbacks import CallbackRunner
 from ..session.hooks import EndTransactionContext

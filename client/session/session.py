@@ -37,8 +37,7 @@ from ...remoting.headers.client import ConsumerGroupHeader, UnregisterClientHead
 from ...remoting.headers.namesrv import RouteHeader
 from ...remoting.transport.addresses import format_address, reachable_host
 from ...remoting.transport.client import ConnectionPool
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler, Reply, Service, refuse_unknown
+from ...remoting.transport.connection import Connection, Handler, Reply, Service, refuse_unknown
 from ...remoting.transport.event_loop import LoopClock, TaskScope, repeat
 from .interceptors import RequestPipeline
 from .lifecycle import Lifecycle, TimerEvent

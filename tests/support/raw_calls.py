@@ -18,8 +18,7 @@ from rocketlet.remoting.codec.frames import FrameParser
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PullHeader
 from rocketlet.remoting.headers.send import LetterSendHeader
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Service
+from rocketlet.remoting.transport.connection import Connection, Service
 from rocketlet.remoting.transport.event_loop import LoopClock
 
 TIMEOUT_MS = 20_000  # real time: a server that never answers must not stop the run
