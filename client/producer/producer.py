@@ -130,8 +130,7 @@ class Producer:
             RemotingError: no broker answered in time.
             ClientStateError: the producer is not open.
         """
-        if self._lifecycle.open_loop is not asyncio.get_running_loop():
-            self._lifecycle.check()
+        self._lifecycle.check()
         if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
             return await self._accumulate(self._accumulator, message, choose_queue(message, queue, selector, arg))
         outgoing = prepare_message(message, self._ids.next_id(), self.settings)

@@ -31,13 +31,11 @@ _OPEN = LifeStage.OPEN  # to look up a member of an enum takes as long as four c
 class Lifecycle:
     """The stage of one object, what is undone when it closes, and the errors of what comes too early or too late."""
 
-    __slots__ = ("_loop", "_owner", "_stack", "open_loop", "stage")
+    __slots__ = ("_loop", "_owner", "_stack", "stage")
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._loop: AbstractEventLoop | None = None
-        self.open_loop: AbstractEventLoop | None = None
-        """The event loop on which it may be used now; None when it is not open."""
         self._stack = AsyncExitStack()
         self.stage = LifeStage.NEW
 
@@ -66,7 +64,7 @@ class Lifecycle:
         if self.stage is not LifeStage.NEW:
             raise ClientStateError(f"{self._owner} cannot be started again: it {self.stage.value}")
         self.stage = LifeStage.OPEN
-        self._loop = self.open_loop = get_running_loop()
+        self._loop = get_running_loop()
         async with AsyncExitStack() as stack:
             stack.callback(self.end)
             yield stack
@@ -75,7 +73,6 @@ class Lifecycle:
     def end(self) -> None:
         """Enter the last stage; what is under way still ends."""
         self.stage = LifeStage.CLOSED
-        self.open_loop = None
 
     async def close(self) -> None:
         """Undo what was put there at the start.
@@ -94,6 +91,11 @@ class Lifecycle:
         """
         if self.stage is not _OPEN:
             raise ClientStateError(f"{self._owner} {self.stage.value}")
+        try:
+            if get_running_loop() is self._loop:
+                return
+        except RuntimeError:
+            pass
         self._check_loop()
 
     def _check_loop(self) -> None:
