@@ -44,7 +44,7 @@ from .admin.admin_values import (
 from .consumer.listeners import Listener
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
-from .group.broker_requests import PullResult, PullStatus
+from .group.queue_fetcher import PullResult, PullStatus
 from .group.subscriptions import Sql
 from .producer.outgoing_message import reply_to, split_batch
 from .producer.producer import Producer

@@ -41,14 +41,15 @@ from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
 from ...remoting.transport.connection import Connection, Reply
 from ...remoting.transport.connection import Handler as RequestHandler
+from ..group.consumer_hooks import ListenerOutcome
 from ..group.group_member import GroupMember
+from ..group.process_queue import PushQueue
 from ..session.results import ConsumeResult
 from ..session.session import Session
 from ..session.settings import PushConsumerSettings
 from ..tracing.statistics import Statistics
-from .listeners import Handler, ListenerCalls, ListenerOutcome
+from .listeners import Handler, ListenerCalls
 from .orderly_consume import HeldQueueLocks
-from .process_queue import PushQueue
 
 MIB = 1024 * 1024
 CLIENT_VERSION = "rocketlet"
@@ -128,7 +129,9 @@ class ClientRequestHandlers:
             return None
         info = RunningInfo(
             properties=self._properties(),
-            subscription_set=[SubscriptionData.from_subscription(each) for each in self._member.subscriptions.values()],
+            subscription_set=[
+                SubscriptionData.from_subscription(each) for each in self._member.subscriptions.by_topic.values()
+            ],
             status_table=self._figures(),
             mq_table={
                 self._namespace.wrap_queue(sink.queue): self._describe_queue(sink)

@@ -8,7 +8,7 @@ What happens to the messages of an owned queue is the consumer's own: it makes t
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple
 
 from ...common.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
@@ -20,9 +20,11 @@ from ...remoting.transport.connection import Handler
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ..session.interceptors import NamespacedStrategy
 from ..session.session import CALL_TIMEOUT_MS, Session
-from .assigned_queues import AssignedQueues, FetchContext, Refuse, SinkT
-from .broker_requests import BrokerRequests, PullPlan
+from .assigned_queues import AssignedQueues, Handover, MakeSink, SinkT
+from .broker_requests import BrokerRequests
+from .consumer_hooks import ConsumerHooks
 from .offsets import GroupOffsets, LocalOffsetFile, LocalOffsets, StartRule
+from .queue_fetcher import FetchContext, PullPlan, Refuse
 from .rebalance import MemberIdentity, Rebalance, ShareChange
 from .subscriptions import SubscriptionTable
 
@@ -38,15 +40,15 @@ class MemberPlan(NamedTuple):
     strategy: AllocateMessageQueueStrategy
     rebalance_interval_ms: int
     commit_interval_ms: int
+    handover: Handover
+    hooks: ConsumerHooks | None
     offset_file: LocalOffsetFile | None = None  # of a broadcasting consumer
 
 
 class GroupMember(Generic[SinkT]):
     """A member of a consumer group, as its session, its rebalance and its consumer see it."""
 
-    def __init__(
-        self, session: Session, plan: MemberPlan, make_sink: Callable[[MessageQueue], SinkT], refuse: Refuse
-    ) -> None:
+    def __init__(self, session: Session, plan: MemberPlan, make_sink: MakeSink[SinkT], refuse: Refuse) -> None:
         self.group = plan.pull.group
         self.tasks = TaskScope()
         self.subscriptions = SubscriptionTable(session.clock)
@@ -54,8 +56,8 @@ class GroupMember(Generic[SinkT]):
         self.brokers = BrokerRequests(session)
         self.offsets = self._make_offsets(plan)
         self._handlers: Mapping[int, Handler] = {}
-        context = FetchContext(session, self.tasks, self.brokers, self.subscriptions, plan.pull, refuse)
-        self.assigned = AssignedQueues(context, self.offsets, make_sink)
+        context = FetchContext(session, self.subscriptions, plan.pull, refuse, plan.hooks)
+        self.assigned = AssignedQueues(context, self.tasks, self.offsets, make_sink, plan.handover)
         strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.strategy
         if session.namespace.name:
             strategy = NamespacedStrategy(strategy, session.namespace)
@@ -102,7 +104,7 @@ class GroupMember(Generic[SinkT]):
         Raises:
             ResponseError: it cannot.
         """
-        for subscription in self.subscriptions.values():
+        for subscription in self.subscriptions.by_topic.values():
             if subscription.expression_type != SQL92_TYPE:
                 continue
             try:
@@ -116,8 +118,8 @@ class GroupMember(Generic[SinkT]):
         """Store the offsets and leave the group."""
         queues = self.assigned.unstored
         await self.offsets.persist_at_end(queues, self._session.clock, CALL_TIMEOUT_MS)
-        if self.assigned.keeper is not None:
-            await self.assigned.keeper.release_all()
+        if self._plan.handover.keeper is not None:
+            await self._plan.handover.keeper.release_all()
         await self._session.leave(self)
 
     async def _keep_share(self) -> None:
