@@ -22,10 +22,9 @@ from .admin.cleaning import CleaningHandlers, CleaningJob
 from .admin.runtime_info import RuntimeInfo
 from .delay.delayed_messages import Parking
 from .group.filters import FilterSelection, FilterTable
-from .group.groups import GroupTable
+from .group.groups import GroupTable, OffsetTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNews, ProgressHandlers
 from .group.members import Members
-from .group.offsets import OffsetTable
 from .group.queue_locks import QueueLocks
 from .group.reply_routing import Requesters
 from .handlers import BrokerParts

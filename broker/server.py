@@ -41,10 +41,9 @@ from .delay.timer_delivery import TimerDelivery
 from .delay.timer_jobs import start_timers
 from .delay.timer_messages import TimerRequests
 from .group.filters import BloomShape, FilterTable
-from .group.groups import GroupTable
+from .group.groups import GroupTable, OffsetTable
 from .group.handlers import ClientHandlers
 from .group.members import Members, Presence
-from .group.offsets import OffsetTable
 from .handlers import BrokerParts, broker_handlers
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .outcomes.disk_stall import Patience

@@ -51,9 +51,8 @@ from ...store.message_store import MessageStore
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import TopicTable
 from .filters import FilterSelection, FilterTable
-from .groups import GroupTable
+from .groups import MAX_QUEUES, GroupTable, OffsetTable
 from .members import CLUSTERING, Client, ConsumerGroup, ConsumerSpec, Members, Presence
-from .offsets import MAX_QUEUES, OffsetTable
 from .queue_locks import QueueLocks
 
 
