@@ -8,12 +8,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from ..common.clock import Clock
-from ..common.ids import UniqueIds, decode_host
+from ..common.ids import UniqueIds, decode_host, format_address
 from ..common.names import retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
 from ..remoting.headers.fast_replies import SendReplies
-from ..remoting.transport.addresses import format_address
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import TaskScope
 from ..store.message_store import MessageStore

@@ -19,9 +19,9 @@ from typing import NamedTuple, Self, TypeVar
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
-from ..common.ids import encode_host
+from ..common.ids import encode_host, format_address
 from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..remoting.transport.addresses import Advertised, check_advertised, format_address, reachable_host, resolve_host
+from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.endpoint import Service, server_limits

@@ -36,6 +36,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec import field
 
+from ...common.codes import ResponseCode
 from ...common.message import BORN_HOST_V6, STORE_HOST_V6
 from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC, parse_properties
@@ -43,7 +44,6 @@ from ...common.record import RECORD_HEAD, find_properties
 from ...common.sql_filter import SqlFilter, compile_sql
 from ...common.sql_terms import SqlLimitError, SqlSyntaxError
 from ...common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
-from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.appended import Appended
 from ..settings.config import BrokerConfig
 from ..settings.refusal import Refusal

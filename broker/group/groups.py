@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import field
 
+from ...common.metadata import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable
 from ...common.names import RESERVED_GROUPS, broker_group_remark, is_system_group
-from ...remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from ...remoting.bodies.route import DataVersion
 from ..topic.config_table import next_version
 
 _READ_BIT = 1 << 2  # PermName.INDEX_PERM_READ in a forbidden mask

@@ -21,6 +21,7 @@ Offsets of queues and of groups: requests 14, 15 and 29 to 32 (``ConsumerManageP
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
 from ...common.outcome import Outcome
 from ...common.subscription import Subscription
@@ -33,7 +34,7 @@ from ...remoting.bodies.client import (
     LockedQueues,
     decode_lock_body,
 )
-from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
 from ...remoting.headers.offset import (

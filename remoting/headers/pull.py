@@ -14,8 +14,9 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec import field
 
+from ...common.java_json import Int32, Int64
 from ..codec.codes import VERSION, RequestCode
-from ..codec.command import NULL, Command, Int32, Int64
+from ..codec.command import NULL, Command
 from ..codec.frames import PREFIX
 
 PULL_COMMIT_OFFSET = 1

@@ -20,9 +20,10 @@ import msgspec
 from msgspec import field
 
 from ...common.errors import HeaderError
+from ...common.java_json import Int32, Int64
 from ...common.message import MessageQueue
 from ..codec.codes import VERSION, RequestCode
-from ..codec.command import Command, Int32, Int64, decode_header, header_reader
+from ..codec.command import Command, decode_header, header_reader
 from ..codec.frames import PREFIX
 
 LETTER_CODES = frozenset(

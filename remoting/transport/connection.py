@@ -19,12 +19,13 @@ from typing import Any, cast
 
 from ...common.clock import Clock
 from ...common.errors import ConnectionClosedError, FrameError, StoreError
+from ...common.ids import Address
 from ...common.outcome import Outcome
 from ..codec.codes import ResponseCode
 from ..codec.command import ONEWAY, RESPONSE, Command
 from ..codec.error_replies import OVERLOAD, buffers_of, describe_request, encode_reply, failure_reply, keep, size_of
 from ..codec.frames import Encoded, FrameParser, encode_command
-from .addresses import Address, address_of
+from .addresses import address_of
 from .endpoint import Limits, Service
 from .limits import COUNTED_BYTES, ConnectionRegistry
 from .pending_requests import Answer, PendingRequests

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...common.errors import ConfigError
+from ...common.ids import format_address
 from ...common.outcome import Outcome
 from ..codec.command import Command
 from ..codec.error_replies import unknown_code_reply
 from ..codec.frames import MAX_FRAME_BYTES, Encoded
-from .addresses import format_address
 
 if TYPE_CHECKING:
     from .connection import Connection

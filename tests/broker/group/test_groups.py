@@ -7,8 +7,7 @@ from rocketlet.broker.group import groups as groups_module
 from rocketlet.broker.group.groups import GroupTable, OffsetFile, OffsetTable
 from rocketlet.common.errors import JsonError
 from rocketlet.common.java_json import read_json_as
-from rocketlet.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from rocketlet.remoting.bodies.route import DataVersion
+from rocketlet.common.metadata import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable
 
 
 def group_table(*, creates_unknown: bool = True) -> GroupTable:
