@@ -8,12 +8,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from ..common.clock import Clock
-from ..common.ids import UniqueIds, decode_host
+from ..common.ids import UniqueIds, decode_host, format_address
 from ..common.names import retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
 from ..remoting.headers.send import SendReplies
-from ..remoting.transport.addresses import format_address
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import TaskScope
 from ..store.message_store import MessageStore
@@ -22,10 +21,9 @@ from .admin.cleaning import CleaningHandlers, CleaningJob
 from .admin.runtime_info import RuntimeInfo
 from .delay.delayed_messages import Parking
 from .group.filters import FilterSelection, FilterTable
-from .group.groups import GroupTable
+from .group.groups import GroupTable, OffsetTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNews, ProgressHandlers
 from .group.members import Members
-from .group.offsets import OffsetTable
 from .group.queue_locks import QueueLocks
 from .group.reply_routing import Requesters
 from .handlers import BrokerParts

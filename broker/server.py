@@ -19,9 +19,9 @@ from typing import NamedTuple, Self, TypeVar
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
-from ..common.ids import encode_host
+from ..common.ids import encode_host, format_address
 from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..remoting.transport.addresses import Advertised, check_advertised, format_address, reachable_host, resolve_host
+from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Connection, Service
 from ..remoting.transport.event_loop import TaskScope, repeat
@@ -41,10 +41,9 @@ from .delay.timer_delivery import TimerDelivery
 from .delay.timer_jobs import start_timers
 from .delay.timer_messages import TimerRequests
 from .group.filters import BloomShape, FilterTable
-from .group.groups import GroupTable
+from .group.groups import GroupTable, OffsetTable
 from .group.handlers import ClientHandlers
 from .group.members import Members, Presence
-from .group.offsets import OffsetTable
 from .handlers import BrokerParts, broker_handlers
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .outcomes.disk_stall import Patience

@@ -1,6 +1,7 @@
-"""Message ids and the host bytes they are made of (``MessageDecoder``, ``MessageClientIDSetter``).
+"""Hosts as text and as bytes, and the message ids made of them (``MessageDecoder``, ``MessageClientIDSetter``).
 
-A host is its address (4 or 16 bytes) and port (4 bytes). Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
+An address is ``host:port``, an IPv6 host in brackets. The bytes of a host are its IP address (4 or 16) and port (4).
+Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
 
     offset id   the broker's host + log offset (8)
     unique id   address + process id (2) + discriminator (4) + ms since the month began in local time (4) + counter (2)
@@ -30,6 +31,19 @@ _VERSION: Final = "v1"
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+(={1,2})?")
 
 _ID_LENGTHS = (32, 56)
+_MAX_PORT = 65_535
+Address = tuple[str, int]
+
+
+def format_address(host: str, port: int) -> str:
+    """Return ``host:port``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_address(text: str) -> bool:
+    """Tell whether the text is ``host:port``."""
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT
 
 
 @lru_cache(maxsize=4096)

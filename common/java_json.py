@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import lru_cache
 from types import NoneType
-from typing import Any, Final, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -39,6 +39,9 @@ from msgspec import inspect
 from .errors import JsonError
 from .lenient_json import MAX_DEPTH, clean_tree, parse_lenient, to_message_queue
 from .message import MessageQueue
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 _T = TypeVar("_T")
 

@@ -12,6 +12,7 @@ the requester's zone.
 
 from collections.abc import Callable, Mapping
 
+from ..common.ids import format_address
 from ..common.names import PERM_WRITE
 from ..remoting.bodies.body import encode_body, encode_body_for
 from ..remoting.bodies.route import (
@@ -27,7 +28,6 @@ from ..remoting.bodies.route import (
 from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command, decode_header
 from ..remoting.headers.namesrv import BrokerGroupHeader, RouteHeader
-from ..remoting.transport.addresses import format_address
 from ..remoting.transport.connection import Connection
 from .config import LiveSettings
 from .routes import BrokerGroup, FoundRoute, NameServerRoutes, QueueShape

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
+from ..common.metadata import DataVersion
 from ..common.names import PERM_READ, PERM_WRITE
-from ..remoting.bodies.route import MASTER_ID, DataVersion
+from ..remoting.bodies.route import MASTER_ID
 
 
 class QueueShape(NamedTuple):

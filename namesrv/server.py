@@ -17,18 +17,12 @@ import msgspec
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
+from ..common.ids import format_address
 from ..common.java_json import read_table_as
 from ..common.outcome import Outcome
 from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command
-from ..remoting.transport.addresses import (
-    ANY_HOSTS,
-    Advertised,
-    check_advertised,
-    format_address,
-    is_ip_address,
-    reachable_host,
-)
+from ..remoting.transport.addresses import ANY_HOSTS, Advertised, check_advertised, is_ip_address, reachable_host
 from ..remoting.transport.connection import Connection, Service
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.limits import server_limits

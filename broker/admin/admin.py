@@ -6,13 +6,12 @@
 
 from collections.abc import Callable
 
+from ...common.codes import ResponseCode
 from ...common.errors import ConfigError, HeaderError
+from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import broker_group_remark, broker_topic_remark, is_system_topic
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body_if_any, encode_body
-from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.bodies.route import TopicConfig
-from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
 from ...remoting.transport.connection import Connection

@@ -18,9 +18,9 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.names import is_system_topic
 from ...common.outcome import Outcome
-from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.transport.connection import Connection

@@ -24,11 +24,11 @@ from decimal import Decimal
 from math import log
 from typing import NamedTuple
 
+from ...common.codes import VERSION, Release, ResponseCode
 from ...common.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import encode_body
 from ...remoting.bodies.route import KVTable
-from ...remoting.codec.codes import VERSION, Release, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.transport.connection import Connection

@@ -34,10 +34,10 @@ import msgspec
 from msgspec import field
 
 from ...common.errors import RecordError, StoreNotWritableError
+from ...common.metadata import DataVersion
 from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import DELAY, REAL_TOPIC, TIMER_OUT_MS, TIMER_ROLL_TIMES, UNIQ_KEY
 from ...common.record import NewRecord, Record, decode_record
-from ...remoting.bodies.route import DataVersion
 from ...store.message_store import MessageStore
 from ..outcomes.group_commit import wait_flushed
 from ..topic.config_table import ConfigFolder, next_version

@@ -29,6 +29,7 @@ from typing import Protocol
 
 import msgspec
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, MessageIllegalError, MessageRefusedError
 from ...common.message import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from ...common.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -43,7 +44,6 @@ from ...common.properties import (
     encode_properties,
 )
 from ...common.record import NewRecord, Record
-from ...remoting.codec.codes import ResponseCode
 
 TIMER_NAMES = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
 _NUMBER = re.compile(r"[+-]?\d+")

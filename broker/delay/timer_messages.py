@@ -33,6 +33,7 @@ from typing import Final
 
 import msgspec
 
+from ...common.codes import ResponseCode
 from ...common.errors import MessageRefusedError
 from ...common.hashing import java_hash
 from ...common.ids import RecallHandle, format_recall_handle
@@ -54,7 +55,6 @@ from ...common.properties import (
     encode_properties,
 )
 from ...common.record import NewRecord, Record
-from ...remoting.codec.codes import ResponseCode
 from ...store.files.store_config import TimerConfig
 from ...store.timer.timers import TimedMessage
 from .delayed_messages import deliverable

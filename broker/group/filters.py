@@ -1,42 +1,26 @@
-"""Filters: what a pull takes of its queue, and the property filters of groups, kept over restarts (B.6).
+"""Which messages of a queue a pull takes: by tags, by SQL92, and by the filters that groups have registered (B.6).
 
-Property filters (``ConsumerFilterManager``; spec behaviour.md B.6.3).
-
-Rules
-    1. A heartbeat registers its expressions. A higher version replaces what is known of the group and topic; a lower
-       one changes nothing; the same one brings a dead filter back to life.
-    2. A new expression that does not compile removes the old one: pulls are told that there is none.
-    3. A filter dies when its group has no members left, or subscribes to its topic no more. Dead for too long, it is
-       dropped.
-    4. Filters that are loaded count as dead until their group is back.
-
-``config/consumerFilter.json`` holds them as Java does (store.md §9.6). A Java broker passes over the whole file when
-the bits of one filter do not fit its settings; here they are worked out anew, since filters are evaluated without them.
-
-With which filter a pull is answered, and whether a client may start with one (spec behaviour.md B.4.1, B.6.3).
-
-Rules
-    1. A pull that brings its own subscription is filtered by it; without the flag by the group's subscription, and by
-       its registered property filter, which must be there (27) and not be older than the request (28).
-    2. Filters other than tags need ``enablePropertyFilter``; that is looked at last.
-    3. With ``filterSupportRetry`` such a filter of a retry topic is the one that the group has registered for the topic
-       where the message comes from (``ExpressionForRetryMessageFilter``).
-
-Which messages of a queue a pull takes (``ExpressionMessageFilter``; B.6.1, B.6.2).
+Upstream: ``ExpressionMessageFilter``, ``ConsumerFilterManager``. An arrival is looked at in the same way as an entry of
+the queue: before it is read, a held pull is asked with what the dispatcher knows of the record.
 
 Rules
     1. A tag filter looks at the tags code, which stands in the queue's entry; the client compares the tags themselves.
-    2. An SQL92 filter looks at the properties of the record. What cannot be evaluated does not match.
-    3. An expression that does not compile filters nothing: RocketMQ 5.4 tells of it only when the client starts (46).
+       An SQL92 filter looks at the properties of the record; what cannot be evaluated does not match.
+    2. An expression that does not compile filters nothing: RocketMQ 5.4 tells of it only when the client starts (46).
        One that is too large to be compiled is refused.
+    3. A pull that brings its own subscription is filtered by it (B.4.1); without the flag by the group's subscription,
+       and by its registered property filter, which must be there (27) and not be older than the request (28). Filters
+       other than tags need ``enablePropertyFilter``; that is looked at last.
+    4. With ``filterSupportRetry`` such a filter of a retry topic is the one that the group has registered for the topic
+       where the message comes from (``ExpressionForRetryMessageFilter``).
+    5. A heartbeat registers its expressions (B.6.3). A higher version replaces what is known of the group and topic; a
+       lower one changes nothing; the same one brings a dead filter back to life. A new expression that does not compile
+       removes the old one: pulls are told that there is none.
+    6. A filter dies when its group has no members left, or subscribes to its topic no more. Dead for too long, it is
+       dropped. Filters that are loaded count as dead until their group is back.
 
-An arrival is looked at in the same way as an entry of the queue: before it is read, a parked pull is asked with what
-the dispatcher knows of the record.
-
-Bit positions of a consumer's filter, as a Java broker keeps them in ``consumerFilter.json``.
-
-rocketlet evaluates every filter and needs no bits; a Java broker that takes the store over ignores the whole file when
-one entry has none of the right shape (spec behaviour.md B.6.3, store.md §9.6).
+``config/consumerFilter.json`` holds registered filters as Java does (store.md §9.6), with bits that rocketlet does not
+need: a Java broker that takes the store over passes over the whole file when one entry has none of the right shape.
 
     bits        the smallest multiple of 8 that is >= consumers * log2(1 / error rate) * log2(e)
     positions   as many as -log2(error rate), rounded up; the i-th (from 1) is low + i * high, in 32 bits, all bits
@@ -52,6 +36,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from msgspec import field
 
+from ...common.codes import ResponseCode
 from ...common.message import BORN_HOST_V6, STORE_HOST_V6
 from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC, parse_properties
@@ -59,7 +44,6 @@ from ...common.record import RECORD_HEAD, find_properties
 from ...common.sql_filter import SqlFilter, compile_sql
 from ...common.sql_terms import SqlLimitError, SqlSyntaxError
 from ...common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
-from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.appended import Appended
 from ..settings.config import BrokerConfig
 from ..settings.refusal import Refusal

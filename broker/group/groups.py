@@ -1,13 +1,21 @@
-"""Consumer groups as the broker knows them (``SubscriptionGroupManager``; spec behaviour.md B.2, store.md §9.3).
+"""What a broker keeps of consumer groups over restarts: their settings, and how far they have come in each queue.
 
-``config/subscriptionGroup.json`` holds them as Java does; it is laid over the built-in groups.
+Both tables stand in files of ``config/`` as Java writes them (``SubscriptionGroupManager``, ``ConsumerOffsetManager``;
+spec behaviour.md B.2 and B.7, store.md §9.3 and §9.4).
+
+subscriptionGroup.json   the settings, laid over the built-in groups at a start
+consumerOffset.json      ``offsetTable`` maps ``topic@group`` to queue id to the next offset to consume;
+                         ``groupTopicMap`` is derived and ignored on load; the data version moves every 500 commits
 """
 
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
+import msgspec
+from msgspec import field
+
+from ...common.metadata import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable
 from ...common.names import RESERVED_GROUPS, broker_group_remark, is_system_group
-from ...remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
-from ...remoting.bodies.route import DataVersion
 from ..topic.config_table import next_version
 
 _READ_BIT = 1 << 2  # PermName.INDEX_PERM_READ in a forbidden mask
@@ -64,3 +72,90 @@ class GroupTable:
         self._groups.update(content.subscription_group_table)
         self.forbidden = content.forbidden_table
         self._version = content.data_version
+
+
+MAX_QUEUES: Final = 65_536
+"""Of one topic that one group has offsets for: clients name queues by any number."""
+
+
+class GroupTopic(NamedTuple):
+    """One group's progress in one topic."""
+
+    group: str
+    topic: str
+
+
+class OffsetFile(msgspec.Struct, rename="camel", kw_only=True):
+    """The content of ``consumerOffset.json``."""
+
+    data_version: DataVersion = DataVersion()
+    group_topic_map: dict[str, list[str]] | None = None
+    offset_table: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
+
+
+class OffsetTable:
+    """Committed offsets by group, topic and queue."""
+
+    file_name = "consumerOffset.json"
+    content_type = OffsetFile
+
+    def __init__(self, now_ms: Callable[[], int], *, version_step: int = 500) -> None:
+        self.change_count = 0
+        self._now_ms = now_ms
+        self._version_step = version_step
+        self._version = DataVersion()
+        self._offsets: dict[GroupTopic, dict[int, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"<OffsetTable of {len(self._offsets)} pairs of group and topic>"
+
+    def takes(self, group: str, topic: str, queue_id: int) -> bool:
+        """Tell whether there is room for the offset of a queue: no topic has more than ``MAX_QUEUES`` of them."""
+        queues = self._offsets.get(GroupTopic(group, topic))
+        return queues is None or len(queues) < MAX_QUEUES or queue_id in queues
+
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Store an offset, a smaller one too: that is how a group is set back by hand."""
+        key = GroupTopic(group, topic)
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+        queues[queue_id] = queue_offset
+        self.change_count += 1
+        if self.change_count % self._version_step == 0:
+            self._version = next_version(self._version, self._now_ms())
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the stored offset."""
+        queues = self._offsets.get(GroupTopic(group, topic))
+        return None if queues is None else queues.get(queue_id)
+
+    def content(self) -> OffsetFile:
+        """Return what ``consumerOffset.json`` shall hold."""
+        topics: dict[str, list[str]] = {}
+        for key in self._offsets:
+            topics.setdefault(key.group, []).append(key.topic)
+        return OffsetFile(
+            data_version=self._version,
+            group_topic_map=topics,
+            offset_table={f"{key.topic}@{key.group}": queues for key, queues in self._offsets.items()},
+        )
+
+    def load(self, content: OffsetFile) -> None:
+        """Take over what ``consumerOffset.json`` held."""
+        self._version = content.data_version
+        for name, queues in content.offset_table.items():
+            topic, at, group = name.partition("@")
+            if at and "@" not in group:
+                self._offsets[GroupTopic(group, topic)] = queues
+
+    def pull_back(self, max_offset: Callable[[str, int], int]) -> None:
+        """Set offsets that lie behind the end of their queue to it: after a power failure a queue may be shorter.
+
+        Messages that take those offsets later would be passed over else (store.md §15.1).
+        """
+        for key, queues in self._offsets.items():
+            for queue_id, queue_offset in queues.items():
+                end = max_offset(key.topic, queue_id)
+                if queue_offset > end:
+                    self.commit(key.group, key.topic, queue_id, end)

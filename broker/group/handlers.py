@@ -21,6 +21,7 @@ Offsets of queues and of groups: requests 14, 15 and 29 to 32 (``ConsumerManageP
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
 from ...common.outcome import Outcome
 from ...common.subscription import Subscription
@@ -33,7 +34,7 @@ from ...remoting.bodies.client import (
     LockedQueues,
     decode_lock_body,
 )
-from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
 from ...remoting.headers.offset import (
@@ -50,9 +51,8 @@ from ...store.message_store import MessageStore
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import TopicTable
 from .filters import FilterSelection, FilterTable
-from .groups import GroupTable
+from .groups import MAX_QUEUES, GroupTable, OffsetTable
 from .members import CLUSTERING, Client, ConsumerGroup, ConsumerSpec, Members, Presence
-from .offsets import MAX_QUEUES, OffsetTable
 from .queue_locks import QueueLocks
 
 

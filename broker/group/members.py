@@ -6,7 +6,7 @@ Rules (``ConsumerManager``, ``ProducerManager``; spec behaviour.md B.10)
        heartbeat wins.
     3. A group changes when a member joins or leaves and when a topic joins or leaves its subscriptions. Whoever
        changed it is told so, and decides whether the members hear of it.
-    4. A group without members is forgotten; its offsets are not (``offsets.py``).
+    4. A group without members is forgotten; its offsets are not (``groups.py``).
     5. A heartbeat of version 2 carries a fingerprint of its subscriptions, and leaves them out while the broker says
        that it knows them. The fingerprint of a group is that of the heartbeat which brought its subscriptions; unlike
        Java's broker, a group that has none, after a restart perhaps, asks for them (remoting.md 4.7).

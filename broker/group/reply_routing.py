@@ -8,13 +8,14 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ...common.codes import ResponseCode
 from ...common.errors import FrameError, RemotingError
+from ...common.ids import format_address
 from ...common.properties import PUSH_REPLY_TIME, REPLY_TO_CLIENT, encode_properties
-from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.message import ReplyPushHeader
 from ...remoting.headers.send import SendHeader
-from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
 from .members import Members
 

@@ -15,16 +15,14 @@ from typing import Any, Protocol, final
 
 import msgspec
 
+from ...common.codes import ResponseCode
+from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import PERM_READ
 from ...common.outcome import Outcome
-from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.bodies.route import TopicConfig
-from ...remoting.codec.codes import ResponseCode
 from ...store.consumequeue.queue_reader import AcceptsCode, AcceptsRecord, ReadLimits, ReadResult, ReadStatus
 from ..group.filters import TAKES_ALL, Filtered, FilterSelection, PullFilter
-from ..group.groups import GroupTable
+from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Members
-from ..group.offsets import OffsetTable
 from ..settings.refusal import FAQ, OwnBroker, Refusal
 from ..topic.topics import TopicTable
 from .long_polling import HeldFetch, LongPolling

@@ -6,10 +6,11 @@ answer to a query by key may hold other messages too; clients compare the key.
 
 from functools import partial
 
+from ...common.codes import ResponseCode
 from ...common.errors import HeaderError
+from ...common.ids import format_address
 from ...common.names import PERM_READ
 from ...common.outcome import Outcome
-from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, decode_header, header_reader
 from ...remoting.codec.error_replies import failure_reply
 from ...remoting.codec.frames import Encoded
@@ -21,7 +22,6 @@ from ...remoting.headers.pull import (
     ViewMessageHeader,
     encode_pull_reply,
 )
-from ...remoting.transport.addresses import format_address
 from ...remoting.transport.connection import Connection
 from ...store.consumequeue.queue_reader import ReadStatus
 from ...store.index.key_index import KeyKind

@@ -23,8 +23,8 @@ import msgspec
 from msgspec import field
 
 from ...common.clock import Clock, TimerHandle
+from ...common.ids import Address, format_address
 from ...common.outcome import Outcome
-from ...remoting.transport.addresses import Address, format_address
 from ...store.consumequeue.appended import Appended
 from ...store.recovery.dispatcher import Arrivals
 

@@ -4,11 +4,12 @@ Each answer to a send carries ``MSG_REGION`` and ``TRACE_ON``, which Java's clie
 of the store's host and the position in the log.
 """
 
+from ...common.codes import ResponseCode
 from ...common.errors import BusyError, DiskFullError, MessageIllegalError, MessageRefusedError, StoreError
 from ...common.ids import format_offset_id
 from ...common.outcome import Outcome
 from ...common.properties import UNIQ_KEY
-from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.error_replies import describe_failure
 from ...remoting.codec.frames import Encoded

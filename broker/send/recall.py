@@ -12,6 +12,7 @@ Rules
 import re
 from typing import Any, Final, Protocol
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, MessageRefusedError, StoreError
 from ...common.ids import RecallHandle, encode_host, parse_recall_handle
 from ...common.names import PERM_WRITE
@@ -26,7 +27,6 @@ from ...common.properties import (
     encode_properties,
 )
 from ...common.record import NewRecord
-from ...remoting.codec.codes import ResponseCode
 from ..delay.delayed_messages import Parking
 from ..outcomes.scheduler import Storing
 from ..settings.config import BrokerConfig

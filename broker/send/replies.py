@@ -21,16 +21,15 @@ import asyncio
 import logging
 from typing import Any, NamedTuple
 
+from ...common.codes import ResponseCode
 from ...common.errors import MessageRefusedError, StoreError
-from ...common.ids import encode_host
+from ...common.ids import encode_host, format_address
 from ...common.message import COMPRESSED, COMPRESSION_MASK
 from ...common.outcome import Outcome
 from ...common.properties import encode_properties, parse_properties
 from ...common.record import NewRecord
-from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.send import SendHeader
-from ...remoting.transport.addresses import format_address
 from ...remoting.transport.event_loop import TaskScope
 from ...store.consumequeue.appended import Appended
 from ..delay.delayed_messages import Parking

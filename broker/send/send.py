@@ -24,9 +24,11 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from ...common.codes import Release, ResponseCode
 from ...common.errors import MessageIllegalError, MessageRefusedError, StoreError
 from ...common.ids import encode_host
 from ...common.message import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
+from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import (
     NOT_SENDABLE_TOPICS,
     PERM_WRITE,
@@ -47,9 +49,6 @@ from ...common.properties import (
     parse_properties,
 )
 from ...common.record import BatchPart, NewRecord, decode_batch
-from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.bodies.route import TopicConfig
-from ...remoting.codec.codes import Release, ResponseCode
 from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from ..delay.delayed_messages import TIMER_NAMES, Parking

@@ -14,14 +14,14 @@ Rules (``AbstractSendMessageProcessor.consumerSendMsgBack``), in this order
 
 from typing import Any, Protocol
 
+from ...common.codes import Release, ResponseCode
 from ...common.errors import MessageRefusedError, RecordError, StoreError
 from ...common.ids import format_offset_id
+from ...common.metadata import SubscriptionGroupConfig
 from ...common.names import PERM_WRITE
 from ...common.outcome import Outcome
 from ...common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, encode_properties
 from ...common.record import NewRecord, Record, decode_record
-from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.codec.codes import Release, ResponseCode
 from ..delay.delayed_messages import Parking
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import Storing

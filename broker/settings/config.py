@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from ...common.errors import ConfigError
+from ...common.ids import is_address
 from ...common.settings import Setting, describe_settings, format_setting, parse_settings, setting, setting_keys
-from ...remoting.transport.addresses import is_address
 from ...store.files.store_config import StoreConfig
 from .java_keys import refuse_dangerous, warn_unused
 

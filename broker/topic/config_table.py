@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from ...common.java_json import read_table_as
-from ...remoting.bodies.route import DataVersion
+from ...common.metadata import DataVersion
 from ...store.files.config_files import load_config, save_config_text
 from ...store.files.files import OS_FILES, Files
 

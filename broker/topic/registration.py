@@ -34,22 +34,24 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import RemotingError, RocketletError
 from ...common.hashing import crc31
+from ...common.ids import format_address
+from ...common.metadata import TopicConfig
 from ...remoting.bodies.body import decode_body, encode_body
 from ...remoting.bodies.route import (
     MAX_PLAIN_TOPICS,
     EncodedRegistration,
     KVTable,
     QueueData,
-    TopicConfig,
     TopicRouteData,
     encode_registration,
 )
-from ...remoting.codec.codes import RequestCode, ResponseCode
+from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.namesrv import RegisterBrokerHeader, RegisterTopicHeader, UnregisterBrokerHeader
-from ...remoting.transport.addresses import ANY_HOSTS, format_address, is_loopback, reachable_host
+from ...remoting.transport.addresses import ANY_HOSTS, is_loopback, reachable_host
 from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most

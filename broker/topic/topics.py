@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from ...common.metadata import DataVersion, TopicConfig, TopicConfigTable
 from ...common.names import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -37,7 +38,6 @@ from ...common.names import (
     is_system_topic,
     reply_topic,
 )
-from ...remoting.bodies.route import DataVersion, TopicConfig, TopicConfigTable
 from ...store.consumequeue.queue_table import BATCH_TYPE, QUEUE_TYPE
 from ..settings.config import BrokerConfig
 from .config_table import next_version

@@ -19,6 +19,7 @@ message, as if nobody had ever been asked. What is no message of a transaction i
 
 from typing import Any, Final, Protocol
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, HeaderError, MessageIllegalError, MessageRefusedError, RecordError, StoreError
 from ...common.ids import parse_offset_id
 from ...common.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
@@ -26,7 +27,6 @@ from ...common.names import HALF_TOPIC
 from ...common.outcome import NO_ANSWER_WANTED, Outcome
 from ...common.properties import PRODUCER_GROUP
 from ...common.record import Record, decode_record
-from ...remoting.codec.codes import ResponseCode
 from ..delay.delayed_messages import Parking
 from ..outcomes.group_commit import wants_to_wait
 from ..outcomes.scheduler import Storing

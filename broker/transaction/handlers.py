@@ -1,8 +1,8 @@
 """The adapter of the wire for the end of transactions: requests 37 and 323 and their answers."""
 
+from ...common.codes import ResponseCode
 from ...common.errors import HeaderError
 from ...common.outcome import Outcome
-from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.headers.message import EndTransactionHeader, ResumeCheckHeader
 from ...remoting.transport.connection import Connection

@@ -33,7 +33,7 @@ from ...common.errors import RecordError, StoreError
 from ...common.names import HALF_TOPIC, OP_HALF_TOPIC
 from ...common.record import decode_record
 from ...store.message_store import MessageStore
-from ..group.offsets import OffsetTable
+from ..group.groups import OffsetTable
 from ..outcomes.scheduler import CommitParticipant
 from .half_messages import op_messages, settled_offsets
 

@@ -28,12 +28,13 @@ from typing import NamedTuple, Self
 from ...common.clock import Clock
 from ...common.errors import ClientStateError, ConfigError, RequestTimeoutError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
+from ...common.metadata import SubscriptionGroupTable, TopicConfig
 from ...common.names import AUTO_CREATE_TOPIC, client_group_remark
 from ...common.subscription import ALL
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import ConsumerList
-from ...remoting.bodies.group import ConsumerConnections, ResetOffsets, SubscriptionGroupTable
-from ...remoting.bodies.route import KVTable, TopicConfig, TopicList
+from ...remoting.bodies.group import ConsumerConnections, ResetOffsets
+from ...remoting.bodies.route import KVTable, TopicList
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.admin import DeleteGroupHeader, ResetOffsetHeader

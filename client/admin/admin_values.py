@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from ...common.errors import ConfigError
 from ...common.message import MessageQueue
+from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import PERM_READ, PERM_WRITE
-from ...remoting.bodies.group import SubscriptionGroupConfig
-from ...remoting.bodies.route import TopicConfig
 
 MOST_QUEUES = 65_535
 

@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from ...common.errors import DecodeError
-from ...common.ids import decode_host, parse_offset_id
+from ...common.ids import decode_host, format_address, parse_offset_id
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.properties import UNIQ_KEY
 from ...common.record import decode_message, iter_records
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader
-from ...remoting.transport.addresses import format_address
 from ..group.broker_requests import BrokerRequests
 from ..group.queue_fetcher import PullStatus, SinglePull, pull_once
 from ..group.subscriptions import Sql

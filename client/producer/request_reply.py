@@ -28,6 +28,7 @@ from dataclasses import replace
 from ...common.clock import Clock
 from ...common.compression import inflate
 from ...common.errors import ClientStateError, ConfigError, DecodeError, RemotingError, ReplyTimeoutError
+from ...common.ids import Address
 from ...common.message import Message, MessageQueue, ReceivedMessage, split_keys
 from ...common.properties import (
     ARRIVE_TIME,
@@ -42,7 +43,6 @@ from ...common.properties import (
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.message import ReplyPushHeader
-from ...remoting.transport.addresses import Address
 from ...remoting.transport.connection import Connection, Handler
 from ..session.session import Session
 

@@ -28,6 +28,7 @@ from ...common.errors import (
     RocketletError,
     RouteNotFoundError,
 )
+from ...common.ids import format_address
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
 from ...remoting.bodies.route import TopicRouteData
@@ -35,7 +36,7 @@ from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from ...remoting.headers.namesrv import RouteHeader
-from ...remoting.transport.addresses import format_address, reachable_host
+from ...remoting.transport.addresses import reachable_host
 from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.connection import Connection, Handler, Reply, Service, refuse_unknown
 from ...remoting.transport.event_loop import LoopClock, TaskScope, repeat

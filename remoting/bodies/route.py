@@ -27,7 +27,8 @@ import msgspec
 from msgspec import field
 
 from ...common.errors import DecodeError
-from ..codec.command import Int32, Int64
+from ...common.java_json import Int32
+from ...common.metadata import DataVersion, TopicConfig, TopicConfigTable
 from ..codec.frames import MAX_FRAME_BYTES
 from .body import decode_body
 
@@ -42,34 +43,6 @@ _FASTEST = 1  # zlib's level: names of topics shrink to a twentieth, the slowest
 _NO_FILTERS = b"[]"
 _NO_MAPPINGS = b"\0\0\0\0"
 _LENGTH = struct.Struct(">i")
-
-
-class DataVersion(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
-    """Which state of its topics a broker has announced; equal when all three are."""
-
-    counter: Int64 = 0
-    state_version: Int64 = 0
-    timestamp: Int64 = 0
-
-
-class TopicConfig(msgspec.Struct, rename="camel", kw_only=True):
-    """A topic of a broker."""
-
-    attributes: dict[str, str] = field(default_factory=dict[str, str])
-    order: bool = False
-    perm: Int32 = 6
-    read_queue_nums: Int32 = 16
-    topic_filter_type: str = "SINGLE_TAG"
-    topic_name: str = ""
-    topic_sys_flag: Int32 = 0
-    write_queue_nums: Int32 = 16
-
-
-class TopicConfigTable(msgspec.Struct, rename="camel", kw_only=True):
-    """The topics of a broker (``TopicConfigSerializeWrapper``); the mapping tables of static topics are left out."""
-
-    data_version: DataVersion = DataVersion()
-    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict[str, TopicConfig])
 
 
 class RegisterBrokerBody(msgspec.Struct, rename="camel", kw_only=True):

@@ -1,10 +1,14 @@
-"""The numbers of the wire: request codes, response codes, languages and release ordinals.
+"""The numbers of the wire: request codes and languages, beside the response codes and releases of ``common/codes.py``.
 
 Upstream keeps them in ``RequestCode``, ``ResponseCode``, ``LanguageCode`` and ``MQVersion``. A code that is missing
 here travels as a plain integer all the same.
 """
 
 from enum import IntEnum
+
+from ...common.codes import VERSION, Release, ResponseCode
+
+__all__ = ["VERSION", "LanguageCode", "Release", "RequestCode", "ResponseCode", "reads_strict_json"]
 
 
 class RequestCode(IntEnum):
@@ -171,73 +175,6 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151
 
 
-class ResponseCode(IntEnum):
-    """How a request was answered; the negative numbers that only live inside Java are left out."""
-
-    SUCCESS = 0
-    SYSTEM_ERROR = 1
-    SYSTEM_BUSY = 2
-    REQUEST_CODE_NOT_SUPPORTED = 3
-    TRANSACTION_FAILED = 4
-    FLUSH_DISK_TIMEOUT = 10
-    SLAVE_NOT_AVAILABLE = 11
-    FLUSH_SLAVE_TIMEOUT = 12
-    MESSAGE_ILLEGAL = 13
-    SERVICE_NOT_AVAILABLE = 14
-    VERSION_NOT_SUPPORTED = 15
-    NO_PERMISSION = 16
-    TOPIC_NOT_EXIST = 17
-    TOPIC_EXIST_ALREADY = 18
-    PULL_NOT_FOUND = 19
-    PULL_RETRY_IMMEDIATELY = 20
-    PULL_OFFSET_MOVED = 21
-    QUERY_NOT_FOUND = 22
-    SUBSCRIPTION_PARSE_FAILED = 23
-    SUBSCRIPTION_NOT_EXIST = 24
-    SUBSCRIPTION_NOT_LATEST = 25
-    SUBSCRIPTION_GROUP_NOT_EXIST = 26
-    FILTER_DATA_NOT_EXIST = 27
-    FILTER_DATA_NOT_LATEST = 28
-    INVALID_PARAMETER = 29
-    TRANSACTION_SHOULD_COMMIT = 200
-    TRANSACTION_SHOULD_ROLLBACK = 201
-    TRANSACTION_STATE_UNKNOW = 202
-    TRANSACTION_STATE_GROUP_WRONG = 203
-    NO_BUYER_ID = 204
-    NOT_IN_CURRENT_UNIT = 205
-    CONSUMER_NOT_ONLINE = 206
-    CONSUME_MSG_TIMEOUT = 207
-    NO_MESSAGE = 208
-    POLLING_FULL = 209
-    POLLING_TIMEOUT = 210
-    BROKER_NOT_EXIST = 211
-    BROKER_DISPATCH_NOT_COMPLETE = 212
-    BROADCAST_CONSUMPTION = 213
-    FLOW_CONTROL = 215
-    NOT_LEADER_FOR_QUEUE = 501
-    ILLEGAL_OPERATION = 604
-    GO_AWAY = 1500
-    CONTROLLER_FENCED_MASTER_EPOCH = 2000
-    CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH = 2001
-    CONTROLLER_INVALID_MASTER = 2002
-    CONTROLLER_INVALID_REPLICAS = 2003
-    CONTROLLER_MASTER_NOT_AVAILABLE = 2004
-    CONTROLLER_INVALID_REQUEST = 2005
-    CONTROLLER_BROKER_NOT_ALIVE = 2006
-    CONTROLLER_NOT_LEADER = 2007
-    CONTROLLER_BROKER_METADATA_NOT_EXIST = 2008
-    CONTROLLER_INVALID_CLEAN_BROKER_METADATA = 2009
-    CONTROLLER_BROKER_NEED_TO_BE_REGISTERED = 2010
-    CONTROLLER_MASTER_STILL_EXIST = 2011
-    CONTROLLER_ELECT_MASTER_FAILED = 2012
-    CONTROLLER_ALTER_SYNC_STATE_SET_FAILED = 2013
-    CONTROLLER_BROKER_ID_INVALID = 2014
-    CONTROLLER_JRAFT_INTERNAL_ERROR = 2015
-    CONTROLLER_BROKER_LIVE_INFO_NOT_EXISTS = 2016
-    USER_NOT_EXIST = 3001
-    POLICY_NOT_EXIST = 3002
-
-
 class LanguageCode(IntEnum):
     """Which language the sender is written in: the ordinal is sent in binary headers, the name in JSON ones."""
 
@@ -255,25 +192,6 @@ class LanguageCode(IntEnum):
     OMS = 11
     RUST = 12
     NODE_JS = 13
-
-
-class Release(IntEnum):
-    """Ordinals of the releases that change behaviour on the wire (``MQVersion``: two per release, snapshot first)."""
-
-    V3_0_7_SNAPSHOT = 28
-    V3_1_8_SNAPSHOT = 62
-    V3_4_9 = 121
-    V4_1_0_SNAPSHOT = 232
-    V4_5_2 = 317
-    V4_9_3 = 399
-    V4_9_4 = 401
-    V5_0_0 = 413
-    V5_3_1 = 475
-    V5_3_3 = 479
-
-
-VERSION = int(Release.V5_3_3)
-"""What rocketlet reports as its own version."""
 
 
 def reads_strict_json(version: int) -> bool:

@@ -33,16 +33,14 @@ Upstream: ``RemotingCommand.makeCustomHeaderToNet`` and ``decodeCommandCustomHea
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from ...common.errors import HeaderError, JsonError
-from ...common.java_json import check_slow, read_json, write_json
+from ...common.java_json import Int32, check_slow, read_json, write_json
 from .codes import VERSION, LanguageCode
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
 FieldsReader = Callable[[msgspec.Raw | bytes], HeaderT]
 NULL: Final = "null"

@@ -7,7 +7,7 @@
 import msgspec
 from msgspec import field
 
-from ..codec.command import Int32, Int64
+from ...common.java_json import Int32, Int64
 
 
 class DeleteGroupHeader(msgspec.Struct, rename="camel", kw_only=True):

@@ -21,7 +21,8 @@ and of what brokers ask consumers for an administrator:
 import msgspec
 from msgspec import field
 
-from ..codec.command import NULL, Int32
+from ...common.java_json import Int32
+from ..codec.command import NULL
 
 
 class HeartbeatReply(msgspec.Struct, kw_only=True):

@@ -15,7 +15,7 @@ specification, Java's broker serves, or refuses in its own words.
 import msgspec
 from msgspec import field
 
-from ..codec.command import Int32, Int64
+from ...common.java_json import Int32, Int64
 
 
 class EndTransactionHeader(msgspec.Struct, rename="camel", kw_only=True):

@@ -24,7 +24,8 @@ Wire names are Java's, attributes ours.
 
 import msgspec
 
-from ..codec.command import NULL, Int32, Int64
+from ...common.java_json import Int32, Int64
+from ..codec.command import NULL
 
 
 class RegisterBrokerHeader(msgspec.Struct, rename="camel", kw_only=True):

@@ -13,7 +13,8 @@
 import msgspec
 from msgspec import field
 
-from ..codec.command import NULL, Int32, Int64
+from ...common.java_json import Int32, Int64
+from ..codec.command import NULL
 
 
 class QueueHeader(msgspec.Struct, rename="camel", kw_only=True):

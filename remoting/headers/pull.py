@@ -17,8 +17,9 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec import field
 
+from ...common.java_json import Int32, Int64
 from ..codec.codes import VERSION, RequestCode
-from ..codec.command import JSON, NULL, RESPONSE, Command, Int32, Int64
+from ..codec.command import JSON, NULL, RESPONSE, Command
 from ..codec.frames import PREFIX, Buffer, Encoded, encode_command
 
 PULL_COMMIT_OFFSET = 1

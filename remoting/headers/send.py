@@ -21,9 +21,10 @@ import msgspec
 from msgspec import field
 
 from ...common.errors import HeaderError
+from ...common.java_json import Int32, Int64
 from ...common.message import MessageQueue
 from ..codec.codes import VERSION, RequestCode, ResponseCode
-from ..codec.command import JSON, Command, Int32, Int64, decode_header, header_reader
+from ..codec.command import JSON, Command, decode_header, header_reader
 from ..codec.frames import PREFIX, Encoded
 
 LETTER_CODES = frozenset(

@@ -8,10 +8,9 @@ from typing import NamedTuple, cast
 
 from ...common.clock import Clock
 from ...common.errors import ConfigError
+from ...common.ids import Address, format_address
 
-Address = tuple[str, int]
 ANY_HOSTS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 # compared with, not bound
-_MAX_PORT = 65_535
 _LOCAL_HOST = "127.0.0.1"
 _RESOLVE_LIMIT_MS = 10_000
 _SOMEWHERE = ("192.0.2.1", 9)  # reserved for documentation, so nobody is there; nothing is sent
@@ -31,17 +30,6 @@ def address_of(name: object) -> Address:
         host, port = cast("tuple[str, int]", name)[:2]
         return host, port
     return "", 0
-
-
-def format_address(host: str, port: int) -> str:
-    """Return ``host:port``."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_address(text: str) -> bool:
-    """Tell whether the text is ``host:port``."""
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) <= _MAX_PORT
 
 
 def reachable_host(bound_host: str) -> str:

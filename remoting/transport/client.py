@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from ...common.clock import Clock
 from ...common.errors import ConnectFailedError, ConnectionClosedError, RequestTimeoutError
+from ...common.ids import Address, is_address
 from ..codec.command import Command
-from .addresses import Address, is_address
 from .connection import Connection, Service
 from .connections import Connections
 from .event_loop import TaskScope

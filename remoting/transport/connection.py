@@ -22,12 +22,19 @@ from typing import Any, cast
 
 from ...common.clock import Clock
 from ...common.errors import ConnectionClosedError, FrameError, StoreError
+from ...common.ids import Address
 from ...common.outcome import Outcome
 from ..codec.codes import ResponseCode
 from ..codec.command import ONEWAY, RESPONSE, Command
-from ..codec.error_replies import NO_ANSWER, OVERLOAD, describe_request, failure_reply, unknown_code_reply
+from ..codec.error_replies import (
+    NO_ANSWER,
+    OVERLOAD,
+    describe_request,
+    failure_reply,
+    unknown_code_reply,
+)
 from ..codec.frames import Buffer, Encoded, FrameParser, encode_command
-from .addresses import Address, address_of, format_address
+from .addresses import address_of, format_address
 from .limits import COUNTED_BYTES, ConnectionRegistry, Limits
 from .pending_requests import Answer, PendingRequests
 

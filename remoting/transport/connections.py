@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from ...common.clock import Clock, TimerHandle
-from .addresses import format_address
+from ...common.ids import format_address
 from .connection import Connection
 from .limits import Limits, LogRateLimiter, MemoryBudget
 

@@ -20,7 +20,7 @@ from typing import Self
 
 from ...common.clock import Clock
 from ...common.errors import AddressInUseError, ConfigError
-from .addresses import Address
+from ...common.ids import Address
 from .connection import Connection, Service
 from .connections import Connections
 from .limits import Limits

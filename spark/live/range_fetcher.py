@@ -34,11 +34,11 @@ from ...client.session.session import Session
 from ...client.session.settings import ssl_context_of
 from ...common.errors import RemotingError, ResponseError, RocketletError
 from ...common.message import MessageQueue
+from ...common.metadata import TopicConfig
 from ...common.names import is_system_topic
 from ...common.subscription import ALL, TAG_TYPE
 from ...export.write.pulled_reader import PulledRecords
 from ...remoting.bodies.body import decode_answer
-from ...remoting.bodies.route import TopicConfig
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import TopicHeader

@@ -2,8 +2,8 @@
 
 import pytest
 
+from rocketlet.common.metadata import DataVersion
 from rocketlet.namesrv.routes import BrokerRegistration, Identity, NameServerRoutes, QueueShape, Registered
-from rocketlet.remoting.bodies.route import DataVersion
 
 EXPIRY_MS = 120_000
 MASTER = Identity("c", "broker-a", 0, "10.0.0.1:10911")

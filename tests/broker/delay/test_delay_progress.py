@@ -12,7 +12,7 @@ from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress, Dela
 from rocketlet.broker.topic.config_table import ConfigFolder
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.java_json import read_json_as
-from rocketlet.remoting.bodies.route import DataVersion
+from rocketlet.common.metadata import DataVersion
 from rocketlet.store.message_store import MessageStore
 
 JAVA_FILE = """{

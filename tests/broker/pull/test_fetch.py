@@ -8,9 +8,8 @@ import pytest
 from raw_calls import Caller, open_caller, pull_header
 
 from rocketlet.broker.group.filters import BloomShape, FilterSelection, FilterTable
-from rocketlet.broker.group.groups import GroupTable
+from rocketlet.broker.group.groups import GroupTable, OffsetTable
 from rocketlet.broker.group.members import Members
-from rocketlet.broker.group.offsets import OffsetTable
 from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, ReadCounts
 from rocketlet.broker.pull.long_polling import LongPolling
 from rocketlet.broker.server import Broker

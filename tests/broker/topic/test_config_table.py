@@ -10,8 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from rocketlet.broker.group.groups import GroupTable
-from rocketlet.broker.group.offsets import OffsetFile, OffsetTable
+from rocketlet.broker.group.groups import GroupTable, OffsetFile, OffsetTable
 from rocketlet.broker.jobs import SaveJob
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.config_table import ConfigFolder

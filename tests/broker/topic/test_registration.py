@@ -20,14 +20,14 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.registration import Registration
 from rocketlet.broker.topic.topics import TopicTable, make_topic
+from rocketlet.common.ids import format_address
+from rocketlet.common.metadata import TopicConfigTable
 from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import iter_records
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.bodies.route import TopicConfigTable
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.addresses import format_address
 from rocketlet.remoting.transport.connection import Connection, Handler, Service
 from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.remoting.transport.server import RemotingServer

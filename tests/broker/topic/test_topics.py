@@ -6,7 +6,7 @@ import pytest
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.topics import TopicTable, boot_topics, format_topic, make_topic
 from rocketlet.common.java_json import read_json_as
-from rocketlet.remoting.bodies.route import DataVersion, TopicConfig, TopicConfigTable
+from rocketlet.common.metadata import DataVersion, TopicConfig, TopicConfigTable
 
 
 def table(**settings: str) -> TopicTable:

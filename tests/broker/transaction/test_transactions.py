@@ -8,7 +8,7 @@ import pytest
 from javastores import unpack_store
 from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_queue
 
-from rocketlet.broker.group.offsets import OffsetTable
+from rocketlet.broker.group.groups import OffsetTable
 from rocketlet.broker.outcomes.scheduler import Scheduler
 from rocketlet.broker.transaction.checks import (
     MOST_BYTES,

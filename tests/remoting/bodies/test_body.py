@@ -16,6 +16,13 @@ from msgspec.structs import replace
 from rocketlet.common.errors import DecodeError, JsonError
 from rocketlet.common.hashing import crc31
 from rocketlet.common.message import MessageQueue
+from rocketlet.common.metadata import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    TopicConfig,
+    TopicConfigTable,
+)
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.bodies.body import decode_body, encode_body, encode_body_for
 from rocketlet.remoting.bodies.client import (
@@ -26,15 +33,11 @@ from rocketlet.remoting.bodies.client import (
     LockedQueues,
     SubscriptionData,
 )
-from rocketlet.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupTable
 from rocketlet.remoting.bodies.route import (
     BrokerMemberGroupBody,
     ClusterInfo,
-    DataVersion,
     KVTable,
     QueueData,
-    TopicConfig,
-    TopicConfigTable,
     TopicList,
     TopicRouteData,
     decode_registration,

@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from rocketlet.common.errors import HeaderError
+from rocketlet.common.java_json import Int32, Int64
 from rocketlet.remoting.codec.command import (
     Command,
-    Int32,
-    Int64,
     decode_fields,
     decode_header,
     encode_fields,

@@ -6,11 +6,10 @@ import ipaddress
 import pytest
 
 from rocketlet.common.clock import Clock
+from rocketlet.common.ids import format_address, is_address
 from rocketlet.remoting.transport.addresses import (
     Advertised,
     describe_forwarding,
-    format_address,
-    is_address,
     is_ip_address,
     is_loopback,
     reachable_host,

@@ -10,7 +10,7 @@ from crash.ledger import HalfEnded, HalfOpened, Ledger
 from crash.world import OFFSETS_FILE, World
 from stores import read_queue
 
-from rocketlet.broker.group.offsets import OffsetFile, OffsetTable
+from rocketlet.broker.group.groups import OffsetFile, OffsetTable
 from rocketlet.broker.outcomes.scheduler import CommitParticipant
 from rocketlet.broker.transaction.checks import CheckRules, TransactionChecks
 from rocketlet.broker.transaction.half_messages import committed, given_up, half_of
