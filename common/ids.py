@@ -1,11 +1,11 @@
-"""Message ids and the host bytes they are made of (``MessageDecoder``, ``MessageClientIDSetter``).
+"""The texts that name one message: its ids, with the host bytes they are made of, and the handle that recalls it.
 
-A host is its address (4 or 16 bytes) and port (4 bytes). Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
+Ids (Java's ``MessageDecoder``, ``MessageClientIDSetter``): a host is its address (4 or 16 bytes) and port (4 bytes). Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
 
     offset id   the broker's host + log offset (8)
     unique id   address + process id (2) + discriminator (4) + ms since the month began in local time (4) + counter (2)
 
-Handles by which a producer recalls a timer message (``RecallMessageHandle``; remoting.md §4.3).
+A handle (``RecallMessageHandle``; remoting.md §4.3) takes a timer message back:
 
     v1 <topic> <broker name> <time> <unique key>     in the base64 of URLs, with padding
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from ..common.errors import DecodeError
-from ..common.hashing import crc31
+from ..common.properties import crc31
 from ..remoting.bodies.body import decode_body, decode_body_if_any, encode_body
 from ..remoting.bodies.route import DataVersion, KVTable, TopicConfig, TopicConfigTable, decode_registration
 from ..remoting.codec.codes import ResponseCode

@@ -34,7 +34,6 @@ from typing import Final
 import msgspec
 
 from ...common.errors import MessageRefusedError
-from ...common.hashing import java_hash
 from ...common.ids import RecallHandle, format_recall_handle
 from ...common.names import RETRY_PREFIX, TIMER_TOPIC
 from ...common.properties import (
@@ -52,6 +51,7 @@ from ...common.properties import (
     TIMER_ROLL_TIMES,
     UNIQ_KEY,
     encode_properties,
+    java_hash,
 )
 from ...common.record import NewRecord, Record
 from ...remoting.codec.codes import ResponseCode

@@ -35,7 +35,7 @@ from msgspec.structs import replace
 
 from ...common.clock import Clock
 from ...common.errors import RemotingError, RocketletError
-from ...common.hashing import crc31
+from ...common.properties import crc31
 from ...remoting.bodies.body import decode_body, encode_body
 from ...remoting.bodies.route import (
     MAX_PLAIN_TOPICS,

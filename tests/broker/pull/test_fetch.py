@@ -9,7 +9,7 @@ from raw_calls import Caller, open_caller, pull_header
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.errors import ConnectionClosedError
-from rocketlet.common.hashing import java_hash
+from rocketlet.common.properties import java_hash
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command

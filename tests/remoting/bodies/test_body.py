@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rocketlet.common.errors import DecodeError, JsonError
-from rocketlet.common.hashing import crc31
 from rocketlet.common.message import MessageQueue
+from rocketlet.common.properties import crc31
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.bodies.body import decode_body, encode_body, encode_body_for
 from rocketlet.remoting.bodies.client import (
