@@ -1,6 +1,7 @@
 """The texts that name one message: its ids, with the host bytes they are made of, and the handle that recalls it.
 
-Ids (Java's ``MessageDecoder``, ``MessageClientIDSetter``): a host is its address (4 or 16 bytes) and port (4 bytes). Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
+Ids (Java's ``MessageDecoder``, ``MessageClientIDSetter``): a host is its address (4 or 16 bytes) and port (4 bytes).
+Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
 
     offset id   the broker's host + log offset (8)
     unique id   address + process id (2) + discriminator (4) + ms since the month began in local time (4) + counter (2)
