@@ -65,7 +65,6 @@ from .session.hooks import (
     EndTransactionHook,
     FilterHook,
     ForbiddenHook,
-    HookOwner,
     HookSource,
     PullContext,
     PullHook,
@@ -75,10 +74,11 @@ from .session.hooks import (
     SendHook,
     SentMessage,
 )
-from .session.results import ConsumeFrom, ConsumeResult, Retry, SendResult, SendStatus
-from .session.session import Session
+from .session.results import ConsumeResult, Retry, SendResult, SendStatus
+from .session.session import HookOwner, Session
 from .session.settings import (
     ClientSettings,
+    ConsumeFrom,
     Credentials,
     FlowLimits,
     ProducerSettings,

@@ -1,12 +1,13 @@
-"""Hosts as text and as bytes, and the message ids made of them (``MessageDecoder``, ``MessageClientIDSetter``).
+"""The texts that name a host or a message: addresses, message ids, and the handle that recalls a message.
 
 An address is ``host:port``, an IPv6 host in brackets. The bytes of a host are its IP address (4 or 16) and port (4).
+Ids (Java's ``MessageDecoder``, ``MessageClientIDSetter``) hold such bytes.
 Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
 
     offset id   the broker's host + log offset (8)
     unique id   address + process id (2) + discriminator (4) + ms since the month began in local time (4) + counter (2)
 
-Handles by which a producer recalls a timer message (``RecallMessageHandle``; remoting.md §4.3).
+A handle (``RecallMessageHandle``; remoting.md §4.3) takes a timer message back:
 
     v1 <topic> <broker name> <time> <unique key>     in the base64 of URLs, with padding
 

@@ -41,7 +41,6 @@ import msgspec
 
 from .compression import inflate
 from .errors import DecodeError, RecordError
-from .hashing import PROPERTY_CRC_BYTES, crc31, format_property_crc
 from .ids import decode_host, format_offset_id
 from .message import (
     BORN_HOST_V6,
@@ -54,7 +53,16 @@ from .message import (
     ReceivedMessage,
     split_keys,
 )
-from .properties import KEYS, MAX_PROPERTIES_BYTES, TAGS, UNIQ_KEY, parse_properties
+from .properties import (
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    PROPERTY_CRC_BYTES,
+    TAGS,
+    UNIQ_KEY,
+    crc31,
+    format_property_crc,
+    parse_properties,
+)
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB

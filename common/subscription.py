@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from .hashing import java_hash
+from .properties import java_hash
 
 ALL: Final = "*"
 TAG_TYPE: Final = "TAG"

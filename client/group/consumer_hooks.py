@@ -16,17 +16,15 @@ from ..session.hooks import (
     ConsumeEnd,
     ConsumeHook,
     FilterHook,
-    HookOwner,
     PullContext,
     PullHook,
     Role,
-    attach_hooks,
     hooks_of,
     keeps_message,
     tell_hooks,
 )
 from ..session.results import ConsumeOutcome, ConsumeResult
-from ..session.session import Session
+from ..session.session import HookOwner, Session, attach_hooks
 
 ListenerOutcome = ConsumeOutcome | BaseException | None
 """How a call of a listener ended: what it returned, or what it raised."""

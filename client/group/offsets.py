@@ -37,7 +37,7 @@ from ...common.java_json import read_json_as, write_json
 from ...common.message import MessageQueue
 from ...common.names import RETRY_PREFIX
 from ..session.interceptors import Namespace
-from ..session.results import ConsumeFrom
+from ..session.settings import ConsumeFrom
 from .broker_requests import BrokerRequests
 from .process_queue import QueueOffsets
 

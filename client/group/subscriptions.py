@@ -14,8 +14,7 @@ from ...common.clock import Clock
 from ...common.sql_filter import compile_sql
 from ...common.subscription import SQL92_TYPE, Subscription, parse_tag_expression
 from ...remoting.bodies.client import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
-from ..session.results import ConsumeFrom
-from ..session.settings import check_topic
+from ..session.settings import ConsumeFrom, check_topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...common.hashing import java_hash
 from ...common.message import Message, MessageQueue
+from ...common.properties import java_hash
 
 Selector = Callable[[Sequence[MessageQueue], Message, object], MessageQueue]
 Choice = Callable[[Sequence[MessageQueue]], MessageQueue]

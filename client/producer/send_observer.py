@@ -19,18 +19,16 @@ from ..session.hooks import (
     EndTransactionContext,
     EndTransactionHook,
     ForbiddenHook,
-    HookOwner,
     HookSource,
     Role,
     SendContext,
     SendHook,
     SentMessage,
-    attach_hooks,
     hooks_of,
     tell_hooks,
 )
 from ..session.results import SendResult
-from ..session.session import Session
+from ..session.session import HookOwner, Session, attach_hooks
 from .outgoing_message import OutgoingMessage
 
 Attempt = Callable[[OutgoingMessage, MessageQueue, int], Awaitable[SendResult]]

@@ -1,4 +1,4 @@
-"""What the calls of the client API return, and what a listener returns to it.
+"""What calls of the client API return, and what a listener returns to it.
 
     send status             response code
     SEND_OK                 0
@@ -84,11 +84,3 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ConsumeOutcome = ConsumeResult | Retry
-
-
-class ConsumeFrom(enum.Enum):
-    """Where a group begins in a queue that it has no offset for (Java's ``ConsumeFromWhere``)."""
-
-    LAST = "CONSUME_FROM_LAST_OFFSET"
-    FIRST = "CONSUME_FROM_FIRST_OFFSET"
-    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"

@@ -14,10 +14,10 @@ for them, else to the members in turn, and what none of them knows is answered w
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from ...common.clock import Clock
 from ...common.errors import (
@@ -40,6 +40,7 @@ from ...remoting.transport.addresses import reachable_host
 from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.connection import Connection, Handler, Reply, Service, refuse_unknown
 from ...remoting.transport.event_loop import LoopClock, TaskScope, repeat
+from .hooks import HookSource, Role
 from .interceptors import RequestPipeline
 from .lifecycle import Lifecycle, TimerEvent
 from .routes import NameServers, TopicRoute, TopicRoutes, parse_addresses, route_from
@@ -534,3 +535,23 @@ def borrow_session(
         raise ConfigError("give nameserver or session, not both", key="nameserver")
     check_shared_settings(settings, session.settings)
     return session, nullcontext(session)
+
+
+class HookOwner(NamedTuple):
+    """The producer or consumer that a hook is attached to."""
+
+    session: Session
+    group: str
+    role: Role
+
+
+@asynccontextmanager
+async def attach_hooks(owner: HookOwner, hooks: Iterable[object]) -> AsyncGenerator[tuple[object, ...]]:
+    """Let sources make the hooks of a producer or consumer; yield all its hooks in their order."""
+    async with AsyncExitStack() as stack:
+        yield tuple(
+            [
+                await stack.enter_async_context(hook.attach(owner)) if isinstance(hook, HookSource) else hook
+                for hook in hooks
+            ]
+        )

@@ -51,9 +51,10 @@ from ...common.properties import (
 )
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ..producer.producer import Producer
-from ..session.hooks import ConsumeContext, EndTransactionContext, HookOwner, SendContext, SentMessage
+from ..session.hooks import ConsumeContext, EndTransactionContext, SendContext, SentMessage
 from ..session.lifecycle import TimerEvent
 from ..session.results import SendResult, SendStatus
+from ..session.session import HookOwner
 from ..session.settings import ProducerSettings
 
 FIELD_END: Final = "\x01"

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.hashing import index_hash, java_hash
 from ...common.message import TRANSACTION_ROLLBACK
-from ...common.properties import KEYS, TAGS, UNIQ_KEY
+from ...common.properties import KEYS, TAGS, UNIQ_KEY, index_hash, java_hash
 from ..consumequeue.appended import Appended
 from .index_file import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
 

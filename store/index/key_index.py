@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.errors import ConfigError
-from ...common.hashing import index_hash
+from ...common.properties import index_hash
 from ..consumequeue.appended import Appended
 from ..files.files import NO_ROOM
 from ..files.segments import find_other_size

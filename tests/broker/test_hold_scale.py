@@ -11,7 +11,7 @@ from raw_calls import Caller, open_caller
 
 from rocketlet.broker.pull.long_polling import HeldFetch, LongPolling
 from rocketlet.broker.server import Broker
-from rocketlet.common.hashing import java_hash
+from rocketlet.common.properties import java_hash
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command

@@ -13,8 +13,8 @@ from rocketlet.client.group.offsets import (
     offset_file_of,
     start_rule,
 )
-from rocketlet.client.session.results import ConsumeFrom
 from rocketlet.client.session.session import Session
+from rocketlet.client.session.settings import ConsumeFrom
 from rocketlet.common.errors import ConfigError, ResponseError
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from stores import StoreDirectory, file_bytes, new_record
 
-from rocketlet.common.hashing import tags_code
+from rocketlet.common.properties import tags_code
 from rocketlet.common.record import decode_record
 from rocketlet.store.consumequeue.consume_queue import ENTRY
 from rocketlet.store.consumequeue.queue_reader import ReadLimits
