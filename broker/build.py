@@ -16,13 +16,13 @@ from ..remoting.headers.fast_replies import SendReplies
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import TaskScope
 from ..store.message_store import MessageStore
-from .admin.admin import AdminHandlers
-from .admin.cleaning import CleaningHandlers, CleaningJob
+from .admin.cleaning import CleaningJob
+from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.runtime_info import RuntimeInfo
 from .delay.delayed_messages import Parking
 from .group.filters import FilterSelection, FilterTable
 from .group.groups import GroupTable, OffsetTable
-from .group.handlers import ClientHandlers, LockHandlers, MemberNews, ProgressHandlers
+from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers
 from .group.members import Members
 from .group.queue_locks import QueueLocks
 from .group.reply_routing import Requesters
@@ -40,9 +40,9 @@ from .settings.config import BrokerConfig
 from .settings.refusal import OwnBroker
 from .topic.topics import TopicTable, boot_topics
 from .transaction.check_jobs import CheckJob, CheckTiming, CursorSaveJob, keep_given_up
-from .transaction.checks import CheckBack, CheckRules, GiveUp, TransactionChecks
+from .transaction.checks import CheckRules, GiveUp, TransactionChecks
 from .transaction.end_transaction import EndTransaction, ResumeCheck
-from .transaction.handlers import TransactionHandlers
+from .transaction.handlers import TransactionCheckSender, TransactionHandlers
 from .transaction.transactions import Transactions
 
 
@@ -72,7 +72,7 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
     """Return who answers requests; ``own_address`` stands in the unique keys that the broker makes."""
     config, now_ms, monotonic_ms = base.config, base.clock.now_ms, base.clock.monotonic_ms
     members, locks = base.members, QueueLocks()
-    news = MemberNews(base.groups, base.filters, is_on=config.notifies_members)
+    news = MemberNotifier(base.groups, base.filters, is_on=config.notifies_members)
     filters = FilterSelection(config, base.filters)
     own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
     own = OwnBroker(config, decode_host(own_address + bytes(4))[0])
@@ -101,7 +101,7 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
             EndTransaction(base.transactions, _check_rules(config), base.parking, storing), ResumeCheck(storing)
         ),
         cleaning=CleaningHandlers(base.cleaning, base.topics, own_topics),
-        runtime=base.runtime,
+        runtime=RuntimeInfoHandlers(base.runtime, base.cleaning),
         admin=AdminHandlers(base.topics, base.groups, base.make_known, base.store.set_batch_topic, own_topics),
     )
 
@@ -113,7 +113,7 @@ def build_checks(
     config, store, transactions = base.config, base.store, base.transactions
     keep = give_up or keep_given_up(base.topics)
     checks = TransactionChecks(store, commit, transactions, _check_rules(config), keep)
-    check_back = CheckBack(base.members, config.broker_name)
+    check_back = TransactionCheckSender(base.members, config.broker_name)
     timing = CheckTiming(base.clock, config.check_period_ms)
     job = CheckJob(store, transactions, checks, check_back, timing)
     return job, CursorSaveJob(store, transactions, config.flush_offsets_ms)
