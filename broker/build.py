@@ -19,19 +19,18 @@ from ..store.message_store import MessageStore
 from .admin.cleaning import CleaningJob
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.runtime_info import RuntimeInfo
-from .delay.delayed_messages import Parking
+from .delay.delayed_messages import DelayRouting
 from .group.filters import FilterSelection, FilterTable
 from .group.groups import GroupTable, OffsetTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers
 from .group.members import Members
 from .group.queue_locks import QueueLocks
-from .group.reply_routing import Requesters
 from .handlers import BrokerParts
-from .outcomes.scheduler import MakeKnown, Scheduler, Storing
+from .outcomes.scheduler import MakeKnown, Scheduler
 from .pull.fetch import FetchOperation, FetchValidator
 from .pull.handlers import PullHandlers, QueryHandlers
 from .pull.long_polling import LongPolling
-from .send.handlers import SendHandlers
+from .send.handlers import ReplyPusher, SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
 from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
@@ -61,7 +60,7 @@ class Foundation:
     scheduler: Scheduler
     make_known: MakeKnown
     cleaning: CleaningJob
-    parking: Parking
+    routing: DelayRouting
     runtime: RuntimeInfo
     tasks: TaskScope
     transactions: Transactions
@@ -76,9 +75,8 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
     filters = FilterSelection(config, base.filters)
     own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
     own = OwnBroker(config, decode_host(own_address + bytes(4))[0])
-    storing = Storing(base.store, base.scheduler, now_ms)
     return BrokerParts(
-        sends=_build_sends(base, storing, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
+        sends=_build_sends(base, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
         pulls=PullHandlers(
             FetchOperation(
                 base.store.read,
@@ -98,7 +96,8 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
         ),
         locks=LockHandlers(locks, monotonic_ms),
         transactions=TransactionHandlers(
-            EndTransaction(base.transactions, _check_rules(config), base.parking, storing), ResumeCheck(storing)
+            EndTransaction(base.transactions, _check_rules(config), base.routing, base.scheduler, now_ms),
+            ResumeCheck(base.scheduler),
         ),
         cleaning=CleaningHandlers(base.cleaning, base.topics, own_topics),
         runtime=RuntimeInfoHandlers(base.runtime, base.cleaning),
@@ -123,29 +122,26 @@ def _check_rules(config: BrokerConfig) -> CheckRules:
     return CheckRules(config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms)
 
 
-def _build_sends(
-    base: Foundation, storing: Storing, locks: QueueLocks, keys: UniqueIds, own: OwnBroker
-) -> SendHandlers:
-    config, store, parking = base.config, base.store, base.parking
+def _build_sends(base: Foundation, locks: QueueLocks, keys: UniqueIds, own: OwnBroker) -> SendHandlers:
+    config, store, scheduler, routing = base.config, base.store, base.scheduler, base.routing
     validator = SendValidator(own, base.topics, base.groups, locks, base.clock.monotonic_ms)
     answers = SendReplies(config.region_id, traces=config.is_trace_on)
     fields = answers.fields()
     sends = SendOperations(
-        base.scheduler,
+        scheduler,
         validator,
         PropertyEnricher({**fields, CLUSTER: config.cluster_name}, keys.next_id),
-        parking,
-        storing.now_ms,
+        routing,
         broker_name=config.broker_name,
         max_message_bytes=store.config.max_message_bytes,
         refuses_transactions=own.forbids("sending transaction message") if config.refuses_transactions else None,
     )
-    send_backs = SendBackOperation(own, base.groups, base.topics, parking, storing)
-    requesters = Requesters(base.members, lambda: format_address(*decode_host(store.store_host)), storing.now_ms)
+    send_backs = SendBackOperation(own, base.groups, base.topics, routing, scheduler)
+    pusher = ReplyPusher(base.members, lambda: format_address(*decode_host(store.store_host)), base.clock.now_ms)
     replies = ReplyOperation(
-        validator, requesters, parking, storing, base.tasks, is_stored=config.stores_replies, fields=fields
+        validator, pusher.prepare, routing, scheduler, base.tasks, is_stored=config.stores_replies, fields=fields
     )
-    recalls = RecallOperation(config, base.topics, parking, storing)
+    recalls = RecallOperation(config, base.topics, routing, scheduler, base.clock.now_ms)
     return SendHandlers(sends, send_backs, replies, recalls, answers)
 
 
