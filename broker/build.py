@@ -16,22 +16,21 @@ from ..remoting.headers.send import SendReplies
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import TaskScope
 from ..store.message_store import MessageStore
-from .admin.admin import AdminHandlers
-from .admin.cleaning import CleaningHandlers, CleaningJob
+from .admin.cleaning import CleaningJob
+from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.runtime_info import RuntimeInfo
-from .delay.delayed_messages import Parking
+from .delay.delayed_messages import DelayRouting
 from .group.filters import FilterSelection, FilterTable
 from .group.groups import GroupTable, OffsetTable
-from .group.handlers import ClientHandlers, LockHandlers, MemberNews, ProgressHandlers
+from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers
 from .group.members import Members
 from .group.queue_locks import QueueLocks
-from .group.reply_routing import Requesters
 from .handlers import BrokerParts
-from .outcomes.scheduler import MakeKnown, Scheduler, Storing
+from .outcomes.scheduler import MakeKnown, Scheduler
 from .pull.fetch import FetchOperation, FetchValidator
 from .pull.handlers import PullHandlers, QueryHandlers
 from .pull.long_polling import LongPolling
-from .send.handlers import SendHandlers
+from .send.handlers import ReplyPusher, SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
 from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
@@ -40,9 +39,9 @@ from .settings.config import BrokerConfig
 from .settings.refusal import OwnBroker
 from .topic.topics import TopicTable, boot_topics
 from .transaction.check_jobs import CheckJob, CheckTiming, CursorSaveJob, keep_given_up
-from .transaction.checks import CheckBack, CheckRules, GiveUp, TransactionChecks
+from .transaction.checks import CheckRules, GiveUp, TransactionChecks
 from .transaction.end_transaction import EndTransaction, ResumeCheck
-from .transaction.handlers import TransactionHandlers
+from .transaction.handlers import TransactionCheckSender, TransactionHandlers
 from .transaction.transactions import Transactions
 
 
@@ -61,7 +60,7 @@ class Foundation:
     scheduler: Scheduler
     make_known: MakeKnown
     cleaning: CleaningJob
-    parking: Parking
+    routing: DelayRouting
     runtime: RuntimeInfo
     tasks: TaskScope
     transactions: Transactions
@@ -72,13 +71,12 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
     """Return who answers requests; ``own_address`` stands in the unique keys that the broker makes."""
     config, now_ms, monotonic_ms = base.config, base.clock.now_ms, base.clock.monotonic_ms
     members, locks = base.members, QueueLocks()
-    news = MemberNews(base.groups, base.filters, is_on=config.notifies_members)
+    news = MemberNotifier(base.groups, base.filters, is_on=config.notifies_members)
     filters = FilterSelection(config, base.filters)
     own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
     own = OwnBroker(config, decode_host(own_address + bytes(4))[0])
-    storing = Storing(base.store, base.scheduler, now_ms)
     return BrokerParts(
-        sends=_build_sends(base, storing, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
+        sends=_build_sends(base, locks, UniqueIds(own_address, os.getpid(), now_ms), own),
         pulls=PullHandlers(
             FetchOperation(
                 base.store.read,
@@ -98,10 +96,11 @@ def build_parts(base: Foundation, own_address: bytes) -> BrokerParts:
         ),
         locks=LockHandlers(locks, monotonic_ms),
         transactions=TransactionHandlers(
-            EndTransaction(base.transactions, _check_rules(config), base.parking, storing), ResumeCheck(storing)
+            EndTransaction(base.transactions, _check_rules(config), base.routing, base.scheduler, now_ms),
+            ResumeCheck(base.scheduler),
         ),
         cleaning=CleaningHandlers(base.cleaning, base.topics, own_topics),
-        runtime=base.runtime,
+        runtime=RuntimeInfoHandlers(base.runtime, base.cleaning),
         admin=AdminHandlers(base.topics, base.groups, base.make_known, base.store.set_batch_topic, own_topics),
     )
 
@@ -113,7 +112,7 @@ def build_checks(
     config, store, transactions = base.config, base.store, base.transactions
     keep = give_up or keep_given_up(base.topics)
     checks = TransactionChecks(store, commit, transactions, _check_rules(config), keep)
-    check_back = CheckBack(base.members, config.broker_name)
+    check_back = TransactionCheckSender(base.members, config.broker_name)
     timing = CheckTiming(base.clock, config.check_period_ms)
     job = CheckJob(store, transactions, checks, check_back, timing)
     return job, CursorSaveJob(store, transactions, config.flush_offsets_ms)
@@ -123,29 +122,26 @@ def _check_rules(config: BrokerConfig) -> CheckRules:
     return CheckRules(config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms)
 
 
-def _build_sends(
-    base: Foundation, storing: Storing, locks: QueueLocks, keys: UniqueIds, own: OwnBroker
-) -> SendHandlers:
-    config, store, parking = base.config, base.store, base.parking
+def _build_sends(base: Foundation, locks: QueueLocks, keys: UniqueIds, own: OwnBroker) -> SendHandlers:
+    config, store, scheduler, routing = base.config, base.store, base.scheduler, base.routing
     validator = SendValidator(own, base.topics, base.groups, locks, base.clock.monotonic_ms)
     answers = SendReplies(config.region_id, traces=config.is_trace_on)
     fields = answers.fields()
     sends = SendOperations(
-        base.scheduler,
+        scheduler,
         validator,
         PropertyEnricher({**fields, CLUSTER: config.cluster_name}, keys.next_id),
-        parking,
-        storing.now_ms,
+        routing,
         broker_name=config.broker_name,
         max_message_bytes=store.config.max_message_bytes,
         refuses_transactions=own.forbids("sending transaction message") if config.refuses_transactions else None,
     )
-    send_backs = SendBackOperation(own, base.groups, base.topics, parking, storing)
-    requesters = Requesters(base.members, lambda: format_address(*decode_host(store.store_host)), storing.now_ms)
+    send_backs = SendBackOperation(own, base.groups, base.topics, routing, scheduler)
+    pusher = ReplyPusher(base.members, lambda: format_address(*decode_host(store.store_host)), base.clock.now_ms)
     replies = ReplyOperation(
-        validator, requesters, parking, storing, base.tasks, is_stored=config.stores_replies, fields=fields
+        validator, pusher.prepare, routing, scheduler, base.tasks, is_stored=config.stores_replies, fields=fields
     )
-    recalls = RecallOperation(config, base.topics, parking, storing)
+    recalls = RecallOperation(config, base.topics, routing, scheduler, base.clock.now_ms)
     return SendHandlers(sends, send_backs, replies, recalls, answers)
 
 

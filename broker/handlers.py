@@ -7,9 +7,7 @@ from typing import NamedTuple
 
 from ..remoting.codec.codes import RequestCode as Code
 from ..remoting.transport.connection import Handler
-from .admin.admin import AdminHandlers
-from .admin.cleaning import CleaningHandlers
-from .admin.runtime_info import RuntimeInfo
+from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .group.handlers import ClientHandlers, LockHandlers, ProgressHandlers
 from .pull.handlers import PullHandlers, QueryHandlers
 from .send.handlers import SendHandlers
@@ -28,7 +26,7 @@ class BrokerParts(NamedTuple):
     transactions: TransactionHandlers
     admin: AdminHandlers
     cleaning: CleaningHandlers
-    runtime: RuntimeInfo
+    runtime: RuntimeInfoHandlers
 
 
 def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:

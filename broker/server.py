@@ -36,7 +36,7 @@ from .admin.statistics import BrokerStatistics
 from .build import Foundation, build_checks, build_parts
 from .delay.delay_delivery import DelayedDelivery, start_delivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
-from .delay.delayed_messages import Delays, Parking
+from .delay.delayed_messages import DelayRouting, Delays
 from .delay.timer_delivery import TimerDelivery
 from .delay.timer_jobs import start_timers
 from .delay.timer_messages import TimerRequests
@@ -250,7 +250,8 @@ class Broker:
             scheduler,
             registration.make_known,
             cleaning,
-            Parking(
+            DelayRouting(
+                clock.now_ms,
                 Delays(store.config.delays_ms),
                 timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms),
             ),

@@ -34,6 +34,9 @@ ORDER = {
     "export": ("plan", "columns", "report", "pushdown", "write"),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
 }
+WIRE_MODULES = frozenset({"handlers", "registration", "build", "server"})
+"""The modules of the broker that may import ``remoting``, where every module may import ``LOOP_TOOLS`` of it."""
+LOOP_TOOLS = ("remoting", "transport", "event_loop")
 MOST_MODULES = 20
 LEAST_MODULES = 3
 MOST_LINES = 600
@@ -210,6 +213,19 @@ def test_folders_of_a_part_keep_their_order(part: str) -> None:
     assert {folder.name for folder in (ROOT / part).iterdir() if (folder / "__init__.py").exists()} == {*order} - {"."}
 
 
+def wire_imports(name: tuple[str, ...], source: str) -> list[str]:
+    """Return which modules of the wire a module of the package imports, but the tools of its event loop."""
+    named = [target for one in imports(source) if one.level for target in targets(name, one)]
+    return sorted({".".join(target) for target in named if target[0] == "remoting" and target != LOOP_TOOLS})
+
+
+def test_operations_of_the_broker_know_no_wire() -> None:
+    """Adapters, the link to name servers and who puts a broker together import ``remoting``; operations do not."""
+    operations = {name: source for name, source in modules_of("broker").items() if name[-1] not in WIRE_MODULES}
+    found = {".".join(name): wire_imports(name, source) for name, source in operations.items()}
+    assert {name: modules for name, modules in found.items() if modules} == {}
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_modules_of_a_part_have_no_circle(part: str) -> None:
     """No module leads back to itself by the imports of its part."""
@@ -272,6 +288,20 @@ def test_checker_inside_the_package(module: str, source: str, fault: str | None)
 def test_checker_outside_the_package(source: str, count: int) -> None:
     """The check sees bare folder names and relative imports outside the package."""
     assert len(faults_outside(source)) == count
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("from ...remoting.codec.codes import ResponseCode", ["remoting.codec.codes"]),
+        ("from ...remoting import codec", ["remoting"]),
+        ("from ...remoting.transport.event_loop import TaskScope", []),
+        ("from ...common.codes import ResponseCode", []),
+    ],
+)
+def test_checker_finds_the_wire(source: str, found: list[str]) -> None:
+    """The check sees what an operation imports of the wire; the tools of the event loop are none."""
+    assert wire_imports(("broker", "send", "x"), source) == found
 
 
 def test_checker_finds_circles() -> None:

@@ -1,7 +1,6 @@
-"""GET_BROKER_RUNTIME_INFO(28): how a broker is doing (``AdminBrokerProcessor.prepareRuntimeInfo``; behaviour.md D.4).
+"""How a broker is doing, line by line, as GET_BROKER_RUNTIME_INFO(28) tells it (behaviour.md D.4).
 
-Rules
-
+Rules (``AdminBrokerProcessor.prepareRuntimeInfo``)
     1. All keys of D.4 are there and every value is text, since dashboards and exporters parse them strictly.
     2. What this broker counts or measures is told as it is (``statistics.py``); disks are measured in a thread.
     3. What it does not have gets the value that it has in an idle Java broker: threads' queues are empty and of Java's
@@ -11,9 +10,7 @@ Rules
     5. A part that knows more adds its own lines (``sources``, in a thread ``slow_sources``); they replace what stands
        here.
 
-What GET_BROKER_RUNTIME_INFO tells about timers (``TimerMessageStore``; behaviour.md D.4).
-
-timerReadBehind    seconds that the first waiting message is late
+timerReadBehind    seconds that the first waiting timer message is late
 timerOffsetBehind  messages of the timer topic that are not in the wheel yet
 timerCongestNum    messages in the wheel
 timer…Tps          messages into the timer topic, and out of the wheel, in a second; of the last ten
@@ -24,14 +21,8 @@ from decimal import Decimal
 from math import log
 from typing import NamedTuple
 
-from ...common.codes import VERSION, Release, ResponseCode
+from ...common.codes import VERSION, Release
 from ...common.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from ...common.outcome import Outcome
-from ...remoting.bodies.body import encode_body
-from ...remoting.bodies.route import KVTable
-from ...remoting.codec.command import Command
-from ...remoting.codec.error_replies import NO_ANSWER
-from ...remoting.transport.connection import Connection
 from ...store.cleaner import DiskReport
 from ...store.message_store import MessageStore
 from ..delay.timer_delivery import TimerDelivery
@@ -93,7 +84,7 @@ _CLASSES = (
 
 
 class RuntimeInfo:
-    """Answers with the figures of a running broker."""
+    """The figures of a running broker."""
 
     def __init__(
         self, store: MessageStore, statistics: BrokerStatistics, cleaning: CleaningJob, scheduler: Scheduler
@@ -105,28 +96,15 @@ class RuntimeInfo:
         self.sources: list[Callable[[], Lines]] = []
         self.slow_sources: list[Callable[[], Lines]] = []
 
-    def answer(self, command: Command, _connection: Connection) -> Outcome[Command]:
-        """Answer when the disks have been measured."""
-        outcome: Outcome[Command] = Outcome()
-
-        async def measure() -> None:
-            try:
-                table = self.table(await self._cleaning.in_thread(self._cleaning.cleaner.report))
-                for source in self.slow_sources:
-                    table |= await self._cleaning.in_thread(source)
-                body = encode_body(KVTable(table=table))
-            except OSError as error:
-                outcome.answer_with(Command.response(ResponseCode.SYSTEM_ERROR, str(error)))
-            else:
-                outcome.answer_with(Command.response(ResponseCode.SUCCESS, None, None, body))
-            finally:  # a second answer counts for nothing
-                outcome.answer_with(Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER))
-
-        self._cleaning.start(measure, "tell how the broker is doing")
-        return outcome
+    async def measure(self) -> dict[str, str]:
+        """Return all lines, with those of the disks and of slow sources (raises ``OSError``)."""
+        table = self.table(await self._cleaning.in_thread(self._cleaning.cleaner.report))
+        for source in self.slow_sources:
+            table |= await self._cleaning.in_thread(source)
+        return table
 
     def table(self, disks: DiskReport) -> dict[str, str]:
-        """Return all lines."""
+        """Return all lines that need no thread."""
         table = {**_IDLE, **_pool_lines(self._scheduler.stall), **_statistics_lines(self.statistics)}
         table["putMessageFailedTimes"] = str(self._scheduler.failed_puts)
         table |= {**_rate_lines(self.statistics), **_store_lines(self._store), **_disk_lines(disks)}

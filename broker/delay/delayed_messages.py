@@ -24,7 +24,7 @@ Rules (spec behaviour.md B.3.6 and B.12, store.md §10.1)
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -118,8 +118,8 @@ _SEEN_SOMETIME = (TRANSACTION_NONE, TRANSACTION_COMMIT)
 _NO_WHEEL = "accurate timer message is not enabled, timerWheelEnable is false"
 
 
-class ParksUntilTime(Protocol):
-    """Those who park messages until a time."""
+class TimerRouting(Protocol):
+    """Who sends messages that ask for a time to where they wait."""
 
     def ahead_ms(self, wall_ms: int) -> int:
         """Return how far their time is ahead of a wall clock that was set back."""
@@ -134,17 +134,18 @@ class ParksUntilTime(Protocol):
         ...
 
 
-class Parking:
-    """Sends messages that ask for it to where they wait."""
+class DelayRouting:
+    """Sends messages that ask for a delay or a time to where they wait."""
 
-    def __init__(self, delays: Delays, timers: ParksUntilTime | None = None) -> None:
+    def __init__(self, now_ms: Callable[[], int], delays: Delays, timers: TimerRouting | None = None) -> None:
+        self._now_ms = now_ms
         self._delays = delays
         self._timers = timers
 
     def __repr__(self) -> str:
-        return f"<Parking {self._delays!r}, timers {self._timers!r}>"
+        return f"<DelayRouting {self._delays!r}, timers {self._timers!r}>"
 
-    def place(self, new: NewRecord, now_ms: int) -> NewRecord:
+    def place(self, new: NewRecord) -> NewRecord:
         """Return what is to be stored for a message.
 
         Raises:
@@ -156,7 +157,7 @@ class Parking:
         if level := self._delays.level_of(new.properties):
             return self._delays.park(new, level)
         if self._timers is not None:
-            return self._timers.rewrite(new, now_ms) or new
+            return self._timers.rewrite(new, self._now_ms()) or new
         if _asks_for_timer(new.topic, new.properties):
             raise MessageRefusedError(ResponseCode.SYSTEM_ERROR, _NO_WHEEL, status="WHEEL_TIMER_NOT_ENABLE")
         return new

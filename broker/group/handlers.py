@@ -56,7 +56,7 @@ from .members import CLUSTERING, Client, ConsumerGroup, ConsumerSpec, Members, P
 from .queue_locks import QueueLocks
 
 
-class MemberNews:
+class MemberNotifier:
     """Spreads the news; members hear none if broker or group want that, or in a broadcasting group (B.10)."""
 
     def __init__(self, groups: GroupTable, filters: FilterTable, *, is_on: bool = True) -> None:
@@ -94,7 +94,7 @@ class ClientHandlers:
     def __init__(
         self,
         members: Members[Connection],
-        news: MemberNews,
+        news: MemberNotifier,
         filters: FilterSelection,
         open_group: OpenGroup,
         make_known: MakeKnown,

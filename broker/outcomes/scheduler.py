@@ -12,7 +12,7 @@ disk      while no flush ends, requests that would wait for one are not begun (`
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ...common.clock import Clock
 from ...common.errors import StoreError
@@ -45,7 +45,7 @@ class Scheduler:
     def __init__(
         self, store: MessageStore, clock: Clock, make_known: MakeKnown, patience: Patience | None = None
     ) -> None:
-        self._store = store
+        self.store = store
         self._make_known = make_known
         self._turn: list[Outcome[Any]] = []
         self._participant: CommitParticipant | None = None
@@ -76,13 +76,13 @@ class Scheduler:
 
     def append(self, new: NewRecord) -> Outcome[Appended]:
         """Plan a record; what comes of it depends on its commit (raises as ``MessageStore.append`` does)."""
-        outcome: Outcome[Appended] = Outcome(self._store.append(new))
+        outcome: Outcome[Appended] = Outcome(self.store.append(new))
         self._turn.append(outcome)
         return outcome
 
     def append_batch(self, head: NewRecord, parts: Sequence[NewRecord]) -> Outcome[list[Appended]]:
         """Plan the records of a batch (raises as ``MessageStore.append_batch`` does)."""
-        outcome: Outcome[list[Appended]] = Outcome(self._store.append_batch(head, parts))
+        outcome: Outcome[list[Appended]] = Outcome(self.store.append_batch(head, parts))
         self._turn.append(outcome)
         return outcome
 
@@ -136,7 +136,7 @@ class Scheduler:
         try:
             if participant is not None:
                 participant.join()
-            self._store.commit()
+            self.store.commit()
         except StoreError as error:
             if participant is not None:
                 participant.undo()
@@ -174,11 +174,3 @@ class Scheduler:
         """Leave the store alone from now on."""
         if self._group is not None:
             self._group.close()
-
-
-class Storing(NamedTuple):
-    """What an operation uses that reads records and appends others: the store, who commits, and the wall clock."""
-
-    store: MessageStore
-    scheduler: Scheduler
-    now_ms: Callable[[], int]

@@ -1,30 +1,45 @@
-"""The adapter of the wire for messages in: requests 10, 310, 320, 36, 324, 325, 370 and their answers.
+"""The adapter of the wire for messages in: 10, 310, 320, 36, 324, 325 and 370 with their answers, and replies (326).
 
 Each answer to a send carries ``MSG_REGION`` and ``TRACE_ON``, which Java's clients read unasked; its message id is made
 of the store's host and the position in the log.
 """
 
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
 from ...common.codes import ResponseCode
-from ...common.errors import BusyError, DiskFullError, MessageIllegalError, MessageRefusedError, StoreError
-from ...common.ids import format_offset_id
+from ...common.errors import (
+    BusyError,
+    DiskFullError,
+    FrameError,
+    MessageIllegalError,
+    MessageRefusedError,
+    RemotingError,
+    StoreError,
+)
+from ...common.ids import format_address, format_offset_id
 from ...common.outcome import Outcome
-from ...common.properties import UNIQ_KEY
+from ...common.properties import PUSH_REPLY_TIME, UNIQ_KEY, encode_properties
 from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.error_replies import describe_failure
 from ...remoting.codec.frames import Encoded
-from ...remoting.headers.message import RecallHeader, RecallReply, SendBackHeader
+from ...remoting.headers.message import RecallHeader, RecallReply, ReplyPushHeader, SendBackHeader
 from ...remoting.headers.send import SendReplies, decode_send_header
 from ...remoting.transport.connection import Connection
 from ...store.consumequeue.appended import Appended
+from ..group.members import Members
 from ..settings.refusal import Refusal
 from .recall import RECALL_FAILED, RecallOperation
-from .replies import ReplyOperation, ReplySent
+from .replies import ReplyOperation, ReplyRequest, ReplySent
 from .send import Sender, SendOperations, Sent, SentAside
 from .send_back import SendBackOperation
 
+PUSH_LIMIT_MS = 10_000
 _OFFSET_DIGITS = 16
 _BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+_log = logging.getLogger(__name__)
 
 
 class SendHandlers:
@@ -153,3 +168,71 @@ def _encode_send_back(_command: Command, outcome: Outcome[Refusal | None]) -> Co
         return Command.response(ResponseCode.SYSTEM_ERROR, status)
     refusal = outcome.answer
     return Command.response(ResponseCode.SUCCESS) if refusal is None else Command.response(refusal.code, refusal.remark)
+
+
+class ReplyPusher:
+    """Brings replies to who asked, as they were sent, with PUSH_REPLY_TIME among their properties (326).
+
+    A requester is a producer, found by its client id; it has 10 s to take a reply
+    (``ReplyMessageProcessor.pushReplyMessage``, ``Broker2Client.callClient``; spec remoting.md §4.12).
+    """
+
+    def __init__(
+        self, members: Members[Connection], store_address: Callable[[], str], now_ms: Callable[[], int]
+    ) -> None:
+        self._members = members
+        self._store_address = store_address
+        self._now_ms = now_ms
+
+    def prepare(
+        self, client_id: str, message: ReplyRequest, body: bytes, properties: dict[str, str], born_host: str
+    ) -> "EncodedPush | None":
+        """Return a reply that is ready for a producer, None if it is not connected."""
+        connection = self._members.producer_link(client_id)
+        if connection is None:
+            return None
+        now_ms = self._now_ms()
+        properties = {**properties, PUSH_REPLY_TIME: str(now_ms)}
+        header = ReplyPushHeader(
+            producer_group=message.producer_group,
+            topic=message.topic,
+            default_topic=message.default_topic,
+            default_topic_queue_nums=message.default_topic_queue_nums,
+            queue_id=message.queue_id,
+            sys_flag=message.sys_flag,
+            born_at_ms=message.born_at_ms,
+            flag=message.flag,
+            properties=encode_properties(properties).decode(),
+            reconsume_times=message.reconsume_times,
+            unit_mode=bool(message.unit_mode),
+            born_host=born_host,
+            store_host=self._store_address(),
+            stored_at_ms=now_ms,
+        )
+        push = Command.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, body)
+        return EncodedPush(connection, client_id, push, properties)
+
+
+class EncodedPush(NamedTuple):
+    """A reply on its way to a producer."""
+
+    connection: Connection
+    client_id: str
+    push: Command
+    properties: dict[str, str]
+
+    def send_oneway(self) -> None:
+        """Hand the reply over without asking whether it is taken."""
+        self.connection.send_oneway(self.push)
+
+    async def send(self) -> bool:
+        """Hand the reply over; tell whether it was taken."""
+        peer = f"{self.client_id} at {format_address(*self.connection.remote_address)}"
+        try:
+            answer = await self.connection.request(self.push, PUSH_LIMIT_MS)
+        except (RemotingError, FrameError) as error:
+            _log.info("pushing a reply to client %s failed: %s", peer, error)
+            return False
+        if answer.code != ResponseCode.SUCCESS:
+            _log.info("pushing a reply to client %s failed: it answered %d: %s", peer, answer.code, answer.remark)
+        return answer.code == ResponseCode.SUCCESS

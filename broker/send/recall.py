@@ -10,6 +10,7 @@ Rules
 """
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...common.codes import ResponseCode
@@ -27,8 +28,8 @@ from ...common.properties import (
     encode_properties,
 )
 from ...common.record import NewRecord
-from ..delay.delayed_messages import Parking
-from ..outcomes.scheduler import Storing
+from ..delay.delayed_messages import DelayRouting
+from ..outcomes.scheduler import Scheduler
 from ..settings.config import BrokerConfig
 from ..settings.refusal import Refusal
 from ..topic.topics import TopicTable
@@ -51,11 +52,18 @@ class Recall(Protocol):
 class RecallOperation:
     """Takes recalls."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicTable, parking: Parking, storing: Storing) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable,
+        routing: DelayRouting,
+        scheduler: Scheduler,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._config = config
         self._topics = topics
-        self._parking = parking
-        self._store, self._scheduler, self._now_ms = storing
+        self._routing = routing
+        self._store, self._scheduler, self._now_ms = scheduler.store, scheduler, now_ms
 
     def recall(self, recall: Recall, producer: tuple[str, int]) -> Outcome[str | Refusal]:
         """Keep a message from being delivered; the answer is its unique key."""
@@ -71,7 +79,7 @@ class RecallOperation:
             return Outcome(Refusal(ResponseCode.ILLEGAL_OPERATION, wrong), is_settled=True)
         deletion = self._deletion(recall, handle, encode_host(*producer))
         try:
-            outcome: Outcome[Any] = self._scheduler.append(self._parking.place(deletion, self._now_ms()))
+            outcome: Outcome[Any] = self._scheduler.append(self._routing.place(deletion))
         except (StoreError, MessageRefusedError):
             return Outcome(RECALL_FAILED, is_settled=True)
         outcome.answer = deletion.properties[UNIQ_KEY]
@@ -116,4 +124,4 @@ class RecallOperation:
 
     def _wheel_ms(self, now_ms: int) -> int:
         """Return the instant that the due times in handles are compared with."""
-        return now_ms + self._parking.timers_ahead_ms(now_ms)
+        return now_ms + self._routing.timers_ahead_ms(now_ms)

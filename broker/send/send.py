@@ -51,7 +51,7 @@ from ...common.properties import (
 from ...common.record import BatchPart, NewRecord, decode_batch
 from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.batch_queue import INNER_BATCH_FLAGS
-from ..delay.delayed_messages import TIMER_NAMES, Parking
+from ..delay.delayed_messages import TIMER_NAMES, DelayRouting
 from ..delay.timer_messages import recall_handle_of
 from ..group.groups import GroupTable
 from ..group.queue_locks import QueueLocks
@@ -282,8 +282,7 @@ class SendOperations:
         scheduler: Scheduler,
         validator: SendValidator,
         enricher: PropertyEnricher,
-        parking: Parking,
-        now_ms: Callable[[], int],
+        routing: DelayRouting,
         *,
         broker_name: str,
         max_message_bytes: int,
@@ -294,8 +293,7 @@ class SendOperations:
         self._stall = scheduler.stall
         self._validator = validator
         self._enricher = enricher
-        self._parking = parking
-        self._now_ms = now_ms
+        self._routing = routing
         self._broker_name = broker_name
         self._most_bytes = max_message_bytes
         self._refuses_transactions = refuses_transactions
@@ -344,9 +342,9 @@ class SendOperations:
             MessageRefusedError: It may not be stored.
             DecodeError: Its delay level is no number.
         """
-        is_delayed_retry = new.reconsume_times > 0 and self._parking.is_delayed(new.properties)
+        is_delayed_retry = new.reconsume_times > 0 and self._routing.is_delayed(new.properties)
         if not is_transactional(new.properties, is_delayed_retry=is_delayed_retry):
-            return self._parking.place(new, self._now_ms())
+            return self._routing.place(new)
         if self._refuses_transactions is not None:
             raise MessageRefusedError(ResponseCode.NO_PERMISSION, self._refuses_transactions)
         return half_of(new)
@@ -370,7 +368,7 @@ class SendOperations:
         admission = self._validator.validate(batch, sender.version, sender.address)
         if isinstance(admission, Refusal):
             return self._refuse(admission)
-        if self._parking.is_to_wait(batch.topic, properties) or batch.sys_flag & TRANSACTION_MASK:
+        if self._routing.is_to_wait(batch.topic, properties) or batch.sys_flag & TRANSACTION_MASK:
             return self._refuse(self._illegal(admission.new_topics))
         is_whole = is_batch_topic(admission.topic.attributes) and UNIQ_KEY in properties
         if not is_whole and (INNER_NUM in properties or _hold_inner_batch(body, parsed)):

@@ -22,9 +22,9 @@ from ...common.names import PERM_WRITE
 from ...common.outcome import Outcome
 from ...common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, encode_properties
 from ...common.record import NewRecord, Record, decode_record
-from ..delay.delayed_messages import Parking
+from ..delay.delayed_messages import DelayRouting
 from ..group.groups import GroupTable
-from ..outcomes.scheduler import Storing
+from ..outcomes.scheduler import Scheduler
 from ..settings.refusal import FAQ, OwnBroker, Refusal
 from ..topic.topics import TopicTable
 from .send import FailurePlace, dead_letters, retries
@@ -46,14 +46,14 @@ class SendBackOperation:
     """Takes failed messages back."""
 
     def __init__(
-        self, own: OwnBroker, groups: GroupTable, topics: TopicTable, parking: Parking, storing: Storing
+        self, own: OwnBroker, groups: GroupTable, topics: TopicTable, routing: DelayRouting, scheduler: Scheduler
     ) -> None:
         self._own = own
         self._is_writable = bool(own.config.permission & PERM_WRITE)
         self._groups = groups
         self._topics = topics
-        self._parking = parking
-        self._store, self._scheduler, self._now_ms = storing
+        self._routing = routing
+        self._store, self._scheduler = scheduler.store, scheduler
 
     def send_back(self, message: FailedMessage, version: int) -> Outcome[Refusal | None]:
         """Store the copy of a message that is to be consumed again, or of one that is given up."""
@@ -84,7 +84,7 @@ class SendBackOperation:
 
     def _append(self, copy: NewRecord, new_topics: tuple[str, ...]) -> Outcome[Refusal | None]:
         try:
-            appended: Outcome[Any] = self._scheduler.append(self._parking.place(copy, self._now_ms()))
+            appended: Outcome[Any] = self._scheduler.append(self._routing.place(copy))
         except (StoreError, MessageRefusedError) as error:
             return self._scheduler.failed(error, new_topics)
         appended.answer, appended.waits_for_flush, appended.new_topics = None, False, new_topics

@@ -17,7 +17,7 @@ from ...remoting.transport.event_loop import TaskScope, repeat
 from ...store.message_store import MessageStore
 from ..outcomes.group_commit import wait_flushed
 from ..topic.topics import TopicTable
-from .checks import CheckBack, GiveUp, Question, TransactionChecks
+from .checks import CheckRequest, CheckSender, GiveUp, TransactionChecks
 from .half_messages import given_up
 from .transactions import Transactions
 
@@ -39,13 +39,13 @@ class CheckJob:
         store: MessageStore,
         transactions: Transactions,
         checks: TransactionChecks,
-        check_back: CheckBack,
+        sender: CheckSender,
         timing: CheckTiming,
     ) -> None:
         self._store = store
         self._transactions = transactions
         self._checks = checks
-        self._check_back = check_back
+        self._sender = sender
         self._clock, self._period_ms = timing
         self._has_read = False
         self._is_refused = False
@@ -73,7 +73,7 @@ class CheckJob:
     async def _check(self) -> None:
         began_at_ms, is_last = self._store.time.stamp_ms(), False
         self._transactions.mark()
-        self._check_back.begin()
+        self._sender.begin()
         while not is_last:
             step = self._checks.step(began_at_ms, self._clock.now_ms())
             await self._ask(step.questions)
@@ -82,13 +82,13 @@ class CheckJob:
             is_last = step.is_last
             await asyncio.sleep(0)  # others have their turn
 
-    async def _ask(self, questions: list[Question]) -> None:
+    async def _ask(self, questions: list[CheckRequest]) -> None:
         if self._transactions.has_copies and self._store.confirm_offset < self._store.log_max_offset:
             await wait_flushed(self._store)  # a copy that cannot be read cannot be committed
             self._store.advance()
         self._transactions.forget_copies()
         for question in questions:
-            self._check_back.ask(question, self._store.store_host)
+            self._sender.ask(question, self._store.store_host)
 
 
 class CursorSaveJob:

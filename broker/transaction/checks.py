@@ -1,9 +1,10 @@
-"""Checks of open transactions (``TransactionalMessageServiceImpl.check``; behaviour.md B.11, store.md §11.4).
+"""Which open transactions a round of checks asks about, spares or gives up (behaviour.md B.11, store.md §11.4).
+
+Upstream: ``TransactionalMessageServiceImpl.check``.
 
 Rules
-
     1. A round goes through the open half messages from the half cursor on, in order, until one is too young or the
-       queue ends, for a minute at most. Settled ones cost nothing. What is done with an open one, ``judge`` says.
+       queue ends, for a minute at most. Settled ones cost nothing.
     2. An open half message that is passed is copied to the end of its queue, with the number of checks, and producers
        are asked about the copy; or a copy goes to those that were given up. So the cursor moves on, and an old open
        message never stands before younger ones.
@@ -13,7 +14,7 @@ Rules
     5. A half message that cannot be read, or says not where it belongs, is passed and named in the log; one that
        cannot be copied is given up.
 
-What a check does with an open half message (``TransactionalMessageServiceImpl.check``; behaviour.md B.11).
+What ``judge`` says of an open half message, the first line that fits:
 
     asked about often enough, or older than files are kept                    GIVE_UP
     stored since the round began                                              STOP: a later round
@@ -22,47 +23,31 @@ What a check does with an open half message (``TransactionalMessageServiceImpl.c
     otherwise, also if it was born in the future                              ASK
 
 Java's loop also waits for op messages that are on their way; here none is, memory knows what is settled.
-
-Asking producers what has become of a transaction: CHECK_TRANSACTION_STATE(39), one-way (behaviour.md B.11, step 7).
-
-Any producer of the group can tell, as far as the broker is concerned; they are asked in turn. Those that do not take
-what they are sent are passed over, three of them at most; if no other is there, one of them is asked all the same. That
-nobody is there at all is said once a round, and the check counts.
 """
 
 import enum
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...common.errors import MessageIllegalError, RecordError, StoreNotWritableError
-from ...common.ids import format_offset_id
 from ...common.names import HALF_TOPIC
 from ...common.properties import (
     CHECK_IMMUNITY_TIME,
     PRODUCER_GROUP,
-    REAL_QUEUE_ID,
     REAL_TOPIC,
     TRANSACTION_CHECK_TIMES,
     UNIQ_KEY,
 )
-from ...common.record import NewRecord, Record, decode_record, encode_record
-from ...remoting.codec.codes import RequestCode
-from ...remoting.codec.command import Command
-from ...remoting.headers.message import CheckTransactionHeader
-from ...remoting.transport.connection import Connection
+from ...common.record import NewRecord, Record, decode_record
 from ...store.consumequeue.appended import Appended
 from ...store.message_store import MessageStore
-from ..group.members import Members
 from .half_messages import asked_again, real_place, spared
 from .transactions import Transactions
 
-_TRIES = 3
-_MOST_UNSENT_BYTES = 1 << 20
 
-
-class Question(NamedTuple):
+class CheckRequest(NamedTuple):
     """A half message that somebody is to be asked about: the copy that was made for it, and where it is."""
 
     copy: NewRecord
@@ -70,72 +55,16 @@ class Question(NamedTuple):
     stored_at_ms: int
 
 
-class CheckBack:
-    """Asks the producers of one broker."""
-
-    def __init__(self, members: Members[Connection], broker_name: str) -> None:
-        self._members = members
-        self._broker_name = broker_name
-        self._turn = 0
-        self._absent: set[str] = set()
+class CheckSender(Protocol):
+    """Who asks producers."""
 
     def begin(self) -> None:
         """Begin a round."""
-        self._absent.clear()
+        ...
 
-    def ask(self, question: Question, store_host: bytes) -> None:
+    def ask(self, request: CheckRequest, store_host: bytes) -> None:
         """Ask a producer of the message's group, if there is one."""
-        group = question.copy.properties.get(PRODUCER_GROUP, "")
-        producer = self._next_producer(group)
-        if producer is not None:
-            producer.send_oneway(self._request(question, store_host))
-        elif group not in self._absent:
-            self._absent.add(group)
-            _log.warning(
-                "no producer of group %s is connected: transaction %s stays open until one is asked",
-                group,
-                question.copy.properties.get(UNIQ_KEY),
-            )
-
-    def _next_producer(self, group: str) -> Connection | None:
-        links = list(self._members.producer_group(group))
-        if not links:
-            return None
-        self._turn += 1
-        tried = [links[(self._turn + step) % len(links)] for step in range(min(_TRIES, len(links)))]
-        return next((link for link in tried if link.unsent_bytes <= _MOST_UNSENT_BYTES), tried[0])
-
-    def _request(self, question: Question, store_host: bytes) -> Command:
-        copy, place = question.copy, question.place
-        unique_key = copy.properties.get(UNIQ_KEY)
-        header = CheckTransactionHeader(
-            topic=HALF_TOPIC,
-            half_offset=place.queue_offset,
-            log_offset=place.log_offset,
-            message_id=unique_key,
-            transaction_id=unique_key,
-            offset_message_id=format_offset_id(store_host, place.log_offset),
-            broker_name=self._broker_name,
-        )
-        return Command.request(RequestCode.CHECK_TRANSACTION_STATE, header, _body(question, store_host))
-
-
-def _body(question: Question, store_host: bytes) -> bytes:
-    """Return the half message as a record of its own topic and queue."""
-    copy, place = question.copy, question.place
-    own = NewRecord(
-        copy.properties[REAL_TOPIC],
-        int(copy.properties[REAL_QUEUE_ID]),
-        copy.body,
-        copy.property_text,
-        copy.properties,
-        copy.flag,
-        copy.sys_flag,
-        copy.born_at_ms,
-        copy.born_host,
-        copy.reconsume_times,
-    )
-    return encode_record(own, place.queue_offset, place.log_offset, question.stored_at_ms, store_host)
+        ...
 
 
 _NUMBER = re.compile(r"[+-]?\d{1,18}")
@@ -208,7 +137,7 @@ GiveUp = Callable[[Record], NewRecord | None]
 class Step(NamedTuple):
     """What one turn has done; ``questions`` are to be asked when its records can be read."""
 
-    questions: list[Question]
+    questions: list[CheckRequest]
     is_last: bool
     failure: StoreNotWritableError | OSError | None = None
 
@@ -280,7 +209,7 @@ class TransactionChecks:
             placed = self._store.append(copy)
             self._transactions.note_copy(half.queue_offset, placed.queue_offset)
             if verdict is CheckVerdict.ASK:
-                turn.questions.append(Question(copy, placed, half.stored_at_ms))
+                turn.questions.append(CheckRequest(copy, placed, half.stored_at_ms))
         except MessageIllegalError as error:
             text = "giving up the transaction of the half message at offset %d, it cannot be copied: %s"
             _log.error(text, half.queue_offset, error)
@@ -322,4 +251,4 @@ class _Turn:
         self.position = position
         self.log_offset = log_offset
         self.count = 0
-        self.questions: list[Question] = []
+        self.questions: list[CheckRequest] = []

@@ -17,6 +17,7 @@ The request names the message by its offset id: the half message, or what is kep
 message, as if nobody had ever been asked. What is no message of a transaction is refused; Java would put it there.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...common.codes import ResponseCode
@@ -27,9 +28,9 @@ from ...common.names import HALF_TOPIC
 from ...common.outcome import NO_ANSWER_WANTED, Outcome
 from ...common.properties import PRODUCER_GROUP
 from ...common.record import Record, decode_record
-from ..delay.delayed_messages import Parking
+from ..delay.delayed_messages import DelayRouting
 from ..outcomes.group_commit import wants_to_wait
-from ..outcomes.scheduler import Storing
+from ..outcomes.scheduler import Scheduler
 from ..settings.refusal import Refusal
 from .checks import CheckRules, is_too_late
 from .half_messages import HalfCopies, committed, is_transactional, real_place, resumed
@@ -52,12 +53,19 @@ class TransactionEnd(Protocol):
 class EndTransaction:
     """Commits and rolls back."""
 
-    def __init__(self, transactions: Transactions, rules: CheckRules, parking: Parking, storing: Storing) -> None:
+    def __init__(
+        self,
+        transactions: Transactions,
+        rules: CheckRules,
+        routing: DelayRouting,
+        scheduler: Scheduler,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._transactions = transactions
         self._rules = rules
-        self._parking = parking
-        self._store, self._scheduler, self._now_ms = storing
-        self._copies = HalfCopies(storing.store)
+        self._routing = routing
+        self._store, self._scheduler, self._now_ms = scheduler.store, scheduler, now_ms
+        self._copies = HalfCopies(scheduler.store)
 
     def end(self, end: TransactionEnd, *, waits: bool = True) -> Outcome[Refusal | None]:
         """Take in what has become of a transaction; the producer may wait for the disk."""
@@ -88,7 +96,7 @@ class EndTransaction:
         if not still_open and (is_known or self._copies.is_delivered(half)):
             return Outcome(None, is_settled=True)
         try:
-            outcome: Outcome[Any] = self._scheduler.append(self._parking.place(committed(half), self._now_ms()))
+            outcome: Outcome[Any] = self._scheduler.append(self._routing.place(committed(half)))
         except MessageIllegalError:
             return _refuse(ResponseCode.MESSAGE_ILLEGAL, _illegal_remark(self._store.config.max_message_bytes))
         except MessageRefusedError as error:
@@ -153,8 +161,8 @@ UNREADABLE = Refusal(ResponseCode.SYSTEM_ERROR, f"Exception was thrown when putt
 class ResumeCheck:
     """Puts messages back among those that are checked."""
 
-    def __init__(self, storing: Storing) -> None:
-        self._store, self._scheduler = storing.store, storing.scheduler
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._store, self._scheduler = scheduler.store, scheduler
 
     def resume(self, message_id: str | None) -> Outcome[Refusal | None]:
         """Put a message back."""

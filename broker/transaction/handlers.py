@@ -1,13 +1,26 @@
-"""The adapter of the wire for the end of transactions: requests 37 and 323 and their answers."""
+"""The adapter of the wire for transactions: requests 37 and 323 with their answers, and checks (39)."""
+
+import logging
 
 from ...common.codes import ResponseCode
 from ...common.errors import HeaderError
+from ...common.ids import format_offset_id
+from ...common.names import HALF_TOPIC
 from ...common.outcome import Outcome
+from ...common.properties import PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, UNIQ_KEY
+from ...common.record import NewRecord, encode_record
+from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import ONEWAY, Command, decode_header
-from ...remoting.headers.message import EndTransactionHeader, ResumeCheckHeader
+from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader, ResumeCheckHeader
 from ...remoting.transport.connection import Connection
+from ..group.members import Members
 from ..settings.refusal import Refusal
+from .checks import CheckRequest
 from .end_transaction import RESUME_FAILED, TRANSACTION_UNAVAILABLE, UNREADABLE, EndTransaction, ResumeCheck
+
+_TRIES = 3
+_MOST_UNSENT_BYTES = 1 << 20
+_log = logging.getLogger(__name__)
 
 
 class TransactionHandlers:
@@ -47,3 +60,73 @@ def _encode_resume(_command: Command, outcome: Outcome[Refusal | None]) -> Comma
 
 def _encode(refusal: Refusal | None) -> Command:
     return Command.response(ResponseCode.SUCCESS) if refusal is None else Command.response(refusal.code, refusal.remark)
+
+
+class TransactionCheckSender:
+    """Asks producers what has become of a transaction: 39, CHECK_TRANSACTION_STATE, one-way (behaviour.md B.11).
+
+    Any producer of the group can tell, as far as the broker is concerned; they are asked in turn. Those that do not
+    take what they are sent are passed over, three of them at most; if no other is there, one of them is asked all the
+    same. That nobody is there at all is said once a round, and the check counts.
+    """
+
+    def __init__(self, members: Members[Connection], broker_name: str) -> None:
+        self._members = members
+        self._broker_name = broker_name
+        self._turn = 0
+        self._absent: set[str] = set()
+
+    def begin(self) -> None:
+        """Begin a round."""
+        self._absent.clear()
+
+    def ask(self, request: CheckRequest, store_host: bytes) -> None:
+        """Ask a producer of the message's group, if there is one."""
+        group = request.copy.properties.get(PRODUCER_GROUP, "")
+        producer = self._next_producer(group)
+        if producer is not None:
+            producer.send_oneway(_encode_check(request, store_host, self._broker_name))
+        elif group not in self._absent:
+            self._absent.add(group)
+            _log.warning(
+                "no producer of group %s is connected: transaction %s stays open until one is asked",
+                group,
+                request.copy.properties.get(UNIQ_KEY),
+            )
+
+    def _next_producer(self, group: str) -> Connection | None:
+        links = list(self._members.producer_group(group))
+        if not links:
+            return None
+        self._turn += 1
+        tried = [links[(self._turn + step) % len(links)] for step in range(min(_TRIES, len(links)))]
+        return next((link for link in tried if link.unsent_bytes <= _MOST_UNSENT_BYTES), tried[0])
+
+
+def _encode_check(request: CheckRequest, store_host: bytes, broker_name: str) -> Command:
+    copy, place = request.copy, request.place
+    unique_key = copy.properties.get(UNIQ_KEY)
+    header = CheckTransactionHeader(
+        topic=HALF_TOPIC,
+        half_offset=place.queue_offset,
+        log_offset=place.log_offset,
+        message_id=unique_key,
+        transaction_id=unique_key,
+        offset_message_id=format_offset_id(store_host, place.log_offset),
+        broker_name=broker_name,
+    )
+    # the half message, as a record of its own topic and queue
+    own = NewRecord(
+        copy.properties[REAL_TOPIC],
+        int(copy.properties[REAL_QUEUE_ID]),
+        copy.body,
+        copy.property_text,
+        copy.properties,
+        copy.flag,
+        copy.sys_flag,
+        copy.born_at_ms,
+        copy.born_host,
+        copy.reconsume_times,
+    )
+    body = encode_record(own, place.queue_offset, place.log_offset, request.stored_at_ms, store_host)
+    return Command.request(RequestCode.CHECK_TRANSACTION_STATE, header, body)

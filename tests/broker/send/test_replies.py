@@ -176,7 +176,7 @@ async def test_reply_to_nobody(
 @pytest.mark.feature("Q2")
 async def test_requester_that_refuses(caller: Caller, requester: Requester, caplog: pytest.LogCaptureFixture) -> None:
     """A requester that answers another code than 0 did not take the reply, and the reply is stored nevertheless."""
-    caplog.set_level(logging.INFO, "rocketlet.broker.group.reply_routing")
+    caplog.set_level(logging.INFO, "rocketlet.broker.send.handlers")
     async with asyncio.TaskGroup() as group:
         answering = begin(group, caller)
         await requester.take(ResponseCode.SYSTEM_ERROR)

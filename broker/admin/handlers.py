@@ -1,10 +1,14 @@
-"""Topics and groups for administrators and starting clients (``AdminBrokerProcessor``; spec remoting.md §4.9).
+"""The adapter of the wire for administrators: topics, groups, cleaning, and how the broker is doing.
 
 17   UPDATE_AND_CREATE_TOPIC         21   GET_ALL_TOPIC_CONFIG                351  GET_TOPIC_CONFIG
 200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG    352  GET_SUBSCRIPTIONGROUP_CONFIG
+306  CLEAN_EXPIRED_CONSUMEQUEUE      316  CLEAN_UNUSED_TOPIC                  329  DELETE_EXPIRED_COMMITLOG
+28   GET_BROKER_RUNTIME_INFO
+
+Upstream: ``AdminBrokerProcessor`` (spec remoting.md §4.9, behaviour.md D.1, D.4).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Container, Iterator
 
 from ...common.codes import ResponseCode
 from ...common.errors import ConfigError, HeaderError
@@ -12,13 +16,19 @@ from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import broker_group_remark, broker_topic_remark, is_system_topic
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body_if_any, encode_body
+from ...remoting.bodies.route import KVTable
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
 from ...remoting.transport.connection import Connection
+from ...store.files.file_sync import SlowStep
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import MESSAGE_TYPE, TopicTable, change_attributes, is_batch_topic
+from .cleaning import CleaningJob
+from .runtime_info import RuntimeInfo
 
+_LIGHT_QUEUE_PREFIX = "%LMQ%"
 _MIXED = "MIXED"
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")  # a Java broker could not load another one from topics.json
 
@@ -113,3 +123,81 @@ def _topic(header: CreateTopicHeader, attributes: dict[str, str]) -> TopicConfig
         topic_sys_flag=header.topic_sys_flag or 0,
         write_queue_nums=header.write_queue_nums,
     )
+
+
+class CleaningHandlers:
+    """Answers what administrators ask to be cleaned: 306 and 316 when it is done, 329 at once, as Java does.
+
+    306 does not touch the queues of system topics, 316 neither those nor light queues. 329 begins a round, and has
+    expired log files deleted in the next ones at any hour.
+    """
+
+    def __init__(self, job: CleaningJob, topics: TopicTable, own_system: Container[str]) -> None:
+        self._job = job
+        self._topics = topics
+        self._own_system = own_system
+
+    def delete_expired_log(self, _command: Command, _connection: Connection) -> Command:
+        """Delete expired files of the log now."""
+        self._job.cleaner.ask()
+        if not self._job.is_at_work:
+            self._job.start(self._round, "delete expired files")
+        return Command.response(ResponseCode.SUCCESS)
+
+    def clean_expired_queues(self, command: Command, _connection: Connection) -> Outcome[Command]:
+        """Remove queues that have lost all records."""
+        return self._answer(command, lambda: self._job.cleaner.expired_queues(self._is_system))
+
+    def clean_unused_topics(self, command: Command, _connection: Connection) -> Outcome[Command]:
+        """Remove the queues of topics that are not there."""
+        return self._answer(command, lambda: self._job.cleaner.unused_topics(self._is_used))
+
+    def _answer(self, command: Command, plan: Callable[[], Iterator[SlowStep]]) -> Outcome[Command]:
+        async def clean() -> Command:
+            await self._job.do(plan())
+            return Command.response(ResponseCode.SUCCESS)
+
+        return _answer_when_done(self._job, clean, f"answer request {command.code}")
+
+    async def _round(self) -> None:
+        await self._job.run()
+
+    def _is_system(self, topic: str) -> bool:
+        return is_system_topic(topic) or topic in self._own_system
+
+    def _is_used(self, topic: str) -> bool:
+        return self._topics.get(topic) is not None or topic.startswith(_LIGHT_QUEUE_PREFIX) or self._is_system(topic)
+
+
+class RuntimeInfoHandlers:
+    """Answers with the figures of a running broker."""
+
+    def __init__(self, info: RuntimeInfo, job: CleaningJob) -> None:
+        self._info = info
+        self._job = job
+
+    def answer(self, _command: Command, _connection: Connection) -> Outcome[Command]:
+        """Answer when the disks have been measured."""
+
+        async def measure() -> Command:
+            body = encode_body(KVTable(table=await self._info.measure()))
+            return Command.response(ResponseCode.SUCCESS, None, None, body)
+
+        return _answer_when_done(self._job, measure, "tell how the broker is doing")
+
+
+def _answer_when_done(job: CleaningJob, work: Callable[[], Awaitable[Command]], name: str) -> Outcome[Command]:
+    """Begin some work that waits for the disk; return the outcome of its answer."""
+    outcome: Outcome[Command] = Outcome()
+
+    async def answer() -> None:
+        reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
+        try:
+            reply = await work()
+        except OSError as error:
+            reply = Command.response(ResponseCode.SYSTEM_ERROR, str(error))
+        finally:
+            outcome.answer_with(reply)
+
+    job.start(answer, name)
+    return outcome

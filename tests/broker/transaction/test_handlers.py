@@ -9,8 +9,9 @@ from memory_connection import MemoryTransport, connect_in_memory
 from stores import HOST, new_record
 
 from rocketlet.broker.group.members import Client, Members
-from rocketlet.broker.transaction.checks import CheckBack, Question
+from rocketlet.broker.transaction.checks import CheckRequest
 from rocketlet.broker.transaction.half_messages import half_of
+from rocketlet.broker.transaction.handlers import TransactionCheckSender
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.frames import FrameParser
@@ -41,18 +42,18 @@ async def new_producer(members: Members[Connection]) -> NewProducer:
     return connect
 
 
-def question(**properties: str) -> Question:
-    """Return a question about a half message of the group."""
+def request(**properties: str) -> CheckRequest:
+    """Return a request about a half message of the group."""
     copy = half_of(new_record("T", 3, b"half", UNIQ_KEY="k", PGROUP="g", **properties))
     place = Appended(512, 7, 100, copy.topic, 0, 0, 9, copy.properties, None)
-    return Question(copy, place, 8)
+    return CheckRequest(copy, place, 8)
 
 
 async def ask(members: Members[Connection], transports: list[MemoryTransport], count: int) -> Counter[int]:
     """Ask so many times, and return how often each was asked."""
-    check_back, asked = CheckBack(members, "broker-a"), Counter[int]()
+    sender, asked = TransactionCheckSender(members, "broker-a"), Counter[int]()
     for _ in range(count):
-        check_back.ask(question(), HOST)
+        sender.ask(request(), HOST)
         await asyncio.sleep(0)  # frames are written at the end of a turn of the loop
         for number, transport in enumerate(transports):
             asked[number] += bool(transport.last_write)
@@ -77,10 +78,10 @@ async def test_who_does_not_read_is_passed_over(members: Members[Connection], ne
     assert (await ask(members, transports, 9)).total() == 9
 
 
-async def test_question_is_a_record_of_its_own_topic(members: Members[Connection], new_producer: NewProducer) -> None:
+async def test_request_is_a_record_of_its_own_topic(members: Members[Connection], new_producer: NewProducer) -> None:
     """Its header names the half message, its body is that message, its place and the time it was stored at first."""
     transport = new_producer()
-    CheckBack(members, "broker-a").ask(question(TAGS="a"), HOST)
+    TransactionCheckSender(members, "broker-a").ask(request(TAGS="a"), HOST)
     await transport.has_written.wait()
     (command,) = FrameParser().feed(transport.last_write)
     assert (command.code, command.is_oneway) == (RequestCode.CHECK_TRANSACTION_STATE, True)
@@ -96,4 +97,4 @@ async def test_question_is_a_record_of_its_own_topic(members: Members[Connection
     record = decode_record(command.body)
     told = record.topic, record.queue_id, record.queue_offset, record.log_offset, record.stored_at_ms
     assert (told, bytes(record.body)) == (("T", 3, 7, 512, 8), b"half")
-    assert record.properties == question(TAGS="a").copy.properties
+    assert record.properties == request(TAGS="a").copy.properties
