@@ -55,8 +55,8 @@ from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import DELAY, TAGS
 from ..files.config_files import load_config
-from ..files.files import DirectoryEntry, Files
-from ..files.segments import Descriptors, find_other_size, segment_path
+from ..files.files import Descriptors, DirectoryEntry, Files
+from ..files.segments import find_other_size, segment_path
 from ..files.store_config import BATCH_KEY, BATCH_UNIT_BYTES, ENTRY_BYTES, QUEUE_KEY, StoreConfig
 from .appended import Appended
 from .batch_queue import BatchQueue, count_of, encode_unit
@@ -421,6 +421,8 @@ WITHOUT_ENTRY: Final = INNER_BATCH | TRANSACTION_PREPARED
 """Flags of records that get no entry in a consume queue; the prepared bit is also set in "rolled back"."""
 UNKNOWN_LEVEL_MS: Final = 1_000
 _CODE: Final = struct.Struct(">12xq")
+_MOST_CODES: Final = 4_096
+_MOST_TAGS_CHARACTERS: Final = 64
 _pack = ENTRY.pack
 
 
@@ -429,6 +431,7 @@ class EntryRules:
 
     def __init__(self, queues: QueueTable, delays_ms: tuple[int, ...]) -> None:
         self._queues = queues
+        self._codes: dict[str, int] = {}  # of tags that came lately
         self.delays_ms = delays_ms
 
     def queue_for_new(self, topic: str, queue_id: int, sys_flag: int) -> ConsumeQueue | BatchQueue | None:
@@ -455,7 +458,13 @@ class EntryRules:
     def entry_of(self, record: Appended) -> bytes:
         """Return what stands in the queue of a record, and note the code in the record."""
         tags = record.properties.get(TAGS)
-        code = tags_code(tags) if tags else 0
+        code = self._codes.get(tags) if tags else 0
+        if code is None:
+            code = tags_code(tags)
+            if len(self._codes) >= _MOST_CODES:
+                self._codes.clear()
+            if tags is not None and len(tags) <= _MOST_TAGS_CHARACTERS:
+                self._codes[tags] = code
         if record.topic == SCHEDULE_TOPIC:
             code = entry_code(record.topic, record.properties, record.stored_at_ms, self.delays_ms)
         record.tags_code = code
