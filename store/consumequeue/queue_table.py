@@ -421,8 +421,6 @@ WITHOUT_ENTRY: Final = INNER_BATCH | TRANSACTION_PREPARED
 """Flags of records that get no entry in a consume queue; the prepared bit is also set in "rolled back"."""
 UNKNOWN_LEVEL_MS: Final = 1_000
 _CODE: Final = struct.Struct(">12xq")
-_MOST_CODES: Final = 4_096
-_MOST_TAGS_CHARACTERS: Final = 64
 _pack = ENTRY.pack
 
 
@@ -431,7 +429,6 @@ class EntryRules:
 
     def __init__(self, queues: QueueTable, delays_ms: tuple[int, ...]) -> None:
         self._queues = queues
-        self._codes: dict[str, int] = {}  # of tags that came lately
         self.delays_ms = delays_ms
 
     def queue_for_new(self, topic: str, queue_id: int, sys_flag: int) -> ConsumeQueue | BatchQueue | None:
@@ -458,13 +455,7 @@ class EntryRules:
     def entry_of(self, record: Appended) -> bytes:
         """Return what stands in the queue of a record, and note the code in the record."""
         tags = record.properties.get(TAGS)
-        code = self._codes.get(tags) if tags else 0
-        if code is None:
-            code = tags_code(tags)
-            if len(self._codes) >= _MOST_CODES:
-                self._codes.clear()
-            if tags is not None and len(tags) <= _MOST_TAGS_CHARACTERS:
-                self._codes[tags] = code
+        code = tags_code(tags) if tags else 0
         if record.topic == SCHEDULE_TOPIC:
             code = entry_code(record.topic, record.properties, record.stored_at_ms, self.delays_ms)
         record.tags_code = code
