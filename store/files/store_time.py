@@ -40,25 +40,6 @@ class StoreTime:
 
     def stamp_ms(self) -> int:
         """Return the store time of a record that is stored now."""
-        self._look()
-        return self._half_stamps // 2
-
-    def elapsed_ms(self) -> int:
-        """Return the instant to compare with ``elapsed_at``."""
-        self._look()
-        return self._elapsed_ms
-
-    def elapsed_at(self, stamp_ms: int) -> int:
-        """Return what ``elapsed_ms`` was when a record with that store time was stored."""
-        corners = [*self._corners, (self._half_stamps // 2, self._elapsed_ms)]
-        place = bisect_right(corners, stamp_ms, key=_stamp_of)
-        stamp, elapsed = corners[max(0, place - 1)]
-        if place in (0, len(corners)):
-            return stamp_ms + elapsed - stamp
-        following, elapsed_then = corners[place]
-        return elapsed + (stamp_ms - stamp) * (elapsed_then - elapsed) // (following - stamp)
-
-    def _look(self) -> None:
         wall_ms, seen_ms = self._wall_ms(), self._monotonic_ms()
         passed_ms, self._seen_ms = max(0, seen_ms - self._seen_ms), seen_ms
         before = self._half_stamps // 2, self._elapsed_ms
@@ -71,3 +52,19 @@ class StoreTime:
             self._is_behind = is_behind
             self._corners += before, (self._half_stamps // 2, self._elapsed_ms)
             del self._corners[:-_MOST_CORNERS]
+        return self._half_stamps // 2
+
+    def elapsed_ms(self) -> int:
+        """Return the instant to compare with ``elapsed_at``."""
+        self.stamp_ms()  # it looks at the clocks
+        return self._elapsed_ms
+
+    def elapsed_at(self, stamp_ms: int) -> int:
+        """Return what ``elapsed_ms`` was when a record with that store time was stored."""
+        corners = [*self._corners, (self._half_stamps // 2, self._elapsed_ms)]
+        place = bisect_right(corners, stamp_ms, key=_stamp_of)
+        stamp, elapsed = corners[max(0, place - 1)]
+        if place in (0, len(corners)):
+            return stamp_ms + elapsed - stamp
+        following, elapsed_then = corners[place]
+        return elapsed + (stamp_ms - stamp) * (elapsed_then - elapsed) // (following - stamp)

@@ -62,9 +62,8 @@ class KeyIndex:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough records wait; more may wait while numpy is not loaded."""
-        waiting = len(self.pending)
-        return waiting >= INDEX_BATCH_RECORDS and (waiting >= _MOST_WAITING or self.may_build)
+        """Whether a batch that waits is to be built now; more may wait while numpy is not loaded."""
+        return len(self.pending) >= _MOST_WAITING or self.may_build
 
     @property
     def may_build(self) -> bool:

@@ -18,8 +18,7 @@ from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
-from rocketlet.store.files.files import OS_FILES
-from rocketlet.store.files.segments import Descriptors
+from rocketlet.store.files.files import OS_FILES, Descriptors
 from rocketlet.testing.manual_clock import ManualClock
 
 QUEUES = 2000
