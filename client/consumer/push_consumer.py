@@ -26,7 +26,7 @@ from ..group.assigned_queues import Handover
 from ..group.broker_requests import BrokerRequests
 from ..group.consumer_hooks import ConsumerHooks
 from ..group.group_member import GroupMember, MemberPlan
-from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of, start_rule
+from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of
 from ..group.queue_fetcher import PullPlan
 from ..group.subscriptions import Sql
 from ..session.callbacks import QueueCallbacks, QueuesCallback
@@ -205,27 +205,17 @@ class PushConsumer:
 
     def _plan(self) -> MemberPlan:
         settings = self.settings
-        pull = PullPlan(
-            group=self.group,
-            max_messages=settings.pull_messages,
-            max_bytes=settings.pull_bytes,
-            suspend_ms=SUSPEND_MS,
-            posts_subscription=settings.posts_subscription,
-        )
         callbacks = QueueCallbacks()
         callbacks.on_changed(self._tell_queues)
         service = self._consume_service
         keeper = service if isinstance(service, OrderlyConsumer) and not settings.is_broadcast else None
         return MemberPlan(
-            pull=pull,
-            handover=Handover(callbacks, keeper),
-            hooks=self._hooks,
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            start=start_rule(settings.consume_from, settings.consume_from_at_ms, self._clock.now_ms()),
-            strategy=settings.strategy,
-            rebalance_interval_ms=settings.rebalance_interval_ms,
-            commit_interval_ms=settings.commit_interval_ms,
-            offset_file=self._offset_file() if settings.is_broadcast else None,
+            settings,
+            ConsumeType.CONSUME_PASSIVELY,
+            PullPlan(self.group, settings.pull_messages, settings.pull_bytes, SUSPEND_MS, settings.posts_subscription),
+            Handover(callbacks, keeper),
+            self._hooks,
+            self._offset_file() if settings.is_broadcast else None,
         )
 
     def _offset_file(self) -> LocalOffsetFile:
