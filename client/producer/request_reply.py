@@ -47,6 +47,10 @@ from ...remoting.transport.connection import Connection
 from ...remoting.transport.endpoint import Handler
 from ..session.session import Session
 
+_log = logging.getLogger(__name__)
+
+_NO_BROKER = ""  # a reply comes from no queue
+
 Find = Callable[[str], Awaitable[object]]
 """Looks up the queues of a topic."""
 SendWithin = Callable[[Message, int], Awaitable[object]]
@@ -120,11 +124,6 @@ class RequestReplies:
 
     def _left_ms(self, deadline_ms: int) -> int:
         return max(1, deadline_ms - self._session.clock.monotonic_ms())
-
-
-_log = logging.getLogger(__name__)
-
-_NO_BROKER = ""  # a reply comes from no queue
 
 
 class AwaitedReplies:
