@@ -307,14 +307,12 @@ class PullConsumer:
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor hand out owned queues until ``resume``."""
         for queue in queues:
-            self._buffer_of(queue).is_paused = True
+            self._buffer_of(queue).pause()
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with paused queues."""
         for queue in queues:
-            buffer = self._buffer_of(queue)
-            buffer.is_paused = False
-            buffer.make_room()
+            self._buffer_of(queue).resume()
         self._buffered.look_again()
 
     def _check_consuming(self) -> None:
