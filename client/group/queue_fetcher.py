@@ -72,6 +72,8 @@ _log = logging.getLogger(__name__)
 FLOW_CONTROL_PAUSE_MS = 20
 ERROR_PAUSE_MS = 1_000
 PULL_TIMEOUT_MS = 30_000
+SINGLE_PULL_TIMEOUT_MS = 10_000  # Java's consumerPullTimeoutMillis; with a wait consumerTimeoutMillisWhenSuspend, 30 s
+MAX_MESSAGES = 1024
 _PULL = RequestCode.PULL_MESSAGE
 _LITE_PULL = RequestCode.LITE_PULL_MESSAGE
 
@@ -282,12 +284,6 @@ class QueueFetcher:
         if code in _UNKNOWN_CONSUMER_CODES:
             self._context.session.heartbeat_soon()
         return ERROR_PAUSE_MS
-
-
-SINGLE_PULL_TIMEOUT_MS = (
-    10_000  # Java's consumerPullTimeoutMillis; with a wait its consumerTimeoutMillisWhenSuspend is 30 s
-)
-MAX_MESSAGES = 1024
 
 
 class PullStatus(enum.Enum):
