@@ -7,6 +7,7 @@ Rules (behaviour.md B.6.1):
   share a hash.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -60,7 +61,7 @@ def parse_tag_expression(topic: str, expression: str | None, *, version: int = 0
         ValueError: No tag is left of the expression, or more than are compared.
     """
     if not expression or expression == ALL:
-        return Subscription(topic, ALL, version=version)
+        return _all_of(topic) if version == 0 else Subscription(topic, ALL, version=version)
     if len(expression) > MAX_EXPRESSION_CHARACTERS:
         limit = f"limit is {MAX_EXPRESSION_CHARACTERS}"
         raise ValueError(f"the expression of topic {topic} is {len(expression)} characters, {limit}")
@@ -70,3 +71,8 @@ def parse_tag_expression(topic: str, expression: str | None, *, version: int = 0
     if len(tags) > MAX_TAGS:
         raise ValueError(f"the expression of topic {topic} holds {len(tags)} tags, limit is {MAX_TAGS}")
     return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version=version)
+
+
+@lru_cache(maxsize=1024)  # pulls bring it again and again
+def _all_of(topic: str) -> Subscription:
+    return Subscription(topic, ALL)

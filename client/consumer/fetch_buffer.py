@@ -60,6 +60,15 @@ class FetchBuffer:
         self.position = position
         self._buffered.moved.add(self)
 
+    def pause(self) -> None:
+        """Neither pull nor hand out."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Pull and hand out again."""
+        self.is_paused = False
+        self.make_room()
+
     def make_room(self) -> None:
         """Look again whether there is room."""
         if self.has_room:

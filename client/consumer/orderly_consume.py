@@ -51,9 +51,17 @@ from ..session.session import Session
 from ..session.settings import FlowLimits
 from .listeners import NO_HANDLER, ConsumeEnvironment, cut_batches, retry_of
 
+_log = logging.getLogger(__name__)
+
+LEAST_PAUSE_MS = 10
+LONGEST_PAUSE_MS = 30_000
+LOCK_AGAIN_MS = 100
+LOCK_REFUSED_PAUSE_MS = 3_000
+
 LOCK_TIMEOUT_MS = 1_000
 LOCK_INTERVAL_MS = 20_000
 LOCK_LIFE_MS = 30_000
+NO_LIMIT = sys.maxsize
 
 
 class HeldQueueLocks:
@@ -168,15 +176,6 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     for queue in queues:
         found.setdefault(queue.broker_name, []).append(queue)
     return found
-
-
-_log = logging.getLogger(__name__)
-
-LEAST_PAUSE_MS = 10
-LONGEST_PAUSE_MS = 30_000
-LOCK_AGAIN_MS = 100
-LOCK_REFUSED_PAUSE_MS = 3_000
-NO_LIMIT = sys.maxsize
 
 
 class OrderlyQueue(PushQueue):

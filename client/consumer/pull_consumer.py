@@ -24,7 +24,6 @@ from ...remoting.bodies.client import ConsumeType
 from ..group.assigned_queues import Handover
 from ..group.consumer_hooks import ConsumerHooks
 from ..group.group_member import GroupMember, MemberPlan
-from ..group.offsets import start_rule
 from ..group.process_queue import QueueOffsets
 from ..group.queue_fetcher import PullPlan, PullResult, SinglePull, pull_once
 from ..group.rebalance import compare_share
@@ -308,14 +307,12 @@ class PullConsumer:
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor hand out owned queues until ``resume``."""
         for queue in queues:
-            self._buffer_of(queue).is_paused = True
+            self._buffer_of(queue).pause()
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with paused queues."""
         for queue in queues:
-            buffer = self._buffer_of(queue)
-            buffer.is_paused = False
-            buffer.make_room()
+            self._buffer_of(queue).resume()
         self._buffered.look_again()
 
     def _check_consuming(self) -> None:
@@ -396,24 +393,9 @@ class PullConsumer:
 
     def _plan(self) -> MemberPlan:
         settings = self.settings
-        pull = PullPlan(
-            group=self.group,
-            max_messages=settings.pull_messages,
-            max_bytes=settings.pull_bytes,
-            suspend_ms=SUSPEND_MS,
-            posts_subscription=True,
-            is_lite=True,
-        )
-        return MemberPlan(
-            pull=pull,
-            handover=Handover(self._callbacks),
-            hooks=self._hooks,
-            consume_type=ConsumeType.CONSUME_ACTIVELY,
-            start=start_rule(settings.consume_from, settings.consume_from_at_ms, self._clock.now_ms()),
-            strategy=settings.strategy,
-            rebalance_interval_ms=settings.rebalance_interval_ms,
-            commit_interval_ms=settings.commit_interval_ms,
-        )
+        limits = settings.pull_messages, settings.pull_bytes
+        pull = PullPlan(self.group, *limits, SUSPEND_MS, posts_subscription=True, is_lite=True)
+        return MemberPlan(settings, ConsumeType.CONSUME_ACTIVELY, pull, Handover(self._callbacks), self._hooks)
 
     def _make_buffer(self, queue: MessageQueue, _offsets: QueueOffsets) -> FetchBuffer:
         return FetchBuffer(queue, self.settings.limits, self._buffered)

@@ -26,14 +26,14 @@ from ..group.assigned_queues import Handover
 from ..group.broker_requests import BrokerRequests
 from ..group.consumer_hooks import ConsumerHooks
 from ..group.group_member import GroupMember, MemberPlan
-from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of, start_rule
+from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of
 from ..group.queue_fetcher import PullPlan
 from ..group.subscriptions import Sql
 from ..session.callbacks import QueueCallbacks, QueuesCallback
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group
-from .admin_callbacks import ClientRequestHandlers, DescribedConsumer
+from .admin_callbacks import ClientRequestHandlers
 from .concurrent_consume import ConcurrentConsumer
 from .listeners import ConsumeEnvironment, Handler, Listener, ListenerCalls
 from .orderly_consume import HeldQueueLocks, OrderlyConsumer
@@ -77,6 +77,9 @@ class PushConsumer:
             self._hooks = ConsumerHooks(self._session, group, self.settings.hooks, self.settings.consume_timeout_ms)
         self._handlers: dict[str, Handler] = {}
         self._calls = ListenerCalls(group, self.settings.concurrency, self._hooks)
+        self._environment = ConsumeEnvironment(
+            self.settings, self._clock, self._handlers, self._calls, self._make_returner()
+        )
         self._consume_service = self._make_consume_service()
         self._member = GroupMember(self._session, self._plan(), self._consume_service.make_queue, self._refuse)
         if not self.settings.is_broadcast:
@@ -205,27 +208,17 @@ class PushConsumer:
 
     def _plan(self) -> MemberPlan:
         settings = self.settings
-        pull = PullPlan(
-            group=self.group,
-            max_messages=settings.pull_messages,
-            max_bytes=settings.pull_bytes,
-            suspend_ms=SUSPEND_MS,
-            posts_subscription=settings.posts_subscription,
-        )
         callbacks = QueueCallbacks()
         callbacks.on_changed(self._tell_queues)
         service = self._consume_service
         keeper = service if isinstance(service, OrderlyConsumer) and not settings.is_broadcast else None
         return MemberPlan(
-            pull=pull,
-            handover=Handover(callbacks, keeper),
-            hooks=self._hooks,
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            start=start_rule(settings.consume_from, settings.consume_from_at_ms, self._clock.now_ms()),
-            strategy=settings.strategy,
-            rebalance_interval_ms=settings.rebalance_interval_ms,
-            commit_interval_ms=settings.commit_interval_ms,
-            offset_file=self._offset_file() if settings.is_broadcast else None,
+            settings,
+            ConsumeType.CONSUME_PASSIVELY,
+            PullPlan(self.group, settings.pull_messages, settings.pull_bytes, SUSPEND_MS, settings.posts_subscription),
+            Handover(callbacks, keeper),
+            self._hooks,
+            self._offset_file() if settings.is_broadcast else None,
         )
 
     def _offset_file(self) -> LocalOffsetFile:
@@ -234,20 +227,22 @@ class PushConsumer:
         return offset_file_of(self.settings.offset_directory, parts, self.group, self._session.namespace)
 
     def _make_consume_service(self) -> ConcurrentConsumer | OrderlyConsumer:
+        if not self.settings.is_orderly:
+            return ConcurrentConsumer(self._environment)
+        locks = None if self.settings.is_broadcast else HeldQueueLocks(self.group, self._session)
+        return OrderlyConsumer(self._environment, locks)
+
+    def _make_returner(self) -> MessageReturner | None:
         settings = self.settings
-        returner = locks = None
-        if not settings.is_broadcast:
-            default_retries = NO_LIMIT if settings.is_orderly else DEFAULT_MAX_RETRIES
-            max_retries = default_retries if settings.max_retries < 0 else settings.max_retries
-            returner = MessageReturner(self.group, self._session, BrokerRequests(self._session), max_retries)
-            locks = HeldQueueLocks(self.group, self._session)
-        environment = ConsumeEnvironment(settings, self._clock, self._handlers, self._calls, returner)
-        return OrderlyConsumer(environment, locks) if settings.is_orderly else ConcurrentConsumer(environment)
+        if settings.is_broadcast:
+            return None
+        default_retries = NO_LIMIT if settings.is_orderly else DEFAULT_MAX_RETRIES
+        max_retries = default_retries if settings.max_retries < 0 else settings.max_retries
+        return MessageReturner(self.group, self._session, BrokerRequests(self._session), max_retries)
 
     def _make_handlers(self) -> Mapping[int, RequestHandler]:
         locks = self._consume_service.locks if isinstance(self._consume_service, OrderlyConsumer) else None
-        described = DescribedConsumer(self._session, self._member, self.settings, self._handlers, self._calls, locks)
-        return ClientRequestHandlers(described).handlers
+        return ClientRequestHandlers(self._session, self._member, self._environment, locks).handlers
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
         await self._member.assigned.retake(queue, next_offset)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple
 
-from ...common.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from ...common.allocation import AllocateMessageQueueAveragely
 from ...common.errors import RemotingError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue
 from ...common.subscription import SQL92_TYPE
@@ -20,10 +20,11 @@ from ...remoting.transport.connection import Handler
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ..session.interceptors import NamespacedStrategy
 from ..session.session import CALL_TIMEOUT_MS, Session
+from ..session.settings import ConsumerSettings
 from .assigned_queues import AssignedQueues, Handover, MakeSink, SinkT
 from .broker_requests import BrokerRequests
 from .consumer_hooks import ConsumerHooks
-from .offsets import GroupOffsets, LocalOffsetFile, LocalOffsets, StartRule
+from .offsets import GroupOffsets, LocalOffsetFile, LocalOffsets, start_rule
 from .queue_fetcher import FetchContext, PullPlan, Refuse
 from .rebalance import MemberIdentity, Rebalance, ShareChange
 from .subscriptions import SubscriptionTable
@@ -34,12 +35,9 @@ _log = logging.getLogger(__name__)
 class MemberPlan(NamedTuple):
     """How a consumer takes part in its group."""
 
-    pull: PullPlan
+    settings: ConsumerSettings
     consume_type: ConsumeType
-    start: StartRule
-    strategy: AllocateMessageQueueStrategy
-    rebalance_interval_ms: int
-    commit_interval_ms: int
+    pull: PullPlan
     handover: Handover
     hooks: ConsumerHooks | None
     offset_file: LocalOffsetFile | None = None  # of a broadcasting consumer
@@ -54,15 +52,20 @@ class GroupMember(Generic[SinkT]):
         self.subscriptions = SubscriptionTable(session.clock)
         is_broadcast = plan.offset_file is not None
         self.brokers = BrokerRequests(session)
-        self.offsets = self._make_offsets(plan)
+        start = start_rule(plan.settings.consume_from, plan.settings.consume_from_at_ms, session.clock.now_ms())
+        self.offsets = (
+            GroupOffsets(self.group, self.brokers, start)
+            if plan.offset_file is None
+            else LocalOffsets(self.group, self.brokers, start, plan.offset_file)
+        )
         self._handlers: Mapping[int, Handler] = {}
         context = FetchContext(session, self.subscriptions, plan.pull, refuse, plan.hooks)
         self.assigned = AssignedQueues(context, self.tasks, self.offsets, make_sink, plan.handover)
-        strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.strategy
+        strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.settings.strategy
         if session.namespace.name:
             strategy = NamespacedStrategy(strategy, session.namespace)
         membership = MemberIdentity(self.group, session.client_id, strategy, is_alone=is_broadcast)
-        self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.rebalance_interval_ms)
+        self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.settings.rebalance_interval_ms)
         self._session = session
         self._plan = plan
         self._sharing: asyncio.Task[None] | None = None
@@ -70,17 +73,12 @@ class GroupMember(Generic[SinkT]):
     def __repr__(self) -> str:
         return f"<GroupMember of {self.group} {self.subscriptions!r} {self.assigned!r}>"
 
-    def _make_offsets(self, plan: MemberPlan) -> GroupOffsets:
-        if plan.offset_file is None:
-            return GroupOffsets(self.group, self.brokers, plan.start)
-        return LocalOffsets(self.group, self.brokers, plan.start, plan.offset_file)
-
     def start(self, handlers: Mapping[int, Handler] | None = None) -> None:
         """Begin to take part: heartbeats name the group, offsets are stored, brokers may ask what handlers answer."""
         self._handlers = handlers or {}
         session = self._session
         session.join(self)
-        interval_ms = self._plan.commit_interval_ms
+        interval_ms = self._plan.settings.commit_interval_ms
         self.tasks.start(repeat(self._commit, session.clock, first_ms=interval_ms), name="commit offsets")
 
     def start_sharing(self) -> None:
@@ -133,7 +131,7 @@ class GroupMember(Generic[SinkT]):
 
     async def _commit(self) -> int:
         await self.offsets.persist(self.assigned.queues)
-        return self._plan.commit_interval_ms
+        return self._plan.settings.commit_interval_ms
 
     # ``SessionMember``
 
@@ -150,7 +148,7 @@ class GroupMember(Generic[SinkT]):
         """Return what heartbeats say."""
         plan = self._plan
         return self.subscriptions.consumer_data(
-            self.group, plan.consume_type, plan.start.consume_from, is_broadcast=plan.offset_file is not None
+            self.group, plan.consume_type, plan.settings.consume_from, is_broadcast=plan.offset_file is not None
         )
 
     def route_changed(self, _topic: str) -> None:

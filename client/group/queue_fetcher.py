@@ -72,6 +72,8 @@ _log = logging.getLogger(__name__)
 FLOW_CONTROL_PAUSE_MS = 20
 ERROR_PAUSE_MS = 1_000
 PULL_TIMEOUT_MS = 30_000
+SINGLE_PULL_TIMEOUT_MS = 10_000  # Java's consumerPullTimeoutMillis; with a wait consumerTimeoutMillisWhenSuspend, 30 s
+MAX_MESSAGES = 1024
 _PULL = RequestCode.PULL_MESSAGE
 _LITE_PULL = RequestCode.LITE_PULL_MESSAGE
 
@@ -246,16 +248,16 @@ class QueueFetcher:
             pulled = read_pull_answer(answer, queue, subscription, from_offset=self.next_offset)
         except RocketletError as error:
             return self._pause_after(error)
-        asked_offset, self.next_offset, self._broker_id = self.next_offset, pulled.next_offset, pulled.next_broker_id
-        if pulled.was_offset_refused:
-            text = "group %s: offset %d of %s is out of range, going on at %d"
-            _log.warning(text, context.plan.group, asked_offset, queue, pulled.next_offset)
-            return 0 if await context.refuse(queue, pulled.next_offset) else None
         messages = pulled.messages
         if session.namespace.name:
             messages = [session.namespace.strip_message(each) for each in messages]
         if hooks is not None:
             messages = hooks.take(queue, messages, started_at_ms)
+        asked_offset, self.next_offset, self._broker_id = self.next_offset, pulled.next_offset, pulled.next_broker_id
+        if pulled.was_offset_refused:
+            text = "group %s: offset %d of %s is out of range, going on at %d"
+            _log.warning(text, context.plan.group, asked_offset, queue, pulled.next_offset)
+            return 0 if await context.refuse(queue, pulled.next_offset) else None
         self._sink.accept(messages, pulled.next_offset)
         return 0
 
@@ -282,12 +284,6 @@ class QueueFetcher:
         if code in _UNKNOWN_CONSUMER_CODES:
             self._context.session.heartbeat_soon()
         return ERROR_PAUSE_MS
-
-
-SINGLE_PULL_TIMEOUT_MS = (
-    10_000  # Java's consumerPullTimeoutMillis; with a wait its consumerTimeoutMillisWhenSuspend is 30 s
-)
-MAX_MESSAGES = 1024
 
 
 class PullStatus(enum.Enum):

@@ -46,6 +46,10 @@ from ...remoting.headers.message import ReplyPushHeader
 from ...remoting.transport.connection import Connection, Handler
 from ..session.session import Session
 
+_log = logging.getLogger(__name__)
+
+_NO_BROKER = ""  # a reply comes from no queue
+
 Find = Callable[[str], Awaitable[object]]
 """Looks up the queues of a topic."""
 SendWithin = Callable[[Message, int], Awaitable[object]]
@@ -119,11 +123,6 @@ class RequestReplies:
 
     def _left_ms(self, deadline_ms: int) -> int:
         return max(1, deadline_ms - self._session.clock.monotonic_ms())
-
-
-_log = logging.getLogger(__name__)
-
-_NO_BROKER = ""  # a reply comes from no queue
 
 
 class AwaitedReplies:

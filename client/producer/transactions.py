@@ -54,6 +54,10 @@ from ..session.settings import TransactionProducerSettings
 from .outgoing_message import check_message
 from .producer import Producer
 
+_log = logging.getLogger(__name__)
+
+INTRODUCTION_MS = 3_000
+
 
 class TransactionState(enum.Enum):
     """What has become of a local transaction (Java's ``LocalTransactionState``, whose names are the values)."""
@@ -161,10 +165,6 @@ class TransactionCheckQueue:
             if not self._is_closing:
                 await self._answer(question)
 
-
-_log = logging.getLogger(__name__)
-
-INTRODUCTION_MS = 3_000
 
 Answer = TransactionState | None
 Execute = Callable[[Message, Any], Awaitable[Answer] | Answer]

@@ -28,6 +28,8 @@ from ...remoting.codec.command import Command
 from ...remoting.transport.client import ConnectionPool
 from .interceptors import RequestPipeline
 
+_log = logging.getLogger(__name__)
+
 
 class QueueShare(NamedTuple):
     """The queues of one topic on one broker."""
@@ -159,9 +161,6 @@ class TopicRoutes:
         """Rebuild the addresses: a broker that left every route gets no more heartbeats."""
         self.brokers = {name: ids for route in self._routes.values() for name, ids in route.brokers.items()}
         self.masters = {name: ids[MASTER_ID] for name, ids in self.brokers.items() if MASTER_ID in ids}
-
-
-_log = logging.getLogger(__name__)
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:

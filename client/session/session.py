@@ -53,6 +53,14 @@ from .settings import (
     ssl_context_of,
 )
 
+_log = logging.getLogger(__name__)
+
+ROUTE_INTERVAL_MS = 30_000
+FIRST_HEARTBEAT_MS = 1_000
+CALL_TIMEOUT_MS = 3_000
+LEAST_PAUSE_MS = 1_000
+GHOST_MS = 120_000  # channelExpiredTimeout of brokers
+
 FindRoute = Callable[[str, int], Awaitable[TopicRoute]]
 """Finds a route for a topic that no broker has, within some milliseconds."""
 
@@ -159,15 +167,6 @@ class OutageLog:
             _log.info("broker %s answers again", address)
         if answer.code != ResponseCode.SUCCESS:
             _log.warning("broker %s answered a heartbeat with %d: %s", address, answer.code, answer.remark)
-
-
-_log = logging.getLogger(__name__)
-
-ROUTE_INTERVAL_MS = 30_000
-FIRST_HEARTBEAT_MS = 1_000
-CALL_TIMEOUT_MS = 3_000
-LEAST_PAUSE_MS = 1_000
-GHOST_MS = 120_000  # channelExpiredTimeout of brokers
 
 
 class Session:

@@ -57,6 +57,13 @@ from ..session.results import SendResult, SendStatus
 from ..session.session import HookOwner
 from ..session.settings import ProducerSettings
 
+_log = logging.getLogger(__name__)
+
+MAX_WAITING = 2048
+MAX_MESSAGE_BYTES = 128_000
+SEND_TIMEOUT_MS = 5_000
+DEFAULT_REGION = "DefaultRegion"
+
 FIELD_END: Final = "\x01"
 RECORD_END: Final = "\x02"
 NULL: Final = "null"
@@ -183,12 +190,6 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-_log = logging.getLogger(__name__)
-
-MAX_WAITING = 2048
-MAX_MESSAGE_BYTES = 128_000
-SEND_TIMEOUT_MS = 5_000
-DEFAULT_REGION = "DefaultRegion"
 _DELAYS = frozenset({DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS})
 _numbers = itertools.count(1)
 

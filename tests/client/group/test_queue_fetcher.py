@@ -9,7 +9,18 @@ import pytest
 from real_broker import running_broker
 from scripted_cluster import ScriptedCluster, offset_of
 
-from rocketlet.client import Admin, Message, MessageQueue, Producer, PullConsumer, PullStatus, PushConsumer, Sql
+from rocketlet.client import (
+    Admin,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PullContext,
+    PullStatus,
+    PushConsumer,
+    PushConsumerSettings,
+    Sql,
+)
 from rocketlet.client.group.queue_fetcher import PullPlan, pull_header, read_pull_answer
 from rocketlet.common.errors import RecordError, ResponseError, RouteNotFoundError
 from rocketlet.common.properties import encode_properties
@@ -249,3 +260,21 @@ async def test_slave_is_not_asked_to_store_offsets(cluster: ScriptedCluster) -> 
         at_slave = decode_header(PullHeader, (await slave.wait_asked(RequestCode.PULL_MESSAGE))[0])
     assert (at_master.commits_offset, at_master.queue_offset, at_master.commit_offset) == (True, 8, 8)
     assert (at_slave.commits_offset, at_slave.queue_offset, at_slave.commit_offset) == (False, 9, 0)
+
+
+async def test_hook_sees_an_answer_that_refuses_the_offset(cluster: ScriptedCluster) -> None:
+    """Each answer to a pull is told, also one without messages that leads elsewhere."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    broker.answers[RequestCode.PULL_MESSAGE] = lambda _: answer(code=ResponseCode.PULL_OFFSET_MOVED)
+    seen: asyncio.Queue[PullContext] = asyncio.Queue()
+
+    class Seeing:
+        def after_pull(self, context: PullContext) -> None:
+            seen.put_nowait(context)
+
+    consumer = PushConsumer("g", cluster.nameserver.address, settings=PushConsumerSettings(hooks=(Seeing(),)))
+    consumer.subscribe("T", "*", print)
+    async with consumer:
+        context = await seen.get()
+    assert (context.group, context.queue, list(context.messages)) == ("g", QUEUE, [])
