@@ -35,12 +35,12 @@ class TimedJob(Protocol):
 class FlushJob:
     """Asks the store to bring to disk what was written; ``on_flushed`` is called on the flusher's thread."""
 
-    def __init__(self, store: MessageStore, worker: Executor) -> None:
+    def __init__(self, store: MessageStore, worker: Executor, on_flushed: Done | None) -> None:
         self._store = store
         self._worker = worker
         config = store.config
         self.period_ms = min(config.flush_log_interval_ms, config.flush_queue_interval_ms, _LONGEST_PERIOD_MS) or 1
-        self.on_flushed: Done | None = None
+        self._on_flushed = on_flushed
 
     async def run(self) -> int:
         """Do what waits and flush what is due; return the pause."""
@@ -48,7 +48,7 @@ class FlushJob:
             with suppress(OSError):  # there is no descriptor for them now; the store refuses records when too many wait
                 await asyncio.get_running_loop().run_in_executor(self._worker, self._store.prepare_index)
         self._store.tick()
-        self._store.flush_when_due(self.on_flushed)
+        self._store.flush_when_due(self._on_flushed)
         return self.period_ms
 
 

@@ -15,12 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..common.ids import encode_host, format_address
-from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Connection, Service
@@ -29,58 +28,24 @@ from ..remoting.transport.limits import server_limits
 from ..remoting.transport.server import RemotingServer
 from ..store.files.files import OS_FILES, Files
 from ..store.message_store import MessageStore
-from ..store.timer.timers import Timers
-from .admin.cleaning import FIRST_ROUND_MS, CleaningJob
-from .admin.runtime_info import RuntimeInfo, schedule_lines, tell_timers
-from .admin.statistics import BrokerStatistics
-from .build import Foundation, build_checks, build_parts
-from .delay.delay_delivery import DelayedDelivery, start_delivery
+from .admin.cleaning import FIRST_ROUND_MS
+from .components import Components, StoredState
+from .delay.delay_delivery import start_delivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
-from .delay.delayed_messages import DelayRouting, Delays
-from .delay.timer_delivery import TimerDelivery
 from .delay.timer_jobs import start_timers
-from .delay.timer_messages import TimerRequests
 from .group.filters import BloomShape, FilterTable
 from .group.groups import GroupTable, OffsetTable
 from .group.handlers import ClientHandlers
-from .group.members import Members, Presence
-from .handlers import BrokerParts, broker_handlers
-from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
-from .outcomes.disk_stall import Patience
-from .outcomes.scheduler import Scheduler
-from .pull.fetch import ReadCounts
-from .pull.long_polling import ArrivalNotices, LongPolling, by_topic
+from .group.members import Presence
+from .jobs import SaveJob
 from .settings.config import BrokerConfig
 from .topic.config_table import ConfigFolder
-from .topic.registration import NameServerLink, Registration
+from .topic.registration import NameServerLink
 from .topic.topics import TopicTable
 from .transaction.check_jobs import start_checks
 from .transaction.checks import GiveUp
-from .transaction.transactions import Transactions
 
 T = TypeVar("T")
-
-
-class _FileJobs(NamedTuple):
-    """The timed jobs that write files."""
-
-    flushing: FlushJob
-    saving: SaveJob
-
-
-class _Tables(NamedTuple):
-    topics: TopicTable
-    groups: GroupTable
-    offsets: OffsetTable
-    filters: FilterTable
-
-
-class _Founded(NamedTuple):
-    """What the parts of the broker stand on, and what only its start needs."""
-
-    base: Foundation
-    registration: Registration
-    timers: Timers | None
 
 
 class Broker:
@@ -144,10 +109,7 @@ class Broker:
         async with AsyncExitStack() as stack:
             writer = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-files"))
             self._store = await self._open_store(stack, writer)
-            saving, tables = await self._load_tables(writer)
-            stack.push_async_callback(saving.run_once)
-            flushing = FlushJob(self._store, writer)
-            await self._serve(stack, writer, _FileJobs(flushing, saving), tables)
+            await self._serve(stack, writer, await self._load_state(stack, writer))
             self._stack = stack.pop_all()
         return self
 
@@ -171,121 +133,63 @@ class Broker:
         stack.push_async_callback(_run_in, writer, partial(_close_opened, opening))
         return await asyncio.wrap_future(opening)
 
-    async def _load_tables(self, writer: ThreadPoolExecutor) -> tuple[SaveJob, _Tables]:
-        config, now_ms = self._config, self._clock.now_ms
-        tables = _Tables(
-            TopicTable(config, self.store.stamp_ms),
-            GroupTable(now_ms, creates_unknown=config.auto_create_groups),
-            OffsetTable(now_ms, version_step=config.offset_version_step),
-            FilterTable(now_ms, _bloom_shape(config), keep_dead_ms=config.filter_keep_ms),
-        )
+    async def _load_state(self, stack: AsyncExitStack, writer: ThreadPoolExecutor) -> StoredState:
+        """Load the tables; after a kill, bring them into accord with what the store holds."""
+        config, now_ms, store = self._config, self._clock.now_ms, self.store
+        topics = TopicTable(config, store.stamp_ms)
+        groups = GroupTable(now_ms, creates_unknown=config.auto_create_groups)
+        offsets = OffsetTable(now_ms, version_step=config.offset_version_step)
+        shape = BloomShape.of(error_percent=config.filter_error_percent, consumers=config.filter_consumers)
+        filters = FilterTable(now_ms, shape, keep_dead_ms=config.filter_keep_ms)
+        delays = DelayProgress(now_ms, version_step=config.delay_version_step)
         folder = ConfigFolder(os.path.join(config.store.root, "config"), writer, self._files)
-        saving = SaveJob(folder, tables, config.flush_offsets_ms)
+        saving = SaveJob(folder, (topics, groups, offsets, filters), config.flush_offsets_ms)
         await _run_in(writer, saving.load)
-        if not self.store.was_closed_cleanly:
-            tables.offsets.pull_back(self.store.max_offset)
-            topics = tables.topics
-            find_unsaved = partial(
-                self.store.topics_since, topics.saved_at_ms, lambda name: topics.get(name) is not None
-            )
+        await _run_in(writer, partial(folder.load, delays))
+        if not store.was_closed_cleanly:
+            offsets.pull_back(store.max_offset)
+            find_unsaved = partial(store.topics_since, topics.saved_at_ms, lambda name: topics.get(name) is not None)
             topics.restore(await _run_in(writer, find_unsaved))
             await saving.run_once()  # before a message can arrive there
-        tables.topics.adopt_batch_topics(self.store.batch_topics())
-        return saving, tables
+        topics.adopt_batch_topics(store.batch_topics())
+        stack.push_async_callback(saving.run_once)
+        delay_saving = DelaySaveJob(store, folder, delays, config.flush_delays_ms)
+        return StoredState(store, topics, groups, offsets, filters, delays, saving, delay_saving)
 
-    async def _serve(
-        self, stack: AsyncExitStack, writer: ThreadPoolExecutor, on_files: _FileJobs, tables: _Tables
-    ) -> None:
-        clock, store = self._clock, self.store
+    async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
-        base, registration, timers = self._found(stack, writer, on_files, tables, tasks)
-        parts = build_parts(base, self._store_host()[:-4])
+        parts = Components(self._config, self._clock, state, writer, tasks, self._store_host())
         self._clients = parts.clients
-        pool = await stack.enter_async_context(ConnectionPool(clock))
-        scheduler, commit = base.scheduler, base.scheduler.commit
-        delivery, delay_saving = await self._open_delays(writer, commit)
-        base.runtime.sources.append(lambda: schedule_lines(store, delivery.progress))
-        timing = None if timers is None else TimerDelivery(store, timers, commit, timers.now_ms)
-        takers = {SCHEDULE_TOPIC: delivery.take} | ({} if timing is None else {TIMER_TOPIC: timing.arrived})
-        notices = ArrivalNotices(base.runtime.statistics.arrived, base.long_polling.arrived, by_topic(takers))
-        stack.callback(store.subscribe(notices.collect))  # what the end of the store writes nobody waits for
-        await self._bind(stack, scheduler, parts)
-        parts.sends.set_store_host(self._store_host())
-        stack.callback(base.long_polling.wake_all)
-        stack.push_async_callback(scheduler.drain)
-        stack.callback(scheduler.stop_parking)
-        self._start_jobs(base, ScanJob(parts.clients, tables.filters, self._config.channel_expiry_ms), on_files)
-        start_delivery(stack, tasks, clock, delivery, delay_saving)
-        if timing is not None:
-            start_timers(stack, tasks, clock, timing)
-            tell_timers(base.runtime, timing, timing.timers.now_ms)
-        start_checks(stack, tasks, clock, *build_checks(base, commit, self._give_up))
-        stack.push_async_callback(registration.stop)
-        links = [NameServerLink(address, pool, self._config, self._port) for address in self._config.nameserver_list]
-        await registration.start(links)
-
-    def _found(
-        self,
-        stack: AsyncExitStack,
-        writer: ThreadPoolExecutor,
-        on_files: _FileJobs,
-        tables: _Tables,
-        tasks: TaskScope,
-    ) -> _Founded:
-        """Make what the parts of the broker stand on."""
-        config, clock, store = self._config, self._clock, self.store
-        cleaning = CleaningJob(store.cleaner, writer, tasks, clock)
-        registration = Registration(config, tables.topics, on_files.saving.run_once, tasks, clock)
-        patience = Patience(config.disk_stall_ms, config.send_wait_ms, config.most_waiting_sends)
-        scheduler = Scheduler(store, clock, registration.make_known, patience if config.fails_fast else None)
-        stack.callback(scheduler.close)
-        on_files.flushing.on_flushed = scheduler.tell_flushed if scheduler.flushes_first else None
-        timers = store.timers() if config.is_timer_wheel_enabled else None
-        base = Foundation(
-            config,
-            clock,
-            store,
-            *tables,
-            LongPolling(clock),
-            scheduler,
-            registration.make_known,
-            cleaning,
-            DelayRouting(
-                clock.now_ms,
-                Delays(store.config.delays_ms),
-                timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms),
-            ),
-            RuntimeInfo(store, BrokerStatistics(clock, ReadCounts()), cleaning, scheduler),
-            tasks,
-            Transactions(store, tables.offsets, scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes),
-            Members(lambda: store.log_max_offset),
-        )
-        return _Founded(base, registration, timers)
-
-    def _start_jobs(self, base: Foundation, scanning: ScanJob, on_files: _FileJobs) -> None:
-        jobs: tuple[TimedJob, ...] = (*on_files, scanning, base.runtime.statistics)
-        for job in jobs:
-            base.tasks.start(repeat(job.run, self._clock, first_ms=job.period_ms), type(job).__name__)
-        base.tasks.start(repeat(base.cleaning.run, self._clock, first_ms=FIRST_ROUND_MS), "cleaning")
-
-    async def _open_delays(
-        self, writer: ThreadPoolExecutor, commit: Callable[[], None]
-    ) -> tuple[DelayedDelivery, DelaySaveJob]:
-        """Return who delivers delayed messages and who saves its progress; what had to be corrected is saved."""
-        config, now_ms = self._config, self._clock.now_ms
-        folder = ConfigFolder(os.path.join(config.store.root, "config"), writer, self._files)
-        progress = DelayProgress(now_ms, version_step=config.delay_version_step)
-        await _run_in(writer, partial(folder.load, progress))
-        delivery = DelayedDelivery(self.store, commit, progress)
+        stack.callback(parts.scheduler.close)
+        pool = await stack.enter_async_context(ConnectionPool(self._clock))
         if not self.store.was_closed_cleanly:
+            delivery = parts.delay_delivery
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
-        saving = DelaySaveJob(self.store, folder, progress, config.flush_delays_ms)
-        await saving.run_once()
-        return delivery, saving
+        await state.delay_saving.run_once()
+        stack.callback(self.store.subscribe(parts.notices.collect))  # what the store's end writes nobody waits for
+        await self._bind(stack, parts)
+        stack.callback(parts.long_polling.wake_all)
+        stack.push_async_callback(parts.scheduler.drain)
+        stack.callback(parts.scheduler.stop_parking)
+        self._start_jobs(stack, tasks, parts, state.delay_saving)
+        stack.push_async_callback(parts.registration.stop)
+        links = [NameServerLink(address, pool, self._config, self._port) for address in self._config.nameserver_list]
+        await parts.registration.start(links)
 
-    async def _bind(self, stack: AsyncExitStack, scheduler: Scheduler, parts: BrokerParts) -> None:
-        handlers = {int(code): handler for code, handler in broker_handlers(parts).items()}
-        service = Service(handlers, after_batch=scheduler.end_turn)
+    def _start_jobs(
+        self, stack: AsyncExitStack, tasks: TaskScope, parts: Components, delay_saving: DelaySaveJob
+    ) -> None:
+        clock = self._clock
+        for job in parts.jobs:
+            tasks.start(repeat(job.run, clock, first_ms=job.period_ms), type(job).__name__)
+        tasks.start(repeat(parts.cleaning.run, clock, first_ms=FIRST_ROUND_MS), "cleaning")
+        start_delivery(stack, tasks, clock, parts.delay_delivery, delay_saving)
+        if parts.timer_delivery is not None:
+            start_timers(stack, tasks, clock, parts.timer_delivery)
+        start_checks(stack, tasks, clock, *parts.build_checks(self._give_up))
+
+    async def _bind(self, stack: AsyncExitStack, parts: Components) -> None:
+        service = Service(parts.handlers, after_batch=parts.scheduler.end_turn)
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )
@@ -294,14 +198,11 @@ class Broker:
         if self._port != server.address[1]:  # a free port was asked for; nobody can have used it yet
             self._port = server.address[1]
             self.store.set_store_host(self._store_host())
+        parts.sends.set_store_host(self._store_host())
 
     def _store_host(self) -> bytes:
         """The host that message ids name: callers of 33 connect to it."""
         return encode_host(self._own_ip, self._config.advertised_port or self._port)
-
-
-def _bloom_shape(config: BrokerConfig) -> BloomShape:
-    return BloomShape.of(error_percent=config.filter_error_percent, consumers=config.filter_consumers)
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:

@@ -17,10 +17,11 @@ from ...common.names import broker_group_remark, broker_topic_remark, is_system_
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body_if_any, encode_body
 from ...remoting.bodies.route import KVTable
+from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
-from ...remoting.transport.connection import Connection
+from ...remoting.transport.connection import Connection, Handler
 from ...store.files.file_sync import SlowStep
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import MakeKnown
@@ -49,6 +50,17 @@ class AdminHandlers:
         self._make_known = make_known
         self._set_batch_topic = set_batch_topic
         self._own_topics = own_topics
+
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.UPDATE_AND_CREATE_TOPIC: self.put_topic,
+            Code.GET_TOPIC_CONFIG: self.get_topic,
+            Code.GET_ALL_TOPIC_CONFIG: self.list_topics,
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.put_group,
+            Code.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
+            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.list_groups,
+        }
 
     def put_topic(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         """Create or change a topic; answered when the name servers know it."""
@@ -137,6 +149,14 @@ class CleaningHandlers:
         self._topics = topics
         self._own_system = own_system
 
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_expired_queues,
+            Code.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
+            Code.DELETE_EXPIRED_COMMITLOG: self.delete_expired_log,
+        }
+
     def delete_expired_log(self, _command: Command, _connection: Connection) -> Command:
         """Delete expired files of the log now."""
         self._job.cleaner.ask()
@@ -175,6 +195,12 @@ class RuntimeInfoHandlers:
     def __init__(self, info: RuntimeInfo, job: CleaningJob) -> None:
         self._info = info
         self._job = job
+
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.GET_BROKER_RUNTIME_INFO: self.answer,
+        }
 
     def answer(self, _command: Command, _connection: Connection) -> Outcome[Command]:
         """Answer when the disks have been measured."""

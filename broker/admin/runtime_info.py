@@ -7,8 +7,6 @@ Rules (``AdminBrokerProcessor.prepareRuntimeInfo``)
        sizes, no lock is held, no buffers are lent out. The queue of sends is real: those that a stalled disk keeps from
        being begun (``disk_stall.py``).
     4. Times of puts before the first full minute are told as none; Java says "null".
-    5. A part that knows more adds its own lines (``sources``, in a thread ``slow_sources``); they replace what stands
-       here.
 
 timerReadBehind    seconds that the first waiting timer message is late
 timerOffsetBehind  messages of the timer topic that are not in the wheel yet
@@ -25,6 +23,7 @@ from ...common.codes import VERSION, Release
 from ...common.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from ...store.cleaner import DiskReport
 from ...store.message_store import MessageStore
+from ..delay.delay_delivery import DelayedDelivery
 from ..delay.timer_delivery import TimerDelivery
 from ..outcomes.disk_stall import DiskStall
 from ..outcomes.scheduler import Scheduler
@@ -87,37 +86,51 @@ class RuntimeInfo:
     """The figures of a running broker."""
 
     def __init__(
-        self, store: MessageStore, statistics: BrokerStatistics, cleaning: CleaningJob, scheduler: Scheduler
+        self,
+        statistics: BrokerStatistics,
+        cleaning: CleaningJob,
+        scheduler: Scheduler,
+        delays: DelayedDelivery,
+        timers: TimerDelivery | None,
     ) -> None:
-        self._store = store
-        self.statistics = statistics
+        self._statistics = statistics
         self._cleaning = cleaning
         self._scheduler = scheduler
-        self.sources: list[Callable[[], Lines]] = []
-        self.slow_sources: list[Callable[[], Lines]] = []
+        self._store = scheduler.store
+        self._delays = delays
+        self._timers = timers
 
     async def measure(self) -> dict[str, str]:
-        """Return all lines, with those of the disks and of slow sources (raises ``OSError``)."""
-        table = self.table(await self._cleaning.in_thread(self._cleaning.cleaner.report))
-        for source in self.slow_sources:
-            table |= await self._cleaning.in_thread(source)
-        return table
-
-    def table(self, disks: DiskReport) -> dict[str, str]:
-        """Return all lines that need no thread."""
-        table = {**_IDLE, **_pool_lines(self._scheduler.stall), **_statistics_lines(self.statistics)}
+        """Return all lines; what waits for the disk is measured in a thread (raises ``OSError``)."""
+        disks = await self._cleaning.in_thread(self._cleaning.cleaner.report)
+        table = {**_IDLE, **_pool_lines(self._scheduler.stall), **_statistics_lines(self._statistics)}
         table["putMessageFailedTimes"] = str(self._scheduler.failed_puts)
-        table |= {**_rate_lines(self.statistics), **_store_lines(self._store), **_disk_lines(disks)}
-        for source in self.sources:
-            table |= source()
+        table |= {**_rate_lines(self._statistics), **_store_lines(self._store), **_disk_lines(disks)}
+        table |= _delay_lines(self._store, self._delays)
+        if self._timers is not None:
+            table |= _timer_lines(self._timers, self._statistics)
+            waiting = await self._cleaning.in_thread(self._timers.timers.count_waiting)
+            table["timerCongestNum"] = str(waiting)
         return table
 
 
-def schedule_lines(store: MessageStore, progress: Mapping[int, int]) -> Lines:
+def _delay_lines(store: MessageStore, delays: DelayedDelivery) -> Lines:
     """Return how far each delay level in use has come, and where its queue ends."""
     return {
         f"scheduleMessageOffset_{level}": f"{next_offset},{store.max_offset(SCHEDULE_TOPIC, level - 1)}"
-        for level, next_offset in progress.items()
+        for level, next_offset in delays.progress.items()
+    }
+
+
+def _timer_lines(delivery: TimerDelivery, statistics: BrokerStatistics) -> Lines:
+    due_at_ms, span = delivery.due_at_ms, statistics.span(10)
+    behind_ms = 0 if due_at_ms is None else max(0, delivery.timers.now_ms() - due_at_ms)
+    waiting = delivery.store.max_offset(TIMER_TOPIC, 0) - delivery.timers.queue_offset
+    return {
+        "timerReadBehind": str(behind_ms // 1000),
+        "timerOffsetBehind": str(max(0, waiting)),
+        "timerEnqueueTps": format_double(rate(span, lambda sample: sample.timers_in)),
+        "timerDequeueTps": format_double(rate(span, lambda sample: sample.timers_out)),
     }
 
 
@@ -236,23 +249,3 @@ def format_bytes(count: int) -> str:
         return f"{count} B"
     power = int(log(count) / log(1024))
     return f"{count / 1024**power:.1f} {'KMGTPE'[power - 1]}iB"
-
-
-def tell_timers(runtime: RuntimeInfo, delivery: TimerDelivery, now_ms: Callable[[], int]) -> None:
-    """Have the figures of the timers told from now on."""
-    timers, statistics = delivery.timers, runtime.statistics
-    statistics.count_timers_out = lambda: delivery.taken_out
-
-    def lines() -> Mapping[str, str]:
-        due_at_ms, span = delivery.due_at_ms, statistics.span(10)
-        behind_ms = 0 if due_at_ms is None else max(0, now_ms() - due_at_ms)
-        waiting = delivery.store.max_offset(TIMER_TOPIC, 0) - timers.queue_offset
-        return {
-            "timerReadBehind": str(behind_ms // 1000),
-            "timerOffsetBehind": str(max(0, waiting)),
-            "timerEnqueueTps": format_double(rate(span, lambda sample: sample.timers_in)),
-            "timerDequeueTps": format_double(rate(span, lambda sample: sample.timers_out)),
-        }
-
-    runtime.sources.append(lines)
-    runtime.slow_sources.append(lambda: {"timerCongestNum": str(timers.count_waiting())})

@@ -54,11 +54,11 @@ class DayTotals(NamedTuple):
 
 
 class BrokerStatistics:
-    """Counts what goes in and out."""
+    """Counts what goes in and out; ``count_timers_out`` tells how many timer messages have left their wheel."""
 
     period_ms = 1_000
 
-    def __init__(self, clock: Clock, reads: ReadCounts) -> None:
+    def __init__(self, clock: Clock, reads: ReadCounts, count_timers_out: Callable[[], int] = int) -> None:
         self._now_ms = clock.now_ms
         self.started_at_ms = clock.now_ms()
         self.reads = reads
@@ -66,8 +66,7 @@ class BrokerStatistics:
         self.yesterday_morning = self.this_morning = DayTotals()
         self.last_minute: Mapping[int, int] = {}
         """How many messages took how many milliseconds to be put."""
-        self.count_timers_out: Callable[[], int] = int
-        """Tells how many timer messages have come out of their wheel; the part that takes them out replaces it."""
+        self._count_timers_out = count_timers_out
         self._puts: defaultdict[str, int] = defaultdict(int)  # by topic
         self._put_times: defaultdict[int, int] = defaultdict(int)
         self._longest_put_ms = 0  # before the minute under way
@@ -103,7 +102,7 @@ class BrokerStatistics:
             self.reads.missed,
             sum(self.reads.messages.values()),
             self._puts.get(TIMER_TOPIC, 0),
-            self.count_timers_out(),
+            self._count_timers_out(),
         )
 
     def day_totals(self) -> DayTotals:

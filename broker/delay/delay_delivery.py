@@ -60,7 +60,8 @@ class DelayedDelivery:
         self._progress = progress
         self._time = store.time
         self._levels: dict[int, _Level] = {}  # by queue id
-        self.on_armed: Callable[[], object] | None = None
+        self.armed = asyncio.Event()
+        """Set when a message has come to a level where none was waiting; whoever waits for it clears it."""
         queues = {queue_id for topic, queue_id in store.queues() if topic == SCHEDULE_TOPIC}
         for queue_id in queues | {number - 1 for number in progress.latest()}:
             self._arm(self._level(queue_id))
@@ -188,8 +189,7 @@ class DelayedDelivery:
             self._set_next(level, record.queue_offset)
             entry = record.log_offset, record.size, record.tags_code
             level.due_at_ms = self._due_at(level, record.queue_offset, entry)
-            if self.on_armed is not None:
-                self.on_armed()
+            self.armed.set()
 
     def _level(self, queue_id: int) -> _Level:
         level = self._levels.get(queue_id)
@@ -227,10 +227,9 @@ class DelayJob:
     def __init__(self, delivery: DelayedDelivery, clock: Clock) -> None:
         self._delivery = delivery
         self._clock = clock
-        self._woken = asyncio.Event()
+        self._woken = delivery.armed
         self._is_stopped = False
         self._is_refused = False
-        delivery.on_armed = self._woken.set
 
     async def run(self) -> int | None:
         """Wait for the deadline, or deliver if it has passed; return the pause."""

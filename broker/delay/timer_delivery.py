@@ -18,6 +18,7 @@ Rules (``TimerMessageStore``; store.md §10.6, behaviour.md B.12)
     7. There is no work while nothing has arrived and no slot is over: ``due_at_ms`` says when the next one is.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -57,7 +58,8 @@ class TimerDelivery:
         self._copies: DeliveredCopies | None = None  # of what was delivered before a kill, once it is known
         self._last_copied_tick = 0
         self.taken_out = 0  # of the wheel, since the start
-        self.on_woken: Callable[[], object] | None = None
+        self.has_arrivals = asyncio.Event()
+        """Set when a message has come to the timer topic; whoever waits for it clears it."""
 
     def __repr__(self) -> str:
         return f"<TimerDelivery {self.timers!r}>"
@@ -83,8 +85,8 @@ class TimerDelivery:
 
     def arrived(self, record: Appended) -> None:
         """Hear that a record of the timer topic has become readable."""
-        if record.queue_id == 0 and self.on_woken is not None:
-            self.on_woken()
+        if record.queue_id == 0:
+            self.has_arrivals.set()
 
     def advance(self) -> SlowWork | None:
         """Do a piece of work, or return what is to be done in another thread before the next call.

@@ -38,15 +38,16 @@ _log = logging.getLogger(__name__)
 class TimerJob:
     """Waits for messages and deadlines, and does what is to be done."""
 
-    def __init__(self, delivery: TimerDelivery, worker: Executor, clock: Clock) -> None:
+    def __init__(
+        self, delivery: TimerDelivery, worker: Executor, clock: Clock, on_worked: Callable[[], object] | None = None
+    ) -> None:
         self._delivery = delivery
         self._worker = worker
         self._clock = clock
-        self._woken = asyncio.Event()
+        self._woken = delivery.has_arrivals
+        self._on_worked = on_worked
         self._is_stopped = False
         self._is_refused = False
-        self.on_worked: Callable[[], object] | None = None
-        delivery.on_woken = self._woken.set
 
     async def run(self) -> int | None:
         """Do a piece of work, or wait for the next; return the pause."""
@@ -91,8 +92,8 @@ class TimerJob:
         if slow is not None:
             await asyncio.get_running_loop().run_in_executor(self._worker, slow)
             return False
-        if self.on_worked is not None and self._delivery.timers.is_open:
-            self.on_worked()
+        if self._on_worked is not None and self._delivery.timers.is_open:
+            self._on_worked()
         if self._delivery.is_idle:
             return True
         await asyncio.sleep(0)  # others have their turn
@@ -173,8 +174,7 @@ def start_timers(stack: AsyncExitStack, tasks: TaskScope, clock: Clock, delivery
     reading = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-timers"))
     writing = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-timer-files"))
     saving = TimerSaveJob(delivery.store, delivery.timers, writing)
-    job = TimerJob(delivery, reading, clock)
-    job.on_worked = saving.wake
+    job = TimerJob(delivery, reading, clock, saving.wake)
     stack.push_async_callback(saving.save_last)
     stack.push_async_callback(job.put_rest)
     stack.callback(job.stop)

@@ -43,7 +43,7 @@ from ...common.properties import RETRY_TOPIC, parse_properties
 from ...common.record import RECORD_HEAD, find_properties
 from ...common.sql_filter import SqlFilter, compile_sql
 from ...common.sql_terms import SqlLimitError, SqlSyntaxError
-from ...common.subscription import SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
+from ...common.subscription import ALL, SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
 from ...store.consumequeue.appended import Appended
 from ..settings.config import BrokerConfig
 from ..settings.refusal import Refusal
@@ -444,7 +444,7 @@ class FilterSelection:
             if not fetch.subscription:
                 return _unparsable()
             return self._filter_properties(fetch, fetch.expression_type or SQL92_TYPE, fetch.subscription)
-        if fetch.has_class_filter:
+        if not fetch.subscription or fetch.subscription == ALL or fetch.has_class_filter:
             return TAKES_ALL
         try:
             return tag_filter(parse_tag_expression(fetch.topic, fetch.subscription))

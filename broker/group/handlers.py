@@ -34,7 +34,7 @@ from ...remoting.bodies.client import (
     LockedQueues,
     decode_lock_body,
 )
-from ...remoting.codec.codes import RequestCode
+from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
 from ...remoting.headers.offset import (
@@ -46,7 +46,7 @@ from ...remoting.headers.offset import (
     SearchOffsetHeader,
     StoreTimeReply,
 )
-from ...remoting.transport.connection import Connection, Reply, encode_oneway
+from ...remoting.transport.connection import Connection, Handler, Reply, encode_oneway
 from ...store.message_store import MessageStore
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import TopicTable
@@ -72,7 +72,7 @@ class MemberNotifier:
         is_wanted = settings is None or settings.notify_consumer_ids_changed_enable
         if self._is_on and is_wanted and not group.is_broadcasting:
             header = ConsumerGroupHeader(consumer_group=group.name)
-            notice = encode_oneway(Command.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+            notice = encode_oneway(Command.request(Code.NOTIFY_CONSUMER_IDS_CHANGED, header))
             for connection in group.members:
                 connection.push(notice)
 
@@ -107,6 +107,15 @@ class ClientHandlers:
         self._make_known = make_known
         self._monotonic_ms = monotonic_ms
         self._watched: set[Connection] = set()
+
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.HEART_BEAT: self.heartbeat,
+            Code.UNREGISTER_CLIENT: self.unregister,
+            Code.GET_CONSUMER_LIST_BY_GROUP: self.list_consumers,
+            Code.CHECK_CLIENT_CONFIG: self.check_client,
+        }
 
     def heartbeat(self, command: Command, connection: Connection) -> Reply:
         """Take in what a client says about itself."""
@@ -231,6 +240,13 @@ class LockHandlers:
         self._locks = locks
         self._monotonic_ms = monotonic_ms
 
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.LOCK_BATCH_MQ: self.lock,
+            Code.UNLOCK_BATCH_MQ: self.unlock,
+        }
+
     def lock(self, command: Command, _connection: Connection) -> Command:
         """Give a client what is free of the queues that it wants; tell what it holds now."""
         wish = decode_lock_body(command.body)
@@ -264,6 +280,17 @@ class ProgressHandlers:
         self._topics = topics
         self._groups = groups
         self._members = members
+
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.QUERY_CONSUMER_OFFSET: self.find_committed,
+            Code.UPDATE_CONSUMER_OFFSET: self.commit,
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: self.find_by_time,
+            Code.GET_MAX_OFFSET: self.find_max,
+            Code.GET_MIN_OFFSET: self.find_min,
+            Code.GET_EARLIEST_MSG_STORETIME: self.find_first_time,
+        }
 
     def find_committed(self, command: Command, _connection: Connection) -> Command:
         """Tell how far a group has come.

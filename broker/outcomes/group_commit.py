@@ -51,10 +51,17 @@ class _Group(NamedTuple):
 class GroupCommit:
     """All outcomes of a broker that wait for the disk; ``settle`` is called with each when that is over."""
 
-    def __init__(self, store: MessageStore, clock: Clock, settle: Callable[[Outcome[Any]], None]) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        settle: Callable[[Outcome[Any]], None],
+        watch: FlushWatch | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._settle = settle
+        self._watch = watch
         self._timeout_ms = store.config.sync_flush_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Group] = deque()
@@ -63,7 +70,6 @@ class GroupCommit:
         self._is_told = False
         self._is_closed = False
         self._progress = asyncio.Event()
-        self.watch: FlushWatch | None = None
 
     def __repr__(self) -> str:
         waiting = sum(len(group.outcomes) for group in self._waiting)
@@ -79,8 +85,8 @@ class GroupCommit:
         if self._requested_end != end:
             self._requested_end = end
             self._store.request_flush(self.tell_flushed)
-            if self.watch is not None:
-                self.watch.asked()
+            if self._watch is not None:
+                self._watch.asked()
         return turn if not waiting else [outcome for outcome in turn if not outcome.waits_for_flush]
 
     def tell_flushed(self, _failure: object) -> None:
@@ -118,8 +124,8 @@ class GroupCommit:
                 self._settle(outcome)
         self._store.advance()
         self._progress.set()
-        if self.watch is not None:
-            self.watch.ended(is_owed=flushed < self._requested_end and failure is None)
+        if self._watch is not None:
+            self._watch.ended(is_owed=flushed < self._requested_end and failure is None)
 
     def _set_timer(self) -> None:
         if self._timer is None and self._waiting:

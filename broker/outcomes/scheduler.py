@@ -54,10 +54,9 @@ class Scheduler:
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
         if store.config.is_sync_flush:
-            self._group = GroupCommit(store, clock, self.settle)
             if patience is not None:
                 self._stall = DiskStall(patience, clock, self.end_turn)
-                self._group.watch = self._stall
+            self._group = GroupCommit(store, clock, self.settle, self._stall)
 
     def __repr__(self) -> str:
         return f"<Scheduler {len(self._turn)} in this turn, {self._group!r}, {self._stall!r}>"

@@ -11,6 +11,7 @@ from ...common.errors import HeaderError
 from ...common.ids import format_address
 from ...common.names import PERM_READ
 from ...common.outcome import Outcome
+from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import Command, decode_header, header_reader
 from ...remoting.codec.error_replies import failure_reply
 from ...remoting.codec.frames import Encoded
@@ -22,7 +23,7 @@ from ...remoting.headers.pull import (
     ViewMessageHeader,
     encode_pull_reply,
 )
-from ...remoting.transport.connection import Connection
+from ...remoting.transport.connection import Connection, Handler
 from ...store.consumequeue.queue_reader import ReadStatus
 from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore
@@ -52,6 +53,13 @@ class PullHandlers:
     def __init__(self, fetches: FetchOperation, own: OwnBroker) -> None:
         self._fetches = fetches
         self._own = own
+
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.PULL_MESSAGE: self.pull,
+            Code.LITE_PULL_MESSAGE: self.lite_pull,
+        }
 
     def pull(self, command: Command, connection: Connection) -> Outcome[Fetched | Refusal]:
         """Return what there is in a queue, or wait for it."""
@@ -110,6 +118,13 @@ class QueryHandlers:
     def __init__(self, store: MessageStore, *, unique_key_count: int = 32) -> None:
         self._store = store
         self._unique_key_count = unique_key_count
+
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.QUERY_MESSAGE: self.query,
+            Code.VIEW_MESSAGE_BY_ID: self.view,
+        }
 
     def query(self, command: Command, _connection: Connection) -> Command:
         """Find messages by key, unique key or tag."""

@@ -21,13 +21,13 @@ from ...common.errors import (
 from ...common.ids import format_address, format_offset_id
 from ...common.outcome import Outcome
 from ...common.properties import PUSH_REPLY_TIME, UNIQ_KEY, encode_properties
-from ...remoting.codec.codes import RequestCode
+from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.error_replies import describe_failure
 from ...remoting.codec.frames import Encoded
 from ...remoting.headers.message import RecallHeader, RecallReply, ReplyPushHeader, SendBackHeader
 from ...remoting.headers.send import SendReplies, decode_send_header
-from ...remoting.transport.connection import Connection
+from ...remoting.transport.connection import Connection, Handler
 from ...store.consumequeue.appended import Appended
 from ..group.members import Members
 from ..settings.refusal import Refusal
@@ -38,7 +38,7 @@ from .send_back import SendBackOperation
 
 PUSH_LIMIT_MS = 10_000
 _OFFSET_DIGITS = 16
-_BATCH = int(RequestCode.SEND_BATCH_MESSAGE)
+_BATCH = int(Code.SEND_BATCH_MESSAGE)
 _log = logging.getLogger(__name__)
 
 
@@ -61,6 +61,18 @@ class SendHandlers:
         self._fields = answers.fields()
         self._host_text = ""
         self._encode = self._encode_sent  # bound once, and not for each send
+
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.SEND_MESSAGE: self.send,
+            Code.SEND_MESSAGE_V2: self.send,
+            Code.SEND_BATCH_MESSAGE: self.send,
+            Code.CONSUMER_SEND_MSG_BACK: self.send_back,
+            Code.RECALL_MESSAGE: self.recall,
+            Code.SEND_REPLY_MESSAGE: self.reply,
+            Code.SEND_REPLY_MESSAGE_V2: self.reply,
+        }
 
     def set_store_host(self, store_host: bytes) -> None:
         """Change the host in the message ids, which must be the one in the records."""
@@ -209,7 +221,7 @@ class ReplyPusher:
             store_host=self._store_address(),
             stored_at_ms=now_ms,
         )
-        push = Command.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header, body)
+        push = Command.request(Code.PUSH_REPLY_MESSAGE_TO_CLIENT, header, body)
         return EncodedPush(connection, client_id, push, properties)
 
 

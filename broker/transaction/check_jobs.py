@@ -7,7 +7,6 @@ counted from the end of the one before. The cursors are saved as often as consum
 import asyncio
 import logging
 from contextlib import AsyncExitStack
-from typing import NamedTuple
 
 from ...common.clock import Clock
 from ...common.errors import StoreNotWritableError
@@ -24,29 +23,23 @@ from .transactions import Transactions
 _log = logging.getLogger(__name__)
 
 
-class CheckTiming(NamedTuple):
-    """The clock, and how long the pauses between rounds are."""
-
-    clock: Clock
-    period_ms: int
-
-
 class CheckJob:
-    """Checks the open transactions of a broker now and then."""
+    """Checks the open transactions of a broker, with a pause of ``period_ms`` between rounds."""
 
     def __init__(
         self,
-        store: MessageStore,
         transactions: Transactions,
         checks: TransactionChecks,
         sender: CheckSender,
-        timing: CheckTiming,
+        clock: Clock,
+        period_ms: int,
     ) -> None:
-        self._store = store
+        self._store = checks.store
         self._transactions = transactions
         self._checks = checks
         self._sender = sender
-        self._clock, self._period_ms = timing
+        self._clock = clock
+        self._period_ms = period_ms
         self._has_read = False
         self._is_refused = False
 

@@ -153,7 +153,7 @@ class TransactionChecks:
         rules: CheckRules,
         give_up: GiveUp,
     ) -> None:
-        self._store = store
+        self.store = store
         self._commit = commit
         self._transactions = transactions
         self._rules = rules
@@ -165,7 +165,7 @@ class TransactionChecks:
         Raises:
             StoreNotWritableError: Nothing of it could be written; it comes next again.
         """
-        turn = _Turn(self._transactions.cursors.half, self._store.log_append_offset)
+        turn = _Turn(self._transactions.cursors.half, self.store.log_append_offset)
         failure: StoreNotWritableError | OSError | None = None
         is_last = now_ms - began_at_ms > MOST_ROUND_MS
         try:
@@ -178,11 +178,11 @@ class TransactionChecks:
         return Step(turn.questions, is_last, failure)
 
     def _has_room(self, turn: "_Turn") -> bool:
-        return turn.count < MOST_MESSAGES and self._store.log_append_offset - turn.log_offset < MOST_BYTES
+        return turn.count < MOST_MESSAGES and self.store.log_append_offset - turn.log_offset < MOST_BYTES
 
     def _pass_next(self, turn: "_Turn", began_at_ms: int, now_ms: int) -> bool:
         """Pass one open half message; tell whether there was one that may be passed."""
-        store = self._store
+        store = self.store
         end = store.max_offset(HALF_TOPIC, 0)
         turn.position = self._transactions.next_open(max(turn.position, store.min_offset(HALF_TOPIC, 0)), end)
         if turn.position >= end:
@@ -206,7 +206,7 @@ class TransactionChecks:
                 return
             times = check_times(half.properties) + 1
             copy = spared(half) if verdict is CheckVerdict.SPARE else asked_again(half, times)
-            placed = self._store.append(copy)
+            placed = self.store.append(copy)
             self._transactions.note_copy(half.queue_offset, placed.queue_offset)
             if verdict is CheckVerdict.ASK:
                 turn.questions.append(CheckRequest(copy, placed, half.stored_at_ms))
@@ -227,12 +227,12 @@ class TransactionChecks:
         )
         kept = self._give_up(half)
         if kept is not None:
-            self._store.append(kept)
+            self.store.append(kept)
 
     def _read(self, half_offset: int) -> Record | None:
         """Return a half message, None when there is none that can be checked."""
-        entries = self._store.entries(HALF_TOPIC, 0, half_offset, 1)
-        data = self._store.record_at(*entries[0][:2]) if entries else None
+        entries = self.store.entries(HALF_TOPIC, 0, half_offset, 1)
+        data = self.store.record_at(*entries[0][:2]) if entries else None
         if data is None:
             return None  # gone, or the filling before a queue's first entry
         try:

@@ -9,10 +9,10 @@ from ...common.names import HALF_TOPIC
 from ...common.outcome import Outcome
 from ...common.properties import PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, UNIQ_KEY
 from ...common.record import NewRecord, encode_record
-from ...remoting.codec.codes import RequestCode
+from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader, ResumeCheckHeader
-from ...remoting.transport.connection import Connection
+from ...remoting.transport.connection import Connection, Handler
 from ..group.members import Members
 from ..settings.refusal import Refusal
 from .checks import CheckRequest
@@ -29,6 +29,13 @@ class TransactionHandlers:
     def __init__(self, ends: EndTransaction, resumes: ResumeCheck) -> None:
         self._ends = ends
         self._resumes = resumes
+
+    def by_code(self) -> dict[int, Handler]:
+        """Return who answers which request code."""
+        return {
+            Code.END_TRANSACTION: self.end,
+            Code.RESUME_CHECK_HALF_MESSAGE: self.resume,
+        }
 
     def end(self, command: Command, _connection: Connection) -> Outcome[Refusal | None]:
         """Take in what has become of a transaction."""
@@ -129,4 +136,4 @@ def _encode_check(request: CheckRequest, store_host: bytes, broker_name: str) ->
         copy.reconsume_times,
     )
     body = encode_record(own, place.queue_offset, place.log_offset, request.stored_at_ms, store_host)
-    return Command.request(RequestCode.CHECK_TRANSACTION_STATE, header, body)
+    return Command.request(Code.CHECK_TRANSACTION_STATE, header, body)

@@ -77,8 +77,6 @@ class TimerWorld:
         self.timers = self.store.timers()
         self.delivery = TimerDelivery(self.store, self.timers, self.store.commit, lambda: self.now_ms)
         self.requests = TimerRequests(self.directory.config.timers, self.timers.count_at)
-        self.woken = 0
-        self.delivery.on_woken = self._wake
         self.store.subscribe(self._arrived)
 
     def stop(self) -> None:
@@ -146,6 +144,3 @@ class TimerWorld:
         for record in records:
             if record.topic == "rmq_sys_wheel_timer":
                 self.delivery.arrived(record)
-
-    def _wake(self) -> None:
-        self.woken += 1

@@ -1,0 +1,225 @@
+"""What a running broker consists of: the one place where its parts are built, each handed the few things that it uses.
+
+Nothing runs yet: ``server.py`` opens the store before it and starts the jobs afterwards, in the order of a stop.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ..common.clock import Clock
+from ..common.ids import UniqueIds, decode_host, format_address
+from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
+from ..common.properties import CLUSTER
+from ..remoting.bodies.client import ConsumerData
+from ..remoting.headers.send import SendReplies
+from ..remoting.transport.connection import Connection, Handler
+from ..remoting.transport.event_loop import TaskScope
+from ..store.consumequeue.appended import Appended
+from ..store.message_store import MessageStore
+from .admin.cleaning import CleaningJob
+from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
+from .admin.runtime_info import RuntimeInfo
+from .admin.statistics import BrokerStatistics
+from .delay.delay_delivery import DelayedDelivery
+from .delay.delay_progress import DelayProgress, DelaySaveJob
+from .delay.delayed_messages import DelayRouting, Delays
+from .delay.timer_delivery import TimerDelivery
+from .delay.timer_messages import TimerRequests
+from .group.filters import FilterSelection, FilterTable
+from .group.groups import GroupTable, OffsetTable
+from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers
+from .group.members import Members
+from .group.queue_locks import QueueLocks
+from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
+from .outcomes.disk_stall import Patience
+from .outcomes.scheduler import Scheduler
+from .pull.fetch import FetchOperation, FetchValidator, ReadCounts
+from .pull.handlers import PullHandlers, QueryHandlers
+from .pull.long_polling import ArrivalNotices, LongPolling, by_topic
+from .send.handlers import ReplyPusher, SendHandlers
+from .send.recall import RecallOperation
+from .send.replies import ReplyOperation
+from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
+from .send.send_back import SendBackOperation
+from .settings.config import BrokerConfig
+from .settings.refusal import OwnBroker
+from .topic.registration import Registration
+from .topic.topics import TopicTable, boot_topics
+from .transaction.check_jobs import CheckJob, CursorSaveJob, keep_given_up
+from .transaction.checks import CheckRules, GiveUp, TransactionChecks
+from .transaction.end_transaction import EndTransaction, ResumeCheck
+from .transaction.handlers import TransactionCheckSender, TransactionHandlers
+from .transaction.transactions import Transactions
+
+
+class StoredState(NamedTuple):
+    """What a broker has found on its disk: the store, the tables of ``config/``, and who saves these."""
+
+    store: MessageStore
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    filters: FilterTable
+    delays: DelayProgress
+    saving: SaveJob
+    delay_saving: DelaySaveJob
+
+
+class Components:
+    """The parts of one broker; ``own_host`` stands in the unique keys that it makes, its ``files`` run in a thread."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, state: StoredState, files: Executor, tasks: TaskScope, own_host: bytes
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._state = state
+        self._tasks = tasks
+        self._own = OwnBroker(config, decode_host(own_host)[0])
+        self._unique_ids = UniqueIds(own_host[:-4], os.getpid(), clock.now_ms)
+        store = state.store
+        self.registration = Registration(config, state.topics, state.saving.run_once, tasks, clock)
+        patience = Patience(config.disk_stall_ms, config.send_wait_ms, config.most_waiting_sends)
+        self.scheduler = Scheduler(store, clock, self.registration.make_known, patience if config.fails_fast else None)
+        self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
+        self.long_polling = LongPolling(clock)
+        self._members = Members[Connection](lambda: store.log_max_offset)
+        self._locks = QueueLocks()
+        self._filters = FilterSelection(config, state.filters)
+        self._transactions = Transactions(
+            store, state.offsets, self.scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes
+        )
+        self._check_rules = CheckRules(
+            config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms
+        )
+        timers = store.timers() if config.is_timer_wheel_enabled else None
+        timer_requests = timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms)
+        self._routing = DelayRouting(clock.now_ms, Delays(store.config.delays_ms), timer_requests)
+        self.delay_delivery = DelayedDelivery(store, self.scheduler.commit, state.delays)
+        self.timer_delivery = timers and TimerDelivery(store, timers, self.scheduler.commit, timers.now_ms)
+        self._reads = ReadCounts()
+        self._statistics = BrokerStatistics(clock, self._reads, self._count_timers_out)
+        self.sends = self._build_sends()
+        self.clients = self._build_clients()
+        self.handlers = self._build_handlers()
+        self.notices = self._build_notices()
+        self.jobs = self._build_jobs(files)
+
+    def build_checks(self, give_up: GiveUp | None) -> tuple[CheckJob, CursorSaveJob]:
+        """Return who checks open transactions and who saves how far; unless told otherwise, those given up are kept."""
+        config, store = self._config, self._state.store
+        keep = give_up or keep_given_up(self._state.topics)
+        checks = TransactionChecks(store, self.scheduler.commit, self._transactions, self._check_rules, keep)
+        sender = TransactionCheckSender(self._members, config.broker_name)
+        job = CheckJob(self._transactions, checks, sender, self._clock, config.check_period_ms)
+        return job, CursorSaveJob(store, self._transactions, config.flush_offsets_ms)
+
+    def _build_sends(self) -> SendHandlers:
+        config, state, scheduler, routing = self._config, self._state, self.scheduler, self._routing
+        validator = SendValidator(self._own, state.topics, state.groups, self._locks, self._clock.monotonic_ms)
+        answers = SendReplies(config.region_id, traces=config.is_trace_on)
+        fields, now_ms = answers.fields(), self._clock.now_ms
+        refusal = self._own.forbids("sending transaction message") if config.refuses_transactions else None
+        sends = SendOperations(
+            scheduler,
+            validator,
+            PropertyEnricher({**fields, CLUSTER: config.cluster_name}, self._unique_ids.next_id),
+            routing,
+            broker_name=config.broker_name,
+            max_message_bytes=state.store.config.max_message_bytes,
+            refuses_transactions=refusal,
+        )
+        pusher = ReplyPusher(self._members, lambda: format_address(*decode_host(state.store.store_host)), now_ms)
+        replies = ReplyOperation(
+            validator, pusher.prepare, routing, scheduler, self._tasks, is_stored=config.stores_replies, fields=fields
+        )
+        send_backs = SendBackOperation(self._own, state.groups, state.topics, routing, scheduler)
+        recalls = RecallOperation(config, state.topics, routing, scheduler, now_ms)
+        return SendHandlers(sends, send_backs, replies, recalls, answers)
+
+    def _build_pulls(self) -> PullHandlers:
+        config, state = self._config, self._state
+        validator = FetchValidator(self._own, state.topics, state.groups, self._members, self._filters)
+        fetches = FetchOperation(
+            state.store.read,
+            validator,
+            state.offsets,
+            self.long_polling,
+            counts=self._reads,
+            monotonic_ms=self._clock.monotonic_ms,
+            short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
+        )
+        return PullHandlers(fetches, self._own)
+
+    def _build_clients(self) -> ClientHandlers:
+        state = self._state
+        return ClientHandlers(
+            self._members,
+            MemberNotifier(state.groups, state.filters, is_on=self._config.notifies_members),
+            self._filters,
+            partial(open_group, state.groups, state.topics),
+            self.registration.make_known,
+            self._clock.monotonic_ms,
+        )
+
+    def _build_handlers(self) -> dict[int, Handler]:
+        """Return who answers each request code; one that is missing is answered 3, not supported."""
+        config, state, scheduler = self._config, self._state, self.scheduler
+        own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
+        ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler, self._clock.now_ms)
+        info = RuntimeInfo(self._statistics, self.cleaning, scheduler, self.delay_delivery, self.timer_delivery)
+        make_known, set_batch_topic = self.registration.make_known, state.store.set_batch_topic
+        adapters = (
+            self.sends,
+            self.clients,
+            self._build_pulls(),
+            QueryHandlers(state.store, unique_key_count=config.default_query_count),
+            ProgressHandlers(state.store, state.offsets, state.topics, state.groups, self._members),
+            LockHandlers(self._locks, self._clock.monotonic_ms),
+            TransactionHandlers(ends, ResumeCheck(scheduler)),
+            AdminHandlers(state.topics, state.groups, make_known, set_batch_topic, own_topics),
+            CleaningHandlers(self.cleaning, state.topics, own_topics),
+            RuntimeInfoHandlers(info, self.cleaning),
+        )
+        return {int(code): handler for adapter in adapters for code, handler in adapter.by_code().items()}
+
+    def _build_notices(self) -> ArrivalNotices:
+        takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}
+        if self.timer_delivery is not None:
+            takers[TIMER_TOPIC] = self.timer_delivery.arrived
+        return ArrivalNotices(self._statistics.arrived, self.long_polling.arrived, by_topic(takers))
+
+    def _build_jobs(self, files: Executor) -> Sequence[TimedJob]:
+        """Return the jobs that are begun one pause after the start."""
+        state, scheduler = self._state, self.scheduler
+        flushing = FlushJob(state.store, files, scheduler.tell_flushed if scheduler.flushes_first else None)
+        scanning = ScanJob(self.clients, state.filters, self._config.channel_expiry_ms)
+        return flushing, state.saving, scanning, self._statistics
+
+    def _count_timers_out(self) -> int:
+        return 0 if self.timer_delivery is None else self.timer_delivery.taken_out
+
+
+def open_group(groups: GroupTable, topics: TopicTable, consumer: ConsumerData) -> Sequence[str] | None:
+    """Find or create a group with its retry topic; return what topic changed, None if it may not be created.
+
+    A retry topic is ordered when the group subscribes to an ordered topic (``ClientManageProcessor.heartBeat``).
+    """
+    group = groups.find(consumer.group_name)
+    if group is None:
+        return None
+    topic, is_new = topics.ensure(retry_topic(group.group_name), group.retry_queue_nums)
+    subscribed = [topics.get(data.topic) for data in consumer.subscription_data_set]
+    wanted = replace(
+        topic,
+        order=any(other.order for other in subscribed if other is not None) if subscribed else topic.order,
+        topic_sys_flag=UNIT_SUBSCRIPTION if is_new and consumer.unit_mode else topic.topic_sys_flag,
+    )
+    if wanted != topic:
+        topics.put(wanted)
+    return (topic.topic_name,) if is_new or wanted != topic else ()
