@@ -61,7 +61,7 @@ from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import CheckClientBody, CheckedSubscription, ConsumerList
 from ...remoting.bodies.group import ConsumerConnections
 from ...remoting.codec.codes import RequestCode, ResponseCode
-from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.command import Command, decode_header, header_reader
 from ...remoting.headers.client import ConsumerGroupHeader
 from ...remoting.headers.message import SendBackHeader
 from ...remoting.headers.offset import (
@@ -92,6 +92,8 @@ from ..session.routes import MASTER_ID, BrokerAddress, choose_address, subscribe
 from ..session.session import CALL_TIMEOUT_MS, Session
 from ..session.settings import check_queue_offset
 from .subscriptions import Sql, subscription_of
+
+_read_pull_reply = header_reader(PullReply)
 
 
 class PullObserver:
@@ -197,7 +199,7 @@ def read_pull_answer(
     """
     if answer.code not in _PULL_CODES:
         raise ResponseError(answer.code, answer.remark)
-    reply = decode_header(PullReply, answer)
+    reply = _read_pull_reply(answer)
     messages = _read_messages(answer.body, queue, subscription) if answer.code == ResponseCode.SUCCESS else []
     if messages and messages[0].queue_offset < from_offset:  # asked for from inside a batch
         messages = [message for message in messages if message.queue_offset >= from_offset]
@@ -466,7 +468,7 @@ async def pull_once(brokers: BrokerRequests, group: str, asked: SinglePull) -> P
     command = Command.request(RequestCode.PULL_MESSAGE, header)
     answer = await brokers.ask_broker(queue.broker_name, command, asked.wait_ms + SINGLE_PULL_TIMEOUT_MS)
     found = read_pull_answer(answer, queue, subscription, from_offset=asked.queue_offset)
-    reply = decode_header(PullReply, answer)
+    reply = _read_pull_reply(answer)
     status = _STATUS_OF_CODE.get(ResponseCode(answer.code), PullStatus.FOUND)
     if status is PullStatus.FOUND and not found.messages:
         status = PullStatus.NO_MATCHED_MESSAGE  # the hashes of tags matched, the tags did not
