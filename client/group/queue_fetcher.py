@@ -51,7 +51,7 @@ from ...common.properties import MAX_OFFSET, MIN_OFFSET, RETRY_TOPIC
 from ...common.record import decode_messages
 from ...common.subscription import Subscription
 from ...remoting.codec.codes import RequestCode, ResponseCode
-from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.command import Command, header_reader
 from ...remoting.headers.pull import (
     PULL_COMMIT_OFFSET,
     PULL_LITE,
@@ -67,6 +67,7 @@ from .broker_requests import BrokerRequests
 from .consumer_hooks import ConsumerHooks
 from .subscriptions import Sql, SubscriptionTable, subscription_of
 
+_read_pull_reply = header_reader(PullReply)
 _log = logging.getLogger(__name__)
 
 FLOW_CONTROL_PAUSE_MS = 20
@@ -153,7 +154,7 @@ def read_pull_answer(
     """
     if answer.code not in _PULL_CODES:
         raise ResponseError(answer.code, answer.remark)
-    reply = decode_header(PullReply, answer)
+    reply = _read_pull_reply(answer)
     messages: list[ReceivedMessage] = []
     if answer.code == ResponseCode.SUCCESS:
         messages = decode_messages(answer.body, queue.broker_name, partial(_leave_out, queue))
@@ -347,7 +348,7 @@ async def pull_once(brokers: BrokerRequests, group: str, asked: SinglePull) -> P
     command = Command.request(RequestCode.PULL_MESSAGE, header)
     answer = await brokers.ask_broker(queue.broker_name, command, asked.wait_ms + SINGLE_PULL_TIMEOUT_MS)
     found = read_pull_answer(answer, queue, subscription, from_offset=asked.queue_offset)
-    reply = decode_header(PullReply, answer)
+    reply = _read_pull_reply(answer)
     status = _STATUS_OF_CODE.get(ResponseCode(answer.code), PullStatus.FOUND)
     if status is PullStatus.FOUND and not found.messages:
         status = PullStatus.NO_MATCHED_MESSAGE  # the hashes of tags matched, the tags did not

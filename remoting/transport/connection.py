@@ -135,23 +135,6 @@ class Connection(asyncio.Protocol):
             self._is_joining = True
             asyncio.get_running_loop().call_soon(self._flush)
 
-    def ask(self, command: Command, timeout_ms: int) -> Answer:
-        """Send a request and return what will hold its answer, or the errors of ``request``.
-
-        Raises:
-            ConnectionClosedError: the connection has ended.
-        """
-        command.opaque = opaque = self.next_opaque()
-        return self.ask_frame(encode_command(command), opaque, command.code, timeout_ms)
-
-    def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int) -> Answer:
-        """As ``ask``, with a request that is encoded already."""
-        if self.is_closed:
-            raise ConnectionClosedError(f"the connection to {self._peer} is closed")
-        answer = self._requests.start(opaque, timeout_ms, code)
-        self.push(frame)
-        return answer
-
     async def request(self, command: Command, timeout_ms: int) -> Command:
         """Send a request and wait for its answer.
 
@@ -159,12 +142,25 @@ class Connection(asyncio.Protocol):
             ConnectionClosedError: the connection has ended.
             RequestTimeoutError: the answer did not come in time; if it still comes, it is ignored.
         """
-        answer = self.ask(command, timeout_ms)
+        command.opaque = opaque = self.next_opaque()
+        answer = self.ask_frame(encode_command(command), opaque, command.code, timeout_ms)
         try:
             return await answer
         finally:
             if answer.cancelled():
-                self._requests.forget(command.opaque)
+                self._requests.forget(opaque)
+
+    def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int) -> Answer:
+        """Send a request that is encoded already; return what will hold its answer, or the errors of ``request``.
+
+        Raises:
+            ConnectionClosedError: the connection has ended.
+        """
+        if self.is_closed:
+            raise ConnectionClosedError(f"the connection to {self._peer} is closed")
+        answer = self._requests.start(opaque, timeout_ms, code)
+        self.push(frame)
+        return answer
 
     def close(self) -> None:
         """Close after what was written has been sent."""
@@ -355,7 +351,7 @@ class Connection(asyncio.Protocol):
             if command.flag & ONEWAY:
                 return
             if type(reply) is not Outcome:
-                encoded = reply if type(reply) is bytes else _encode_reply(command, reply)
+                encoded = reply if isinstance(reply, (bytes, list)) else _encode_reply(command, reply)
             elif reply.is_settled:
                 encoded = self._encode(reply)  # it is counted before the next request is served
             else:
@@ -384,9 +380,10 @@ class Connection(asyncio.Protocol):
                 continue
             else:
                 try:
-                    encoded = self._encode(reply) if reply.encode is None else reply.encode(reply.request, reply)
-                    if type(encoded) is not bytes:
-                        encoded = _encode_reply(reply.request, encoded)
+                    given: Command | Encoded | None = (
+                        self._encode(reply) if reply.encode is None else reply.encode(reply.request, reply)
+                    )
+                    encoded = given if isinstance(given, (bytes, list)) else _encode_reply(reply.request, given)
                 except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
                     encoded = self._encode_failure(reply.request, error)
                 self._out_bytes += sum(map(len, encoded)) if isinstance(encoded, list) else len(encoded)
@@ -402,6 +399,7 @@ class Connection(asyncio.Protocol):
 
     def _encode(self, outcome: Outcome[Any]) -> Encoded:
         command: Command = outcome.request
+        reply: Command | Encoded | None
         try:
             if outcome.encode is not None:
                 reply = outcome.encode(command, outcome)
@@ -409,7 +407,7 @@ class Connection(asyncio.Protocol):
                 reply = outcome.answer
             else:
                 return self._encode_failure(command, outcome.failure)
-            return reply if type(reply) is bytes else _encode_reply(command, reply)
+            return reply if isinstance(reply, (bytes, list)) else _encode_reply(command, reply)
         except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
             return self._encode_failure(command, error)
 
@@ -473,14 +471,12 @@ class Connection(asyncio.Protocol):
             self._count()
 
 
-def _encode_reply(command: Command, reply: Command | Encoded | None) -> Encoded:
+def _encode_reply(command: Command, reply: Command | None) -> bytes:
     """Return the frame that answers a command, in the command's own form.
 
     Raises:
         FrameError: the answer is too large.
     """
-    if isinstance(reply, (bytes, list)):
-        return reply
     if reply is None:
         reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
     reply.opaque = command.opaque

@@ -14,7 +14,7 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.codec.frames import PREFIX, FrameParser
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PullHeader
 from rocketlet.remoting.headers.send import LetterSendHeader
 from rocketlet.remoting.transport.client import ConnectionPool
@@ -23,6 +23,12 @@ from rocketlet.remoting.transport.event_loop import LoopClock
 
 TIMEOUT_MS = 20_000  # real time: a server that never answers must not stop the run
 _clock = LoopClock()
+
+
+def decode_json_header(text: bytes) -> Command:
+    """Return the command of a frame that holds a JSON header and nothing else (raises ``FrameError``)."""
+    [command] = FrameParser().feed(PREFIX.pack(4 + len(text), len(text)) + text)
+    return command
 
 
 class Caller:
