@@ -10,7 +10,7 @@ Rules
        SYNC_FLUSH with the wait for the disk. The longest ones are those since the start.
     5. Totals "of this morning" are those of the last local midnight, and leave out system topics.
 
-The hot path adds to numbers: a call for each commit and each read, none for a message.
+The hot path adds to numbers: a call for each commit, none for a read or a message.
 """
 
 import time

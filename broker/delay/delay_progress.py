@@ -1,26 +1,20 @@
-"""How far each delay level has been delivered: ``config/delayOffset.json`` (spec store.md §9.5).
+"""How far each delay level has been delivered: what ``config/delayOffset.json`` says, and what the log shows beyond it.
 
-    {"dataVersion": …, "offsetTable": {level: offset of the next message in queue level - 1}}
+    {"dataVersion": …, "offsetTable": {level: offset of the next message in queue level - 1}}       store.md §9.5
 
 Rules
-
     1. What is saved is on disk: an offset counts as certain only when the messages that were delivered before it have
-       been flushed. A crash never skips one then; what the log shows as delivered is passed.
+       been flushed. A crash never skips one then.
     2. It is saved every ``flushDelayOffsetInterval`` and when the broker stops. The file is Java's, and so is its data
        version: it moves every ``delayOffsetUpdateVersionStep`` deliveries.
     3. A loaded offset is moved into its queue, which may have lost its beginning or, with its log, its end; and that is
        saved before a message can arrive there.
-
-What the log shows as delivered, of messages that waited: after a kill it knows more than the saved progress.
-
-Rules
-
-    1. Progress is saved every few seconds, behind a flush. A killed process has delivered more than that; what its log
-       holds of it is not delivered again. What a power loss has taken from the log is.
-    2. The copy of a message that waited says so by REAL_TOPIC, and keeps its unique key, the level or the time it
+    4. A killed process has delivered more than it has saved; what its log holds of that is not delivered again. What a
+       power loss has taken from the log is.
+    5. The copy of a message that waited says so by REAL_TOPIC, and keeps its unique key, the level or the time it
        waited for, its birth and its attempts. Together they name one message that waited; one without a unique key is
        delivered again.
-    3. A copy is stored when its message is due, or later. So the log is read from a little before that time on, which
+    6. A copy is stored when its message is due, or later. So the log is read from a little before that time on, which
        is when progress was saved last, and not at all after a clean stop.
 """
 

@@ -1,26 +1,23 @@
-"""Where a message is kept when it is not to be seen yet (``HookUtils.handleScheduleMessage``).
+"""Where a message waits that is not to be seen yet, and what it becomes in the end (behaviour.md B.3.6, B.12).
 
-Rules (spec behaviour.md B.3.6, B.12), in this order
+Everybody who stores a message of a client asks here first: sends, messages that come back from consumers, and committed
+transactions. Plain messages, whose properties need no care, need not come (``HookUtils.handleScheduleMessage``,
+``ScheduleMessageService``).
 
+Rules, the first that fits
     1. A message of a transaction that is open or was rolled back is kept as it is.
     2. A delay level above 0 beats a timer: the message is parked until the delay of its level is over.
     3. A message that asks for a timer is parked by the timers, or refused by them. When its time has passed already, it
        is kept as it is.
     4. Without a timer wheel a message that asks for a timer is refused; stored, it would be seen too early.
 
-Everybody who stores a message of a client asks here first: sends, messages that come back from consumers, and committed
-transactions. Plain messages, whose properties need no care, need not come.
-
-Delayed messages: how one is parked until its time, and what it becomes then (``ScheduleMessageService``).
-
-Rules (spec behaviour.md B.3.6 and B.12, store.md §10.1)
-
-    1. The level is the property DELAY: 0 and below mean no delay, above the highest level means the highest.
-    2. A parked message lies in queue level - 1 of SCHEDULE_TOPIC_XXXX. REAL_TOPIC and REAL_QID say where it belongs;
+Rules of delay levels (store.md §10.1)
+    5. The level is the property DELAY: 0 and below mean no delay, above the highest level means the highest.
+    6. A parked message lies in queue level - 1 of SCHEDULE_TOPIC_XXXX. REAL_TOPIC and REAL_QID say where it belongs;
        DELAY stays, and properties that ask for a timer are dropped.
-    3. What is delivered has the same property text, body, flags, born time and host, and count of attempts. So
+    7. What is delivered has the same property text, body, flags, born time and host, and count of attempts. So
        consumers see DELAY, REAL_TOPIC and REAL_QID; a delivery is not parked again, since it does not come this way.
-    4. A message that belongs to the topic of half messages is never delivered, nor is one that does not say where to.
+    8. A message that belongs to the topic of half messages is never delivered, nor is one that does not say where to.
 """
 
 import re

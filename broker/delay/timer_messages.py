@@ -1,7 +1,6 @@
-"""What becomes of a message that asks to be delivered at a time (``HookUtils.transformTimerMessage``; store.md §10.3).
+"""What a message becomes on its way into the timer wheel and out of it (store.md §10.3, §10.6).
 
-Rules
-
+Into the wheel (``HookUtils.transformTimerMessage``)
     1. The first of TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS counts. Who carries TIMER_OUT_MS has been
        through the wheel and asks for nothing.
     2. A time that has passed: the message goes where it belongs at once. One that is to delete another is refused.
@@ -11,19 +10,14 @@ Rules
     5. A slot that holds more than ``timerCongestNumEachSlot`` refuses some, with twice as many all.
     6. The message waits in queue 0 of rmq_sys_wheel_timer; REAL_TOPIC and REAL_QID say where it belongs.
 
-Sums are Java's, with 64 bits. Pure but for the chance of rule 5: it knows no clock and no store.
-
-What a timer message becomes when it comes out of the wheel (``TimerMessageStore.convert``; store.md §10.3, §10.6).
-
-    delivered    the message where it belongs, as REAL_TOPIC and REAL_QID say
-    rolled       the message in the timer topic once more, with one roll more
-
-Rules
-
-    1. Both keep body, flags, born time and host, attempts, and all properties; so consumers see TIMER_OUT_MS and where
+Out of it (``TimerMessageStore.convert``): ``delivered``, where REAL_TOPIC and REAL_QID say, or ``rolled``, into the
+timer topic once more, with one roll more
+    7. Both keep body, flags, born time and host, attempts, and all properties; so consumers see TIMER_OUT_MS and where
        the message was bound for. TIMER_ENQUEUE_MS and TIMER_DEQUEUE_MS are added.
-    2. A message that was late when it was to be put into the wheel has the greatest number as TIMER_ENQUEUE_MS.
-    3. When its properties leave no room for that, they stay as they are: the message matters more.
+    8. A message that was late when it was to be put into the wheel has the greatest number as TIMER_ENQUEUE_MS.
+    9. When its properties leave no room for that, they stay as they are: the message matters more.
+
+Sums are Java's, with 64 bits. Pure but for the chance of rule 5: it knows no clock and no store.
 """
 
 import random

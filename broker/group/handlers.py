@@ -1,21 +1,17 @@
-"""Client life: HEART_BEAT(34), UNREGISTER_CLIENT(35), GET_CONSUMER_LIST_BY_GROUP(38).
+"""The adapter of the wire for the clients of groups: their lives, their queue locks, and how far they have come.
 
-Rules (``ClientManageProcessor``, ``ConsumerManageProcessor``; spec behaviour.md B.10)
+34, 35, 38, 46   HEART_BEAT, UNREGISTER_CLIENT, GET_CONSUMER_LIST_BY_GROUP, CHECK_CLIENT_CONFIG
+40               NOTIFY_CONSUMER_IDS_CHANGED, to the members of a group, so that they share queues anew
+41, 42           LOCK_BATCH_MQ, UNLOCK_BATCH_MQ of ordered consumers (``AdminBrokerProcessor``; behaviour.md B.8)
+14, 15, 29 to 32 offsets of queues and of groups (``ConsumerManageProcessor``; B.7)
+
+Rules (``ClientManageProcessor``, ``DefaultConsumerIdsChangeListener``; B.10)
     1. A heartbeat creates its groups and their retry topics; it is answered when new topics are known.
-    2. When a group changes, all its members are told (40), unless the broker or the group does not want that or the
-       group is broadcasting.
+    2. When a group changes, all its members are told, unless the broker or the group does not want that or the group is
+       broadcasting. The table of filters is told what a heartbeat subscribes to, and that a group has no members left.
     3. A connection that ends leaves its groups at once; one that sends no heartbeat for too long is closed.
     4. The answer to a heartbeat says whether the next one shall carry the subscriptions. A client that does not use
        fingerprints (version 2) is told so each time, and sends them in any case.
-
-Who hears of a group: its members, and the table of filters (``DefaultConsumerIdsChangeListener``).
-
-Members are told that their group has changed (NOTIFY_CONSUMER_IDS_CHANGED(40)), so that they share queues anew. The
-table is told what a heartbeat subscribes to, and that a group has no members left.
-
-Queue locks of ordered consumers: LOCK_BATCH_MQ(41), UNLOCK_BATCH_MQ(42) (``AdminBrokerProcessor``; B.8).
-
-Offsets of queues and of groups: requests 14, 15 and 29 to 32 (``ConsumerManageProcessor``; behaviour.md B.7).
 """
 
 from collections.abc import Callable, Mapping, Sequence

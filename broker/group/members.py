@@ -1,4 +1,4 @@
-"""Clients that are connected: members of consumer groups and of producer groups, with what they subscribe to.
+"""Who is connected: members of consumer groups with what they subscribe to, and producers, found by group or client id.
 
 Rules (``ConsumerManager``, ``ProducerManager``; spec behaviour.md B.10)
     1. A member is a connection; two connections with one client id are two members, and both stand in the list.
@@ -10,15 +10,12 @@ Rules (``ConsumerManager``, ``ProducerManager``; spec behaviour.md B.10)
     5. A heartbeat of version 2 carries a fingerprint of its subscriptions, and leaves them out while the broker says
        that it knows them. The fingerprint of a group is that of the heartbeat which brought its subscriptions; unlike
        Java's broker, a group that has none, after a restart perhaps, asks for them (remoting.md 4.7).
+    6. A producer may come on several connections for a while, when it has connected anew and the old connection has
+       not ended yet: the one that came last counts, and the one before it again should that end first. A connection
+       counts as long as it is in one group at least. (Java forgets the client id with the first group that is left or
+       the first connection that ends.)
 
 Pure: time is an argument; connections are only compared and handed back.
-
-Which connection leads to the producer with a client id (``ProducerManager.clientChannelTable``).
-
-A client id may come on several connections for a while, when a client has connected anew and the old connection has not
-ended yet: the one that came last counts, and the one before it again should that end first. A connection counts as long
-as it is in one group at least. (Java forgets the client id with the first group that is left or the first connection
-that ends.)
 """
 
 from collections.abc import Callable, Iterator, Mapping

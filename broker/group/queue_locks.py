@@ -1,4 +1,4 @@
-"""Queue locks of ordered consumers (``RebalanceLockManager``; spec behaviour.md B.8).
+"""Which client holds which queue of a group that consumes in order (``RebalanceLockManager``; spec behaviour.md B.8).
 
 A lock belongs to a client id for one queue of one group; it ends 60 s after it was last taken, or when its owner
 gives it back. Pure: time is an argument.

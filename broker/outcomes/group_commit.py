@@ -1,7 +1,6 @@
-"""Outcomes that wait for the disk under SYNC_FLUSH (``GroupCommitService``, ``FlushDiskWatcher``; behaviour.md B.3).
+"""Who waits for the disk under SYNC_FLUSH, and for how long (behaviour.md B.3).
 
-Rules
-
+Rules (``GroupCommitService``, ``FlushDiskWatcher``)
     1. A send is answered when its bytes are on disk. One flush serves all who wait; what comes while it runs is served
        by the next, which the flusher begins at once.
     2. When a flush is over: records become readable, the sends are answered, in order, and then the pulls that wait.
@@ -10,8 +9,7 @@ Rules
     4. With the property WAIT=false, and for one-way requests, nobody waits; the next flush takes the message along.
     5. When a flush fails, all who wait are told; nobody learns that a message is stored.
     6. Somebody may watch how the flushes go (``FlushWatch``): ``disk_stall`` does.
-
-Waiting until what is in the log is on disk.
+    7. Jobs that save what depends on the log wait by themselves, whatever the store's setting (``wait_flushed``).
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""Fetching messages of one queue (``PullMessageProcessor``; spec behaviour.md B.4).
+"""Whether a consumer may have the messages of a queue, and what it gets (``PullMessageProcessor``; behaviour.md B.4).
 
-A fetch that finds nothing new and may wait is held (``LongPolling``). When it is woken it is run again from the start
-and answered whatever comes: it commits no offset then and never waits twice.
-
-Order of the checks (B.4.1): the broker's permission, the group, the topic and its permission, the queue, and then the
-subscription: the one in the request if it says so, else the one of the group's last heartbeat.
+Rules
+    1. The checks, in their order (B.4.1): the broker's permission, the group, the topic and its permission, the queue,
+       and then the subscription: the one in the request if it says so, else the one of the group's last heartbeat.
+    2. A fetch that finds nothing new and may wait is held (``LongPolling``). When it is woken it is run again from the
+       start and answered whatever comes: it commits no offset then and never waits twice.
 """
 
 from collections import defaultdict

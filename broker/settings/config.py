@@ -1,4 +1,4 @@
-"""The broker's settings, by Java's keys.
+"""The broker's settings, by Java's keys: which are read, what they may be, and how ``--print-config`` lists them.
 
 Rules (DESIGN "settings")
     1. A key that rocketlet uses is checked: a value that does not parse or is out of range stops the start. (Java
@@ -9,8 +9,6 @@ Rules (DESIGN "settings")
        the nearest known one.
 
 The store's keys stand in ``store/files/config.py``; both are read from one mapping.
-
-Rows of ``--print-config`` for the store's settings.
 """
 
 import socket

@@ -1,12 +1,9 @@
 """What happens to settings that rocketlet does not use: refused, or warned about.
 
 ``_REFUSED`` lists the keys whose neglect would lose data, split a role or open access, with the values that ask for
-nothing and are therefore let through, and what would be needed.
-
-The names of every setting that a Java broker reads from its file.
-
-Taken from the setters of RocketMQ's ``BrokerConfig``, ``BrokerIdentity``, ``MessageStoreConfig``,
-``NettyServerConfig``, ``NettyClientConfig`` and ``AuthConfig`` and from ``TlsSystemConfig`` and ``MixAll``, up to
+nothing and are therefore let through, and what would be needed. The names of all settings are those that a Java broker
+reads from its file: the setters of RocketMQ's ``BrokerConfig``, ``BrokerIdentity``, ``MessageStoreConfig``,
+``NettyServerConfig``, ``NettyClientConfig`` and ``AuthConfig`` and those of ``TlsSystemConfig`` and ``MixAll``, up to
 5.4.0. A name that stands here and in no part of rocketlet is known but unused; a name that stands nowhere is a
 misspelling.
 """

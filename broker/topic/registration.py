@@ -1,4 +1,4 @@
-"""Keeps all name servers informed of this broker (spec behaviour.md A.9).
+"""How name servers learn of this broker and its topics, and by which address (``BrokerOuterAPI``; behaviour.md A.9).
 
 Rules
     1. Each name server is told everything at the start, every 30 s, and again after a failure with growing pauses;
@@ -16,13 +16,10 @@ Rules
        100,000. Beyond that, or with ``enableSplitRegistration`` (``splitRegistrationSize`` topics each), they go in
        parts, one after the other, each with a version of its own.
     6. A topic that came or changed while all were being told is told again by itself: it is not among them.
-
-One name server as a broker sees it: register, add a topic, unregister (``BrokerOuterAPI``; behaviour.md A.9).
-
-The address that is registered is, in this order: what ``--advertise`` or ``brokerIP1`` says; the address that the
-broker listens at; if it listens at all of them, the one from which it reaches this name server. In the last two cases
-a name server of ours on this machine is told that clients may use any host that leads here
-(``namesrv/handlers.py``); others ignore that.
+    7. The address that is registered is, in this order: what ``--advertise`` or ``brokerIP1`` says; the address that
+       the broker listens at; if it listens at all of them, the one from which it reaches this name server. In the last
+       two cases a name server of ours on this machine is told that clients may use any host that leads here
+       (``namesrv/route_handlers.py``); others ignore that.
 """
 
 import asyncio

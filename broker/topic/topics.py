@@ -1,17 +1,16 @@
-"""The broker's topics: those of a fresh broker, those that were created, and how a send creates one.
+"""Which topics a broker has, how a send creates one, and what their attributes may be.
 
 ``config/topics.json`` holds them as Java does (``TopicConfigManager``; spec store.md §9.2); the file is laid over the
 topics of a fresh broker (behaviour.md B.2). A topic is a value: a change puts a new one in its place, moves the data
 version, and is announced to the name servers by whoever made it (``registration.py``).
 
-Attributes of a topic: ``+name=value,-name`` (``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``).
+Attributes are changed by a text, ``+name=value,-name`` (``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``). A
+new topic takes additions only; what does not exist cannot be deleted; no name twice; no other names than these.
 
     queue.type      BatchCQ, SimpleCQ          only when the topic is made
     cleanup.policy  DELETE, COMPACTION         only when the topic is made; compaction is not built
     message.type    UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, MIXED
     reserve.time    a number from -1 on
-
-Rules: a new topic takes additions only; what does not exist cannot be deleted; no name twice; no other names.
 """
 
 import logging

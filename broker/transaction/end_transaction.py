@@ -1,7 +1,6 @@
-"""The end of a transaction: END_TRANSACTION(37) (``EndTransactionProcessor``; behaviour.md B.11).
+"""How a transaction ends: by its producer (37), or by nobody, so that an administrator has it asked about again (323).
 
-Rules, in this order
-
+Rules of END_TRANSACTION, in this order (``EndTransactionProcessor``; behaviour.md B.11)
     1. An unknown outcome is not answered: a check will ask again.
     2. There is no half message at the position: 1. Its own immunity is over, and this is no answer to a check: 604.
     3. Another producer group, queue offset or log offset than those of the half message: 1.
@@ -11,10 +10,9 @@ Rules, in this order
     6. What is known to be settled is answered 0, and nothing happens: a message is not delivered again. (Java delivers
        it for each request.) A copy that a check has made meanwhile is settled along with the message.
 
-Asking once more about a transaction that was given up: RESUME_CHECK_HALF_MESSAGE(323) (``AdminBrokerProcessor``).
-
-The request names the message by its offset id: the half message, or what is kept of it. A copy becomes the newest half
-message, as if nobody had ever been asked. What is no message of a transaction is refused; Java would put it there.
+RESUME_CHECK_HALF_MESSAGE names a message by its offset id: the half message, or what is kept of it. A copy becomes the
+newest half message, as if nobody had ever been asked. What is no message of a transaction is refused; Java would put it
+there (``AdminBrokerProcessor``).
 """
 
 from collections.abc import Callable

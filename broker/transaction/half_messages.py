@@ -1,4 +1,4 @@
-"""The forms of a message of a transaction (``TransactionalMessageBridge``, ``EndTransactionProcessor``; store.md §11).
+"""The forms of a message of a transaction: as it is sent, waits, is asked about, and ends (store.md §11).
 
     sent         TRAN_MSG=true, to its topic; PGROUP names the producers that can be asked
     half         queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; REAL_TOPIC, REAL_QID: where it belongs; __transactionId__: its
@@ -8,24 +8,19 @@
     committed    its own topic and queue, flag 8, the log offset of the half message beside it; the same properties but
                  REAL_TOPIC and REAL_QID, so that consumers still see TRAN_MSG, PGROUP and __transactionId__
     given up     queue 0 of TRANS_CHECK_MAX_TIME_TOPIC, the same properties
+    op message   queue 0 of RMQ_SYS_TRANS_OP_HALF_TOPIC, tag ``d``, body: queue offsets of half messages that are done
+                 with, a comma behind each
 
-Delay levels and timers wait for the commit: a half message keeps their properties and is not parked by them. (Java
-parks it, and throws it away when it is due.) Copies keep the message's own flag and its attempts; Java clears them.
-
-Pure: no store, no clock.
-
-Op messages: which half messages are settled (``TransactionalMessageServiceImpl``; store.md §11.3).
-
-    topic RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0, tag ``d``, body: queue offsets of half messages, a comma behind each
-
-A half message that one of them names is done with: committed, rolled back, given up, or copied further on. Java writes
-none for the last two; to it they are harmless, and after a crash nobody is asked twice for what was copied before.
-
-The other copies of a half message, found by its unique key: for answers that come after a check has passed it.
-
-A check copies a half message that it asks about; so the answer to the send, the first offset that the producer knows,
-may come when there is a copy further on. Java commits by the old one then, goes on asking about the copy, and delivers
-the message again. The index knows all of them, and what was delivered; without an index we do as Java.
+Rules (``TransactionalMessageBridge``, ``TransactionalMessageServiceImpl``)
+    1. Delay levels and timers wait for the commit: a half message keeps their properties and is not parked by them.
+       (Java parks it, and throws it away when it is due.) Copies keep the message's own flag and its attempts; Java
+       clears them.
+    2. An op message names what was committed, rolled back, given up, or copied further on. Java writes none for the
+       last two; to it they are harmless, and after a crash nobody is asked twice for what was copied before.
+    3. A check copies a half message that it asks about; so the answer to the send, the first offset that the producer
+       knows, may come when there is a copy further on. Java commits by the old one then, goes on asking about the copy,
+       and delivers the message again. The index knows all copies by their unique key, and what was delivered; without
+       an index we do as Java (``HalfCopies``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping

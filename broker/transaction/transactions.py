@@ -12,15 +12,9 @@ Rules
        before it were: those name no later ones. Two numbers for each check are enough to know that.
     5. The cursors are those of the group CID_RMQ_SYS_TRANS in ``consumerOffset.json``. They move there when the log up
        to them is on disk: after a crash a check starts again at what may have lost its copy.
-
-A growing set of numbers, one bit each: which half messages of their queue are settled.
-
-Rules
-
-    1. Nearly all messages are settled soon after they came, so the set is dense; a bit for each, from the first that
-       is of interest on, is small. A million half messages that nobody has settled take 125 kB.
-    2. Numbers below ``forget_below`` are dropped, and are taken for nothing then.
-    3. Runs of settled messages are passed eight at a time by a search in C.
+    6. Nearly all messages are settled soon after they came, so memory has a bit for each, from the first that is of
+       interest on: a million half messages that nobody has settled take 125 kB. Runs of settled ones are passed eight
+       at a time by a search in C.
 """
 
 import logging
