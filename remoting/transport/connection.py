@@ -94,7 +94,9 @@ class Connection(asyncio.Protocol):
         self._owed_bytes = 0
         self._on_close: list[Callable[[Connection], object]] = []
         self._out: list[Buffer] = []
-        self._served: list[Encoded | Outcome[Any]] = []  # of this batch, in order
+        self._served: list[
+            Encoded | Outcome[Any]
+        ] = []  # of this batch, in order: frames, and outcomes that were not settled at once
         self._out_bytes = 0
         self._written_bytes: int = 0
         self.reads = 0  # how often the peer has sent something
@@ -351,7 +353,7 @@ class Connection(asyncio.Protocol):
             if command.flag & ONEWAY:
                 return
             if type(reply) is not Outcome:
-                encoded = reply if isinstance(reply, (bytes, list)) else _encode_reply(command, reply)
+                encoded = reply if type(reply) is bytes else _encode_reply(command, reply)
             elif reply.is_settled:
                 encoded = self._encode(reply)  # it is counted before the next request is served
             else:
@@ -373,21 +375,19 @@ class Connection(asyncio.Protocol):
         for reply in served:
             if type(reply) is not Outcome:
                 encoded = reply
-            elif not reply.is_settled:
+            elif reply.is_dropped or not reply.is_settled:
                 self._owe(reply)
-                continue
-            elif reply.is_dropped:
                 continue
             else:
                 try:
                     given: Command | Encoded | None = (
                         self._encode(reply) if reply.encode is None else reply.encode(reply.request, reply)
                     )
-                    encoded = given if isinstance(given, (bytes, list)) else _encode_reply(reply.request, given)
+                    encoded = given if type(given) is bytes else _encode_reply(reply.request, given)
                 except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
                     encoded = self._encode_failure(reply.request, error)
-                self._out_bytes += sum(map(len, encoded)) if isinstance(encoded, list) else len(encoded)
-                has_failed = has_failed or reply.failure is not None
+                if reply.failure is not None:
+                    has_failed = True
             if isinstance(encoded, list):
                 out += encoded
             else:
@@ -427,7 +427,9 @@ class Connection(asyncio.Protocol):
             _log.warning("rejecting %s%s, not stored: %s", first, others, failed[0].failure)
 
     def _owe(self, outcome: Outcome[Any]) -> None:
-        """Keep an answer that cannot be given yet."""
+        """Keep an answer that cannot be given yet, if it is still wanted."""
+        if outcome.is_dropped:
+            return
         command: Command = outcome.request
         if len(self._owed) >= self._limits.max_owed_answers:
             outcome.drop()
@@ -447,9 +449,10 @@ class Connection(asyncio.Protocol):
     def _flush(self) -> None:
         """Write what waits to be sent."""
         self._is_joining = False
-        out, size, transport = self._out, self._out_bytes, self._transport
+        out, transport = self._out, self._transport
         if not out:
             return
+        size = sum(map(len, out))
         self._out, self._out_bytes = [], 0
         if transport is None or transport.is_closing():
             return
@@ -471,12 +474,14 @@ class Connection(asyncio.Protocol):
             self._count()
 
 
-def _encode_reply(command: Command, reply: Command | None) -> bytes:
+def _encode_reply(command: Command, reply: Command | Encoded | None) -> Encoded:
     """Return the frame that answers a command, in the command's own form.
 
     Raises:
         FrameError: the answer is too large.
     """
+    if isinstance(reply, (bytes, list)):
+        return reply
     if reply is None:
         reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
     reply.opaque = command.opaque
