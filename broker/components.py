@@ -36,7 +36,7 @@ from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, Progre
 from .group.members import Members
 from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
-from .outcomes.disk_stall import Patience
+from .outcomes.disk_stall import StallLimits
 from .outcomes.scheduler import Scheduler
 from .pull.fetch import FetchOperation, FetchValidator, ReadCounts
 from .pull.handlers import PullHandlers, QueryHandlers
@@ -47,7 +47,7 @@ from .send.replies import ReplyOperation
 from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
 from .send.send_back import SendBackOperation
 from .settings.config import BrokerConfig
-from .settings.refusal import OwnBroker
+from .settings.refusal import BrokerIdentity
 from .topic.registration import Registration
 from .topic.topics import TopicTable, boot_topics
 from .transaction.check_jobs import CheckJob, CursorSaveJob, keep_given_up
@@ -80,12 +80,14 @@ class Components:
         self._clock = clock
         self._state = state
         self._tasks = tasks
-        self._own = OwnBroker(config, decode_host(own_host)[0])
+        self._own = BrokerIdentity(config, decode_host(own_host)[0])
         self._unique_ids = UniqueIds(own_host[:-4], os.getpid(), clock.now_ms)
         store = state.store
         self.registration = Registration(config, state.topics, state.saving.run_once, tasks, clock)
-        patience = Patience(config.disk_stall_ms, config.send_wait_ms, config.most_waiting_sends)
-        self.scheduler = Scheduler(store, clock, self.registration.make_known, patience if config.fails_fast else None)
+        stall_limits = StallLimits(config.disk_stall_ms, config.send_wait_ms, config.most_waiting_sends)
+        self.scheduler = Scheduler(
+            store, clock, self.registration.make_known, stall_limits if config.fails_fast else None
+        )
         self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
         self.long_polling = LongPolling(clock)
         self._members = Members[Connection](lambda: store.log_max_offset)

@@ -53,7 +53,10 @@ from .queue_locks import QueueLocks
 
 
 class MemberNotifier:
-    """Spreads the news; members hear none if broker or group want that, or in a broadcasting group (B.10)."""
+    """Tells members and the table of filters what has become of a group (B.10).
+
+    Members are told nothing if the broker or the group does not want it, or if the group is broadcasting.
+    """
 
     def __init__(self, groups: GroupTable, filters: FilterTable, *, is_on: bool = True) -> None:
         self._groups = groups
@@ -90,14 +93,14 @@ class ClientHandlers:
     def __init__(
         self,
         members: Members[Connection],
-        news: MemberNotifier,
+        notifier: MemberNotifier,
         filters: FilterSelection,
         open_group: OpenGroup,
         make_known: MakeKnown,
         monotonic_ms: Callable[[], int],
     ) -> None:
         self._members = members
-        self._news = news
+        self._notifier = notifier
         self._filters = filters
         self._open_group = open_group
         self._make_known = make_known
@@ -139,7 +142,7 @@ class ClientHandlers:
         if header.consumer_group:
             group = self._members.leave_consumer(header.consumer_group, connection)
             if group is not None:
-                self._news.tell(group)
+                self._notifier.tell(group)
         return Command.response(ResponseCode.SUCCESS)
 
     def list_consumers(self, command: Command, _connection: Connection) -> Command:
@@ -190,10 +193,10 @@ class ClientHandlers:
             is_changed = self._members.refresh_consumer(spec, client, connection, self._monotonic_ms())
         else:
             is_changed = self._members.join_consumer(spec, client, connection, self._monotonic_ms())
-            self._news.subscribed(spec.group, spec.subscriptions)
+            self._notifier.subscribed(spec.group, spec.subscriptions)
         group = self._members.consumer_group(spec.group)
         if is_changed and group is not None:
-            self._news.tell(group)
+            self._notifier.tell(group)
         return created
 
     def _watch(self, connection: Connection) -> None:
@@ -204,7 +207,7 @@ class ClientHandlers:
     def _lose(self, connection: Connection) -> None:
         self._watched.discard(connection)
         for group in self._members.leave_all(connection):
-            self._news.tell(group)
+            self._notifier.tell(group)
 
 
 def _check_counts(data: HeartbeatData) -> None:

@@ -20,7 +20,7 @@ from ...common.outcome import A, Outcome
 from ...common.record import NewRecord
 from ...store.consumequeue.appended import Appended
 from ...store.message_store import MessageStore
-from .disk_stall import DiskStall, Patience
+from .disk_stall import DiskStall, StallLimits
 from .group_commit import GroupCommit
 
 MakeKnown = Callable[[Sequence[str], Callable[[], object]], object]
@@ -43,7 +43,7 @@ class Scheduler:
     """All outcomes of a broker that depend on its store; lives on the event loop."""
 
     def __init__(
-        self, store: MessageStore, clock: Clock, make_known: MakeKnown, patience: Patience | None = None
+        self, store: MessageStore, clock: Clock, make_known: MakeKnown, stall_limits: StallLimits | None = None
     ) -> None:
         self.store = store
         self._make_known = make_known
@@ -54,8 +54,8 @@ class Scheduler:
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
         if store.config.is_sync_flush:
-            if patience is not None:
-                self._stall = DiskStall(patience, clock, self.end_turn)
+            if stall_limits is not None:
+                self._stall = DiskStall(stall_limits, clock, self.end_turn)
             self._group = GroupCommit(store, clock, self.settle, self._stall)
 
     def __repr__(self) -> str:

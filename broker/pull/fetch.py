@@ -23,7 +23,7 @@ from ...store.consumequeue.queue_reader import AcceptsCode, AcceptsRecord, ReadL
 from ..group.filters import TAKES_ALL, Filtered, FilterSelection, PullFilter
 from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Members
-from ..settings.refusal import FAQ, OwnBroker, Refusal
+from ..settings.refusal import FAQ, BrokerIdentity, Refusal
 from ..topic.topics import TopicTable
 from .long_polling import HeldFetch, LongPolling
 
@@ -67,7 +67,7 @@ class FetchValidator:
 
     def __init__(
         self,
-        own: OwnBroker,
+        own: BrokerIdentity,
         topics: TopicTable,
         groups: GroupTable,
         members: Members[Any],

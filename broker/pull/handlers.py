@@ -27,7 +27,7 @@ from ...remoting.transport.connection import Connection, Handler
 from ...store.consumequeue.queue_reader import ReadStatus
 from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore
-from ..settings.refusal import OwnBroker, Refusal
+from ..settings.refusal import BrokerIdentity, Refusal
 from .fetch import Fetched, FetchOperation
 
 _JOIN_RECORD_BYTES = 1024  # records that average no more are cheaper to send as one copy
@@ -50,7 +50,7 @@ _read_pull = header_reader(PullHeader)
 class PullHandlers:
     """Answers consumers that pull."""
 
-    def __init__(self, fetches: FetchOperation, own: OwnBroker) -> None:
+    def __init__(self, fetches: FetchOperation, own: BrokerIdentity) -> None:
         self._fetches = fetches
         self._own = own
 

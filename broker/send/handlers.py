@@ -33,7 +33,7 @@ from ..group.members import Members
 from ..settings.refusal import Refusal
 from .recall import RECALL_FAILED, RecallOperation
 from .replies import ReplyOperation, ReplyRequest, ReplySent
-from .send import Sender, SendOperations, Sent, SentAside
+from .send import Sender, SendOperations, SendReceipt, Sent
 from .send_back import SendBackOperation
 
 PUSH_LIMIT_MS = 10_000
@@ -132,7 +132,7 @@ class SendHandlers:
             return self._answers.stored(command, message_ids, sent.queue_id, sent.queue_offset, key)
         code = ResponseCode.FLUSH_DISK_TIMEOUT if outcome.is_late else ResponseCode.SUCCESS
         header = self._answers.describe(message_ids, sent.queue_id, sent.queue_offset, key)
-        if isinstance(sent, SentAside):
+        if isinstance(sent, SendReceipt):
             header.batch_uniq_id, header.recall_handle = sent.batch_key, sent.recall_handle
         return Command.response(code, None, header)
 

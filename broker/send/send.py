@@ -57,7 +57,7 @@ from ..group.groups import GroupTable
 from ..group.queue_locks import QueueLocks
 from ..outcomes.group_commit import wants_to_wait
 from ..outcomes.scheduler import Scheduler
-from ..settings.refusal import FAQ, OwnBroker, Refusal
+from ..settings.refusal import FAQ, BrokerIdentity, Refusal
 from ..topic.topics import TopicTable, format_topic, is_batch_topic, make_topic
 from ..transaction.half_messages import half_of, is_transactional
 
@@ -113,7 +113,12 @@ class SendValidator:
     """Admits messages; creates topics on the way."""
 
     def __init__(
-        self, own: OwnBroker, topics: TopicTable, groups: GroupTable, locks: QueueLocks, monotonic_ms: Callable[[], int]
+        self,
+        own: BrokerIdentity,
+        topics: TopicTable,
+        groups: GroupTable,
+        locks: QueueLocks,
+        monotonic_ms: Callable[[], int],
     ) -> None:
         self._own = own
         self._is_writable = bool(own.config.permission & PERM_WRITE)
@@ -255,7 +260,7 @@ class Sender(msgspec.Struct, frozen=True, gc=False):
     waits: bool = True
 
 
-class SentAside(NamedTuple):
+class SendReceipt(NamedTuple):
     """Where the sender of something else than a plain message is told that it lies.
 
     ``log_offsets`` are those of the messages of a batch, otherwise one. ``batch_key`` is there when a batch is one
@@ -270,7 +275,7 @@ class SentAside(NamedTuple):
     recall_handle: str | None = None
 
 
-Sent = Appended | SentAside | Refusal
+Sent = Appended | SendReceipt | Refusal
 """A message as it was stored, where something else was stored, or why nothing was."""
 
 
@@ -321,7 +326,7 @@ class SendOperations:
             return self._fail(error, admission.new_topics)
         outcome.new_topics, outcome.waits_for_flush = admission.new_topics, waits
         if placed is not record:
-            outcome.answer = self._aside(outcome.answer, record, placed)
+            outcome.answer = self._receipt(outcome.answer, record, placed)
         return outcome
 
     def send_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
@@ -349,11 +354,11 @@ class SendOperations:
             raise MessageRefusedError(ResponseCode.NO_PERMISSION, self._refuses_transactions)
         return half_of(new)
 
-    def _aside(self, stored: Appended, sent: NewRecord, placed: NewRecord) -> SentAside:
+    def _receipt(self, stored: Appended, sent: NewRecord, placed: NewRecord) -> SendReceipt:
         """Return what the sender of a message learns that is stored elsewhere; a timer message can be recalled."""
         handle = recall_handle_of(placed, self._broker_name) if placed.topic == TIMER_TOPIC else None
         key = placed.properties.get(UNIQ_KEY)
-        return SentAside((stored.log_offset,), sent.queue_id, stored.queue_offset, key, recall_handle=handle)
+        return SendReceipt((stored.log_offset,), sent.queue_id, stored.queue_offset, key, recall_handle=handle)
 
     def _store_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         if batch.topic.startswith(RETRY_PREFIX):
@@ -382,7 +387,7 @@ class SendOperations:
                 outcome = self._scheduler.append_batch(head, _batch_records(head, parts, parsed))
                 stored: list[Appended] = outcome.answer
                 log_offsets, key = [one.log_offset for one in stored], properties.get(UNIQ_KEY)
-                outcome.answer = SentAside(log_offsets, admission.queue_id, stored[0].queue_offset, key)
+                outcome.answer = SendReceipt(log_offsets, admission.queue_id, stored[0].queue_offset, key)
         except StoreError as error:
             return self._fail(error, admission.new_topics)
         outcome.new_topics = admission.new_topics
@@ -396,7 +401,7 @@ class SendOperations:
         outcome: Outcome[Any] = self._scheduler.append(record)
         stored: Appended = outcome.answer
         key = enriched.properties[UNIQ_KEY]
-        outcome.answer = SentAside((stored.log_offset,), record.queue_id, stored.queue_offset, key, batch_key=key)
+        outcome.answer = SendReceipt((stored.log_offset,), record.queue_id, stored.queue_offset, key, batch_key=key)
         return outcome
 
     def _refuse(self, refusal: Refusal) -> Outcome[Sent]:

@@ -25,7 +25,7 @@ from ...common.record import NewRecord, Record, decode_record
 from ..delay.delayed_messages import DelayRouting
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import Scheduler
-from ..settings.refusal import FAQ, OwnBroker, Refusal
+from ..settings.refusal import FAQ, BrokerIdentity, Refusal
 from ..topic.topics import TopicTable
 from .send import FailurePlace, dead_letters, retries
 
@@ -46,7 +46,7 @@ class SendBackOperation:
     """Takes failed messages back."""
 
     def __init__(
-        self, own: OwnBroker, groups: GroupTable, topics: TopicTable, routing: DelayRouting, scheduler: Scheduler
+        self, own: BrokerIdentity, groups: GroupTable, topics: TopicTable, routing: DelayRouting, scheduler: Scheduler
     ) -> None:
         self._own = own
         self._is_writable = bool(own.config.permission & PERM_WRITE)

@@ -19,7 +19,7 @@ class Refusal(NamedTuple):
     new_topics: tuple[str, ...] = ()
 
 
-class OwnBroker(NamedTuple):
+class BrokerIdentity(NamedTuple):
     """The settings of this broker, and the address by which it names itself."""
 
     config: BrokerConfig

@@ -14,7 +14,7 @@ from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, ReadCoun
 from rocketlet.broker.pull.long_polling import LongPolling
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.broker.settings.refusal import OwnBroker
+from rocketlet.broker.settings.refusal import BrokerIdentity
 from rocketlet.broker.topic.topics import TopicTable, make_topic
 from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.properties import java_hash
@@ -384,7 +384,7 @@ async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, cloc
     config, counts = BrokerConfig.from_java({"storePathRootDir": str(tmp_path)}), ReadCounts()
     topics, groups, members = TopicTable(config, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
     filters = FilterSelection(config, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
-    validator = FetchValidator(OwnBroker(config, "127.0.0.1"), topics, groups, members, filters)
+    validator = FetchValidator(BrokerIdentity(config, "127.0.0.1"), topics, groups, members, filters)
     offsets, long_polling = OffsetTable(clock.now_ms), LongPolling(clock)
     fetches = FetchOperation(read, validator, offsets, long_polling, counts=counts, monotonic_ms=clock.monotonic_ms)
     topics.put(make_topic("T", 4))
