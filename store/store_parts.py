@@ -121,7 +121,7 @@ def _load(
         recovered = _recover(config, files, (log, queues, index), checkpoint, repairs=repairs)
         for directory in config.log_directories:
             make_lasting_directory(files, directory)
-        checkpoint = _settle(config, files, (log, queues, checkpoint), recovered, now_ms())
+        checkpoint = _sync_recovered(config, files, (log, queues, checkpoint), recovered, now_ms())
         _write_abort(config, files)
     except (OSError, RocketletError):
         log.close()
@@ -203,7 +203,7 @@ def _recover(
     return recovery.run(segments, checkpoint, is_clean=is_clean, repairs=repairs)
 
 
-def _settle(
+def _sync_recovered(
     config: StoreConfig,
     files: Files,
     parts: tuple[CommitLog, QueueTable, Checkpoint],

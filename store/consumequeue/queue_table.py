@@ -92,9 +92,9 @@ class ExtQueues:
         file_bytes = self._size_of_files(topic, queue_id)
         if address > LAST_ADDRESS or file_bytes == 0:
             return None
-        offset = address - _LEAST
-        position = offset % file_bytes
-        path = segment_path(f"{self._root}/{topic}/{queue_id}", offset - position)
+        place = address - _LEAST
+        position = place % file_bytes
+        path = segment_path(f"{self._root}/{topic}/{queue_id}", place - position)
         try:
             descriptor = self._descriptors.get(path)
             head = self._files.pread(descriptor, _UNIT.size, position)

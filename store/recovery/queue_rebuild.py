@@ -332,10 +332,10 @@ class ConsumeQueueRebuild:
         progress = self._progress[queue] = _Progress(queue, end)
         return progress
 
-    def _restart(self, progress: _Progress, offset: int) -> None:
+    def _restart(self, progress: _Progress, queue_offset: int) -> None:
         self._write(progress)
-        progress.queue.cut(offset)
-        progress.cursor = offset
+        progress.queue.cut(queue_offset)
+        progress.cursor = queue_offset
         progress.forget_known()
 
     def _write(self, progress: _Progress) -> None:

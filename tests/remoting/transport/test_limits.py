@@ -58,8 +58,6 @@ async def test_peers_cannot_fill_the_log(dial: Dial, read_commands: ReadCommands
     assert len(caplog.messages) == MOST + 1
 
 
-Dial = Callable[[str], Awaitable[socket.socket]]
-ReadCommands = Callable[[socket.socket, int], Awaitable[list[Command]]]
 SMALL, BIG, OWED = 7, 8, 9
 ANSWER_BYTES = 1_000_000
 
