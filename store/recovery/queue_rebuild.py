@@ -16,10 +16,10 @@ Rules of consume queues (store.md §3.4, §7.3, §7.4, §15.2):
 - A queue that lacks entries of records before the start cannot be completed by this walk; it is reported in
   ``broken`` and written anew by a walk over the whole log.
 
-This is not the ``Dispatcher``, which puts entries behind the last one of a queue, for records that it gets one by one. A
-walk meets entries that are there already, nearly always: it compares whole runs of them as bytes without making a value
-of each record, and has to cut and to shift where they differ. What both share is what a queue gets and how: the entries
-are those of ``EntryRules``, and ``ConsumeQueue.write_pending`` alone writes them.
+This is not the ``Dispatcher``, which puts entries behind the last one of a queue, for records that it gets one by one.
+A walk meets entries that are there already, nearly always: it compares whole runs of them as bytes without making a
+value of each record, and has to cut and to shift where they differ. What both share is what a queue gets and how: the
+entries are those of ``EntryRules``, and ``ConsumeQueue.write_pending`` alone writes them.
 
 Rules of batch queues (store.md §3.8, §7):
 
