@@ -249,7 +249,7 @@ class Cleaner:
 
     def _candidates(self) -> list[str]:
         """Return the first files that are flushed and in their queues."""
-        sure = min(self._parts.flusher.flushed.offset, self._parts.dispatcher.dispatched_offset)
+        sure = min(self._parts.flusher.flushed.log_offset, self._parts.dispatcher.dispatched_offset)
         return self._parts.log.removable_files(sure, self._settings.most_files)
 
     def _remove_first(self, path: str) -> Iterator[SlowStep]:

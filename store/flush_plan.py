@@ -48,7 +48,7 @@ class FlushPlan:
         self._log_seen_at_ms = monotonic_ms
         if monotonic_ms - self._log_taken_at_ms >= self._config.flush_log_thorough_ms:
             return True
-        taken, end, file_bytes = self._taken.offset, self._parts.log.max_offset, self._config.segment_bytes
+        taken, end, file_bytes = self._taken.log_offset, self._parts.log.max_offset, self._config.segment_bytes
         if self._config.is_sync_flush and end != taken:
             return True
         pages = end // _PAGE_BYTES - taken // _PAGE_BYTES

@@ -314,7 +314,7 @@ class MessageStore:
     @property
     def confirm_offset(self) -> int:
         """How far the log may be read: what is written, under SYNC_FLUSH what is on disk."""
-        return self._flusher.flushed.offset if self._is_sync_flush else self._log.max_offset
+        return self._flusher.flushed.log_offset if self._is_sync_flush else self._log.max_offset
 
     def time_from(self, at_least_ms: int) -> StoreTime:
         """Return a time of its own for something that has come further than the log says."""
@@ -374,7 +374,7 @@ class MessageStore:
     @property
     def flushed_offset(self) -> int:
         """The end of what is on disk for certain."""
-        return self._flusher.flushed.offset
+        return self._flusher.flushed.log_offset
 
     def request_flush(self, done: Done) -> None:
         """Bring the committed log to the disk on the flusher's thread, where ``done`` is called then.

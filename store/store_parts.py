@@ -106,10 +106,8 @@ def _load(
     config: StoreConfig, now_ms: Callable[[], int], held: tuple[Files, StoreLock], *, repairs: bool
 ) -> StoreParts:
     files, lock = held
-    limit = descriptor_limit()
-    descriptors = Descriptors(files, min(limit // 4, _MOST_DESCRIPTORS) // config.sharers)
-    paths = LogPaths(config.log_directories, config.segment_bytes, config.read_only_directories)
-    log = CommitLog(files, paths, config.segment_bytes, max_maps=max(4, min(limit // 8, _MOST_MAPS) // config.sharers))
+    descriptors = Descriptors(files, min(descriptor_limit() // 4, _MOST_DESCRIPTORS) // config.sharers)
+    log = _make_log(config, files)
     queues = _make_queues(config, files, descriptors)
     sizes = (config.index_slots, config.index_entries)
     index_space = IndexSpace(files, os.path.join(config.root, "index"), sizes, descriptors)
@@ -121,7 +119,7 @@ def _load(
         recovered = _recover(config, files, (log, queues, index), checkpoint, repairs=repairs)
         for directory in config.log_directories:
             make_lasting_directory(files, directory)
-        checkpoint = _settle(config, files, (log, queues, checkpoint), recovered, now_ms())
+        checkpoint = _sync_recovered(config, files, (log, queues, checkpoint), recovered, now_ms())
         _write_abort(config, files)
     except (OSError, RocketletError):
         log.close()
@@ -131,22 +129,15 @@ def _load(
     dispatcher = Dispatcher(rules, index, recovered.end)
     flusher = Flusher(files, _checkpoint_path(config), Flushed(log.max_offset, checkpoint.log_at_ms))
     return StoreParts(
-        files,
-        lock,
-        descriptors,
-        log,
-        queues.space,
-        queues,
-        index_space,
-        index,
-        rules,
-        dispatcher,
-        flusher,
-        checkpoint,
-        recovered,
-        is_clean,
-        has_timers,
-    )
+        files, lock, descriptors, log, queues.space, queues, index_space, index, rules, dispatcher, flusher, checkpoint,
+        recovered, is_clean, has_timers,
+    )  # fmt: skip
+
+
+def _make_log(config: StoreConfig, files: Files) -> CommitLog:
+    paths = LogPaths(config.log_directories, config.segment_bytes, config.read_only_directories)
+    max_maps = max(4, min(descriptor_limit() // 8, _MOST_MAPS) // config.sharers)
+    return CommitLog(files, paths, config.segment_bytes, max_maps=max_maps)
 
 
 def _has_timers(config: StoreConfig, files: Files) -> bool:
@@ -203,7 +194,7 @@ def _recover(
     return recovery.run(segments, checkpoint, is_clean=is_clean, repairs=repairs)
 
 
-def _settle(
+def _sync_recovered(
     config: StoreConfig,
     files: Files,
     parts: tuple[CommitLog, QueueTable, Checkpoint],

@@ -1,16 +1,11 @@
-"""One command, the value that a frame carries: a request, or the answer to one.
+"""A command, the value that a frame carries, and its fields: typed headers on our side, texts on the wire.
 
-    flag bit 0   it is an answer
+    flag bit 0   it is an answer to a request
     flag bit 1   it is a one-way request, which is never answered
 
-A command from the wire keeps its fields as the JSON text that came: ``decode_header`` turns that straight into the
-struct that the request needs, ``ext`` into a table for everybody else. The defaults of the struct are those of a
-missing field on the wire (``spec/remoting.md`` §1.2); build own commands with ``Command.request`` and
-``Command.response``.
-
-Upstream: ``RemotingCommand``.
-
-Typed headers are structs on our side, a table of texts (``extFields``) on the wire.
+A command from the wire keeps its fields (``extFields``) as the JSON text that came: ``decode_header`` turns that
+straight into the struct that the request needs, ``ext`` into a table for everybody else. Build own commands with
+``Command.request`` and ``Command.response``; the defaults of the struct are those of a missing field on the wire.
 
 A header is a ``msgspec.Struct`` with ``rename="camel"``: its attributes are our names, its encoded names Java's.
 
@@ -27,7 +22,8 @@ A default is what Java goes on with: its reader logs a field that it cannot read
 the field fails. ``NULL`` stands for the text that Java looks for in vain then. In the headers that Java reads itself
 (``FastCodesHeader``) a number that is none ends the request; they say so with ``is_strict``.
 
-Upstream: ``RemotingCommand.makeCustomHeaderToNet`` and ``decodeCommandCustomHeader``, ``spec/remoting.md`` §1.6, §4.1.
+``spec/remoting.md`` §1.2, §1.6, §4.1; upstream ``RemotingCommand``, ``makeCustomHeaderToNet`` and
+``decodeCommandCustomHeader``.
 """
 
 import re

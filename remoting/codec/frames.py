@@ -1,4 +1,4 @@
-"""Frames: bytes to commands and back, without a socket.
+"""The bytes of a command on the wire, in both serialisations of its header; it knows no socket.
 
     int32  total          bytes that follow: 4 + header length + body length
     int32  header word    serialise type << 24 | header length
@@ -9,30 +9,23 @@ Rule 1: Big-endian; ``total`` is checked as soon as its four bytes are there, so
 Rule 2: Everything that a read brought is parsed in one loop over that read; only a frame's header and body are copied.
 Rule 3: A frame that comes in pieces is collected in one buffer that never grows beyond the frame.
 Rule 4: What came whole before a bad frame is still delivered; after a bad frame the connection is lost.
-
-``spec/remoting.md`` §1.1; upstream ``NettyDecoder`` and ``RemotingCommand.decode``.
-
-The header has two forms (``spec/remoting.md`` §1.2, §1.3).
-
-JSON, serialise type 0:
+Rule 5: A JSON header is written as Java writes it: compact, keys in this order, every field value a text, no nulls.
+        Answers always have ``extFields``, even empty: Java's clients read them unasked. It is read by msgspec straight
+        into a ``Command``; what that refuses (single quotes, numbers as texts, languages as numbers) goes through the
+        lenient reader of ``common``.
 
     {"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":9,"remark":"…",
      "serializeTypeCurrentRPC":"JSON","version":479}
 
-Written as Java writes it: compact, keys in this order, every field value a text, no nulls. Answers always have
-``extFields``, even empty: Java's clients read them unasked. Read by msgspec straight into a ``Command``; what that
-refuses (single quotes, numbers as texts, languages as numbers) goes through the lenient reader of ``common``.
-
-Binary, serialise type 1, "ROCKETMQ":
+Rule 6: In a binary header ("ROCKETMQ") texts are UTF-8, and a length of 0 reads back as "none", for the remark and for
+        a value. A code or version above 32767 does not fit: such a command travels as JSON (``fits_binary``).
 
     int16 code | int8 language | int16 version | int32 opaque | int32 flag        13 bytes
     int32 remark length | remark
     int32 fields length | fields: repeat { int16 name length | name | int32 value length | value }
 
-Big-endian, texts UTF-8. A length of 0 reads back as "none", for the remark and for a value. A code or version above
-32767 does not fit: such a command travels as JSON (``fits_binary``).
-
-Upstream: ``RemotingSerializable``, ``RocketMQSerializable``.
+``spec/remoting.md`` §1.1, §1.2, §1.3; upstream ``NettyDecoder``, ``RemotingCommand.decode``, ``RemotingSerializable``,
+``RocketMQSerializable``.
 """
 
 import struct

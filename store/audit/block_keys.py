@@ -2,7 +2,7 @@ r"""What queue entries and index entries of many records must hold: tag codes an
 
     name \x01 value \x02 …    of all records in one buffer -> places of the values of TAGS, KEYS and UNIQ_KEY
 
-Rules are those of ``common.properties.parse_properties``, ``entry_rules.entry_code`` and ``index_build.collect``, which
+Rules are those of ``common.properties.parse_properties``, ``queue_table.entry_code`` and ``index_build.collect``, which
 are the same for one record. Values that are not ASCII are taken one by one.
 """
 

@@ -310,8 +310,8 @@ class IndexAudit:
         rows = np.unique(expected.entries.rows[is_missing])
         for row in rows[:100].tolist():
             position = int(block.positions[row])
-            offset, queue_id = (int(block.heads[name][row]) for name in ("queue_offset", "queue_id"))
-            hit = Hit(expected.keys.topic(row), queue_id, offset, expected.keys.unique_key(row))
+            queue_offset, queue_id = (int(block.heads[name][row]) for name in ("queue_offset", "queue_id"))
+            hit = Hit(expected.keys.topic(row), queue_id, queue_offset, expected.keys.unique_key(row))
             reason = "the index lacks keys of the record"
             log_offset = block.segment.base_offset + position
             self._report.add(Finding(_KIND, block.segment.path, reason, position, log_offset, [hit], 1))

@@ -167,22 +167,22 @@ class QueueAudit:
 
     # --- one record
 
-    def _compare_one(self, queue: AuditedQueue, offset: int, expected: bytes, key: str | None) -> None:
+    def _compare_one(self, queue: AuditedQueue, queue_offset: int, expected: bytes, key: str | None) -> None:
         if not queue.is_usable:
             return
         if queue.cursor < 0:
-            self._begin_at(queue, offset, expected)
-        found = self._read(queue, offset, 1) if offset >= 0 else b""
+            self._begin_at(queue, queue_offset, expected)
+        found = self._read(queue, queue_offset, 1) if queue_offset >= 0 else b""
         log_offset, size, _ = ENTRY.unpack(expected)
-        hit = Hit(queue.topic, queue.queue_id, offset, key)
+        hit = Hit(queue.topic, queue.queue_id, queue_offset, key)
         if found == expected:
-            self._match(queue, offset)
+            self._match(queue, queue_offset)
             return
-        path, position = queue.place(max(offset, 0))
-        at_cursor = self._read(queue, queue.cursor, 1) if queue.cursor >= 0 and queue.cursor != offset else b""
+        path, position = queue.place(max(queue_offset, 0))
+        at_cursor = self._read(queue, queue.cursor, 1) if queue.cursor >= 0 and queue.cursor != queue_offset else b""
         if at_cursor[:12] == expected[:12]:
             path, position = queue.place(queue.cursor)
-            reason = f"the record says queue offset {offset}, its entry stands at {queue.cursor}"
+            reason = f"the record says queue offset {queue_offset}, its entry stands at {queue.cursor}"
             self._match(queue, queue.cursor)
             self._keep(queue, Finding(_KIND, path, reason, position, log_offset, [hit], 1))
             return
@@ -190,16 +190,16 @@ class QueueAudit:
             finding = Finding(_KIND, path, "a record has no entry", position, log_offset, [hit], 1)
             queue.absent_count += 1
             if len(queue.absent) < _MOST_KEPT:
-                queue.absent.append((offset, expected, finding))
+                queue.absent.append((queue_offset, expected, finding))
             return
         if size and (self._is_ext(found, expected) or is_entry_of_other_levels(queue.topic, found, expected)):
-            self._match(queue, offset)
+            self._match(queue, queue_offset)
             return
         reason = _difference(ENTRY.unpack(found), ENTRY.unpack(expected))
         self._keep(queue, Finding(_KIND, path, reason, position, log_offset, [hit], 1))
-        if offset >= queue.cursor:
-            self._skip_to(queue, offset)
-            queue.cursor = offset + 1
+        if queue_offset >= queue.cursor:
+            self._skip_to(queue, queue_offset)
+            queue.cursor = queue_offset + 1
 
     def _match(self, queue: AuditedQueue, slot: int) -> None:
         """The slot holds its record: what stood before it and was not met has none."""
@@ -251,12 +251,12 @@ class QueueAudit:
 
     # --- before the first record and behind the last
 
-    def _begin_at(self, queue: AuditedQueue, offset: int, expected: bytes) -> None:
+    def _begin_at(self, queue: AuditedQueue, queue_offset: int, expected: bytes) -> None:
         """Begin at the first record that the log holds, or where the entries have not expired if that has none."""
         if not queue.bases or not queue.is_usable:
             return
-        is_known = self._read(queue, offset, 1) == expected
-        self._begin(queue, offset if is_known else queue.end, must_have_expired=is_known)
+        is_known = self._read(queue, queue_offset, 1) == expected
+        self._begin(queue, queue_offset if is_known else queue.end, must_have_expired=is_known)
 
     def _begin(self, queue: AuditedQueue, slot: int, *, must_have_expired: bool) -> None:
         """Go to the slot; the entries before it belong to no record that is left."""

@@ -1,14 +1,14 @@
-"""The commit log: all records of all queues, one after the other, in files of equal size.
+"""The commit log: the records of all queues, one after the other, in files of equal size.
 
-Rules (store.md §2.3, §2.4):
+Rules of writing (store.md §2.3, §2.4, §2.7, §2.8):
 
 - A record and at least 8 bytes behind it must fit into the rest of a file. Else the rest becomes a blank (``room``,
   magic ``0xCBD43194``) and the record opens the next file.
 - ``add`` and ``roll`` only plan; ``commit`` writes everything planned with one ``pwritev`` per file and then moves
   ``max_offset``. A write that comes up short is undone: zeros over it, new files removed, plans dropped.
 - Files are created at full size. The file after the active one may be prepared by the flusher before it is needed.
-- Reading goes through read-only maps. A map is dropped, not closed, when it leaves the bounded set or its file leaves
-  the log: slices that are still being sent keep it alive, and a deleted file gives its room back with the last one.
+- With ``enabledAppendPropCRC`` a record ends in a checksum of all its bytes, which is a property. It is computed when
+  the place is final; the limit of the properties includes it (``RecordEncoder``).
 
 Rules of several directories (``LogPaths``, Java's ``MultiPathMappedFileQueue``; store.md §1):
 
@@ -16,10 +16,10 @@ Rules of several directories (``LogPaths``, Java's ``MultiPathMappedFileQueue``;
   their names; when all are too full, of those that are not read-only.
 - A file stays where it is: once found, or chosen for a file that is being made, its directory is remembered.
 
-It does not know queues or index.
+Reading goes through read-only maps. A map is dropped, not closed, when it leaves the bounded set or its file leaves the
+log: slices that are still being sent keep it alive, and a deleted file gives its room back with the last one.
 
-Rules of new records (``RecordEncoder``; store.md §2.7, §2.8): with ``enabledAppendPropCRC`` each ends in a checksum of
-all its bytes, which is a property. It is computed when the place is final; the limit of the properties includes it.
+It does not know queues or index.
 """
 
 import errno

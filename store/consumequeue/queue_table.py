@@ -1,39 +1,21 @@
-"""All queues of a store, by topic and queue id: consume queues, batch queues, and extended entries of a Java broker.
+"""All queues of a store, by topic and queue id, and which entry a record gets in which of them.
 
-    consumequeue/<topic>/<queueId>/<20 digits>
+    consumequeue/<topic>/<queueId>/<20 digits>            consume queues
+    batchconsumequeue/<topic>/<queueId>/<20 digits>       queues that count by messages and keep batches whole
+    consumequeue_ext/<topic>/<queueId>/<20 digits>        extended entries of a Java broker
 
-Rules:
+Rules of the directories (``ConsumeQueueStore.queueTypeShouldBe``; store.md §2.6, §3.8):
 
+- A topic's queues are of one kind. ``config/topics.json`` tells which (``queue.type``), for topics that it does not
+  list the directories do. A directory of the other kind stops the start, as it stops the Java broker's.
 - A queue directory that cannot be used (a short, foreign or missing file) is reported as broken; its files are
   removed by recovery and written anew from the log.
 - Files that all have one other size are a wrong setting, not damage: the start is refused. A single short file is
   damage: nothing else says that it was made that way.
-- Topics whose queues count by messages have none here, but in ``batches``: the Java broker would not start otherwise.
 
-    batchconsumequeue/<topic>/<queueId>/<20 digits>
-
-Rules (``ConsumeQueueStore.queueTypeShouldBe``; store.md §2.6, §3.8):
-
-- A topic's queues are of one kind. ``config/topics.json`` tells which (``queue.type``), for topics that it does not
-  list the directories do. A directory of the other kind stops the start, as it stops the Java broker's.
-- A queue directory that cannot be used is reported as broken, and written anew from the log.
-
-    consumequeue_ext/<topic>/<queueId>/<20 digits>
-    unit: size 2 | tags code 8 | store time 8 | bits 2 | bitmap        a size of -1 ends a file
-
-Rules of extended entries, which are read and never written (``enableConsumeQueueExt``, ``ConsumeQueueExt``; store.md
-§3.7):
-
-- A tags code of -2147483649 and below is an address: -2^63 plus the position of a unit in all files. A hash is never
-  that small.
-- What cannot be read means that the message may be wanted: the client compares tags anyway.
-- Queues that are written here have plain tags codes; both kinds may stand in one queue.
-
-``EntryRules`` says which entry a record gets: in which queue, and with which code. One rule set for records that were
-just sent, that recovery finds in the log, and that are copied from a master. Blocks
-of records have a second form of it, made with numpy (``recovery.block_dispatch``); a test holds both equal.
-
-Rules (store.md §3.2, §3.3, §3.8, §10.1)
+Rules of entries (``EntryRules``; store.md §3.2, §3.3, §3.8, §10.1), the same for records that were just sent, that
+recovery finds in the log, and that are copied from a master. Blocks of records have a second form of them, made with
+numpy (``recovery.block_dispatch``); a test holds both equal.
 
 - Prepared and rolled-back records of the old transaction kind get no entry; inner batches get one in batch queues only.
 - The code of an entry is the hash of the record's tag. That of a delayed message is the time when it is due: the store
@@ -41,6 +23,16 @@ Rules (store.md §3.2, §3.3, §3.8, §10.1)
 - An entry keeps the time that it was given, when the levels are others after a restart; Java's broker leaves it alone,
   too. Delays are whole seconds, so the old time and the one that the levels give now are whole seconds apart: that
   tells other levels from damage, a single wrong bit always.
+
+Rules of extended entries, which are read and never written (``enableConsumeQueueExt``, ``ConsumeQueueExt``; store.md
+§3.7):
+
+    unit: size 2 | tags code 8 | store time 8 | bits 2 | bitmap        a size of -1 ends a file
+
+- A tags code of -2147483649 and below is an address: -2^63 plus the position of a unit in all files. A hash is never
+  that small.
+- What cannot be read means that the message may be wanted: the client compares tags anyway.
+- Queues that are written here have plain tags codes; both kinds may stand in one queue.
 """
 
 import os
@@ -91,9 +83,9 @@ class ExtQueues:
         file_bytes = self._size_of_files(topic, queue_id)
         if address > LAST_ADDRESS or file_bytes == 0:
             return None
-        offset = address - _LEAST
-        position = offset % file_bytes
-        path = segment_path(f"{self._root}/{topic}/{queue_id}", offset - position)
+        place = address - _LEAST
+        position = place % file_bytes
+        path = segment_path(f"{self._root}/{topic}/{queue_id}", place - position)
         try:
             descriptor = self._descriptors.get(path)
             head = self._files.pread(descriptor, _UNIT.size, position)

@@ -36,9 +36,9 @@ class SegmentFile(NamedTuple):
     base_offset: int
     size: int
 
-    def holds(self, offset: int) -> bool:
+    def holds(self, position: int) -> bool:
         """Tell whether a position of the whole lies in this file."""
-        return self.base_offset <= offset < self.base_offset + self.size
+        return self.base_offset <= position < self.base_offset + self.size
 
 
 def segment_path(directory: str, base_offset: int) -> str:

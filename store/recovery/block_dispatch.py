@@ -76,11 +76,11 @@ def iter_runs(block: Block, codes: TagCodes) -> Iterator[EntryRun]:
     queue_ids, plain = columns[0][firsts].tolist(), is_plain[firsts].tolist()
     topic_at, topic_bytes = block.topic_at[firsts].tolist(), block.topic_bytes[firsts].tolist()
     bounds = [*starts.tolist(), len(order)]
-    for number, offset in enumerate(offsets[starts].tolist()):
+    for number, queue_offset in enumerate(offsets[starts].tolist()):
         start, end = bounds[number], bounds[number + 1]
         topic = bytes(block.segment.view[topic_at[number] : topic_at[number] + topic_bytes[number]])
         part = view[start * _ENTRY.itemsize : end * _ENTRY.itemsize] if plain[number] else view[:0]
-        yield EntryRun(order[start:end], topic, queue_ids[number], offset, part)
+        yield EntryRun(order[start:end], topic, queue_ids[number], queue_offset, part)
 
 
 def _topic_words(block: Block) -> list[Words]:
@@ -140,34 +140,34 @@ def _numbers(bytes_at: npt.NDArray[np.uint8], at: Longs, ends: Longs) -> Longs:
     return np.where(one, first, np.where(two, 10 * first + second, 0))
 
 
-def rebuild_from_block(block: Block, requeue: ConsumeQueueRebuild) -> None:
+def rebuild_from_block(block: Block, rebuild: ConsumeQueueRebuild) -> None:
     """Compare the records with the queues and write what is missing or wrong (raises ``OSError``)."""
     left: list[Longs] = []
     behind: set[Place] = set()
-    for run in iter_runs(block, with_due_times(block, guess_codes(block), requeue.rules.delays_ms)):
+    for run in iter_runs(block, with_due_times(block, guess_codes(block), rebuild.rules.delays_ms)):
         place = (run.topic, run.queue_id)
-        taken = requeue.confirm_run(place, run.queue_offset, run.entries) if place not in behind else 0
+        taken = rebuild.confirm_run(place, run.queue_offset, run.entries) if place not in behind else 0
         if taken < len(run.rows):
             left.append(run.rows[taken:])
             behind.add(place)
     if left:
         rest = block.select(np.sort(np.concatenate(left)))
-        for run in iter_runs(rest, with_due_times(rest, exact_codes(rest), requeue.rules.delays_ms)):
-            _place_run(rest, run, requeue)
+        for run in iter_runs(rest, with_due_times(rest, exact_codes(rest), rebuild.rules.delays_ms)):
+            _place_run(rest, run, rebuild)
 
 
-def _place_run(block: Block, run: EntryRun, requeue: ConsumeQueueRebuild) -> None:
+def _place_run(block: Block, run: EntryRun, rebuild: ConsumeQueueRebuild) -> None:
     place, done, misses = (run.topic, run.queue_id), 0, 0 if run.entries else _MOST_MISSES
     while done < len(run.rows):
         if misses < _MOST_MISSES:
             before = done
-            done += requeue.confirm_run(place, run.queue_offset + done, run.entries[done * ENTRY_BYTES :])
+            done += rebuild.confirm_run(place, run.queue_offset + done, run.entries[done * ENTRY_BYTES :])
             rest = run.entries[done * ENTRY_BYTES :]
-            if rest and requeue.append_run(place, run.queue_offset + done, rest):
+            if rest and rebuild.append_run(place, run.queue_offset + done, rest):
                 return
             misses += done == before
         if done < len(run.rows):
-            requeue.feed(_record(block, int(run.rows[done])))
+            rebuild.feed(_record(block, int(run.rows[done])))
             done += 1
 
 
@@ -187,8 +187,10 @@ def describe_block(block: Block) -> list[Appended]:
         for name in ("log_offset", "queue_offset", "size", "queue_id", "sys_flag", "stored_at_ms")
     ]
     return [
-        Appended(at, offset, size, names[topic], queue_id, flag, stored, parse_properties(bytes(view[start:end])), None)
-        for at, offset, size, queue_id, flag, stored, topic, start, end in zip(
+        Appended(
+            at, queue_offset, size, names[topic], queue_id, flag, stored, parse_properties(bytes(view[start:end])), None
+        )
+        for at, queue_offset, size, queue_id, flag, stored, topic, start, end in zip(
             *columns, topics, starts, ends, strict=True
         )
     ]

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class Flushed(NamedTuple):
     """How far the log is on disk: up to the position, and all records stored up to the instant."""
 
-    offset: int = 0
+    log_offset: int = 0
     until_ms: int = 0
 
 
@@ -88,7 +88,7 @@ class Flusher:
         self.failure: StoreNotWritableError | None = None
 
     def __repr__(self) -> str:
-        return f"<Flusher at {self.flushed.offset}{f', failed: {self.failure}' if self.failure else ''}>"
+        return f"<Flusher at {self.flushed.log_offset}{f', failed: {self.failure}' if self.failure else ''}>"
 
     @property
     def is_log_put_off(self) -> bool:

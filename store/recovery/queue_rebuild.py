@@ -10,11 +10,16 @@ Rules of consume queues (store.md §3.4, §7.3, §7.4, §15.2):
   deleted and made again. Then the record with the number of the slot follows; if it does not, the queue is reported
   in ``broken``.
 - An entry whose code is the address of an extended one is right when it names the record, and so is one of a delayed
-  message when other levels gave it its time (``entry_rules``).
+  message when other levels gave it its time (``EntryRules``).
 - After a clean stop, records of a topic that ``config/topics.json`` does not list and that has no queue left are what a
   deletion left in the log: they get no queue.
 - A queue that lacks entries of records before the start cannot be completed by this walk; it is reported in
   ``broken`` and written anew by a walk over the whole log.
+
+This is not the ``Dispatcher``, which puts entries behind the last one of a queue, for records that it gets one by one.
+A walk meets entries that are there already, nearly always: it compares whole runs of them as bytes without making a
+value of each record, and has to cut and to shift where they differ. What both share is what a queue gets and how: the
+entries are those of ``EntryRules``, and ``ConsumeQueue.write_pending`` alone writes them.
 
 Rules of batch queues (store.md §3.8, §7):
 
@@ -332,10 +337,10 @@ class ConsumeQueueRebuild:
         progress = self._progress[queue] = _Progress(queue, end)
         return progress
 
-    def _restart(self, progress: _Progress, offset: int) -> None:
+    def _restart(self, progress: _Progress, queue_offset: int) -> None:
         self._write(progress)
-        progress.queue.cut(offset)
-        progress.cursor = offset
+        progress.queue.cut(queue_offset)
+        progress.cursor = queue_offset
         progress.forget_known()
 
     def _write(self, progress: _Progress) -> None:

@@ -109,7 +109,7 @@ class LogReplay:
     """One walk and where its records go: to the queues, and to the index behind ``index_end``."""
 
     source: LogSource
-    requeue: ConsumeQueueRebuild | None
+    rebuild: ConsumeQueueRebuild | None
     index: KeyIndex | None
     index_end: int = field(init=False)
     last_at_ms: int = field(init=False, default=0)
@@ -134,9 +134,9 @@ class LogReplay:
 
     def _take(self, log_offset: int, record: memoryview) -> None:
         is_indexed = log_offset <= self.index_end
-        if is_indexed and (self.requeue is None or self.requeue.confirm(log_offset, record)):
+        if is_indexed and (self.rebuild is None or self.rebuild.confirm(log_offset, record)):
             return
-        appended = describe(record) if self.requeue is None else self.requeue.feed(record)
+        appended = describe(record) if self.rebuild is None else self.rebuild.feed(record)
         if not is_indexed:
             self._add_to_index((appended,))
 
@@ -159,8 +159,8 @@ class LogReplay:
         from .block_dispatch import describe_block, rebuild_from_block
 
         self.last_at_ms = int(block.heads["stored_at_ms"][-1])
-        if self.requeue is not None:
-            rebuild_from_block(block, self.requeue)
+        if self.rebuild is not None:
+            rebuild_from_block(block, self.rebuild)
         if block.end > self.index_end:
             self._add_to_index(describe_block(block.rows_behind(self.index_end)))
 
@@ -248,8 +248,8 @@ class Recovery:
         return Recovered(0, 0)
 
     def _walk(self, start: int, known_end: int) -> Recovered:
-        requeue = self._requeue(start)
-        walk = LogReplay(self._source, requeue, self._index)
+        rebuild = self._begin_rebuild(start)
+        walk = LogReplay(self._source, rebuild, self._index)
         stop = walk.run(start)
         assert stop is not None, "a walk without an end to stop at ends at the log's"
         self._judge_end(stop, known_end, walk.last_at_ms)
@@ -257,15 +257,15 @@ class Recovery:
         self._log.set_bounds(self._source.first, stop.log_offset)
         if kept:
             self._source = replace(self._source, segments=kept)
-        requeue.finish()
-        self._rebuild(requeue)
+        rebuild.finish()
+        self._rebuild(rebuild)
         if self._index is not None and self._index.end_log_offset >= stop.log_offset:
             self._index.restore(-1, stop.log_offset)
             index_before(self._index, self._source, stop.log_offset)
         return Recovered(stop.log_offset, walk.last_at_ms, start)
 
-    def _requeue(self, start: int) -> ConsumeQueueRebuild:
-        requeue = ConsumeQueueRebuild(self._queues, self._rules, start, is_whole_log=start == self._source.first)
+    def _begin_rebuild(self, start: int) -> ConsumeQueueRebuild:
+        rebuild = ConsumeQueueRebuild(self._queues, self._rules, start, is_whole_log=start == self._source.first)
         for queue in (*self._queues.broken, *self._queues.batches.broken):
             _log.warning("consume queue %s is damaged, rebuilding it from the log", queue.directory)
         for queue in self._queues.broken:
@@ -273,9 +273,9 @@ class Recovery:
         for queue in self._queues.batches.broken:
             self._queues.batches.clear(queue)
         if start != self._source.first:
-            requeue.skip(self._queues.broken)
-            requeue.batches.skip(self._queues.batches.broken)
-        return requeue
+            rebuild.skip(self._queues.broken)
+            rebuild.batches.skip(self._queues.batches.broken)
+        return rebuild
 
     def _rebuild(self, walked: ConsumeQueueRebuild) -> None:
         """Write the queues anew which the walk found to lack entries of records before its start."""
@@ -288,13 +288,13 @@ class Recovery:
             self._queues.clear(queue)
         for queue in broken_batches:
             self._queues.batches.clear(queue)
-        requeue = ConsumeQueueRebuild(self._queues, self._rules, self._source.first, is_whole_log=True)
-        requeue.limit_to(broken)
-        requeue.batches.limit_to(broken_batches)
-        stop = LogReplay(self._source.unchecked(), requeue, None).run(self._source.first, self._log.max_offset)
+        rebuild = ConsumeQueueRebuild(self._queues, self._rules, self._source.first, is_whole_log=True)
+        rebuild.limit_to(broken)
+        rebuild.batches.limit_to(broken_batches)
+        stop = LogReplay(self._source.unchecked(), rebuild, None).run(self._source.first, self._log.max_offset)
         if stop is not None and stop.log_offset < self._log.max_offset:
             raise self._damaged(stop)
-        requeue.finish()
+        rebuild.finish()
 
     def _damaged(self, stop: Stop) -> StoreDamagedError:
         return damaged(stop, self._config.root)

@@ -1,12 +1,25 @@
-"""The event loop of a process of ours."""
+"""The loop of a server or client: which it is, its clock, tasks that end with their owner, and jobs that go on."""
 
 import asyncio
+import itertools
+import logging
 import sys
+import time
 
 import pytest
 import uvloop
 
-from rocketlet.remoting.transport.event_loop import find_loop_factory
+from rocketlet.common.clock import Clock
+from rocketlet.common.errors import StoreFullError
+from rocketlet.remoting.transport.event_loop import (
+    FIRST_PAUSE_MS,
+    LONGEST_PAUSE_MS,
+    LoopClock,
+    TaskScope,
+    find_loop_factory,
+    repeat,
+)
+from rocketlet.testing import ManualClock
 
 
 def test_loop_is_uvloop():
@@ -21,3 +34,116 @@ def test_loop_falls_back_to_asyncio(monkeypatch: pytest.MonkeyPatch):
     assert factory is None
     with asyncio.Runner(loop_factory=factory) as runner:
         assert not isinstance(runner.get_loop(), uvloop.Loop)
+
+
+def test_loop_clock_is_a_clock():
+    """A LoopClock can stand wherever a Clock is asked for, and shows wall time."""
+    clock: Clock = LoopClock()
+    assert abs(clock.now_ms() - time.time() * 1000) < 60_000
+
+
+@pytest.mark.parametrize("delay_ms", [-5, 0, 1, 3])
+async def test_call_is_made_once_its_instant_has_come(delay_ms: int):
+    """A planned call never runs before its instant, and gets its arguments."""
+    clock = LoopClock()
+    ran: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+    at_ms = clock.monotonic_ms() + delay_ms
+
+    def note(name: str) -> None:
+        ran.set_result((name, clock.monotonic_ms()))
+
+    clock.call_at(at_ms, note, "planned")
+    name, ran_at_ms = await ran
+    assert name == "planned"
+    assert ran_at_ms >= at_ms
+
+
+async def test_cancelled_call_is_dropped():
+    """A cancelled call does not run, though a later one does."""
+    clock, ran = LoopClock(), list[str]()
+    done = asyncio.Event()
+    clock.call_at(clock.monotonic_ms(), ran.append, "cancelled").cancel()
+    clock.call_at(clock.monotonic_ms() + 2, done.set)
+    await done.wait()
+    assert ran == []
+
+
+async def test_timeout_ends_a_wait():
+    """A block that waits too long raises TimeoutError; one that is done in time does not."""
+    clock = LoopClock()
+    with pytest.raises(TimeoutError):
+        async with clock.timeout(1):
+            await asyncio.Event().wait()
+    async with clock.timeout(60_000):
+        await clock.sleep(1)
+
+
+async def test_scope_ends_its_tasks():
+    """Leaving the scope cancels what still runs and waits until it has cleaned up."""
+    cleaned: list[str] = []
+
+    async def wait_forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append("cleaned")
+
+    async with TaskScope() as tasks:
+        tasks.start(wait_forever(), "waits")
+        await asyncio.sleep(0)
+        assert repr(tasks) == "<TaskScope 1 tasks>"
+    assert cleaned == ["cleaned"]
+    assert repr(tasks) == "<TaskScope 0 tasks>"
+
+
+async def test_error_in_the_block_passes_the_scope():
+    """An error of the block itself comes out as it is."""
+
+    async def fail() -> None:
+        async with TaskScope() as tasks:
+            tasks.start(asyncio.Event().wait(), "waits")
+            raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        await fail()
+
+
+async def test_job_is_repeated_as_it_asks():
+    """A job runs after its first delay, then after each delay that it returns, and ends with None."""
+    manual, runs = ManualClock(), list[int]()
+    start_ms = manual.now_ms()
+
+    async def job() -> int | None:
+        runs.append(manual.now_ms() - start_ms)
+        return 100 if len(runs) < 3 else None
+
+    async with TaskScope() as tasks:
+        done = tasks.start(repeat(job, manual, first_ms=50), "job")
+        await manual.elapse(1000)
+        assert done.done()
+    assert runs == [50, 150, 250]
+
+
+@pytest.mark.parametrize(
+    ("error", "has_traceback"), [(StoreFullError("full"), False), (OSError("gone"), False), (RuntimeError("bug"), True)]
+)
+async def test_failing_job_goes_on_with_growing_pauses(
+    error: Exception, has_traceback: bool, caplog: pytest.LogCaptureFixture
+):
+    """A failing job is tried again after pauses that double up to a limit; each failure is logged."""
+    manual, runs = ManualClock(), list[int]()
+
+    async def job() -> int | None:
+        runs.append(manual.now_ms())
+        if len(runs) < 10:
+            raise error
+        return None
+
+    async with TaskScope() as tasks:
+        done = tasks.start(repeat(job, manual), "job")
+        await manual.elapse(10 * LONGEST_PAUSE_MS)
+        assert done.done()
+    pauses = [later - earlier for earlier, later in itertools.pairwise(runs)]
+    assert pauses == [min(FIRST_PAUSE_MS << number, LONGEST_PAUSE_MS) for number in range(9)]
+    failures = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [bool(record.exc_info) for record in failures] == [has_traceback] * 9

@@ -173,9 +173,9 @@ def test_block_recovery_was_in_use(directory: StoreDirectory, monkeypatch: pytes
     blocks: list[int] = []
     real = blockdispatch.rebuild_from_block
 
-    def count(block: Block, requeue: ConsumeQueueRebuild) -> None:
+    def count(block: Block, rebuild: ConsumeQueueRebuild) -> None:
         blocks.append(len(block))
-        real(block, requeue)
+        real(block, rebuild)
 
     monkeypatch.setattr(blockdispatch, "rebuild_from_block", count)
     directory.fill(40)

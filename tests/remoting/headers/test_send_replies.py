@@ -1,11 +1,9 @@
-"""Answers built from bytes hold what the long way would give."""
+"""Answers to sends that are built from bytes hold what the long way would give."""
 
 import pytest
 
-from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.frames import Encoded, FrameParser, encode_command
-from rocketlet.remoting.headers.pull import PullReply, encode_pull_reply
 from rocketlet.remoting.headers.send import SendReplies, SendReply
 
 MESSAGE_ID = "7F000002000055970000000000003AA6"
@@ -41,26 +39,3 @@ def test_stored_answer_holds_the_place(unique_key: str | None, serialize: int):
 def test_failed_send_tells_region_and_trace():
     """A failed send carries the two fields that Java's client reads unasked."""
     assert SendReplies(traces=False).fields() == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "false"}
-
-
-@pytest.mark.parametrize("serialize", [0, 1])
-@pytest.mark.parametrize("records", [(), (b"one", memoryview(b"two"))], ids=["nothing", "records"])
-def test_pull_answer_holds_offsets_and_records(records: tuple[bytes | memoryview, ...], serialize: int):
-    """The answer to a pull has its four offsets, the store's word and the records in order."""
-    request = Command.request(11, serialize=serialize)
-    request.opaque = 2**31 - 1
-    reply = PullReply(suggest_which_broker_id=1, next_begin_offset=7, min_offset=2, max_offset=9)
-    code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
-    answer = _read(encode_pull_reply(request, code, "FOUND", reply, records), request)
-    assert (answer.code, answer.opaque, answer.serialize) == (code, request.opaque, serialize)
-    assert (answer.remark, answer.body) == ("FOUND", b"".join(records))
-    assert decode_header(PullReply, answer) == reply
-
-
-def test_pull_answer_does_not_copy_records():
-    """The records are handed on as they are."""
-    record = memoryview(bytes(5000))
-    frame = encode_pull_reply(
-        Command.request(11), 0, "FOUND", PullReply(next_begin_offset=1, min_offset=0, max_offset=1), [record]
-    )
-    assert frame[1] is record
