@@ -26,19 +26,17 @@ from ..common.message import INNER_BATCH
 from ..common.record import BLANK_BYTES, NewRecord
 from .cleaner import Cleaner
 from .commitlog.cold_records import ColdRecords
-from .commitlog.commit_log import RecordEncoder
+from .commitlog.commit_log import RecordEncoder, StoreTime
 from .consumequeue.appended import Appended, leave_topic, place_run
 from .consumequeue.batch_queue import number_inner_batch
 from .consumequeue.queue_reader import QueueReader
-from .consumequeue.queue_table import WITHOUT_ENTRY
 from .files.file_sync import Done
 from .files.files import OS_FILES, Files
 from .files.store_config import StoreConfig
-from .files.store_time import StoreTime
 from .flush_plan import FlushPlan
 from .index.index_file import SlotsUnreadableError
 from .index.key_index import INDEX_BATCH_RECORDS, KeyKind, KeyRange, QueryResult, query
-from .recovery.dispatcher import Arrivals, translate_write_error
+from .recovery.dispatcher import WITHOUT_ENTRY, Arrivals, translate_write_error
 from .recovery.flusher import LogWork
 from .store_parts import StoreParts, abort_path, open_parts
 from .timer.timers import Timers

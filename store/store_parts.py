@@ -14,7 +14,6 @@ from .commitlog.commit_log import CommitLog, LogPaths, check_directories
 from .consumequeue.consume_queue import QueueSpace
 from .consumequeue.queue_table import (
     BatchQueueTable,
-    EntryRules,
     ExtQueues,
     QueueTable,
     batch_space,
@@ -28,7 +27,7 @@ from .files.store_config import SEGMENT_KEY, StoreConfig
 from .files.store_lock import StoreLock, refuse_unknown_formats
 from .index.index_file import IndexSpace
 from .index.key_index import KeyIndex
-from .recovery.dispatcher import Dispatcher
+from .recovery.dispatcher import Dispatcher, EntryRules
 from .recovery.flusher import Flushed, Flusher
 from .recovery.recovery import (
     Recovered,

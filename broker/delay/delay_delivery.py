@@ -6,7 +6,7 @@ Rules
        What is behind it costs nothing; nor is there work while nothing is due.
     2. There is one deadline, that of the earliest first message. An arrival moves it only at a level that was empty.
        While there is one, the clock is looked at each second: somebody may set it forward, or the machine has slept.
-    3. Time is that of the store (``store/files/store_time.py``): a clock that is set back neither delivers early nor
+    3. Time is that of the store (``commit_log.py: StoreTime``): a clock that is set back delivers neither early nor
        late. An entry that is due later than a message stored now would be is due now, as in Java: its delay was
        another one.
     4. A turn of the loop delivers messages of one level, the one that is due for longest, and not more than

@@ -16,7 +16,7 @@ from ...common.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import DELAY, KEYS, TAGS, UNIQ_KEY, java_hash
 from ..commitlog.record_blocks import Block, Longs
-from ..consumequeue.queue_table import entry_code
+from ..recovery.dispatcher import entry_code
 
 _NAME_MARK: Final = 1
 _END_MARK: Final = 2

@@ -24,9 +24,9 @@ from ...common.record import decode_record
 from ..commitlog.record_blocks import Block, Longs
 from ..consumequeue.batch_queue import UNIT, count_of, encode_unit
 from ..consumequeue.consume_queue import ENTRY, PRE_BLANK_SIZE
-from ..consumequeue.queue_table import is_entry_of_other_levels
 from ..files.segments import SegmentFile, segment_path
 from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES
+from ..recovery.dispatcher import is_entry_of_other_levels
 from .audit_report import AuditReport, Finding, Hit, ReadFiles
 from .block_keys import BlockKeys
 from .log_audit import LogAudit

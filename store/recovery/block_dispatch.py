@@ -30,8 +30,8 @@ from ...common.properties import parse_properties
 from ..commitlog.block_tags import TagCodes, exact_codes, find_last, guess_codes
 from ..commitlog.record_blocks import Block, Longs, Mask
 from ..consumequeue.appended import Appended
-from ..consumequeue.queue_table import UNKNOWN_LEVEL_MS, WITHOUT_ENTRY
 from ..files.store_config import ENTRY_BYTES
+from .dispatcher import UNKNOWN_LEVEL_MS, WITHOUT_ENTRY
 from .queue_rebuild import ConsumeQueueRebuild, Place
 
 _ENTRY: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("code", ">i8")])

@@ -42,15 +42,9 @@ from ...common.record import MAGIC_V1
 from ..consumequeue.appended import Appended, describe
 from ..consumequeue.batch_queue import UNIT, BatchQueue
 from ..consumequeue.consume_queue import ENTRY, ConsumeQueue
-from ..consumequeue.queue_table import (
-    WITHOUT_ENTRY,
-    BatchQueueTable,
-    EntryRules,
-    QueueTable,
-    is_entry_of_other_levels,
-    is_same_entry,
-)
+from ..consumequeue.queue_table import BatchQueueTable, QueueTable, is_same_entry
 from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES
+from .dispatcher import WITHOUT_ENTRY, EntryRules, is_entry_of_other_levels
 
 _SKETCH: Final = struct.Struct(">12xi4xq8xi44xi")  # queue id, queue offset, sys flag, body length
 _HEAD_BYTES: Final = 88

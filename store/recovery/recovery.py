@@ -48,12 +48,13 @@ from ..commitlog.commit_log import CommitLog
 from ..commitlog.log_end import LogWalk, Stop, Validity, cut_log, damaged, find_valid, give_up
 from ..consumequeue.appended import Appended, describe
 from ..consumequeue.consume_queue import PRE_BLANK_SIZE, ConsumeQueue
-from ..consumequeue.queue_table import EntryRules, QueueTable
+from ..consumequeue.queue_table import QueueTable
 from ..files.checkpoint import Checkpoint
 from ..files.files import NO_ROOM, Files
 from ..files.segments import SegmentFile, missing_before
 from ..files.store_config import StoreConfig
 from ..index.key_index import INDEX_BATCH_RECORDS, KeyIndex
+from .dispatcher import EntryRules
 from .queue_rebuild import ConsumeQueueRebuild
 
 if TYPE_CHECKING:

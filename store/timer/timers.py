@@ -41,10 +41,10 @@ from ...common.errors import RecordError, StoreNotWritableError
 from ...common.properties import TIMER_DEL_UNIQKEY
 from ...common.record import decode_record
 from ..commitlog.cold_records import ColdRecords
+from ..commitlog.commit_log import StoreTime
 from ..files.file_sync import FileRemoval, sync_all
 from ..files.files import Files
 from ..files.store_config import BLANK_SLOTS, StoreConfig
-from ..files.store_time import StoreTime
 from .timer_check import REBUILDING, TimerCheck, save_timer_check, timer_check_path
 from .timer_log import (
     DELETES,

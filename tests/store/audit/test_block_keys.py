@@ -12,9 +12,9 @@ from rocketlet.common.record import BLANK_BYTES, decode_record
 from rocketlet.store.audit.block_keys import BlockKeys, name_topics
 from rocketlet.store.commitlog.record_blocks import BlockScan, ScanLimits, SegmentBytes
 from rocketlet.store.consumequeue.appended import describe
-from rocketlet.store.consumequeue.queue_table import entry_code
 from rocketlet.store.files.store_config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rocketlet.store.index.index_build import collect
+from rocketlet.store.recovery.dispatcher import entry_code
 
 TOPICS = ("T", "Ünïcode", "SCHEDULE_TOPIC_XXXX", "long" * 50)
 names = st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "DELAY", "OTHER", "TAGSX", ""])

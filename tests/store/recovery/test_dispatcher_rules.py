@@ -5,7 +5,7 @@ from damage import audit, flip
 from stores import StoreDirectory, file_bytes, new_record
 
 from rocketlet.store.consumequeue.consume_queue import ENTRY
-from rocketlet.store.consumequeue.queue_table import due_at, is_entry_of_other_levels
+from rocketlet.store.recovery.dispatcher import due_at, is_entry_of_other_levels
 
 TOPIC = "SCHEDULE_TOPIC_XXXX"
 LEVELS_MS = (1_000, 5_000, 10_000)

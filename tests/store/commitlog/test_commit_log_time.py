@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlet.store.files.store_time import StoreTime
+from rocketlet.store.commitlog.commit_log import StoreTime
 from rocketlet.testing import ManualClock
 
 START_MS = 1_700_000_000_000
