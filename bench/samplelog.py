@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from rocketlet.common.hashing import java_hash
-from rocketlet.common.properties import encode_properties
+from rocketlet.common.properties import encode_properties, java_hash
 from rocketlet.common.record import MAGIC_BLANK, NewRecord, encode_record
 from rocketlet.store.consumequeue.consume_queue import ENTRY
 

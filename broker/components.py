@@ -16,9 +16,8 @@ from ..common.ids import UniqueIds, decode_host, format_address
 from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
-from ..remoting.headers.fast_replies import SendReplies
-from ..remoting.transport.connection import Connection
-from ..remoting.transport.endpoint import Handler
+from ..remoting.headers.send import SendReplies
+from ..remoting.transport.connection import Connection, Handler
 from ..remoting.transport.event_loop import TaskScope
 from ..store.consumequeue.appended import Appended
 from ..store.message_store import MessageStore

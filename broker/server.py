@@ -22,9 +22,9 @@ from ..common.errors import ConfigError
 from ..common.ids import encode_host, format_address
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
-from ..remoting.transport.connection import Connection
-from ..remoting.transport.endpoint import Service, server_limits
+from ..remoting.transport.connection import Connection, Service
 from ..remoting.transport.event_loop import TaskScope, repeat
+from ..remoting.transport.limits import server_limits
 from ..remoting.transport.server import RemotingServer
 from ..store.files.files import OS_FILES, Files
 from ..store.message_store import MessageStore

@@ -44,7 +44,7 @@ from .admin.admin_values import (
 from .consumer.listeners import Listener
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
-from .group.broker_requests import PullResult, PullStatus
+from .group.queue_fetcher import PullResult, PullStatus
 from .group.subscriptions import Sql
 from .producer.outgoing_message import reply_to, split_batch
 from .producer.producer import Producer
@@ -65,7 +65,6 @@ from .session.hooks import (
     EndTransactionHook,
     FilterHook,
     ForbiddenHook,
-    HookOwner,
     HookSource,
     PullContext,
     PullHook,
@@ -75,10 +74,11 @@ from .session.hooks import (
     SendHook,
     SentMessage,
 )
-from .session.results import ConsumeFrom, ConsumeResult, Retry, SendResult, SendStatus
-from .session.session import Session
+from .session.results import ConsumeResult, Retry, SendResult, SendStatus
+from .session.session import HookOwner, Session
 from .session.settings import (
     ClientSettings,
+    ConsumeFrom,
     Credentials,
     FlowLimits,
     ProducerSettings,

@@ -10,8 +10,6 @@ Seven queues, consumers a, b, c:
     AllocateMessageQueueAveragelyByCircle   a {0 3 6}  b {1 4}    c {2 5}
     AllocateMessageQueueByMachineRoom       a {0 1 6}  b {2 3}    c {4 5}     of the queues of the configured rooms
 
-Those of MetaQ, which RocketMQ comes from, are in ``metaq``.
-
 MetaQ 1.x, which RocketMQ comes from, shares queues in two ways of its own. It knows a queue as a text,
 ``<broker>-<number>``, and sorts texts: ``a-10`` comes before ``a-2``.
 
@@ -66,10 +64,7 @@ class AllocateMessageQueueAveragely:
         """Return the block of the client."""
         if not _is_member(group, client_id, queues, client_ids):
             return []
-        index = client_ids.index(client_id)
-        share, surplus = divmod(len(queues), len(client_ids))
-        start = index * share + min(index, surplus)
-        return list(queues[start : start + share + (index < surplus)])
+        return _block_of(client_id, client_ids, queues)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,7 @@ class AllocateMessageQueuePinnedToIp:
         if not _is_member(group, client_id, queues, client_ids) or not self._is_pinned(client_id):
             return []
         pinned = [each for each in client_ids if self._is_pinned(each)]
-        return AllocateMessageQueueAveragely().allocate(group, client_id, queues, pinned)
+        return _block_of(client_id, pinned, queues)
 
     def _is_pinned(self, client_id: str) -> bool:
         return client_id.partition("@")[0] == self.ip
@@ -190,7 +185,7 @@ class AllocateMachineRoomNearby:
 
 def md5_hash(key: str) -> int:
     """Return the first four bytes of the key's MD5, unsigned (``ConsistentHashRouter.MD5Hash``)."""
-    return int.from_bytes(hashlib.md5(key.encode(), usedforsecurity=False).digest()[:4], "big")
+    return int.from_bytes(_md5(key)[:4], "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +226,14 @@ class AllocateMessageQueueConsistentHash:
     def _place(self, queue: MessageQueue) -> int:
         topic, broker_name, queue_id = queue
         return self.hash_key(f"MessageQueue [topic={topic}, brokerName={broker_name}, queueId={queue_id}]")
+
+
+def _block_of(client_id: str, client_ids: Sequence[str], queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """Return the contiguous block of a member; the first members get the surplus."""
+    index = client_ids.index(client_id)
+    share, surplus = divmod(len(queues), len(client_ids))
+    start = index * share + min(index, surplus)
+    return list(queues[start : start + share + (index < surplus)])
 
 
 def _next_place(places: list[int], place: int) -> int:
@@ -277,11 +280,7 @@ class MetaqDefaultLoadBalanceStrategy:
         """Return the block of the client."""
         if client_id not in client_ids:
             return _nothing(group, client_id)
-        index = client_ids.index(client_id)
-        share, extra = divmod(len(queues), len(client_ids))
-        start = share * index + min(index, extra)
-        count = share + (0 if index + 1 > extra else 1)
-        return sorted(queues, key=partition_text)[start : start + count] or _nothing(group, client_id)
+        return _block_of(client_id, client_ids, sorted(queues, key=partition_text)) or _nothing(group, client_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +297,7 @@ class MetaqConsisHashStrategy:
             return _nothing(group, client_id)
         ring = {place: member for member in client_ids for place in _places_of(member)}
         places = sorted(ring)
-        return [queue for queue in queues if ring[_next_ring_place(places, queue)] == client_id]
+        return [queue for queue in queues if ring[_next_place(places, ketama_hash(partition_text(queue)))] == client_id]
 
 
 def partition_text(queue: MessageQueue) -> str:
@@ -313,11 +312,6 @@ def ketama_hash(key: str) -> int:
 
 def _places_of(client_id: str) -> list[int]:
     return [place for index in range(_DIGESTS_PER_MEMBER) for place in _PLACES.unpack(_md5(f"{client_id}-{index}"))]
-
-
-def _next_ring_place(places: list[int], queue: MessageQueue) -> int:
-    index = bisect_left(places, ketama_hash(partition_text(queue)))
-    return places[index] if index < len(places) else places[0]
 
 
 def _md5(key: str) -> bytes:

@@ -1,12 +1,13 @@
-"""Hosts as text and as bytes, and the message ids made of them (``MessageDecoder``, ``MessageClientIDSetter``).
+"""The texts that name a host or a message: addresses, message ids, and the handle that recalls a message.
 
 An address is ``host:port``, an IPv6 host in brackets. The bytes of a host are its IP address (4 or 16) and port (4).
+Ids (Java's ``MessageDecoder``, ``MessageClientIDSetter``) hold such bytes.
 Ids are upper-case hex, 32 characters (IPv4) or 56 (IPv6), of
 
     offset id   the broker's host + log offset (8)
     unique id   address + process id (2) + discriminator (4) + ms since the month began in local time (4) + counter (2)
 
-Handles by which a producer recalls a timer message (``RecallMessageHandle``; remoting.md §4.3).
+A handle (``RecallMessageHandle``; remoting.md §4.3) takes a timer message back:
 
     v1 <topic> <broker name> <time> <unique key>     in the base64 of URLs, with padding
 
@@ -121,7 +122,8 @@ class UniqueIds:
         self._now_ms = now_ms
         self._counter = 0
         self._month_start_ms = self._month_end_ms = 0
-        self._stem, self._stem_ms = "", -1
+        self._stem = ""
+        self._stem_ms: int = -1
 
     def __repr__(self) -> str:
         return f"<UniqueIds {self._prefix} made={self._counter}>"
@@ -129,8 +131,12 @@ class UniqueIds:
     def next_id(self) -> str:
         """Return a fresh id of 32 characters (56 for an IPv6 address)."""
         now_ms = self._now_ms()
-        if now_ms != self._stem_ms:
-            self._make_stem(now_ms)
+        if now_ms != self._stem_ms:  # what the ids of one millisecond have in common
+            if now_ms >= self._month_end_ms:
+                self._month_start_ms, self._month_end_ms = _month_around(now_ms)
+            # A clock that stepped back over the start of the month must not make the number negative.
+            self._stem = f"{self._prefix}{max(now_ms - self._month_start_ms, 0):08X}"
+            self._stem_ms = now_ms
         counter = self._counter
         self._counter = counter + 1
         return f"{self._stem}{counter & 0xFFFF:04X}"
@@ -141,14 +147,6 @@ class UniqueIds:
         counter, stem = self._counter, self._stem
         self._counter = counter + count - 1
         return [first, *[f"{stem}{number & 0xFFFF:04X}" for number in range(counter, self._counter)]]
-
-    def _make_stem(self, now_ms: int) -> None:
-        """Write down what the ids of one millisecond have in common."""
-        if now_ms >= self._month_end_ms:
-            self._month_start_ms, self._month_end_ms = _month_around(now_ms)
-        # A clock that stepped back over the start of the month must not make the number negative.
-        elapsed_ms = max(now_ms - self._month_start_ms, 0)
-        self._stem, self._stem_ms = f"{self._prefix}{elapsed_ms:08X}", now_ms
 
 
 def _unhex(text: str) -> bytes:

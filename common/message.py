@@ -91,7 +91,8 @@ class Message:
     deliver_at_ms: int | None = None
 
     def __post_init__(self) -> None:
-        check_body(self.body)
+        if type(self.body) is not bytes:
+            check_body(self.body)
 
     @property
     def is_late(self) -> bool:
@@ -111,10 +112,23 @@ class Message:
             ValueError: A name or value is blank, reserved or holds a separator, or there are several delays.
         """
         result = _copy_user_properties(self.properties) if self.properties else {}
-        if self.tags:
-            result[TAGS] = _checked(TAGS, self.tags)
-        if self.keys:
-            result[KEYS] = _checked(KEYS, _join_keys(self.keys))
+        tags, keys = self.tags, self.keys
+        if tags:
+            if type(tags) is not str or "\x01" in tags or "\x02" in tags:
+                _check_text(TAGS, tags)
+            result[TAGS] = tags
+        if keys:
+            if not isinstance(keys, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
+                raise TypeError(f"keys are {type(keys).__name__}, they must be texts")
+            words = (keys,) if isinstance(keys, str) else tuple(keys)
+            for word in words:
+                if not isinstance(word, str):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
+                    raise TypeError(f"key {word!r} is {type(word).__name__}, it must be text")
+                if not word or " " in word:
+                    raise ValueError(f"key {word!r} is empty or holds a blank, which separates keys")
+                if "\x01" in word or "\x02" in word:
+                    _check_text(KEYS, word)
+            result[KEYS] = " ".join(words)
         result[WAIT] = "true" if self.waits_for_store else "false"
         if self.delay_level or self.delay_ms is not None or self.deliver_at_ms is not None:
             result.update(_delay_property(self))
@@ -173,24 +187,12 @@ def split_keys(text: str | None) -> tuple[str, ...]:
     return tuple(filter(None, text.split(" "))) if text else ()
 
 
-def _join_keys(keys: Sequence[str]) -> str:
-    if not isinstance(keys, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
-        raise TypeError(f"keys are {type(keys).__name__}, they must be texts")
-    words = (keys,) if isinstance(keys, str) else tuple(keys)
-    for word in words:
-        if not isinstance(word, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
-            raise TypeError(f"key {word!r} is {type(word).__name__}, it must be text")
-        if not word or " " in word:
-            raise ValueError(f"key {word!r} is empty or holds a blank, which separates keys")
-    return " ".join(words)
-
-
 def _copy_user_properties(properties: Mapping[str, str]) -> dict[str, str]:
     if not isinstance(properties, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
         raise TypeError(f"properties are {type(properties).__name__}, they must be a mapping of texts")
     for name, value in properties.items():
-        _checked(name, value)
-        _checked(name, name)
+        _check_text(name, value)
+        _check_text(name, name)
         if name in _OWN_FIELD:
             raise ValueError(f"property {name} is set through {_OWN_FIELD[name]}")
         if not name.strip() or not value.strip():
@@ -213,12 +215,11 @@ def _delay_property(message: Message) -> dict[str, str]:
     return {name: f"{value:d}" for name, value in given.items()}
 
 
-def _checked(name: str, text: str) -> str:
+def _check_text(name: str, text: str) -> None:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
         raise TypeError(f"property {name!r} is {type(text).__name__}, it must be text")
     if "\x01" in text or "\x02" in text:
         raise ValueError(f"property {name!r} holds \\x01 or \\x02, which separate properties")
-    return text
 
 
 NOT_CARRIED: Final = frozenset(

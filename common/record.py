@@ -41,7 +41,6 @@ import msgspec
 
 from .compression import inflate
 from .errors import DecodeError, RecordError
-from .hashing import PROPERTY_CRC_BYTES, crc31, format_property_crc
 from .ids import decode_host, format_offset_id
 from .message import (
     BORN_HOST_V6,
@@ -54,7 +53,16 @@ from .message import (
     ReceivedMessage,
     split_keys,
 )
-from .properties import KEYS, MAX_PROPERTIES_BYTES, TAGS, UNIQ_KEY, parse_properties
+from .properties import (
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    PROPERTY_CRC_BYTES,
+    TAGS,
+    UNIQ_KEY,
+    crc31,
+    format_property_crc,
+    parse_properties,
+)
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -525,10 +533,10 @@ def decode_messages(buffer: bytes, broker_name: str, leave_out: LeaveOut) -> lis
         born_from, stored_at, id_prefix = _hosts(born_host, store_host)
         properties = parse_properties(str(buffer[size_at + 2 : end], "utf-8", "replace"))
         get = properties.get
-        keys = get(KEYS)
+        keys = tuple(filter(None, text.split(" "))) if (text := get(KEYS)) else ()
         offset_id = f"{id_prefix}{log_offset & 0xFFFFFFFFFFFFFFFF:016X}"
         messages.append(ReceivedMessage(  # by position: names cost time
-            queue.topic, buffer[body_at:topic_at], get(TAGS), split_keys(keys) if keys else (), properties,
+            queue.topic, buffer[body_at:topic_at], get(TAGS), keys, properties,
             flag, sys_flag, queue, queue_offset, log_offset, get(UNIQ_KEY) or offset_id, offset_id,
             born_at_ms, stored_at_ms, born_from, stored_at, reconsume_times, prepared, body_crc, size,
         ))  # fmt: skip

@@ -7,11 +7,12 @@ Rules (behaviour.md B.6.1):
   share a hash.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from .hashing import java_hash
+from .properties import java_hash
 
 ALL: Final = "*"
 TAG_TYPE: Final = "TAG"
@@ -24,7 +25,10 @@ _BLANKS: Final = "".join(map(chr, range(33)))  # what Java's String.trim removes
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """A subscription to one topic; ``version`` is the instant in ms at which it was made or changed."""
+    """A subscription to one topic; ``version`` is the instant in ms at which it was made or changed.
+
+    ``accepts_all`` says that no tag is asked for; it follows from the others, once and not for each pull.
+    """
 
     topic: str
     expression: str
@@ -33,15 +37,15 @@ class Subscription(msgspec.Struct, frozen=True):
     expression_type: str = TAG_TYPE
     version: int = 0
     has_class_filter: bool = False
+    accepts_all: bool = False
 
-    @property
-    def accepts_all(self) -> bool:
-        """Whether no tag is asked for."""
-        return self.expression == ALL or self.has_class_filter
+    def __post_init__(self) -> None:
+        """Work out what follows."""
+        msgspec.structs.force_setattr(self, "accepts_all", self.expression == ALL or self.has_class_filter)
 
     def accepts_code(self, tags_code: int | None) -> bool:
         """Tell whether the broker hands out a message with this tags code (``ExpressionMessageFilter``)."""
-        if tags_code is None or self.expression == ALL or self.has_class_filter:
+        if tags_code is None or self.accepts_all:
             return True
         return (tags_code + 0x80000000 & 0xFFFFFFFF) - 0x80000000 in self.codes
 
@@ -57,7 +61,7 @@ def parse_tag_expression(topic: str, expression: str | None, *, version: int = 0
         ValueError: No tag is left of the expression, or more than are compared.
     """
     if not expression or expression == ALL:
-        return Subscription(topic, ALL, version=version)
+        return _all_of(topic) if version == 0 else Subscription(topic, ALL, version=version)
     if len(expression) > MAX_EXPRESSION_CHARACTERS:
         limit = f"limit is {MAX_EXPRESSION_CHARACTERS}"
         raise ValueError(f"the expression of topic {topic} is {len(expression)} characters, {limit}")
@@ -67,3 +71,8 @@ def parse_tag_expression(topic: str, expression: str | None, *, version: int = 0
     if len(tags) > MAX_TAGS:
         raise ValueError(f"the expression of topic {topic} holds {len(tags)} tags, limit is {MAX_TAGS}")
     return Subscription(topic, expression, tags, frozenset(map(java_hash, tags)), version=version)
+
+
+@lru_cache(maxsize=1024)  # pulls bring it again and again
+def _all_of(topic: str) -> Subscription:
+    return Subscription(topic, ALL)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from ..common.errors import DecodeError
-from ..common.hashing import crc31
 from ..common.metadata import DataVersion, TopicConfig, TopicConfigTable
+from ..common.properties import crc31
 from ..remoting.bodies.body import decode_body, decode_body_if_any, encode_body
 from ..remoting.bodies.route import KVTable, decode_registration
 from ..remoting.codec.codes import ResponseCode

@@ -11,8 +11,7 @@ from ..common.errors import ConfigError, DecodeError
 from ..common.settings import format_java_properties, parse_java_properties
 from ..remoting.codec.codes import RequestCode, ResponseCode
 from ..remoting.codec.command import Command
-from ..remoting.transport.connection import Connection
-from ..remoting.transport.endpoint import Handler
+from ..remoting.transport.connection import Connection, Handler
 from .broker_handlers import BrokerHandlers
 from .config import LiveSettings
 from .route_handlers import RouteHandlers

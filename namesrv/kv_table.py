@@ -18,8 +18,7 @@ from ..remoting.bodies.route import KVTable
 from ..remoting.codec.codes import RequestCode, ResponseCode
 from ..remoting.codec.command import Command, decode_header
 from ..remoting.headers.namesrv import KvHeader, KvReply, NamespaceHeader, PutKvHeader
-from ..remoting.transport.connection import Connection
-from ..remoting.transport.endpoint import Handler
+from ..remoting.transport.connection import Connection, Handler
 
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 

@@ -23,9 +23,9 @@ from ..common.outcome import Outcome
 from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command
 from ..remoting.transport.addresses import ANY_HOSTS, Advertised, check_advertised, is_ip_address, reachable_host
-from ..remoting.transport.connection import Connection
-from ..remoting.transport.endpoint import Service, server_limits
+from ..remoting.transport.connection import Connection, Service
 from ..remoting.transport.event_loop import TaskScope, repeat
+from ..remoting.transport.limits import server_limits
 from ..remoting.transport.server import RemotingServer
 from ..store.files.config_files import load_config, save_config_text
 from .config import LiveSettings, NameServerConfig

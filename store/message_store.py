@@ -25,9 +25,11 @@ from ..common.errors import (
 from ..common.message import INNER_BATCH
 from ..common.record import BLANK_BYTES, NewRecord
 from .cleaner import Cleaner
+from .commitlog.cold_records import ColdRecords
 from .commitlog.commit_log import RecordEncoder
 from .consumequeue.appended import Appended, leave_topic, place_run
 from .consumequeue.batch_queue import number_inner_batch
+from .consumequeue.queue_reader import QueueReader
 from .consumequeue.queue_table import WITHOUT_ENTRY
 from .files.file_sync import Done
 from .files.files import OS_FILES, Files
@@ -35,7 +37,7 @@ from .files.store_config import StoreConfig
 from .files.store_time import StoreTime
 from .flush_plan import FlushPlan
 from .index.index_file import SlotsUnreadableError
-from .message_reader import MessageReader
+from .index.key_index import INDEX_BATCH_RECORDS, KeyKind, KeyRange, QueryResult, query
 from .recovery.dispatcher import Arrivals, translate_write_error
 from .recovery.flusher import LogWork
 from .store_parts import StoreParts, abort_path, open_parts
@@ -61,44 +63,30 @@ class MessageStore:
         self.config = config
         self.has_timers = parts.has_timers
         self._parts = parts
-        self._log = parts.log
-        self._queues = parts.queues
-        self._rules = parts.rules
-        self._index = parts.index
-        self._dispatcher = parts.dispatcher
-        self._flusher = parts.flusher
-        self._times = times
-        now_ms, self._monotonic_ms = times
+        self._log, self._queues, self._index = parts.log, parts.queues, parts.index
+        self._rules, self._dispatcher, self._flusher = parts.rules, parts.dispatcher, parts.flusher
         self._encoder = RecordEncoder(config, store_host)
         self._planned: list[Appended] = []
         self._refusal: StoreNotWritableError | None = None
         self._last_refusal = ""
+        self._disk_full: DiskFullError | None = None
+        self._is_sync_flush = config.is_sync_flush
+        self._is_closed = False
+        self._times, self._monotonic_ms = times, times.monotonic_ms
         self._committed_at_ms = parts.recovered.last_stored_at_ms
         self._last_at_ms = max(self._committed_at_ms, parts.checkpoint.log_at_ms + 1)
-        self.time = StoreTime(now_ms, self._monotonic_ms, self._last_at_ms)
-        self._is_sync_flush = config.is_sync_flush
+        self.time = StoreTime(*times, self._last_at_ms)
         self._plan_flush = FlushPlan(parts, config, self._monotonic_ms())
-        self._is_closed = False
-        self._disk_full: DiskFullError | None = None
-        self.cleaner = Cleaner(config, parts, now_ms, self._set_disk_full)
+        self.cleaner = Cleaner(config, parts, times.now_ms, self._set_disk_full)
 
         # Reading is the reader's alone; its methods are bound here, so that a read passes no call more.
-        reader = MessageReader(config, parts, lambda: self.confirm_offset, self._build_index)
-        self.read, self.entries, self.record_at, self.cold_records = (
-            reader.read,
-            reader.entries,
-            reader.record_at,
-            reader.cold_records,
-        )
-        self.queues, self.batch_topics, self.topics_since = reader.queues, reader.batch_topics, reader.topics_since
-        self.min_offset, self.max_offset, self.offset_by_time = (
-            reader.min_offset,
-            reader.max_offset,
-            reader.offset_by_time,
-        )
+        self._reader = reader = QueueReader(parts.log, parts.queues, config)
+        self.read, self.entries, self.queues = reader.read, reader.entries, reader.queues
+        self.batch_topics, self.offset_by_time = reader.batch_topics, reader.offset_by_time
+        self.min_offset, self.max_offset = reader.min_offset, reader.max_offset
         self.stored_at, self.entry_stored_at = reader.stored_at, reader.entry_stored_at
         self.first_stored_at, self.earliest_stored_at = reader.first_stored_at, reader.earliest_stored_at
-        self.file_start_before, self.query = reader.file_start_before, reader.query
+        self.file_start_before = reader.file_start_before
         self.is_near, self.is_in_memory = reader.is_near, reader.is_in_memory
 
     @classmethod
@@ -183,7 +171,9 @@ class MessageStore:
         if self._refusal is not None or self._flusher.failure is not None:
             self._check_writable()
         log = self._log
-        stored_at_ms = self._last_at_ms if self._planned else self._next_stored_at()
+        if not self._planned:
+            self._last_at_ms = max(self.time.stamp_ms(), self._last_at_ms)
+        stored_at_ms = self._last_at_ms  # one for all that is committed together
         queue = self._queues.by_key.get((new.topic, new.queue_id))
         if queue is None or new.sys_flag & WITHOUT_ENTRY:
             queue = self._rules.queue_for_new(new.topic, new.queue_id, new.sys_flag)
@@ -214,7 +204,7 @@ class MessageStore:
             StoreNotWritableError: The store takes no records at present.
         """
         self._check_writable()
-        stored_at_ms = self._next_stored_at()
+        stored_at_ms = self._last_at_ms = self.stamp_ms()
         queue = self._rules.queue_for_new(head.topic, head.queue_id, head.sys_flag)
         queue_offset = 0 if queue is None else queue.next_offset
         encoded = self._encoder.encode_run(parts, queue_offset, self._log.append_offset, stored_at_ms)
@@ -279,18 +269,23 @@ class MessageStore:
                 self._refuse(error)
             raise
         self._committed_at_ms = planned[-1].stored_at_ms
-        self._dispatcher.add(planned)
-        if not self._is_sync_flush:
-            self.advance()
+        if self._is_sync_flush:
+            self._dispatcher.add(planned)
+        else:
+            self._dispatch(self._log.max_offset, planned)
 
     def advance(self) -> None:
         """Make committed records readable as far as they are confirmed; what fails for want of room waits."""
+        self._dispatch(self.confirm_offset, [])
+
+    def _dispatch(self, confirm_offset: int, planned: list[Appended]) -> None:
         try:
-            self._dispatcher.advance(self.confirm_offset)
+            self._dispatcher.advance(confirm_offset, planned)
         except StoreNotWritableError as error:
             self._refuse(error)
             return
-        if self._index is not None and self._index.is_due:
+        index = self._index
+        if index is not None and len(index.pending) >= INDEX_BATCH_RECORDS and index.is_due:
             self._build_index()
 
     def tick(self) -> None:
@@ -328,6 +323,36 @@ class MessageStore:
     def stamp_ms(self) -> int:
         """Return the store time of a record that would be stored now; no record of before has a later one."""
         return max(self.time.stamp_ms(), self._last_at_ms)
+
+    # --- reading, as far as the reader cannot do it alone
+
+    def cold_records(self) -> ColdRecords:
+        """Return a reader of records for another thread."""
+        return ColdRecords(self._parts.files, self._log)
+
+    def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
+        """Return the record at a log position, ``None`` when none that may be read begins there."""
+        return self._reader.record_at(log_offset, size) if log_offset < self.confirm_offset else None
+
+    def topics_since(self, at_ms: int, is_known: Callable[[str], bool]) -> dict[str, int]:
+        """Return unknown topics whose newest message recovery has met and is not from before; and their queues' number.
+
+        Batch topics are left out: ``batch_topics`` has them.
+        """
+        return self._reader.topics_since(at_ms, self._parts.recovered.start, is_known)
+
+    def query(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, kind: KeyKind = "K"
+    ) -> QueryResult:
+        """Return messages that may have the key: a unique key, a word of KEYS, with kind T a tag (``queryMessage``).
+
+        It sees all that is readable: index entries that wait are built first.
+        """
+        if self._index is None:
+            return QueryResult([], [])
+        wanted = KeyRange(min(max_count, self.config.max_query_messages), begin_ms, end_ms)
+        self._build_index()
+        return query(self._index, f"{topic}#T#{key}" if kind == "T" else f"{topic}#{key}", wanted, self.record_at)
 
     # --- flushing and the end
 
@@ -470,7 +495,3 @@ class MessageStore:
             _log.warning("index build paused until %s can be read: %s", index.files[-1].path, error)
         except OSError as error:
             self._refuse(translate_write_error(error))
-
-    def _next_stored_at(self) -> int:
-        self._last_at_ms = max(self.time.stamp_ms(), self._last_at_ms)
-        return self._last_at_ms

@@ -22,16 +22,8 @@ from .consumequeue.queue_table import (
     load_batch_topics,
 )
 from .files.checkpoint import Checkpoint, load_checkpoint
-from .files.files import Files, descriptor_limit, make_lasting_directory, write_label
-from .files.segments import (
-    Descriptors,
-    Layout,
-    SegmentFile,
-    complete_cut_off,
-    empty_last_file,
-    list_segments,
-    remove_unused,
-)
+from .files.files import Descriptors, Files, descriptor_limit, make_lasting_directory, write_label
+from .files.segments import Layout, SegmentFile, complete_cut_off, empty_last_file, list_segments, remove_unused
 from .files.store_config import SEGMENT_KEY, StoreConfig
 from .files.store_lock import StoreLock, refuse_unknown_formats
 from .index.index_file import IndexSpace

@@ -21,8 +21,7 @@ from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.error_replies import NO_ANSWER
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Connection, Handler
 from ...store.files.file_sync import SlowStep
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import MakeKnown

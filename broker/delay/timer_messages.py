@@ -29,7 +29,6 @@ import msgspec
 
 from ...common.codes import ResponseCode
 from ...common.errors import MessageRefusedError
-from ...common.hashing import java_hash
 from ...common.ids import RecallHandle, format_recall_handle
 from ...common.names import RETRY_PREFIX, TIMER_TOPIC
 from ...common.properties import (
@@ -47,6 +46,7 @@ from ...common.properties import (
     TIMER_ROLL_TIMES,
     UNIQ_KEY,
     encode_properties,
+    java_hash,
 )
 from ...common.record import NewRecord, Record
 from ...store.files.store_config import TimerConfig

@@ -42,8 +42,7 @@ from ...remoting.headers.offset import (
     SearchOffsetHeader,
     StoreTimeReply,
 )
-from ...remoting.transport.connection import Connection, encode_oneway
-from ...remoting.transport.endpoint import Handler, Reply
+from ...remoting.transport.connection import Connection, Handler, Reply, encode_oneway
 from ...store.message_store import MessageStore
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import TopicTable

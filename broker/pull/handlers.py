@@ -15,10 +15,15 @@ from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import Command, decode_header, header_reader
 from ...remoting.codec.error_replies import failure_reply
 from ...remoting.codec.frames import Encoded
-from ...remoting.headers.fast_replies import encode_pull_reply
-from ...remoting.headers.pull import PullHeader, PullReply, QueryMessageHeader, QueryMessageReply, ViewMessageHeader
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler
+from ...remoting.headers.pull import (
+    PullHeader,
+    PullReply,
+    QueryMessageHeader,
+    QueryMessageReply,
+    ViewMessageHeader,
+    encode_pull_reply,
+)
+from ...remoting.transport.connection import Connection, Handler
 from ...store.consumequeue.queue_reader import ReadStatus
 from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore

@@ -25,11 +25,9 @@ from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.error_replies import describe_failure
 from ...remoting.codec.frames import Encoded
-from ...remoting.headers.fast_replies import SendReplies
 from ...remoting.headers.message import RecallHeader, RecallReply, ReplyPushHeader, SendBackHeader
-from ...remoting.headers.send import decode_send_header
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler
+from ...remoting.headers.send import SendReplies, decode_send_header
+from ...remoting.transport.connection import Connection, Handler
 from ...store.consumequeue.appended import Appended
 from ..group.members import Members
 from ..settings.refusal import Refusal

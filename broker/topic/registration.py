@@ -33,9 +33,9 @@ from msgspec.structs import replace
 from ...common.clock import Clock
 from ...common.codes import ResponseCode
 from ...common.errors import RemotingError, RocketletError
-from ...common.hashing import crc31
 from ...common.ids import format_address
 from ...common.metadata import TopicConfig
+from ...common.properties import crc31
 from ...remoting.bodies.body import decode_body, encode_body
 from ...remoting.bodies.route import (
     MAX_PLAIN_TOPICS,

@@ -12,8 +12,7 @@ from ...common.record import NewRecord, encode_record
 from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader, ResumeCheckHeader
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Connection, Handler
 from ..group.members import Members
 from ..settings.refusal import Refusal
 from .checks import CheckRequest

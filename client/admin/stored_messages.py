@@ -16,7 +16,8 @@ from ...common.record import decode_message, iter_records
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader
-from ..group.broker_requests import BrokerRequests, PullStatus, SinglePull, pull_once
+from ..group.broker_requests import BrokerRequests
+from ..group.queue_fetcher import PullStatus, SinglePull, pull_once
 from ..group.subscriptions import Sql
 from ..session.session import Session
 from .admin_calls import AdminCalls

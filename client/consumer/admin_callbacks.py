@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from types import FrameType
-from typing import NamedTuple
 
 import msgspec
 
@@ -39,17 +38,16 @@ from ...remoting.bodies.group import ResetOffsets
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler as RequestHandler
-from ...remoting.transport.endpoint import Reply
+from ...remoting.transport.connection import Connection, Reply
+from ...remoting.transport.connection import Handler as RequestHandler
+from ..group.consumer_hooks import ListenerOutcome
 from ..group.group_member import GroupMember
+from ..group.process_queue import PushQueue
 from ..session.results import ConsumeResult
 from ..session.session import Session
-from ..session.settings import PushConsumerSettings
 from ..tracing.statistics import Statistics
-from .listeners import Handler, ListenerCalls, ListenerOutcome
+from .listeners import ConsumeEnvironment
 from .orderly_consume import HeldQueueLocks
-from .process_queue import PushQueue
 
 MIB = 1024 * 1024
 CLIENT_VERSION = "rocketlet"
@@ -62,25 +60,22 @@ _RESULTS = {
 }
 
 
-class DescribedConsumer(NamedTuple):
-    """The consumer that answers."""
-
-    session: Session
-    member: GroupMember[PushQueue]
-    settings: PushConsumerSettings
-    handlers: Mapping[str, Handler]
-    calls: ListenerCalls
-    locks: HeldQueueLocks | None
-
-
 class ClientRequestHandlers:
     """The answers of one consumer."""
 
-    def __init__(self, consumer: DescribedConsumer) -> None:
-        self._consumer = consumer
-        self._member = consumer.member
-        self._clock = consumer.session.clock
-        self._namespace = consumer.session.namespace
+    def __init__(
+        self,
+        session: Session,
+        member: GroupMember[PushQueue],
+        environment: ConsumeEnvironment,
+        locks: HeldQueueLocks | None,
+    ) -> None:
+        self._session = session
+        self._member = member
+        self._environment = environment
+        self._locks = locks
+        self._clock = session.clock
+        self._namespace = session.namespace
         self._started_at_ms = self._clock.now_ms()
         self.handlers: Mapping[int, RequestHandler] = {
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
@@ -129,7 +124,9 @@ class ClientRequestHandlers:
             return None
         info = RunningInfo(
             properties=self._properties(),
-            subscription_set=[SubscriptionData.from_subscription(each) for each in self._member.subscriptions.values()],
+            subscription_set=[
+                SubscriptionData.from_subscription(each) for each in self._member.subscriptions.by_topic.values()
+            ],
             status_table=self._figures(),
             mq_table={
                 self._namespace.wrap_queue(sink.queue): self._describe_queue(sink)
@@ -141,16 +138,16 @@ class ClientRequestHandlers:
 
     def _figures(self) -> dict[str, TopicFigures]:
         """Return the figures of each topic, which are 0 unless the consumer counts."""
-        statistics, group = Statistics.among(self._consumer.settings.hooks), self._member.group
+        statistics, group = Statistics.among(self._environment.settings.hooks), self._member.group
         return {
             self._namespace.wrap(topic): TopicFigures() if statistics is None else statistics.figures_of(group, topic)
             for topic in self._member.subscriptions.topics
         }
 
     def _properties(self) -> dict[str, str]:
-        settings = self._consumer.settings
+        settings = self._environment.settings
         return {
-            "PROP_NAMESERVER_ADDR": "".join(f"{each};" for each in self._consumer.session.nameserver_addresses),
+            "PROP_NAMESERVER_ADDR": "".join(f"{each};" for each in self._session.nameserver_addresses),
             "PROP_THREADPOOL_CORE_SIZE": str(settings.concurrency),
             "PROP_CONSUMEORDERLY": str(settings.is_orderly).lower(),
             "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
@@ -165,7 +162,7 @@ class ClientRequestHandlers:
         }
 
     def _describe_queue(self, sink: PushQueue) -> OwnedQueue:
-        unfinished, locks = sink.unfinished, self._consumer.locks
+        unfinished, locks = sink.unfinished, self._locks
         locked_at_ms = None if locks is None else locks.confirmed_at_ms(sink.queue)
         committed = self._member.offsets.table.get(sink.queue)
         return OwnedQueue(
@@ -197,13 +194,13 @@ class ClientRequestHandlers:
 
     async def _consume_now(self, owed: Outcome[Command], message: ReceivedMessage) -> None:
         message = self._as_listeners_see(message)
-        handler = self._consumer.handlers.get(message.topic)
+        handler = self._environment.handlers.get(message.topic)
         begun_at_ms = self._clock.monotonic_ms()
         if handler is None:
             outcome: ListenerOutcome = LookupError(f"no listener for the topic {message.topic}")
         else:
-            outcome = await self._consumer.calls.attempt(handler, [message])
-        settings = self._consumer.settings
+            outcome = await self._environment.calls.attempt(handler, [message])
+        settings = self._environment.settings
         body = ConsumedDirectly(
             order=settings.is_orderly,
             auto_commit=settings.commits_itself,

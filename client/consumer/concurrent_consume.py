@@ -22,9 +22,10 @@ import msgspec
 from ...common.clock import TimerHandle
 from ...common.message import MessageQueue, ReceivedMessage, describe_messages
 from ...remoting.transport.event_loop import TaskScope, repeat
+from ..group.consumer_hooks import ListenerOutcome
+from ..group.process_queue import PushQueue, QueueOffsets
 from ..session.results import ConsumeResult
-from .listeners import NO_HANDLER, ConsumeEnvironment, Handler, ListenerCalls, ListenerOutcome, cut_batches, retry_of
-from .process_queue import PushQueue
+from .listeners import NO_HANDLER, ConsumeEnvironment, Handler, ListenerCalls, cut_batches, retry_of
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class ListenerPool:
         for number in range(len(self._at_work)):
             scope.start(self._work(number), name=f"listener-{number}")
 
-    def submit(self, *batches: ListenerBatch) -> None:
+    def submit(self, batches: Iterable[ListenerBatch]) -> None:
         """Let batches wait for their turn."""
         self._waiting.extend(batches)
         if self._sleepers and not self._is_waking:  # soon: the next pull is to be on its way before listeners run
@@ -143,10 +144,10 @@ class ConcurrentConsumer:
         interval_ms = self._environment.settings.consume_timeout_ms
         scope.start(repeat(self.expire, self._environment.clock, first_ms=interval_ms), name="consume time-out")
 
-    def make_queue(self, queue: MessageQueue) -> PushQueue:
+    def make_queue(self, queue: MessageQueue, offsets: QueueOffsets) -> PushQueue:
         """Return the sink of a queue that was taken."""
         environment = self._environment
-        return PushQueue(queue, environment.offsets, environment.settings.limits, self._submit, environment.clock)
+        return PushQueue(queue, offsets, environment.settings, self._submit, environment.clock)
 
     async def drain(self) -> None:
         """Begin nothing more, and return when nothing runs."""
@@ -158,9 +159,15 @@ class ConcurrentConsumer:
             planned.cancel()
 
     def _submit(self, source: PushQueue, messages: Iterable[ReceivedMessage]) -> None:
-        handlers = self._environment.handlers
-        cut = cut_batches(messages, self._batch_messages)
-        self._pool.submit(*[ListenerBatch(handlers.get(batch[0].topic, NO_HANDLER), batch, source) for batch in cut])
+        find = self._environment.handlers.get
+        batches: list[ListenerBatch] = []
+        if self._batch_messages == 1:
+            for message in messages:
+                batches.append(ListenerBatch(find(message.topic, NO_HANDLER), [message], source))  # noqa: PERF401 # a comprehension is a call before Python 3.12
+        else:
+            for cut in cut_batches(messages, self._batch_messages):
+                batches.append(ListenerBatch(find(cut[0].topic, NO_HANDLER), cut, source))  # noqa: PERF401 # as above
+        self._pool.submit(batches)
 
     async def _fail(self, batch: ListenerBatch, outcome: ListenerOutcome) -> None:
         source, failure = batch.source, retry_of(outcome)

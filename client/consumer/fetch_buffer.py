@@ -12,8 +12,8 @@ from collections import deque
 from typing import NamedTuple
 
 from ...common.message import MessageQueue, ReceivedMessage
+from ..group.process_queue import ProcessQueue
 from ..session.settings import FlowLimits
-from .process_queue import ProcessQueue
 
 
 class BufferedAnswer(NamedTuple):
@@ -60,6 +60,15 @@ class FetchBuffer:
         self.position = position
         self._buffered.moved.add(self)
 
+    def pause(self) -> None:
+        """Neither pull nor hand out."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Pull and hand out again."""
+        self.is_paused = False
+        self.make_room()
+
     def make_room(self) -> None:
         """Look again whether there is room."""
         if self.has_room:
@@ -73,15 +82,12 @@ class FetchBuffer:
         self.is_dropped = True
         self._buffered.clear_out(self)
 
-    async def wait_for_room(self) -> None:
-        """Return when more may be pulled."""
+    async def wait_for_room(self) -> int:
+        """Return when more may be pulled: 0, since a pull consumer commits by its own requests only."""
         while not self.has_room:
             self._room.clear()
             self._buffered.waiting.add(self)
             await self._room.wait()
-
-    def offset_to_commit(self) -> int:
-        """Return 0: a pull consumer commits by its own requests only."""
         return 0
 
     def accept(self, messages: list[ReceivedMessage], next_offset: int) -> None:

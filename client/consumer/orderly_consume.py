@@ -44,15 +44,24 @@ from ...remoting.bodies.client import LockBatchBody, LockedQueues
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.transport.event_loop import TaskScope, repeat
+from ..group.consumer_hooks import ListenerOutcome
+from ..group.process_queue import PushQueue, QueueOffsets, Submit
 from ..session.results import ConsumeResult, Retry
 from ..session.session import Session
 from ..session.settings import FlowLimits
-from .listeners import NO_HANDLER, ConsumeEnvironment, ListenerOutcome, cut_batches, retry_of
-from .process_queue import PushQueue, Submit
+from .listeners import NO_HANDLER, ConsumeEnvironment, cut_batches, retry_of
+
+_log = logging.getLogger(__name__)
+
+LEAST_PAUSE_MS = 10
+LONGEST_PAUSE_MS = 30_000
+LOCK_AGAIN_MS = 100
+LOCK_REFUSED_PAUSE_MS = 3_000
 
 LOCK_TIMEOUT_MS = 1_000
 LOCK_INTERVAL_MS = 20_000
 LOCK_LIFE_MS = 30_000
+NO_LIMIT = sys.maxsize
 
 
 class HeldQueueLocks:
@@ -169,15 +178,6 @@ def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     return found
 
 
-_log = logging.getLogger(__name__)
-
-LEAST_PAUSE_MS = 10
-LONGEST_PAUSE_MS = 30_000
-LOCK_AGAIN_MS = 100
-LOCK_REFUSED_PAUSE_MS = 3_000
-NO_LIMIT = sys.maxsize
-
-
 class OrderlyQueue(PushQueue):
     """The sink of a queue that runs in order: pulled only under its lock, and with no limit to the span.
 
@@ -185,10 +185,15 @@ class OrderlyQueue(PushQueue):
     """
 
     def __init__(
-        self, queue: MessageQueue, environment: ConsumeEnvironment, locks: HeldQueueLocks | None, submit: Submit
+        self,
+        queue: MessageQueue,
+        offsets: QueueOffsets,
+        environment: ConsumeEnvironment,
+        locks: HeldQueueLocks | None,
+        submit: Submit,
     ) -> None:
-        limits = environment.settings.limits._replace(max_span=NO_LIMIT)
-        super().__init__(queue, environment.offsets, limits, submit, environment.clock)
+        super().__init__(queue, offsets, environment.settings, submit, environment.clock)
+        self.limits = self.limits._replace(max_span=NO_LIMIT)
         self._locks = locks
 
     def limit(self, limits: FlowLimits) -> None:
@@ -199,10 +204,12 @@ class OrderlyQueue(PushQueue):
         """Let nothing begin any more."""
         self.is_dropped = True
 
-    async def wait_for_room(self) -> None:
-        """Return when more may be pulled and the queue is locked."""
-        await super().wait_for_room()
-        if self._locks is not None:
+    async def wait_for_room(self) -> int:
+        """Return when more may be pulled and the queue is locked: the offset to store with that pull."""
+        while True:
+            commit_offset = await super().wait_for_room()
+            if self._locks is None or self._locks.holds(self.queue):
+                return commit_offset
             await self._locks.wait_held(self.queue)
 
 
@@ -277,9 +284,9 @@ class OrderlyConsumer:
             renewal = repeat(lambda: locks.renew(self._locked_queues), clock, first_ms=LOCK_INTERVAL_MS)
             scope.start(renewal, name="queue locks")
 
-    def make_queue(self, queue: MessageQueue) -> PushQueue:
+    def make_queue(self, queue: MessageQueue, offsets: QueueOffsets) -> PushQueue:
         """Return the sink of a queue that was taken."""
-        source = OrderlyQueue(queue, self._environment, self.locks, self._submit)
+        source = OrderlyQueue(queue, offsets, self._environment, self.locks, self._submit)
         for gone in [each for each in self._runs if each.is_dropped]:
             del self._runs[gone]
         self._runs[source] = OrderlyBacklog(source)

@@ -21,18 +21,18 @@ from ...common.errors import ClientStateError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
-from ..group.broker_requests import BrokerRequests, PullPlan, PullResult, SinglePull, pull_once
+from ..group.assigned_queues import Handover
+from ..group.consumer_hooks import ConsumerHooks
 from ..group.group_member import GroupMember, MemberPlan
-from ..group.offsets import start_rule
+from ..group.process_queue import QueueOffsets
+from ..group.queue_fetcher import PullPlan, PullResult, SinglePull, pull_once
 from ..group.rebalance import compare_share
 from ..group.subscriptions import Sql
-from ..session.callbacks import HandoverCallback, as_awaitable
+from ..session.callbacks import HandoverCallback, QueueCallbacks, QueuesCallback
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PullConsumerSettings, check_group, check_queue_offset
 from .fetch_buffer import BufferedMessages, FetchBuffer
-from .listeners import ConsumeObserver, observe_consumer
-from .push_consumer import QueuesCallback
 
 _log = logging.getLogger(__name__)
 
@@ -67,11 +67,14 @@ class PullConsumer:
         self.group = check_group(group)
         self._session = session
         self._lifecycle = Lifecycle(f"pull consumer {group}")
-        self._brokers = BrokerRequests(session)
-        self._clock = self._session.clock
+        self._clock = session.clock
+        self._callbacks = QueueCallbacks()
+        self._hooks: ConsumerHooks | None = None
+        if self.settings.hooks:
+            self._hooks = ConsumerHooks(session, group, self.settings.hooks, NO_LIMIT_MS)
         self._buffered = BufferedMessages(self.settings.max_buffered_messages)
-        self._member = GroupMember(self._session, self._plan(), self._make_buffer, self._refuse)
-        self._observer: ConsumeObserver | None = None
+        self._member = GroupMember(session, self._plan(), self._make_buffer, self._refuse)
+        self._brokers = self._member.brokers
         self._is_sharing = False
         self._is_assigned = False
 
@@ -90,15 +93,15 @@ class PullConsumer:
 
     def on_queues_changed(self, callback: QueuesCallback) -> None:
         """Have ``callback(queues)`` called after each change of ``queues`` (Java's ``MessageQueueListener``)."""
-        self._member.assigned.on_change = callback
+        self._callbacks.on_changed(callback)
 
     def on_queues_revoked(self, callback: HandoverCallback) -> None:
         """Have ``callback(queues)`` called, and waited for, before queues are given up: the time to commit."""
-        self._member.assigned.on_revoked = as_awaitable(callback)
+        self._callbacks.on_revoked(callback)
 
     def on_queues_assigned(self, callback: HandoverCallback) -> None:
         """Have ``callback(queues)`` called, and waited for, before new queues are read: the time to seek."""
-        self._member.assigned.on_assigned = as_awaitable(callback)
+        self._callbacks.on_assigned(callback)
 
     # what to consume
 
@@ -157,10 +160,8 @@ class PullConsumer:
         async with self._lifecycle.starting() as stack:
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._member.tasks)
-            if self.settings.hooks:
-                observing = observe_consumer(self._session, self.group, self.settings.hooks, NO_LIMIT_MS)
-                observers = await stack.enter_async_context(observing)
-                self._observer, self._member.brokers.observer = observers
+            if self._hooks is not None:
+                await stack.enter_async_context(self._hooks.attached())
             stack.push_async_callback(self._stop)
             self._member.start()
             if self._member.subscriptions.topics:
@@ -177,7 +178,7 @@ class PullConsumer:
     async def _stop(self) -> None:
         try:
             if self.queues:
-                await self._member.assigned.on_revoked(self.queues)
+                await self._callbacks.revoked(self.queues)
         finally:
             await self._close()
 
@@ -218,8 +219,8 @@ class PullConsumer:
 
     def _hand_out(self, max_messages: int | None) -> list[ReceivedMessage]:
         messages = self._buffered.take(max_messages)
-        if self._observer is not None and messages:
-            self._observer.hand_out(messages)
+        if self._hooks is not None and messages:
+            self._hooks.hand_out(messages)
         return messages
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
@@ -264,7 +265,7 @@ class PullConsumer:
         self._lifecycle.check()
         check_queue_offset(queue_offset)
         self._buffer_of(queue)
-        first, end = await self._member.brokers.first_offset(queue), await self._member.brokers.end_offset(queue)
+        first, end = await self._brokers.first_offset(queue), await self._brokers.end_offset(queue)
         if not first <= queue_offset <= end:
             raise ValueError(f"offset {queue_offset} is outside {queue}, which has {first} to {end}")
         self._buffer_of(queue).restart(queue_offset)
@@ -272,11 +273,11 @@ class PullConsumer:
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
         """Go on at the first message that an owned queue still has."""
-        await self.seek(queue, await self._member.brokers.first_offset(queue))
+        await self.seek(queue, await self._brokers.first_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on behind the last message of an owned queue."""
-        await self.seek(queue, await self._member.brokers.end_offset(queue))
+        await self.seek(queue, await self._brokers.end_offset(queue))
 
     async def seek_to_time(self, queue: MessageQueue, at_ms: int) -> None:
         """Go on at the first message of an owned queue that was stored at an instant or later."""
@@ -301,19 +302,17 @@ class PullConsumer:
             check_queue_offset(queue_offset)
         for queue, queue_offset in offsets.items():
             table.seek(queue, queue_offset)
-            await self._member.brokers.store_offset(self.group, queue, queue_offset)
+            await self._brokers.store_offset(self.group, queue, queue_offset)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Neither pull nor hand out owned queues until ``resume``."""
         for queue in queues:
-            self._buffer_of(queue).is_paused = True
+            self._buffer_of(queue).pause()
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Go on with paused queues."""
         for queue in queues:
-            buffer = self._buffer_of(queue)
-            buffer.is_paused = False
-            buffer.make_room()
+            self._buffer_of(queue).resume()
         self._buffered.look_again()
 
     def _check_consuming(self) -> None:
@@ -394,24 +393,11 @@ class PullConsumer:
 
     def _plan(self) -> MemberPlan:
         settings = self.settings
-        pull = PullPlan(
-            group=self.group,
-            max_messages=settings.pull_messages,
-            max_bytes=settings.pull_bytes,
-            suspend_ms=SUSPEND_MS,
-            posts_subscription=True,
-            is_lite=True,
-        )
-        return MemberPlan(
-            pull=pull,
-            consume_type=ConsumeType.CONSUME_ACTIVELY,
-            start=start_rule(settings.consume_from, settings.consume_from_at_ms, self._clock.now_ms()),
-            strategy=settings.strategy,
-            rebalance_interval_ms=settings.rebalance_interval_ms,
-            commit_interval_ms=settings.commit_interval_ms,
-        )
+        limits = settings.pull_messages, settings.pull_bytes
+        pull = PullPlan(self.group, *limits, SUSPEND_MS, posts_subscription=True, is_lite=True)
+        return MemberPlan(settings, ConsumeType.CONSUME_ACTIVELY, pull, Handover(self._callbacks), self._hooks)
 
-    def _make_buffer(self, queue: MessageQueue) -> FetchBuffer:
+    def _make_buffer(self, queue: MessageQueue, _offsets: QueueOffsets) -> FetchBuffer:
         return FetchBuffer(queue, self.settings.limits, self._buffered)
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:

@@ -11,8 +11,7 @@ With ``settings.is_broadcast`` every member has every queue, and its offsets are
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -22,19 +21,22 @@ from ...common.message import MessageQueue
 from ...common.names import retry_topic
 from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
-from ...remoting.transport.endpoint import Handler as RequestHandler
-from ..group.broker_requests import PullPlan
+from ...remoting.transport.connection import Handler as RequestHandler
+from ..group.assigned_queues import Handover
+from ..group.broker_requests import BrokerRequests
+from ..group.consumer_hooks import ConsumerHooks
 from ..group.group_member import GroupMember, MemberPlan
-from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of, start_rule
+from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of
+from ..group.queue_fetcher import PullPlan
 from ..group.subscriptions import Sql
+from ..session.callbacks import QueueCallbacks, QueuesCallback
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group
-from .admin_callbacks import ClientRequestHandlers, DescribedConsumer
+from .admin_callbacks import ClientRequestHandlers
 from .concurrent_consume import ConcurrentConsumer
-from .listeners import ConsumeEnvironment, Handler, Listener, ListenerCalls, observe_consumer
+from .listeners import ConsumeEnvironment, Handler, Listener, ListenerCalls
 from .orderly_consume import HeldQueueLocks, OrderlyConsumer
-from .process_queue import PushQueue
 from .send_back import MessageReturner
 
 _log = logging.getLogger(__name__)
@@ -43,8 +45,6 @@ START_WAIT_MS = 3_000
 SUSPEND_MS = 15_000
 DEFAULT_MAX_RETRIES = 16
 NO_LIMIT = (1 << 31) - 1
-
-QueuesCallback = Callable[[tuple[MessageQueue, ...]], object]
 
 
 class PushConsumer:
@@ -72,13 +72,18 @@ class PushConsumer:
         self._lifecycle = Lifecycle(f"push consumer {group}")
         self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock
-        self._member = GroupMember(self._session, self._plan(), self._make_queue, self._refuse)
+        self._hooks: ConsumerHooks | None = None
+        if self.settings.hooks:
+            self._hooks = ConsumerHooks(self._session, group, self.settings.hooks, self.settings.consume_timeout_ms)
+        self._handlers: dict[str, Handler] = {}
+        self._calls = ListenerCalls(group, self.settings.concurrency, self._hooks)
+        self._environment = ConsumeEnvironment(
+            self.settings, self._clock, self._handlers, self._calls, self._make_returner()
+        )
+        self._consume_service = self._make_consume_service()
+        self._member = GroupMember(self._session, self._plan(), self._consume_service.make_queue, self._refuse)
         if not self.settings.is_broadcast:
             self._member.subscriptions.put(retry_topic(group), ALL)
-        self._member.assigned.on_change = self._tell_queues
-        self._handlers: dict[str, Handler] = {}
-        self._calls = ListenerCalls(self.group, self.settings.concurrency)
-        self._consume_service = self._make_consume_service()
         self._told: tuple[MessageQueue, ...] = ()
         self._on_queues_changed: QueuesCallback | None = None
 
@@ -163,8 +168,8 @@ class PushConsumer:
             stack.callback(self._consume_service.close)
             await stack.enter_async_context(self._entered)
             await stack.enter_async_context(self._member.tasks)
-            if self.settings.hooks:
-                await self._observe(stack)
+            if self._hooks is not None:
+                await stack.enter_async_context(self._hooks.attached())
             if isinstance(self._member.offsets, LocalOffsets):
                 await self._member.offsets.load()
             self._member.start(self._make_handlers())
@@ -174,14 +179,6 @@ class PushConsumer:
             await self._member.rebalance.wait_first_run(START_WAIT_MS)
             await self._member.check_filters()
         return self
-
-    async def _observe(self, stack: AsyncExitStack) -> None:
-        timeout_ms = self.settings.consume_timeout_ms
-        observing = observe_consumer(self._session, self.group, self.settings.hooks, timeout_ms)
-        observers = await stack.enter_async_context(observing)
-        self._member.brokers.observer = observers.pulls
-        if observers.calls is not None:
-            self._calls.observe(observers.calls)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -211,21 +208,17 @@ class PushConsumer:
 
     def _plan(self) -> MemberPlan:
         settings = self.settings
-        pull = PullPlan(
-            group=self.group,
-            max_messages=settings.pull_messages,
-            max_bytes=settings.pull_bytes,
-            suspend_ms=SUSPEND_MS,
-            posts_subscription=settings.posts_subscription,
-        )
+        callbacks = QueueCallbacks()
+        callbacks.on_changed(self._tell_queues)
+        service = self._consume_service
+        keeper = service if isinstance(service, OrderlyConsumer) and not settings.is_broadcast else None
         return MemberPlan(
-            pull=pull,
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            start=start_rule(settings.consume_from, settings.consume_from_at_ms, self._clock.now_ms()),
-            strategy=settings.strategy,
-            rebalance_interval_ms=settings.rebalance_interval_ms,
-            commit_interval_ms=settings.commit_interval_ms,
-            offset_file=self._offset_file() if settings.is_broadcast else None,
+            settings,
+            ConsumeType.CONSUME_PASSIVELY,
+            PullPlan(self.group, settings.pull_messages, settings.pull_bytes, SUSPEND_MS, settings.posts_subscription),
+            Handover(callbacks, keeper),
+            self._hooks,
+            self._offset_file() if settings.is_broadcast else None,
         )
 
     def _offset_file(self) -> LocalOffsetFile:
@@ -234,33 +227,22 @@ class PushConsumer:
         return offset_file_of(self.settings.offset_directory, parts, self.group, self._session.namespace)
 
     def _make_consume_service(self) -> ConcurrentConsumer | OrderlyConsumer:
-        settings, member = self.settings, self._member
-        returner = None
-        if not settings.is_broadcast:
-            default_retries = NO_LIMIT if settings.is_orderly else DEFAULT_MAX_RETRIES
-            max_retries = default_retries if settings.max_retries < 0 else settings.max_retries
-            returner = MessageReturner(self.group, self._session, member.brokers, max_retries)
-        environment = ConsumeEnvironment(
-            settings, self._clock, self._handlers, self._calls, returner, member.offsets.table
-        )
-        if not settings.is_orderly:
-            return ConcurrentConsumer(environment)
-        service = OrderlyConsumer(
-            environment, None if settings.is_broadcast else HeldQueueLocks(self.group, self._session)
-        )
-        if not settings.is_broadcast:
-            member.assigned.keeper = service
-        return service
+        if not self.settings.is_orderly:
+            return ConcurrentConsumer(self._environment)
+        locks = None if self.settings.is_broadcast else HeldQueueLocks(self.group, self._session)
+        return OrderlyConsumer(self._environment, locks)
+
+    def _make_returner(self) -> MessageReturner | None:
+        settings = self.settings
+        if settings.is_broadcast:
+            return None
+        default_retries = NO_LIMIT if settings.is_orderly else DEFAULT_MAX_RETRIES
+        max_retries = default_retries if settings.max_retries < 0 else settings.max_retries
+        return MessageReturner(self.group, self._session, BrokerRequests(self._session), max_retries)
 
     def _make_handlers(self) -> Mapping[int, RequestHandler]:
         locks = self._consume_service.locks if isinstance(self._consume_service, OrderlyConsumer) else None
-        described = DescribedConsumer(self._session, self._member, self.settings, self._handlers, self._calls, locks)
-        return ClientRequestHandlers(described).handlers
-
-    def _make_queue(self, queue: MessageQueue) -> PushQueue:
-        source = self._consume_service.make_queue(queue)
-        source.stores_with_pulls = not self.settings.is_broadcast
-        return source
+        return ClientRequestHandlers(self._session, self._member, self._environment, locks).handlers
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
         await self._member.assigned.retake(queue, next_offset)

@@ -1,1 +1,1 @@
-"""Membership in a consumer group: rebalancing, assigned queues, offsets, locks, fetching."""
+"""Membership in a consumer group: rebalancing, assigned queues, offsets, fetching."""

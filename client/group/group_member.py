@@ -8,21 +8,24 @@ What happens to the messages of an owned queue is the consumer's own: it makes t
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple
 
-from ...common.allocation import AllocateMessageQueueAveragely, AllocateMessageQueueStrategy
+from ...common.allocation import AllocateMessageQueueAveragely
 from ...common.errors import RemotingError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue
 from ...common.subscription import SQL92_TYPE
 from ...remoting.bodies.client import ConsumerData, ConsumeType
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Handler
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ..session.interceptors import NamespacedStrategy
 from ..session.session import CALL_TIMEOUT_MS, Session
-from .assigned_queues import AssignedQueues, FetchContext, Refuse, SinkT
-from .broker_requests import BrokerRequests, PullPlan
-from .offsets import GroupOffsets, LocalOffsetFile, LocalOffsets, StartRule
+from ..session.settings import ConsumerSettings
+from .assigned_queues import AssignedQueues, Handover, MakeSink, SinkT
+from .broker_requests import BrokerRequests
+from .consumer_hooks import ConsumerHooks
+from .offsets import GroupOffsets, LocalOffsetFile, LocalOffsets, start_rule
+from .queue_fetcher import FetchContext, PullPlan, Refuse
 from .rebalance import MemberIdentity, Rebalance, ShareChange
 from .subscriptions import SubscriptionTable
 
@@ -32,35 +35,37 @@ _log = logging.getLogger(__name__)
 class MemberPlan(NamedTuple):
     """How a consumer takes part in its group."""
 
-    pull: PullPlan
+    settings: ConsumerSettings
     consume_type: ConsumeType
-    start: StartRule
-    strategy: AllocateMessageQueueStrategy
-    rebalance_interval_ms: int
-    commit_interval_ms: int
+    pull: PullPlan
+    handover: Handover
+    hooks: ConsumerHooks | None
     offset_file: LocalOffsetFile | None = None  # of a broadcasting consumer
 
 
 class GroupMember(Generic[SinkT]):
     """A member of a consumer group, as its session, its rebalance and its consumer see it."""
 
-    def __init__(
-        self, session: Session, plan: MemberPlan, make_sink: Callable[[MessageQueue], SinkT], refuse: Refuse
-    ) -> None:
+    def __init__(self, session: Session, plan: MemberPlan, make_sink: MakeSink[SinkT], refuse: Refuse) -> None:
         self.group = plan.pull.group
         self.tasks = TaskScope()
         self.subscriptions = SubscriptionTable(session.clock)
         is_broadcast = plan.offset_file is not None
         self.brokers = BrokerRequests(session)
-        self.offsets = self._make_offsets(plan)
+        start = start_rule(plan.settings.consume_from, plan.settings.consume_from_at_ms, session.clock.now_ms())
+        self.offsets = (
+            GroupOffsets(self.group, self.brokers, start)
+            if plan.offset_file is None
+            else LocalOffsets(self.group, self.brokers, start, plan.offset_file)
+        )
         self._handlers: Mapping[int, Handler] = {}
-        context = FetchContext(session, self.tasks, self.brokers, self.subscriptions, plan.pull, refuse)
-        self.assigned = AssignedQueues(context, self.offsets, make_sink)
-        strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.strategy
+        context = FetchContext(session, self.subscriptions, plan.pull, refuse, plan.hooks)
+        self.assigned = AssignedQueues(context, self.tasks, self.offsets, make_sink, plan.handover)
+        strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.settings.strategy
         if session.namespace.name:
             strategy = NamespacedStrategy(strategy, session.namespace)
         membership = MemberIdentity(self.group, session.client_id, strategy, is_alone=is_broadcast)
-        self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.rebalance_interval_ms)
+        self.rebalance = Rebalance(membership, self.brokers, self, session.clock, plan.settings.rebalance_interval_ms)
         self._session = session
         self._plan = plan
         self._sharing: asyncio.Task[None] | None = None
@@ -68,17 +73,12 @@ class GroupMember(Generic[SinkT]):
     def __repr__(self) -> str:
         return f"<GroupMember of {self.group} {self.subscriptions!r} {self.assigned!r}>"
 
-    def _make_offsets(self, plan: MemberPlan) -> GroupOffsets:
-        if plan.offset_file is None:
-            return GroupOffsets(self.group, self.brokers, plan.start)
-        return LocalOffsets(self.group, self.brokers, plan.start, plan.offset_file)
-
     def start(self, handlers: Mapping[int, Handler] | None = None) -> None:
         """Begin to take part: heartbeats name the group, offsets are stored, brokers may ask what handlers answer."""
         self._handlers = handlers or {}
         session = self._session
         session.join(self)
-        interval_ms = self._plan.commit_interval_ms
+        interval_ms = self._plan.settings.commit_interval_ms
         self.tasks.start(repeat(self._commit, session.clock, first_ms=interval_ms), name="commit offsets")
 
     def start_sharing(self) -> None:
@@ -102,7 +102,7 @@ class GroupMember(Generic[SinkT]):
         Raises:
             ResponseError: it cannot.
         """
-        for subscription in self.subscriptions.values():
+        for subscription in self.subscriptions.by_topic.values():
             if subscription.expression_type != SQL92_TYPE:
                 continue
             try:
@@ -116,8 +116,8 @@ class GroupMember(Generic[SinkT]):
         """Store the offsets and leave the group."""
         queues = self.assigned.unstored
         await self.offsets.persist_at_end(queues, self._session.clock, CALL_TIMEOUT_MS)
-        if self.assigned.keeper is not None:
-            await self.assigned.keeper.release_all()
+        if self._plan.handover.keeper is not None:
+            await self._plan.handover.keeper.release_all()
         await self._session.leave(self)
 
     async def _keep_share(self) -> None:
@@ -131,7 +131,7 @@ class GroupMember(Generic[SinkT]):
 
     async def _commit(self) -> int:
         await self.offsets.persist(self.assigned.queues)
-        return self._plan.commit_interval_ms
+        return self._plan.settings.commit_interval_ms
 
     # ``SessionMember``
 
@@ -148,7 +148,7 @@ class GroupMember(Generic[SinkT]):
         """Return what heartbeats say."""
         plan = self._plan
         return self.subscriptions.consumer_data(
-            self.group, plan.consume_type, plan.start.consume_from, is_broadcast=plan.offset_file is not None
+            self.group, plan.consume_type, plan.settings.consume_from, is_broadcast=plan.offset_file is not None
         )
 
     def route_changed(self, _topic: str) -> None:

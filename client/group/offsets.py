@@ -1,6 +1,5 @@
-"""How far a consumer has come in each of its queues: in memory, and at the brokers or in a local file.
+"""Where the offsets of a group are stored, and where it begins without: at the brokers, or in a local file.
 
-    update            moves on only, unless it is a seek; a frozen queue is not moved at all
     persist           UPDATE_CONSUMER_OFFSET, one-way, to the master; at closing with an answer
     start             what the broker has stored; else by the rule of the group:
 
@@ -38,60 +37,15 @@ from ...common.java_json import read_json_as, write_json
 from ...common.message import MessageQueue
 from ...common.names import RETRY_PREFIX
 from ..session.interceptors import Namespace
-from ..session.results import ConsumeFrom
+from ..session.settings import ConsumeFrom
 from .broker_requests import BrokerRequests
+from .process_queue import QueueOffsets
 
 _log = logging.getLogger(__name__)
 
 HALF_HOUR_MS = 30 * 60_000
 
 Store = Callable[[str, MessageQueue, int], Awaitable[None]]
-
-
-class QueueOffsets:
-    """The offsets of the queues that a consumer owns (the memory part of Java's ``RemoteBrokerOffsetStore``)."""
-
-    __slots__ = ("_frozen", "_offsets")
-
-    def __init__(self) -> None:
-        self._offsets: dict[MessageQueue, int] = {}
-        self._frozen: set[MessageQueue] = set()
-
-    def __repr__(self) -> str:
-        return f"<QueueOffsets {len(self._offsets)} queues, {len(self._frozen)} frozen>"
-
-    def __contains__(self, queue: object) -> bool:
-        return queue in self._offsets
-
-    def get(self, queue: MessageQueue) -> int | None:
-        """Return the offset of a queue, or None when none was set."""
-        return self._offsets.get(queue)
-
-    def items(self) -> list[tuple[MessageQueue, int]]:
-        """Return all queues with their offsets."""
-        return list(self._offsets.items())
-
-    def advance(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Move a queue on; an older offset and a frozen queue change nothing."""
-        if self._frozen and queue in self._frozen:
-            return
-        if queue_offset > self._offsets.get(queue, -1):
-            self._offsets[queue] = queue_offset
-
-    def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Set a queue to any offset."""
-        if queue not in self._frozen:
-            self._offsets[queue] = queue_offset
-
-    def freeze(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Set a queue to an offset that results of messages pulled earlier cannot move."""
-        self._offsets[queue] = queue_offset
-        self._frozen.add(queue)
-
-    def forget(self, queue: MessageQueue) -> None:
-        """Drop a queue, and its frozen state."""
-        self._offsets.pop(queue, None)
-        self._frozen.discard(queue)
 
 
 class StartRule(NamedTuple):

@@ -30,6 +30,10 @@ from ...common.errors import RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue
 from ..session.lifecycle import TimerEvent
 
+_log = logging.getLogger(__name__)
+
+FIRST_REPEAT_MS = 1000
+
 
 class ConnectionSource(Protocol):
     """Who knows from where a client id is connected."""
@@ -77,11 +81,6 @@ class ClientIdConflicts:
         except RocketletError as error:
             _log.debug("group %s: where its members are is not known: %s", self._group, error)
             return ()
-
-
-_log = logging.getLogger(__name__)
-
-FIRST_REPEAT_MS = 1000
 
 
 class ShareChange(NamedTuple):

@@ -4,7 +4,9 @@ A subscription's version is the instant of its last change; brokers replace an o
 when the owned queues change (Java's ``RebalancePushImpl.messageQueueChanged``).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 
@@ -12,8 +14,7 @@ from ...common.clock import Clock
 from ...common.sql_filter import compile_sql
 from ...common.subscription import SQL92_TYPE, Subscription, parse_tag_expression
 from ...remoting.bodies.client import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
-from ..session.results import ConsumeFrom
-from ..session.settings import check_topic
+from ..session.settings import ConsumeFrom, check_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,11 @@ class SubscriptionTable:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._subscriptions: dict[str, Subscription] = {}
+        self.by_topic: Mapping[str, Subscription] = MappingProxyType(self._subscriptions)
 
     def __repr__(self) -> str:
         texts = (f"{each.topic}: {each.expression}" for each in self._subscriptions.values())
         return f"<SubscriptionTable {', '.join(texts)}>"
-
-    def get(self, topic: str) -> Subscription | None:
-        """Return what is wanted of a topic now."""
-        return self._subscriptions.get(topic)
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -80,10 +78,6 @@ class SubscriptionTable:
         """
         check_topic(topic)
         self._subscriptions[topic] = subscription_of(topic, expression, self._clock.now_ms())
-
-    def values(self) -> tuple[Subscription, ...]:
-        """Return all subscriptions."""
-        return tuple(self._subscriptions.values())
 
     def remove(self, topic: str) -> None:
         """End the subscription to a topic, if there is one."""

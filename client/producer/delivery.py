@@ -16,154 +16,135 @@ What follows an attempt (Java's ``DefaultMQProducerImpl.sendDefaultImpl``):
     any other error code                          the error, or the status of an earlier attempt
 
 When attempts or time run out: the last status that was not SEND_OK, else the last error, with a note that lists all
-attempts. The order of the queues is in ``queue_selection.py``. Hooks go around each attempt; a producer without hooks
-does nothing of it.
+attempts.
+
+The round goes over the queues of the publish list, from a random start; after a failure comes that of another broker.
+Example (Java's ``MQFaultStrategy`` without latency faults): three brokers with two queues each, the send
+to A0 failed: A1 is passed over and the retry goes to B0.
+
+Brokers that were slow or failed are passed over for a while (Java's ``MQFaultStrategy``, off by default):
+
+    an attempt took, or failed     its broker is passed over for
+    less than 550 ms               no time
+    from 550 ms on                 2 s
+    from 1.8 s on                  5 s
+    from 3 s on                    6 s
+    from 5 s on, or failed         10 s
+    from 15 s on                   30 s
+
+A later instant wins over an earlier one, and a quick answer does not shorten the time. A broker that answered with an
+error is unreachable besides, until it takes a message; the choice then prefers others that are passed over. The round
+takes the first queue that will do, all but the last choice on another broker than the one that just failed:
+
+    1. of a broker that is not passed over    2. of one that is reachable    3. the next one
+
+Example: A and B take messages in 5 ms until A takes 2 s for one. The next 5 s all messages go to B.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
-
-import msgspec
+import random
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from ...common.errors import ClientError, RemotingError, RequestTimeoutError, ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue
-from ...common.properties import encode_properties, parse_properties
-from ...common.record import BatchPart, decode_batch, encode_batch
 from ...remoting.codec.codes import ResponseCode
-from ...remoting.codec.command import Command
-from ...remoting.headers.send import SendFields, SendFrames
+from ...remoting.codec.command import Command, header_reader
+from ...remoting.headers.send import SendFields, SendFrames, SendReply
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.pending_requests import Answer
-from ..session.hooks import (
-    EndTransactionContext,
-    EndTransactionHook,
-    ForbiddenHook,
-    HookOwner,
-    HookSource,
-    Role,
-    SendContext,
-    SendHook,
-    SentMessage,
-    attach_hooks,
-    hooks_of,
-    tell_hooks,
-)
-from ..session.results import SendResult, SendStatus, read_send_answer
+from ..session.results import STATUS_OF_CODE, SendResult, SendStatus
 from ..session.routes import TopicRoute, limit_queues, publish_queues
 from ..session.session import Session
 from ..session.settings import ProducerSettings
 from .outgoing_message import OutgoingMessage
-from .queue_selection import Choice, LatencyAwareRoundRobin, QueueRoundRobin, SlowBrokers
+from .queue_selection import Choice
+from .send_observer import Attempt, SendObserver, sees_sends
 
-Attempt = Callable[[OutgoingMessage, MessageQueue, int], Awaitable[SendResult]]
-
-
-def sees_sends(hooks: Iterable[object]) -> bool:
-    """Tell whether one of the hooks of a producer has to do with its sends, or may turn out to."""
-    return any(isinstance(hook, SendHook | ForbiddenHook | EndTransactionHook | HookSource) for hook in hooks)
+LATENCY_MS = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)  # latencyMax
+PASSED_OVER_MS = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)  # notAvailableDuration
+FAILED_AS_IF_MS = 10_000  # how long a failed attempt counts as having taken
 
 
-class SendObserver:
-    """The hooks of one producer, around its attempts."""
+class BrokerFault(NamedTuple):
+    """What the attempts so far say about a broker."""
 
-    def __init__(self, session: Session, group: str, attempt: Attempt) -> None:
-        self._session = session
-        self._group = group
-        self._attempt = attempt
-        self._use(())
+    until_ms: int
+    is_reachable: bool
+
+
+class SlowBrokers:
+    """The brokers that are passed over, and until when."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._faults: dict[str, BrokerFault] = {}
 
     def __repr__(self) -> str:
-        return f"<SendObserver of {self._group}, {len(self._sends)} hooks>"
+        return f"<SlowBrokers {sorted(name for name in self._faults if not self.is_available(name))}>"
 
-    @asynccontextmanager
-    async def attached(self, hooks: Iterable[object]) -> AsyncGenerator[None]:
-        """Use hooks while the producer is open."""
-        async with attach_hooks(HookOwner(self._session, self._group, Role.PRODUCER), hooks) as attached:
-            self._use(attached)
-            yield
+    def is_available(self, broker_name: str) -> bool:
+        """Tell whether a broker is not passed over now."""
+        fault = self._faults.get(broker_name)
+        return fault is None or fault.until_ms <= self._monotonic_ms()
 
-    def _use(self, hooks: tuple[object, ...]) -> None:
-        self._sends = hooks_of(SendHook, hooks)
-        self._checks = hooks_of(ForbiddenHook, hooks)
-        self._ends = hooks_of(EndTransactionHook, hooks)
+    def is_reachable(self, broker_name: str) -> bool:
+        """Tell whether the last word on a broker is not that it answered with an error."""
+        fault = self._faults.get(broker_name)
+        return fault is None or fault.is_reachable
 
-    async def attempt(self, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        """Make an attempt.
-
-        Raises:
-            BaseException: what the attempt raises, or a hook that forbids it.
-        """
-        context = self._context(outgoing, queue, is_oneway=False)
-        changed = self._begin(context, outgoing)
+    async def watch(self, broker_name: str, attempt: Awaitable[SendResult]) -> SendResult:
+        """Wait for an attempt to send and note how long its broker took."""
+        begun_at_ms = self._monotonic_ms()
         try:
-            context.result = await self._attempt(changed, queue, timeout_ms)
-        except BaseException as error:
-            context.error = error
+            result = await attempt
+        except (RemotingError, ResponseError) as error:
+            self.note(broker_name, FAILED_AS_IF_MS, is_reachable=isinstance(error, RemotingError))
             raise
-        finally:
-            self._finish(context)
-        return context.result
+        self.note(broker_name, self._monotonic_ms() - begun_at_ms)
+        return result
 
-    async def send_oneway(
-        self, outgoing: OutgoingMessage, queue: MessageQueue, send: Callable[[OutgoingMessage], Awaitable[None]]
+    def note(self, broker_name: str, took_ms: int, *, is_reachable: bool = True) -> None:
+        """Note how long an attempt took."""
+        step = bisect_right(LATENCY_MS, took_ms) - 1
+        until_ms = self._monotonic_ms() + PASSED_OVER_MS[step] if step >= 0 else 0
+        before = self._faults.get(broker_name)
+        if before is not None or until_ms > self._monotonic_ms() or not is_reachable:
+            self._faults[broker_name] = BrokerFault(max(until_ms, before.until_ms if before else 0), is_reachable)
+
+
+class QueueRoundRobin:
+    """The round robin of one topic; one that knows of slow brokers passes over them."""
+
+    __slots__ = ("_next", "_slow", "queues")
+
+    def __init__(
+        self, queues: Sequence[MessageQueue], slow: SlowBrokers | None = None, start: int | None = None
     ) -> None:
-        """Make an attempt that is not answered.
+        self.queues = queues
+        self._slow = slow
+        self._next = random.randrange(1 << 31) if start is None else start
 
-        Raises:
-            BaseException: as ``attempt``.
-        """
-        context = self._context(outgoing, queue, is_oneway=True)
-        changed = self._begin(context, outgoing)
-        try:
-            await send(changed)
-        except BaseException as error:
-            context.error = error
-            raise
-        finally:
-            self._finish(context)
+    def __repr__(self) -> str:
+        return f"<QueueRoundRobin {len(self.queues)} queues, next {self._next % max(1, len(self.queues))}>"
 
-    def end_transaction(self, context: EndTransactionContext) -> None:
-        """Tell that a transaction ends."""
-        tell_hooks([hook.end_transaction for hook in self._ends], context)
+    def next_queue(self, failed_broker: str | None = None) -> MessageQueue:
+        """Return the next queue that will do, of another broker than the failed one if there is another."""
+        queues, slow = self.queues, self._slow
+        if failed_broker is not None or slow is not None:
+            for will_do in (None,) if slow is None else (slow.is_available, slow.is_reachable):
+                for _ in queues:
+                    queue = queues[self._advance()]
+                    if queue.broker_name != failed_broker and (will_do is None or will_do(queue.broker_name)):
+                        return queue
+        position = self._next
+        self._next = position + 1
+        return queues[position % len(queues)]
 
-    def _context(self, outgoing: OutgoingMessage, queue: MessageQueue, *, is_oneway: bool) -> SendContext:
-        return SendContext(
-            group=self._group,
-            messages=_messages_of(outgoing),
-            message_id=outgoing.message_id,
-            queue=queue,
-            address=self._session.master_of(queue.broker_name),
-            started_at_ms=self._session.clock.now_ms(),
-            is_oneway=is_oneway,
-        )
-
-    def _finish(self, context: SendContext) -> None:
-        context.ended_at_ms = self._session.clock.now_ms()
-        tell_hooks([hook.after_send for hook in self._sends], context)
-
-    def _begin(self, context: SendContext, outgoing: OutgoingMessage) -> OutgoingMessage:
-        for check in self._checks:
-            check.check_send(context)
-        tell_hooks([hook.before_send for hook in self._sends], context)
-        return _with_properties(outgoing, context.properties) if context.properties else outgoing
-
-
-def _messages_of(outgoing: OutgoingMessage) -> list[SentMessage]:
-    if not outgoing.is_batch:
-        return [SentMessage(outgoing.topic, outgoing.body, parse_properties(outgoing.property_text))]
-    parts = decode_batch(outgoing.body)
-    return [SentMessage(outgoing.topic, part.body, parse_properties(part.property_text)) for part in parts]
-
-
-def _with_properties(outgoing: OutgoingMessage, added: dict[str, str]) -> OutgoingMessage:
-    text = encode_properties(added | parse_properties(outgoing.property_text)).decode()
-    if not outgoing.is_batch:
-        return msgspec.structs.replace(outgoing, property_text=text)
-    parts = [
-        BatchPart(part.flag, part.body, encode_properties(added | parse_properties(part.property_text)))
-        for part in decode_batch(outgoing.body)
-    ]
-    return msgspec.structs.replace(outgoing, property_text=text, body=encode_batch(parts))
+    def _advance(self) -> int:
+        position = self._next
+        self._next = position + 1
+        return position % len(self.queues)
 
 
 RETRIED_CODES = frozenset(
@@ -230,6 +211,7 @@ NO_LIMIT_MS = 1 << 62
 
 _SEND_OK = SendStatus.SEND_OK  # to look up a member of an enum takes as long as four calls
 _GO_AWAY = ResponseCode.GO_AWAY
+_read_reply = header_reader(SendReply)
 
 
 class Delivery:
@@ -237,6 +219,8 @@ class Delivery:
 
     def __init__(self, group: str, session: Session, settings: ProducerSettings) -> None:
         self._session = session
+        self._routes = session.routes
+        self._connections = session.connections
         self._now_ms = session.clock.now_ms
         self._monotonic_ms = session.clock.monotonic_ms
         self._settings = settings
@@ -248,11 +232,11 @@ class Delivery:
         self._attempt_limit_ms = settings.attempt_timeout_ms or NO_LIMIT_MS
         self._slow_brokers = SlowBrokers(session.clock.monotonic_ms) if settings.avoids_slow_brokers else None
         self._attempt: Attempt = self._attempt_once if self._slow_brokers is None else self._attempt_watched
-        self._is_plain = self._slow_brokers is None and not sees_sends(settings.hooks)
-        self.observer: SendObserver | None = None
-        if sees_sends(settings.hooks):
-            self.observer = SendObserver(session, group, self._attempt)
+        self.observer = SendObserver(session, group, self._attempt) if sees_sends(settings.hooks) else None
+        if self.observer is not None:
             self._attempt = self.observer.attempt
+        self._sends_frames = not session.changes_requests
+        self._is_plain = self._sends_frames and self._slow_brokers is None and self.observer is None
 
     def __repr__(self) -> str:
         return f"<Delivery to {sorted(self._round_robins)}>"
@@ -288,7 +272,7 @@ class Delivery:
         left_ms = deadline_ms - now_ms
         if left_ms > self._attempt_limit_ms:
             left_ms = self._attempt_limit_ms
-        connection = self._session.open_connection_to(queue.broker_name) if self._is_plain else None
+        connection = self._connections.get(self._routes.masters.get(queue.broker_name, "")) if self._is_plain else None
         outcome: SendResult | RemotingError | ClientError
         try:
             if connection is None:
@@ -297,7 +281,7 @@ class Delivery:
                 answer = await self._ask(connection, outgoing, queue, left_ms)
                 if answer.code == _GO_AWAY:
                     connection.close()
-                outcome = read_send_answer(answer, outgoing.message_id, queue)
+                outcome = _read_answer(answer, outgoing.message_id, queue)
             if outcome.status is _SEND_OK:
                 return outcome
         except RequestTimeoutError as error:
@@ -375,10 +359,7 @@ class Delivery:
             queues = publish_queues(topic, self._session.routes.get(topic) or route)
         if not queues:
             raise RouteNotFoundError(f"no broker takes messages of the topic {topic} now")
-        slow = self._slow_brokers
-        return self._round_robins.setdefault(
-            topic, QueueRoundRobin(queues) if slow is None else LatencyAwareRoundRobin(queues, slow)
-        )
+        return self._round_robins.setdefault(topic, QueueRoundRobin(queues, self._slow_brokers))
 
     async def _route_after_template(self, topic: str, timeout_ms: int) -> TopicRoute:
         """Return the route that a topic will have once a broker has created it after the template topic."""
@@ -431,9 +412,11 @@ class Delivery:
         return await self._slow_brokers.watch(queue.broker_name, attempt)
 
     async def _attempt_once(self, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        connection = self._session.open_connection_to(queue.broker_name)
-        if connection is None:
-            return await self._attempt_by_call(outgoing, queue, timeout_ms)
+        connection = self._connections.get(self._routes.masters.get(queue.broker_name, ""))
+        if connection is None or not self._sends_frames:
+            address = self._session.master_of(queue.broker_name)
+            answer = await self._session.call(address, self._command(outgoing, queue), timeout_ms)
+            return _read_answer(answer, outgoing.message_id, queue)
         try:
             answer = await self._ask(connection, outgoing, queue, timeout_ms)
         except RequestTimeoutError:
@@ -441,21 +424,35 @@ class Delivery:
             raise
         if answer.code == _GO_AWAY:
             connection.close()  # the broker lets its connections end; the next call makes a new one
-        return read_send_answer(answer, outgoing.message_id, queue)
+        return _read_answer(answer, outgoing.message_id, queue)
 
     def _ask(self, connection: Connection, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> Answer:
         opaque = connection.next_opaque()
         frame = self._frames.encode(outgoing, queue, self._now_ms(), opaque)
         return connection.ask_frame(frame, opaque, outgoing.code, timeout_ms)
 
-    async def _attempt_by_call(self, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> SendResult:
-        address = self._session.master_of(queue.broker_name)
-        answer = await self._session.call(address, self._command(outgoing, queue), timeout_ms)
-        return read_send_answer(answer, outgoing.message_id, queue)
-
     def _command(self, outgoing: OutgoingMessage, queue: MessageQueue) -> Command:
         fields = self._fields.encode(outgoing, queue, self._now_ms())
         return Command.request(outgoing.code, fields, outgoing.body)
+
+
+def _read_answer(answer: Command, message_id: str, queue: MessageQueue) -> SendResult:
+    """Return what a broker says of a message (raises ``ResponseError`` when it did not store it)."""
+    status = STATUS_OF_CODE.get(answer.code)
+    if status is None:
+        raise ResponseError(answer.code, answer.remark)
+    reply = _read_reply(answer)
+    return SendResult(  # by position: names cost time
+        status,
+        message_id,
+        reply.msg_id,
+        queue if queue.queue_id == reply.queue_id else queue._replace(queue_id=reply.queue_id),
+        reply.queue_offset,
+        reply.transaction_id,
+        reply.region,
+        reply.trace_on != "false",
+        reply.recall_handle,
+    )
 
 
 def _checked_ms(timeout_ms: int) -> int:

@@ -79,8 +79,11 @@ def prepare_message(message: Message, unique_id: str, settings: ProducerSettings
         body = deflate(body, settings.compression, settings.compression_level)
         sys_flag = settings.compression.sys_flag
     is_reply = MSG_TYPE in properties and properties[MSG_TYPE] == REPLY_TYPE
+    text = format_properties(properties)
+    if 4 * len(text) > MAX_PROPERTIES_BYTES:  # a character takes up to four bytes
+        _check_size(text)
     code = _SEND_REPLY if is_reply else _SEND
-    return OutgoingMessage(message.topic, bytes(body), _text_of(properties), message_id, message.flag, sys_flag, code)
+    return OutgoingMessage(message.topic, bytes(body), text, message_id, message.flag, sys_flag, code)
 
 
 def prepare_batch(
@@ -120,7 +123,7 @@ def join_parts(topic: str, parts: Sequence[PreparedPart], unique_id: str, *, wai
     head = {UNIQ_KEY: unique_id, WAIT: "true" if waits_for_store else "false"}
     body = b"".join([part.encoded for part in parts])
     keys = ",".join([part.message_id for part in parts])
-    return OutgoingMessage(topic, body, _text_of(head), keys, 0, 0, _SEND_BATCH, is_batch=True)
+    return OutgoingMessage(topic, body, format_properties(head), keys, 0, 0, _SEND_BATCH, is_batch=True)
 
 
 def check_message(message: Message, max_bytes: int) -> None:
@@ -133,7 +136,8 @@ def check_message(message: Message, max_bytes: int) -> None:
     if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance] # callers without a checker
         raise TypeError(f"send takes a Message, not {type(message).__name__}")
     body, topic = message.body, message.topic
-    check_body(body)  # it may have been exchanged since the message was made
+    if type(body) is not bytes:
+        check_body(body)  # it may have been exchanged since the message was made
     if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance] # as above
         raise TypeError(f"topic is {type(topic).__name__}, it must be text")
     if (remark := _sending_remark(topic)) is not None:
@@ -232,9 +236,7 @@ def _size_in_batch(message: Message) -> int:
     return len(message.topic) + len(message.body) + texts + _LOG_OVERHEAD_BYTES
 
 
-def _text_of(properties: dict[str, str]) -> str:
-    text = format_properties(properties)
+def _check_size(text: str) -> None:
     size = len(text) if text.isascii() else len(text.encode())
     if size > MAX_PROPERTIES_BYTES:
         raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
-    return text

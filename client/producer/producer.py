@@ -32,7 +32,7 @@ from ...remoting.bodies.client import ConsumerData
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.message import RecallHeader, RecallReply
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Handler
 from ...remoting.transport.event_loop import TaskScope
 from ..session.callbacks import settle_future
 from ..session.lifecycle import Lifecycle

@@ -43,9 +43,12 @@ from ...common.properties import (
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.message import ReplyPushHeader
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Connection, Handler
 from ..session.session import Session
+
+_log = logging.getLogger(__name__)
+
+_NO_BROKER = ""  # a reply comes from no queue
 
 Find = Callable[[str], Awaitable[object]]
 """Looks up the queues of a topic."""
@@ -120,11 +123,6 @@ class RequestReplies:
 
     def _left_ms(self, deadline_ms: int) -> int:
         return max(1, deadline_ms - self._session.clock.monotonic_ms())
-
-
-_log = logging.getLogger(__name__)
-
-_NO_BROKER = ""  # a reply comes from no queue
 
 
 class AwaitedReplies:

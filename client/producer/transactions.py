@@ -43,8 +43,7 @@ from ...common.record import decode_message, decode_record
 from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler
+from ...remoting.transport.connection import Connection, Handler
 from ...remoting.transport.event_loop import TaskScope
 from ..session.callbacks import CallbackRunner
 from ..session.hooks import EndTransactionContext
@@ -54,6 +53,10 @@ from ..session.session import Session
 from ..session.settings import TransactionProducerSettings
 from .outgoing_message import check_message
 from .producer import Producer
+
+_log = logging.getLogger(__name__)
+
+INTRODUCTION_MS = 3_000
 
 
 class TransactionState(enum.Enum):
@@ -162,10 +165,6 @@ class TransactionCheckQueue:
             if not self._is_closing:
                 await self._answer(question)
 
-
-_log = logging.getLogger(__name__)
-
-INTRODUCTION_MS = 3_000
 
 Answer = TransactionState | None
 Execute = Callable[[Message, Any], Awaitable[Answer] | Answer]

@@ -66,25 +66,54 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
+QueuesCallback = Callable[[tuple[MessageQueue, ...]], object]
 HandoverCallback = Callable[[tuple[MessageQueue, ...]], Awaitable[object] | object]
-AwaitedCallback = Callable[[tuple[MessageQueue, ...]], Awaitable[None]]
 
 
-def as_awaitable(callback: HandoverCallback) -> AwaitedCallback:
-    """Return a callback that is waited for, whether it is a coroutine function or not.
+class QueueCallbacks:
+    """Whom a consumer tells of its queues; each may be set at any time, for what happens from then on."""
 
-    Raises:
-        TypeError: it cannot be called.
-    """
+    def __init__(self) -> None:
+        self._on_changed: QueuesCallback | None = None
+        self._on_revoked: HandoverCallback | None = None
+        self._on_assigned: HandoverCallback | None = None
+
+    def on_changed(self, callback: QueuesCallback) -> None:
+        """Have a function called after each change, with all owned queues."""
+        self._on_changed = callback
+
+    def on_revoked(self, callback: HandoverCallback) -> None:
+        """Have a function called, and waited for, before queues are given up (raises ``TypeError`` if it is none)."""
+        self._on_revoked = _checked(callback)
+
+    def on_assigned(self, callback: HandoverCallback) -> None:
+        """Have a function called, and waited for, after queues were taken (raises ``TypeError`` if it is none)."""
+        self._on_assigned = _checked(callback)
+
+    def changed(self, queues: tuple[MessageQueue, ...]) -> None:
+        """Tell of a change."""
+        if self._on_changed is not None:
+            self._on_changed(queues)
+
+    async def revoked(self, queues: tuple[MessageQueue, ...]) -> None:
+        """Tell of queues that will be given up."""
+        await _tell(self._on_revoked, queues)
+
+    async def assigned(self, queues: tuple[MessageQueue, ...]) -> None:
+        """Tell of queues that were taken."""
+        await _tell(self._on_assigned, queues)
+
+
+def _checked(callback: HandoverCallback) -> HandoverCallback:
     if not callable(callback):
         raise TypeError(f"the callback is {type(callback).__name__}, it must be a function of the queues")
+    return callback
 
-    async def call(queues: tuple[MessageQueue, ...]) -> None:
-        outcome = callback(queues)
-        if inspect.isawaitable(outcome):
-            await outcome
 
-    return call
+async def _tell(callback: HandoverCallback | None, queues: tuple[MessageQueue, ...]) -> None:
+    outcome = None if callback is None else callback(queues)
+    if inspect.isawaitable(outcome):
+        await outcome
 
 
 async def settle_future(outcome: asyncio.Future[T], work: Coroutine[object, object, T]) -> None:

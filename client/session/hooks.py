@@ -17,19 +17,16 @@ refuse: their errors are those of the call.
 
 import enum
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from ...common.errors import ConfigError
 from ...common.message import Message, MessageQueue, ReceivedMessage
 from ...common.properties import KEYS, TAGS, UNIQ_KEY
 from ...remoting.codec.command import Command
 from .results import SendResult
-
-if TYPE_CHECKING:
-    from .session import Session
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -215,20 +212,12 @@ class RpcHook(Protocol):
         ...
 
 
-class HookOwner(NamedTuple):
-    """The producer or consumer that a hook is attached to."""
-
-    session: "Session"
-    group: str
-    role: Role
-
-
 @runtime_checkable
 class HookSource(Protocol):
     """Makes a hook for each producer or consumer, which is entered when that opens and left when it closes."""
 
-    def attach(self, owner: HookOwner, /) -> "AbstractAsyncContextManager[Hook]":
-        """Return what to enter."""
+    def attach(self, owner: Any, /) -> "AbstractAsyncContextManager[Hook]":
+        """Return what to enter; ``owner`` is a ``HookOwner``, which settings cannot name: it has a session."""
         ...
 
 
@@ -268,15 +257,3 @@ def keeps_message(hooks: Iterable[FilterHook], group: str, message: ReceivedMess
     except Exception:  # fault boundary of the application's hooks: nothing is lost by a faulty filter
         _log.exception("a filter of group %s failed at message %s, which is kept", group, message.message_id)
         return True
-
-
-@asynccontextmanager
-async def attach_hooks(owner: HookOwner, hooks: Iterable[object]) -> AsyncGenerator[tuple[object, ...]]:
-    """Let sources make the hooks of a producer or consumer; yield all its hooks in their order."""
-    async with AsyncExitStack() as stack:
-        yield tuple(
-            [
-                await stack.enter_async_context(hook.attach(owner)) if isinstance(hook, HookSource) else hook
-                for hook in hooks
-            ]
-        )

@@ -1,4 +1,4 @@
-"""What the calls of the client API return, and what a listener returns to it.
+"""What calls of the client API return, and what a listener returns to it.
 
     send status             response code
     SEND_OK                 0
@@ -13,11 +13,8 @@ import enum
 
 import msgspec
 
-from ...common.errors import ResponseError
 from ...common.message import MessageQueue
 from ...remoting.codec.codes import ResponseCode
-from ...remoting.codec.command import Command, header_reader
-from ...remoting.headers.send import SendReply
 
 
 class SendStatus(enum.Enum):
@@ -55,32 +52,6 @@ class SendResult(msgspec.Struct, frozen=True):
     recall_handle: str | None = None
 
 
-_read_reply = header_reader(SendReply)
-
-
-def read_send_answer(answer: Command, message_id: str, queue: MessageQueue) -> SendResult:
-    """Read the answer to a send to a queue.
-
-    Raises:
-        ResponseError: the broker did not store the message.
-    """
-    status = STATUS_OF_CODE.get(answer.code)
-    if status is None:
-        raise ResponseError(answer.code, answer.remark)
-    reply = _read_reply(answer)
-    return SendResult(  # by position: names cost time
-        status,
-        message_id,
-        reply.msg_id,
-        queue if queue.queue_id == reply.queue_id else queue._replace(queue_id=reply.queue_id),
-        reply.queue_offset,
-        reply.transaction_id,
-        reply.region,
-        reply.trace_on != "false",
-        reply.recall_handle,
-    )
-
-
 class ConsumeResult(enum.Enum):
     """What a listener says about the messages it was given.
 
@@ -113,11 +84,3 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ConsumeOutcome = ConsumeResult | Retry
-
-
-class ConsumeFrom(enum.Enum):
-    """Where a group begins in a queue that it has no offset for (Java's ``ConsumeFromWhere``)."""
-
-    LAST = "CONSUME_FROM_LAST_OFFSET"
-    FIRST = "CONSUME_FROM_FIRST_OFFSET"
-    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"

@@ -28,6 +28,8 @@ from ...remoting.codec.command import Command
 from ...remoting.transport.client import ConnectionPool
 from .interceptors import RequestPipeline
 
+_log = logging.getLogger(__name__)
+
 
 class QueueShare(NamedTuple):
     """The queues of one topic on one broker."""
@@ -114,11 +116,11 @@ class TopicRoutes:
 
     def __init__(self) -> None:
         self._routes: dict[str, TopicRoute] = {}
-        self._brokers: dict[str, Mapping[int, str]] = {}
+        self.brokers: Mapping[str, Mapping[int, str]] = {}  # broker name -> broker id -> address
         self.masters: Mapping[str, str] = {}  # broker name -> address
 
     def __repr__(self) -> str:
-        return f"<TopicRoutes {len(self._routes)} topics, {len(self._brokers)} brokers>"
+        return f"<TopicRoutes {len(self._routes)} topics, {len(self.brokers)} brokers>"
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -142,10 +144,6 @@ class TopicRoutes:
         if self._routes.pop(topic, None) is not None:
             self._collect_brokers()
 
-    def brokers_of(self, broker_name: str) -> Mapping[int, str]:
-        """Return the addresses of one broker group by broker id."""
-        return self._brokers.get(broker_name, {})
-
     def master_of(self, broker_name: str) -> str | None:
         """Return the address of a broker group's master."""
         return self.masters.get(broker_name)
@@ -154,18 +152,15 @@ class TopicRoutes:
         """Return the address of every known broker, masters only unless slaves are asked for."""
         return [
             address
-            for brokers in self._brokers.values()
+            for brokers in self.brokers.values()
             for broker_id, address in brokers.items()
             if with_slaves or broker_id == MASTER_ID
         ]
 
     def _collect_brokers(self) -> None:
         """Rebuild the addresses: a broker that left every route gets no more heartbeats."""
-        self._brokers = {name: ids for route in self._routes.values() for name, ids in route.brokers.items()}
-        self.masters = {name: ids[MASTER_ID] for name, ids in self._brokers.items() if MASTER_ID in ids}
-
-
-_log = logging.getLogger(__name__)
+        self.brokers = {name: ids for route in self._routes.values() for name, ids in route.brokers.items()}
+        self.masters = {name: ids[MASTER_ID] for name, ids in self.brokers.items() if MASTER_ID in ids}
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
@@ -188,7 +183,7 @@ class NameServers:
     """The name servers of one client."""
 
     def __init__(
-        self, addresses: tuple[str, ...], pool: ConnectionPool, clock: Clock, pipeline: RequestPipeline
+        self, addresses: tuple[str, ...], pool: ConnectionPool, clock: Clock, pipeline: RequestPipeline | None
     ) -> None:
         self.addresses = addresses
         self._pool = pool
@@ -250,6 +245,8 @@ class NameServers:
         return answers
 
     async def _ask(self, address: str, command: Command, timeout_ms: int) -> Command:
+        if self._pipeline is None:
+            return await self._pool.request(address, command, timeout_ms)
         self._pipeline.before_request(address, command)
         answer = await self._pool.request(address, command, timeout_ms)
         self._pipeline.after_response(address, command, answer)

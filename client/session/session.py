@@ -14,10 +14,10 @@ for them, else to the members in turn, and what none of them knows is answered w
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from ...common.clock import Clock
 from ...common.errors import (
@@ -38,10 +38,10 @@ from ...remoting.headers.client import ConsumerGroupHeader, UnregisterClientHead
 from ...remoting.headers.namesrv import RouteHeader
 from ...remoting.transport.addresses import reachable_host
 from ...remoting.transport.client import ConnectionPool
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.endpoint import Handler, Reply, Service, refuse_unknown
+from ...remoting.transport.connection import Connection, Handler, Reply, Service, refuse_unknown
 from ...remoting.transport.event_loop import LoopClock, TaskScope, repeat
-from .interceptors import Namespace, RequestPipeline
+from .hooks import HookSource, Role
+from .interceptors import RequestPipeline
 from .lifecycle import Lifecycle, TimerEvent
 from .routes import NameServers, TopicRoute, TopicRoutes, parse_addresses, route_from
 from .settings import (
@@ -52,6 +52,14 @@ from .settings import (
     client_id_of,
     ssl_context_of,
 )
+
+_log = logging.getLogger(__name__)
+
+ROUTE_INTERVAL_MS = 30_000
+FIRST_HEARTBEAT_MS = 1_000
+CALL_TIMEOUT_MS = 3_000
+LEAST_PAUSE_MS = 1_000
+GHOST_MS = 120_000  # channelExpiredTimeout of brokers
 
 FindRoute = Callable[[str, int], Awaitable[TopicRoute]]
 """Finds a route for a topic that no broker has, within some milliseconds."""
@@ -161,15 +169,6 @@ class OutageLog:
             _log.warning("broker %s answered a heartbeat with %d: %s", address, answer.code, answer.remark)
 
 
-_log = logging.getLogger(__name__)
-
-ROUTE_INTERVAL_MS = 30_000
-FIRST_HEARTBEAT_MS = 1_000
-CALL_TIMEOUT_MS = 3_000
-LEAST_PAUSE_MS = 1_000
-GHOST_MS = 120_000  # channelExpiredTimeout of brokers
-
-
 class Session:
     """One client id: its connections, routes and heartbeats; ``async with`` starts and ends it.
 
@@ -187,7 +186,9 @@ class Session:
         self.clock = clock or LoopClock()
         self.host = self.settings.client_host or reachable_host("")
         self.client_id = client_id_of(self.host, self.settings)
-        self._pipeline = RequestPipeline(self.settings, namespace=self.settings.namespace)
+        pipeline = RequestPipeline(self.settings, namespace=self.settings.namespace)
+        self.namespace = pipeline.namespace
+        self._pipeline = None if pipeline.is_empty else pipeline
         self.routes = TopicRoutes()
         self.tasks = TaskScope()
         self._lifecycle = Lifecycle("session")
@@ -198,7 +199,7 @@ class Session:
         )
         addresses = parse_addresses(choose_nameserver(nameserver))
         self._nameservers = NameServers(addresses, self._pool, self.clock, self._pipeline)
-        self._connections: dict[str, Connection] = {}
+        self.connections: dict[str, Connection] = {}  # by address; to be changed here only
         self._members: dict[str, SessionMember] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
         self._connect_locks: dict[str, asyncio.Lock] = {}
@@ -227,9 +228,9 @@ class Session:
         await self._lifecycle.close()
 
     @property
-    def namespace(self) -> Namespace:
-        """What names are put into on the wire."""
-        return self._pipeline.namespace
+    def changes_requests(self) -> bool:
+        """Whether requests have to pass ``call``, since something is done to each."""
+        return self._pipeline is not None
 
     @property
     def nameserver_addresses(self) -> tuple[str, ...]:
@@ -239,7 +240,7 @@ class Session:
     @property
     def local_addresses(self) -> frozenset[str]:
         """Our ends of the connections to brokers, as ``host:port``."""
-        return frozenset(format_address(*each.local_address) for each in self._connections.values())
+        return frozenset(format_address(*each.local_address) for each in self.connections.values())
 
     @property
     def may_be_listed_twice(self) -> bool:
@@ -258,7 +259,7 @@ class Session:
         if key in self._members:
             raise ConfigError(f"the {key} has been created before in this client", key="group")
         self._members[key] = member
-        if self._connections:
+        if self.connections:
             self.heartbeat_soon()
 
     def feature(self, kind: type[FeatureT]) -> FeatureT:
@@ -274,7 +275,7 @@ class Session:
         self._members.pop(key_of(member), None)
         command = Command.request(RequestCode.UNREGISTER_CLIENT, farewell_of(self.client_id, member))
         async with asyncio.TaskGroup() as group:
-            for address in self._connections:
+            for address in self.connections:
                 group.create_task(self._tell(address, command))
 
     # calls
@@ -285,26 +286,25 @@ class Session:
         Raises:
             RemotingError: no answer came in time.
         """
-        connection = self._connections.get(address)
+        connection = self.connections.get(address)
         if connection is None:
             deadline_ms = self.clock.monotonic_ms() + timeout_ms
             connection = await self._connect(address, timeout_ms)
             timeout_ms = max(1, deadline_ms - self.clock.monotonic_ms())
-        self._pipeline.before_request(address, command)
+        pipeline = self._pipeline
+        if pipeline is not None:
+            pipeline.before_request(address, command)
         try:
             answer = await connection.request(command, timeout_ms)
         except RequestTimeoutError:
             if command.code != RequestCode.HEART_BEAT:
                 self.heartbeat_soon()  # it is not answered either when the connection is half open
             raise
-        self._pipeline.after_response(address, command, answer)
+        if pipeline is not None:
+            pipeline.after_response(address, command, answer)
         if answer.code == ResponseCode.GO_AWAY:
             self._pool.close(address)  # the broker lets its connections end; the next call makes a new one
         return answer
-
-    def open_connection_to(self, broker_name: str) -> Connection | None:
-        """Return the open connection to a broker's master, if there is one and requests need nothing done to them."""
-        return self._connections.get(self.routes.masters.get(broker_name, "")) if self._pipeline.is_empty else None
 
     async def call_oneway(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
         """Send a request that is not answered.
@@ -312,13 +312,16 @@ class Session:
         Raises:
             RemotingError: no connection could be made in time.
         """
-        connection = self._connections.get(address) or await self._connect(address, timeout_ms)
-        self._pipeline.before_request(address, command)
-        connection.send_oneway(command)
+        connection = self.connections.get(address) or await self._connect(address, timeout_ms)
+        self._send_oneway(address, connection, command)
 
     def send_on(self, connection: Connection, command: Command) -> None:
         """Send a request that is not answered on the connection on which a broker asked for it."""
-        self._pipeline.before_request(format_address(*connection.remote_address), command)
+        self._send_oneway(format_address(*connection.remote_address), connection, command)
+
+    def _send_oneway(self, address: str, connection: Connection, command: Command) -> None:
+        if self._pipeline is not None:
+            self._pipeline.before_request(address, command)
         connection.send_oneway(command)
 
     async def ask_nameserver(self, command: Command, timeout_ms: int) -> Command:
@@ -351,7 +354,7 @@ class Session:
     async def _connect(self, address: str, timeout_ms: int) -> Connection:
         try:
             async with self.clock.timeout(timeout_ms), self._connect_locks.setdefault(address, asyncio.Lock()):
-                return self._connections.get(address) or await self._open_connection(address)
+                return self.connections.get(address) or await self._open_connection(address)
         except TimeoutError:
             self.refresh_soon()
             raise RequestTimeoutError(f"no connection to {address} in {timeout_ms} ms") from None
@@ -363,17 +366,18 @@ class Session:
         connection = await self._pool.connect(address)
         if self._members:
             command = self._heartbeat_command()
-            self._pipeline.before_request(address, command)
+            if self._pipeline is not None:
+                self._pipeline.before_request(address, command)
             await self._hear(address, connection.request(command, CALL_TIMEOUT_MS))
         if not connection.is_closed:
-            self._connections[address] = connection
+            self.connections[address] = connection
             connection.on_close(lambda ended: self._forget(address, ended))
         return connection
 
     def _forget(self, address: str, connection: Connection) -> None:
         self._lost_at_ms = self.clock.monotonic_ms()
-        if self._connections.get(address) is connection:
-            del self._connections[address]
+        if self.connections.get(address) is connection:
+            del self.connections[address]
 
     # routes
 
@@ -459,7 +463,7 @@ class Session:
     async def heartbeat(self) -> None:
         """Tell every broker in use who is here; who does not answer is told again with the next heartbeat."""
         with_slaves = any(each.consumer_data() is not None for each in self._members.values())
-        known, command = set(self._connections), self._heartbeat_command()
+        known, command = set(self.connections), self._heartbeat_command()
         async with asyncio.TaskGroup() as group:
             for address in self.routes.addresses(with_slaves=with_slaves):
                 group.create_task(self._tell(address, command) if address in known else self._meet(address))
@@ -489,7 +493,7 @@ class Session:
 
     async def _hear(self, address: str, answering: Awaitable[Command]) -> None:
         """Wait for an answer of which only a failure is of interest."""
-        connection = self._connections.get(address)
+        connection = self.connections.get(address)
         reads = connection and connection.reads
         try:
             answer = await answering
@@ -530,3 +534,23 @@ def borrow_session(
         raise ConfigError("give nameserver or session, not both", key="nameserver")
     check_shared_settings(settings, session.settings)
     return session, nullcontext(session)
+
+
+class HookOwner(NamedTuple):
+    """The producer or consumer that a hook is attached to."""
+
+    session: Session
+    group: str
+    role: Role
+
+
+@asynccontextmanager
+async def attach_hooks(owner: HookOwner, hooks: Iterable[object]) -> AsyncGenerator[tuple[object, ...]]:
+    """Let sources make the hooks of a producer or consumer; yield all its hooks in their order."""
+    async with AsyncExitStack() as stack:
+        yield tuple(
+            [
+                await stack.enter_async_context(hook.attach(owner)) if isinstance(hook, HookSource) else hook
+                for hook in hooks
+            ]
+        )

@@ -9,6 +9,7 @@ plain connections only. Unlike Java, we check the server's certificate unless to
 when ``checks_host_name`` is set: addresses come from routes, as numbers, and certificates seldom hold those.
 """
 
+import enum
 import os
 import ssl
 import time
@@ -29,7 +30,6 @@ from ...common.names import (
 )
 from ...remoting.transport.addresses import is_ip_address
 from .hooks import Hook, HookSource, RpcHook, check_hooks, hooks_of
-from .results import ConsumeFrom
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,14 @@ def ssl_context_of(tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext | None:
     except OSError as error:  # SSLError is one
         raise ConfigError(f"tls cannot be used: {error}", key="tls") from error
     return context
+
+
+class ConsumeFrom(enum.Enum):
+    """Where a group begins in a queue that it has no offset for (Java's ``ConsumeFromWhere``)."""
+
+    LAST = "CONSUME_FROM_LAST_OFFSET"
+    FIRST = "CONSUME_FROM_FIRST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
 class FlowLimits(NamedTuple):

@@ -51,10 +51,18 @@ from ...common.properties import (
 )
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ..producer.producer import Producer
-from ..session.hooks import ConsumeContext, EndTransactionContext, HookOwner, SendContext, SentMessage
+from ..session.hooks import ConsumeContext, EndTransactionContext, SendContext, SentMessage
 from ..session.lifecycle import TimerEvent
 from ..session.results import SendResult, SendStatus
+from ..session.session import HookOwner
 from ..session.settings import ProducerSettings
+
+_log = logging.getLogger(__name__)
+
+MAX_WAITING = 2048
+MAX_MESSAGE_BYTES = 128_000
+SEND_TIMEOUT_MS = 5_000
+DEFAULT_REGION = "DefaultRegion"
 
 FIELD_END: Final = "\x01"
 RECORD_END: Final = "\x02"
@@ -182,12 +190,6 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-_log = logging.getLogger(__name__)
-
-MAX_WAITING = 2048
-MAX_MESSAGE_BYTES = 128_000
-SEND_TIMEOUT_MS = 5_000
-DEFAULT_REGION = "DefaultRegion"
 _DELAYS = frozenset({DELAY, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS})
 _numbers = itertools.count(1)
 

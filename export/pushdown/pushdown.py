@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ...common.errors import ConfigError, nearest
-from ...common.hashing import tags_code
 from ...common.names import is_system_topic
+from ...common.properties import tags_code
 from ...common.record import MAGIC_V1, MAGIC_V2
 from ...store.commitlog.record_blocks import LEAST_RECORD_BYTES, Longs, Mask, Structs
 from ...store.consumequeue.consume_queue import PRE_BLANK_SIZE

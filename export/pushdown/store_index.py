@@ -18,9 +18,8 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ...common.hashing import index_hash
 from ...common.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from ...common.properties import KEYS, UNIQ_KEY
+from ...common.properties import KEYS, UNIQ_KEY, index_hash
 from ...common.record import Record
 from ...store.files.files import OS_FILES, check_map
 from ...store.index.index_file import HEADER, INDEX_ENTRY

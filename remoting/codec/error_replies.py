@@ -1,13 +1,11 @@
-"""Answers as frames, also those to requests that could not be served (§1.7), and how logs name a request."""
+"""Answers to requests that could not be served (``spec/remoting.md`` §1.7), and how logs name these requests."""
 
 import logging
 import os
-from typing import cast
 
 from ...common.errors import DecodeError
 from .codes import RequestCode, ResponseCode
-from .command import RESPONSE, Command
-from .frames import Buffer, Encoded, encode_command
+from .command import Command
 
 NO_ANSWER = "not set any response code"
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
@@ -96,54 +94,3 @@ def _innermost_line(error: BaseException) -> str:
     code = traceback.tb_frame.f_code
     module = traceback.tb_frame.f_globals.get("__name__", "?")
     return f"{module}.{code.co_qualname}({os.path.basename(code.co_filename)}:{traceback.tb_lineno})"
-
-
-_DEBT_BYTES = 1500  # of a held pull without its texts: command, waiter, filter, timer
-
-
-def encode_reply(command: Command, reply: Command | Encoded | None) -> Encoded:
-    """Return the frame that answers a command, in the command's own form.
-
-    Raises:
-        FrameError: the answer is too large.
-    """
-    if isinstance(reply, (bytes, list)):
-        return reply
-    if reply is None:
-        reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
-    reply.opaque = command.opaque
-    reply.flag = RESPONSE
-    reply.serialize = command.serialize
-    return encode_command(reply)
-
-
-def buffers_of(frames: list[Encoded]) -> list[Buffer]:
-    """Return the buffers of frames, in order."""
-    if list not in map(type, frames):
-        return cast("list[Buffer]", frames)
-    buffers: list[Buffer] = []
-    for frame in frames:
-        if isinstance(frame, bytes):
-            buffers.append(frame)
-        else:
-            buffers += frame
-    return buffers
-
-
-def size_of(frame: Encoded) -> int:
-    """Return how many bytes a frame has."""
-    return len(frame) if isinstance(frame, bytes) else sum(map(len, frame))
-
-
-def keep(command: Command) -> int:
-    """Let a request that waits for its answer go on without its frame; return about how much it keeps in memory.
-
-    Texts may be there twice: as they came, and in the header that was read from them.
-    """
-    texts = command.ext_table
-    if texts is None:
-        command.ext_text = command.ext_text.copy()  # the text of the whole header would stay with it
-        fields = len(command.ext_text)
-    else:
-        fields = sum(len(name) + len(text) for name, text in texts.items())
-    return _DEBT_BYTES + 2 * fields + len(command.remark or "") + len(command.body)

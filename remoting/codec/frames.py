@@ -65,6 +65,7 @@ Encoded = bytes | list[Buffer]
 MAX_FRAME_BYTES = 16_777_216
 PREFIX = struct.Struct(">ii")
 _MAX_HEADER_BYTES = 2**24 - 1
+_read_json = msgspec.json.Decoder(Command).decode
 
 
 class FrameParser:
@@ -96,32 +97,35 @@ class FrameParser:
         if self.failure is not None:
             raise self.failure
         commands: list[Command] = []
+        position, end = 0, len(data)
         try:
-            self._parse(data, self._complete_pending(data, commands) if self._pending else 0, commands)
+            if self._pending:
+                position = self._complete_pending(data, commands)
+            while end - position >= 8:
+                total, word = PREFIX.unpack_from(data, position)
+                frame_end = position + 4 + total
+                if not 4 <= total <= self._max_total or frame_end > end:
+                    break
+                body_at = position + 8 + (word & _MAX_HEADER_BYTES)
+                if body_at > frame_end:
+                    raise FrameError(f"header is {body_at - position - 8} bytes, the frame holds {total - 4}")
+                header = data[position + 8 : body_at]
+                try:
+                    command = _read_json(header) if word >> 24 == JSON else _decode_other_header(word >> 24, header)
+                except UNREADABLE:
+                    command = _decode_leniently(header)
+                command.serialize = word >> 24  # whatever a JSON header says: it is not a field of it
+                command.body = data[body_at:frame_end]
+                commands.append(command)
+                position = frame_end
+            if position < end:
+                self._pending += data[position:]
+                self._measure_pending()
         except FrameError as error:
             self.failure = error
             if not commands:
                 raise
         return commands
-
-    def _parse(self, data: bytes, position: int, commands: list[Command]) -> None:
-        end = len(data)
-        while end - position >= 8:
-            total, word = PREFIX.unpack_from(data, position)
-            frame_end = position + 4 + total
-            if not 4 <= total <= self._max_total or frame_end > end:
-                break
-            body_at = position + 8 + (word & _MAX_HEADER_BYTES)
-            if body_at > frame_end:
-                raise FrameError(f"header is {body_at - position - 8} bytes, the frame holds {total - 4}")
-            header = data[position + 8 : body_at]
-            command = decode_json_header(header) if word >> 24 == JSON else _decode_other_header(word >> 24, header)
-            command.body = data[body_at:frame_end]
-            commands.append(command)
-            position = frame_end
-        if position < end:
-            self._pending += data[position:]
-            self._measure_pending()
 
     def _complete_pending(self, data: bytes, commands: list[Command]) -> int:
         """Add to the pending frame what belongs to it, parse it if it is whole, and return where the next begins."""
@@ -139,7 +143,7 @@ class FrameParser:
             frame = bytes(pending)
             pending.clear()
             self.expected_bytes = 0
-            self._parse(frame, 0, commands)
+            commands += self.feed(frame)
         return min(taken_end, len(data))
 
     def _measure_pending(self) -> None:
@@ -251,7 +255,6 @@ def _encode_field(name: str, value: str) -> bytes:
     return b"".join((len(name_bytes).to_bytes(2, "big"), name_bytes, _INT.pack(len(value_bytes)), value_bytes))
 
 
-_read_json = msgspec.json.Decoder(Command).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -270,7 +273,7 @@ class _WrittenHeader(msgspec.Struct, gc=False, rename="camel"):
 
 def encode_json_header(command: Command) -> bytes:
     """Return the header of a command."""
-    ext = command.ext
+    ext = command.ext if command.ext_table is None else command.ext_table
     header = _WrittenHeader(
         command.code,
         ext if ext or command.flag & RESPONSE else UNSET,
@@ -289,21 +292,8 @@ def encode_json_header(command: Command) -> bytes:
         return _encode(header)
 
 
-def decode_json_header(text: bytes) -> Command:
-    """Return the command that a header holds, still without its body.
-
-    Raises:
-        FrameError: Java's reader would refuse it too.
-    """
-    try:
-        command = _read_json(text)
-    except UNREADABLE:
-        return _decode_leniently(text)
-    command.serialize = JSON  # whatever the header says: it is not a field of it
-    return command
-
-
 def _decode_leniently(text: bytes) -> Command:
+    """Return the command that a JSON header holds as Java reads it (raises ``FrameError`` where Java refuses it)."""
     try:
         values = read_json(text, slow_bytes=SLOW_BYTES)
     except JsonError as error:

@@ -1,14 +1,17 @@
-"""Headers of pulling and of message queries (``spec/remoting.md`` §4.4, §4.5), and the short way for frames of pulls.
+"""Headers of pulling and of message queries, and frames of pulls the short way (``spec/remoting.md`` §4.4, §4.5).
 
     11, 361  PULL_MESSAGE, LITE_PULL_MESSAGE   PullHeader           PullReply
     12       QUERY_MESSAGE                     QueryMessageHeader   QueryMessageReply
     33       VIEW_MESSAGE_BY_ID                ViewMessageHeader    -
 
-A push consumer does not set ``PULL_SUBSCRIPTION``: its expression is that of its last heartbeat. ``PullFrames`` encodes
-what never changes once for each queue; the frame is that of a ``Command`` with a ``PullHeader``, and a test compares
-them.
+A push consumer does not set ``PULL_SUBSCRIPTION``: its expression is that of its last heartbeat.
+
+Pulls and their answers are sent all the time, so both are written by formatting bytes: ``PullFrames`` encodes once
+what never changes for a queue, ``encode_pull_reply`` adds the records as they lie in the log and copies none. Both
+give what a ``Command`` with the struct gives, and tests compare them.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
@@ -16,8 +19,8 @@ from msgspec import field
 
 from ...common.java_json import Int32, Int64
 from ..codec.codes import VERSION, RequestCode
-from ..codec.command import NULL, Command
-from ..codec.frames import PREFIX
+from ..codec.command import JSON, NULL, RESPONSE, Command
+from ..codec.frames import PREFIX, Buffer, Encoded, encode_command
 
 PULL_COMMIT_OFFSET = 1
 PULL_SUSPEND = 2
@@ -128,3 +131,31 @@ class PullFrames:
         """Return the frame of a pull."""
         header = self._pattern % (queue_offset, max_messages, opaque)
         return PREFIX.pack(4 + len(header), len(header)) + header
+
+
+_PULLED = (
+    b'{"code":%%d,"extFields":{"suggestWhichBrokerId":"%%d","nextBeginOffset":"%%d","minOffset":"%%d","maxOffset":"%%d"},'
+    b'"flag":1,"language":"PYTHON","opaque":%%d,"remark":"%%b","serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+)
+
+
+def encode_pull_reply(
+    command: Command, code: int, status: str, reply: PullReply, records: Sequence[Buffer] = ()
+) -> Encoded:
+    """Return the frame of an answer to a pull; the records are not copied.
+
+    ``status`` is the store's word for what it found (``FOUND``, ``NO_MATCHED_MESSAGE``, ...): capitals and underscores.
+    """
+    offsets = (reply.suggest_which_broker_id, reply.next_begin_offset, reply.min_offset, reply.max_offset)
+    if command.serialize != JSON:
+        answer = Command.response(code, status, reply)
+        answer.opaque, answer.flag, answer.serialize = command.opaque, RESPONSE, command.serialize
+        frame = encode_command(answer)
+        size, header = len(frame) - 8, frame[8:]
+        kind = command.serialize << 24
+    else:
+        header = _PULLED % (code, *offsets, command.opaque, status.encode())
+        size, kind = len(header), 0
+    total = 4 + size + sum(map(len, records))
+    head = PREFIX.pack(total, kind | size) + header
+    return [head, *records] if records else head

@@ -1,17 +1,18 @@
-"""Headers of sending: one struct, two spellings on the wire (``spec/remoting.md`` §4.3).
+"""What senders say about messages and what they are answered, in structs and the short way (``spec/remoting.md`` §4.3).
 
-    10, 324         long names (``SendMessageRequestHeader``)
-    310, 320, 325   letters (``SendMessageRequestHeaderV2``)
+    10, 324         long names (``SendMessageRequestHeader``)           SendHeader
+    310, 320, 325   letters (``SendMessageRequestHeaderV2``)            LetterSendHeader
 
 Any of these codes may come in either spelling; ``decode_send_header`` takes the usual one of the code first. What has a
 default is mandatory too, but Java serves requests without it, if it does not have to create the topic.
 
-Requests are encoded the short way: what never changes once for each producer and each queue.
+Requests and answers of this kind are sent all the time. Therefore both ends write theirs by formatting bytes, in which
+everything stands already that never changes for a producer and its queue, or for a broker; tests compare them with what
+a ``Command`` with the struct makes. Only JSON is written so; a binary request is answered the long way.
 
     SendFields    the field table of a send, as ``encode_fields(LetterSendHeader(...))`` makes it
     SendFrames    the whole frame, as that of a ``Command`` with this table
-
-Tests compare both with the long way. ``spec/remoting.md`` §1.1, §1.2, §4.3.
+    SendReplies   the answer to 10, 310, 320: SUCCESS with the place of the message
 """
 
 from typing import ClassVar, NamedTuple, Protocol
@@ -22,9 +23,9 @@ from msgspec import field
 from ...common.errors import HeaderError
 from ...common.java_json import Int32, Int64
 from ...common.message import MessageQueue
-from ..codec.codes import VERSION, RequestCode
-from ..codec.command import Command, decode_header, header_reader
-from ..codec.frames import PREFIX
+from ..codec.codes import VERSION, RequestCode, ResponseCode
+from ..codec.command import JSON, Command, decode_header, header_reader
+from ..codec.frames import PREFIX, Encoded
 
 LETTER_CODES = frozenset(
     {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
@@ -225,3 +226,64 @@ class SendFrames:
         pattern = _PATTERN % (message.code, constant[:-1].replace(b"%", b"%%"), VERSION)
         self._patterns[queue, message.code] = pattern
         return pattern
+
+
+_STORED = (
+    b'{"code":0,"extFields":{"msgId":"%b","queueId":"%d","queueOffset":"%d","transactionId":%b,'
+    b'"MSG_REGION":@region,"TRACE_ON":@trace},"flag":1,"language":"PYTHON","opaque":%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":@version}'
+)
+
+
+class SendReplies:
+    """Answers of one broker to stored messages."""
+
+    def __init__(self, region: str = "DefaultRegion", *, traces: bool = True) -> None:
+        self._region = region
+        self._trace = "true" if traces else "false"
+        template = _STORED.replace(b"@region", _quote(region).replace(b"%", b"%%"))
+        self._template = template.replace(b"@trace", _quote(self._trace)).replace(b"@version", b"%d" % VERSION)
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields that failed sends are answered with too."""
+        return {"MSG_REGION": self._region, "TRACE_ON": self._trace}
+
+    def stored(
+        self, command: Command, message_id: str, queue_id: int, queue_offset: int, unique_key: str | None
+    ) -> Encoded | Command:
+        """Return the answer SUCCESS; ``message_id`` is the offset message id, or several with commas."""
+        if command.serialize != JSON or unique_key is None:
+            return Command.response(
+                ResponseCode.SUCCESS, None, self.describe(message_id, queue_id, queue_offset, unique_key)
+            )
+        try:
+            key = _quote(unique_key)
+        except UnicodeEncodeError:  # half a surrogate pair
+            return Command.response(
+                ResponseCode.SUCCESS, None, self.describe(message_id, queue_id, queue_offset, unique_key)
+            )
+        header = self._template % (message_id.encode(), queue_id, queue_offset, key, command.opaque)
+        size = len(header)
+        return PREFIX.pack(size + 4, size) + header
+
+    def describe(
+        self,
+        message_id: str,
+        queue_id: int,
+        queue_offset: int,
+        unique_key: str | None,
+        *,
+        batch_key: str | None = None,
+        recall_handle: str | None = None,
+    ) -> SendReply:
+        """Return the header of any answer to a stored message; ``batch_key`` says that a batch is one record."""
+        return SendReply(
+            msg_id=message_id,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            transaction_id=unique_key,
+            batch_uniq_id=batch_key,
+            recall_handle=recall_handle,
+            region=self._region,
+            trace_on=self._trace,
+        )

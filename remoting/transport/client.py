@@ -16,10 +16,10 @@ from ...common.clock import Clock
 from ...common.errors import ConnectFailedError, ConnectionClosedError, RequestTimeoutError
 from ...common.ids import Address, is_address
 from ..codec.command import Command
-from .connection import Connection
+from .connection import Connection, Service
 from .connections import Connections
-from .endpoint import CLIENT_LIMITS, Limits, Service
 from .event_loop import TaskScope
+from .limits import CLIENT_LIMITS, Limits
 
 CONNECT_TIMEOUT_MS = 3_000
 TLS_TIMEOUTS = {"ssl_handshake_timeout": 3.0, "ssl_shutdown_timeout": 1.0}  # seconds; a silent peer holds up no end

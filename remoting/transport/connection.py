@@ -12,9 +12,12 @@ Rule 7: A peer that ends its direction has ended the connection, as in Java: wha
 Upstream: ``NettyRemotingAbstract``, ``spec/remoting.md`` §1.4, §1.7, §1.8.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ...common.clock import Clock
@@ -23,16 +26,45 @@ from ...common.ids import Address
 from ...common.outcome import Outcome
 from ..codec.codes import ResponseCode
 from ..codec.command import ONEWAY, RESPONSE, Command
-from ..codec.error_replies import OVERLOAD, buffers_of, describe_request, encode_reply, failure_reply, keep, size_of
-from ..codec.frames import Encoded, FrameParser, encode_command
-from .addresses import address_of
-from .endpoint import Limits, Service
-from .limits import COUNTED_BYTES, ConnectionRegistry
+from ..codec.error_replies import (
+    NO_ANSWER,
+    OVERLOAD,
+    describe_request,
+    failure_reply,
+    unknown_code_reply,
+)
+from ..codec.frames import Buffer, Encoded, FrameParser, encode_command
+from .addresses import address_of, format_address
+from .limits import COUNTED_BYTES, ConnectionRegistry, Limits
 from .pending_requests import Answer, PendingRequests
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
-_JOIN_FRAMES = 32  # at most, so that the other end begins with them while the next are made
+_JOIN_BUFFERS = 32  # at most, so that the other end begins with them while the next are made
+_OWED_BYTES = 1500  # of a held pull without its texts: command, waiter, filter, timer
 _log = logging.getLogger(__name__)
+
+Reply = Command | Encoded | Outcome[Any] | None
+Handler = Callable[[Command, "Connection"], Reply]
+"""A plain function on the event loop. ``None`` is for one-way requests; for others it is answered SYSTEM_ERROR."""
+
+
+def refuse_unknown(command: Command, connection: Connection) -> Command:
+    """Answer a request code that nobody handles."""
+    return unknown_code_reply(command, format_address(*connection.remote_address), is_logged=connection.may_complain())
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What an end answers: a broker clients, a client the requests of brokers (``spec/remoting.md`` §4.12).
+
+    ``after_batch`` is called once when all frames of a read have gone through their handlers, before their answers are
+    written; more often only when the answers of one read exceed the high-water mark. What it settles of the batch's
+    outcomes goes out with them.
+    """
+
+    handlers: Mapping[int, Handler] = field(default_factory=dict[int, Handler])
+    fallback: Handler = refuse_unknown
+    after_batch: Callable[[], None] | None = None
 
 
 def encode_oneway(command: Command) -> bytes:
@@ -49,24 +81,26 @@ class Connection(asyncio.Protocol):
         self.local_address: Address = ("", 0)
         self.is_closed = False
         self.descriptor = -1
-        self._service = service
         self._handlers = service.handlers
         self._fallback = service.fallback
+        self._after_batch = service.after_batch
         self._limits = limits
         self._home = home
         self._parser = FrameParser(limits.max_frame_bytes)
-        self._calls = PendingRequests(clock, limits.max_calls)
+        self._requests = PendingRequests(clock, limits.max_calls)
+        self.next_opaque = self._requests.next_opaque  # for ``ask_frame``; bound, and not a call more for each request
         self._transport: asyncio.Transport | None = None
         self._owed: dict[Outcome[Any], int] = {}  # with what each keeps of its request, in bytes
         self._owed_bytes = 0
         self._on_close: list[Callable[[Connection], object]] = []
-        self._out: list[Encoded] = []
-        self._served: list[Encoded | Outcome[Any]] = []  # of this batch, in order
+        self._out: list[Buffer] = []
+        self._served: list[
+            Encoded | Outcome[Any]
+        ] = []  # of this batch, in order: frames, and outcomes that were not settled at once
         self._out_bytes = 0
         self._written_bytes: int = 0
         self.reads = 0  # how often the peer has sent something
-        self._seen_reads = -1
-        self._taken_bytes: int = 0  # by the peer, when last looked
+        self._seen = -1, 0  # the reads, and the bytes that the peer had taken, when last looked
         self._backlog: list[Command] = []
         self._is_serving = False
         self._is_joining = False  # frames of one turn of the loop
@@ -78,39 +112,30 @@ class Connection(asyncio.Protocol):
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "paused" if self._is_write_paused else "open"
         host, port = self.remote_address
-        return f"<Connection {state} to {host}:{port}, owes {len(self._owed)}, waits for {len(self._calls)}>"
+        return f"<Connection {state} to {host}:{port}, owes {len(self._owed)}, waits for {len(self._requests)}>"
 
     # for the parts that use the connection
 
     def send_oneway(self, command: Command) -> None:
         """Send a request that is not answered; on a closed connection nothing happens."""
-        command.opaque = self._calls.next_opaque()
+        command.opaque = self.next_opaque()
         self.push(encode_oneway(command))
 
-    def push(self, frame: bytes) -> None:
-        """Send what ``encode_oneway`` made, to others perhaps as well; on a closed connection nothing happens."""
-        self._push(frame)
-
-    def ask(self, command: Command, timeout_ms: int) -> Answer:
-        """Send a request and return what will hold its answer, or the errors of ``request``.
-
-        Raises:
-            ConnectionClosedError: the connection has ended.
-        """
-        command.opaque = self._calls.next_opaque()
-        return self.ask_frame(encode_command(command), command.opaque, command.code, timeout_ms)
-
-    def next_opaque(self) -> int:
-        """Return the number of the next request, for ``ask_frame``."""
-        return self._calls.next_opaque()
-
-    def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int) -> Answer:
-        """As ``ask``, with a request that is encoded already."""
-        if self.is_closed:
-            raise ConnectionClosedError(f"the connection to {self._peer} is closed")
-        answer = self._calls.start(opaque, timeout_ms, code)
-        self._push(frame)
-        return answer
+    def push(self, frame: Encoded) -> None:
+        """Send a frame, with the others of this read or of this turn of the loop; nothing happens if it is closed."""
+        if isinstance(frame, list):
+            self._out += frame
+            self._out_bytes += sum(map(len, frame))
+        else:
+            self._out.append(frame)
+            self._out_bytes += len(frame)
+        if self._is_serving:
+            return
+        if self._out_bytes > _JOIN_BYTES or len(self._out) >= _JOIN_BUFFERS:
+            self._flush()
+        elif not self._is_joining:
+            self._is_joining = True
+            asyncio.get_running_loop().call_soon(self._flush)
 
     async def request(self, command: Command, timeout_ms: int) -> Command:
         """Send a request and wait for its answer.
@@ -119,11 +144,25 @@ class Connection(asyncio.Protocol):
             ConnectionClosedError: the connection has ended.
             RequestTimeoutError: the answer did not come in time; if it still comes, it is ignored.
         """
-        answer = self.ask(command, timeout_ms)
+        command.opaque = opaque = self.next_opaque()
+        answer = self.ask_frame(encode_command(command), opaque, command.code, timeout_ms)
         try:
             return await answer
         finally:
-            self._calls.forget(command.opaque)
+            if answer.cancelled():
+                self._requests.forget(opaque)
+
+    def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int) -> Answer:
+        """Send a request that is encoded already; return what will hold its answer, or the errors of ``request``.
+
+        Raises:
+            ConnectionClosedError: the connection has ended.
+        """
+        if self.is_closed:
+            raise ConnectionClosedError(f"the connection to {self._peer} is closed")
+        answer = self._requests.start(opaque, timeout_ms, code)
+        self.push(frame)
+        return answer
 
     def close(self) -> None:
         """Close after what was written has been sent."""
@@ -137,7 +176,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def on_close(self, callback: Callable[["Connection"], object]) -> None:
+    def on_close(self, callback: Callable[[Connection], object]) -> None:
         """Have ``callback(connection)`` called once when the connection has ended, at once if it has."""
         if self.is_closed:
             callback(self)
@@ -165,9 +204,8 @@ class Connection(asyncio.Protocol):
 
     def has_moved(self) -> bool:
         """Tell whether the peer has sent or taken anything since the last time this was asked."""
-        before = self._seen_reads, self._taken_bytes
-        self._seen_reads, self._taken_bytes = self.reads, self.taken_bytes
-        return before != (self._seen_reads, self._taken_bytes)
+        before, self._seen = self._seen, (self.reads, self.taken_bytes)
+        return before != self._seen
 
     def may_complain(self) -> bool:
         """Count a mistake of the peer, and tell whether to log it."""
@@ -191,7 +229,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(self._limits.high_water_bytes, self._limits.low_water_bytes)
         self.remote_address = address_of(transport.get_extra_info("peername"))
         self.local_address = address_of(transport.get_extra_info("sockname"))
-        self._calls.peer = self._peer
+        self._requests.peer = self._peer
         own = transport.get_extra_info("socket")
         self.descriptor = -1 if own is None else own.fileno()
         self._home.add(self)
@@ -199,7 +237,22 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Serve what a read brought."""
         self.reads += 1
-        self._guard(self._receive, data)
+        parser = self._parser
+        try:
+            try:
+                commands = parser.feed(data)
+            except FrameError:  # the parser keeps it
+                commands = []
+            if self._backlog:
+                self._backlog += commands
+            elif commands:
+                self._serve(commands)
+            if parser.failure is not None:
+                self._refuse(parser.failure)
+            elif self._is_counted or parser.expected_bytes > COUNTED_BYTES or self._owed_bytes > COUNTED_BYTES:
+                self._count()
+        except Exception:  # the fault boundary of a connection
+            self._fail()
 
     def pause_writing(self) -> None:
         """Stop reading, unless it is ours to ask: the peer does not take its replies."""
@@ -219,7 +272,7 @@ class Connection(asyncio.Protocol):
         self.is_closed = True
         _log.debug("connection to %s ended: %s", self._peer, exc)
         self._home.discard(self)
-        self._calls.fail_all(f"the connection to {self._peer} ended before the answer")
+        self._requests.fail_all(f"the connection to {self._peer} ended before the answer")
         self._backlog, self._out, self._served = [], [], []
         owed, self._owed = self._owed, {}
         for outcome in owed:
@@ -231,34 +284,23 @@ class Connection(asyncio.Protocol):
     def _pay(self, outcome: Outcome[Any]) -> None:
         """Send an answer that was owed. What fails ends this connection, not who pays."""
         self._owed_bytes -= self._owed.pop(outcome, 0)
-        self._guard(self._push_answer, outcome)
-
-    def _push_answer(self, outcome: Outcome[Any]) -> None:
-        self._push(self._encode(outcome))
-
-    # one read
+        try:
+            self.push(self._encode(outcome))
+        except Exception:  # the fault boundary of a connection
+            self._fail()
 
     def _guard(self, step: Callable[..., object], *args: object) -> None:
         try:
             step(*args)
         except Exception:  # the fault boundary of a connection
-            _log.exception("closing the connection to %s: a handler or callback failed", self._peer)
-            self.abort()
+            self._fail()
 
-    def _receive(self, data: bytes) -> None:
-        try:
-            commands = self._parser.feed(data)
-        except FrameError as error:
-            self._refuse(error)
-            return
-        if self._backlog:
-            self._backlog += commands
-        elif commands:
-            self._serve(commands)
-        if self._parser.failure is not None:
-            self._refuse(self._parser.failure)
-        elif self._is_counted or self._parser.expected_bytes > COUNTED_BYTES or self._owed_bytes > COUNTED_BYTES:
-            self._count()
+    def _fail(self) -> None:
+        """End the connection for what is being handled."""
+        _log.exception("closing the connection to %s: a handler or callback failed", self._peer)
+        self.abort()
+
+    # one read
 
     def _refuse(self, error: FrameError) -> None:
         if self.may_complain():
@@ -279,7 +321,7 @@ class Connection(asyncio.Protocol):
         self._is_serving, high_water_bytes = True, self._limits.high_water_bytes
         for index, command in enumerate(commands):
             if command.flag & RESPONSE:
-                self._calls.settle(command)
+                self._requests.settle(command)
                 continue
             self._serve_one(command)
             if self._out_bytes > high_water_bytes:
@@ -311,7 +353,7 @@ class Connection(asyncio.Protocol):
             if command.flag & ONEWAY:
                 return
             if type(reply) is not Outcome:
-                encoded = reply if type(reply) is bytes else encode_reply(command, reply)
+                encoded = reply if type(reply) is bytes else _encode_reply(command, reply)
             elif reply.is_settled:
                 encoded = self._encode(reply)  # it is counted before the next request is served
             else:
@@ -321,54 +363,56 @@ class Connection(asyncio.Protocol):
             failure = failure_reply(command, error, self._peer, is_logged=self.may_complain())
             if command.flag & ONEWAY:
                 return
-            encoded = encode_reply(command, failure)
+            encoded = _encode_reply(command, failure)
         self._served.append(encoded)
-        self._out_bytes += len(encoded) if type(encoded) is bytes else size_of(encoded)
+        self._out_bytes += sum(map(len, encoded)) if isinstance(encoded, list) else len(encoded)
 
     def _end_turn(self) -> None:
-        self._service.after_batch()
-        if self._served:
-            self._take_served()
-        out, size = self._out, self._out_bytes
-        if out:
-            self._out, self._out_bytes = [], 0
-            self._write(out, size)
-
-    def _take_served(self) -> None:
-        """Encode what the batch has come to, and owe what is not settled; nothing of it is held afterwards."""
+        """Write the answers of the batch, and owe what is not settled; nothing of it is held afterwards."""
+        if self._after_batch is not None:
+            self._after_batch()
         served, self._served, out, has_failed = self._served, [], self._out, False
         for reply in served:
             if type(reply) is not Outcome:
-                out.append(reply)
-            elif not reply.is_settled:
+                encoded = reply
+            elif reply.is_dropped or not reply.is_settled:
                 self._owe(reply)
-            elif not reply.is_dropped:
+                continue
+            else:
                 try:
-                    encoded = self._encode(reply) if reply.encode is None else reply.encode(reply.request, reply)
-                    if type(encoded) is not bytes:
-                        encoded = encode_reply(reply.request, encoded)
+                    given: Command | Encoded | None = (
+                        self._encode(reply) if reply.encode is None else reply.encode(reply.request, reply)
+                    )
+                    encoded = given if type(given) is bytes else _encode_reply(reply.request, given)
                 except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
                     encoded = self._encode_failure(reply.request, error)
-                out.append(encoded)
-                self._out_bytes += len(encoded) if type(encoded) is bytes else size_of(encoded)
                 if reply.failure is not None:
                     has_failed = True
+            if isinstance(encoded, list):
+                out += encoded
+            else:
+                out.append(encoded)
         if has_failed:
             self._log_rejected(served)
+        if out:
+            self._flush()
 
     def _encode(self, outcome: Outcome[Any]) -> Encoded:
         command: Command = outcome.request
+        reply: Command | Encoded | None
         try:
             if outcome.encode is not None:
-                return encode_reply(command, outcome.encode(command, outcome))
-            if outcome.failure is None:
-                return encode_reply(command, outcome.answer)
+                reply = outcome.encode(command, outcome)
+            elif outcome.failure is None:
+                reply = outcome.answer
+            else:
+                return self._encode_failure(command, outcome.failure)
+            return reply if isinstance(reply, (bytes, list)) else _encode_reply(command, reply)
         except Exception as error:  # the fault boundary of a request, or its answer is too large to be sent
             return self._encode_failure(command, error)
-        return self._encode_failure(command, outcome.failure)
 
     def _encode_failure(self, command: Command, error: Exception) -> Encoded:
-        return encode_reply(command, failure_reply(command, error, self._peer, is_logged=self.may_complain()))
+        return _encode_reply(command, failure_reply(command, error, self._peer, is_logged=self.may_complain()))
 
     def _log_rejected(self, served: list[Encoded | Outcome[Any]]) -> None:
         """Log the first request of a batch whose answer was ready when its commit failed, and count the others."""
@@ -383,47 +427,42 @@ class Connection(asyncio.Protocol):
             _log.warning("rejecting %s%s, not stored: %s", first, others, failed[0].failure)
 
     def _owe(self, outcome: Outcome[Any]) -> None:
-        """Keep an answer that cannot be given yet."""
+        """Keep an answer that cannot be given yet, if it is still wanted."""
+        if outcome.is_dropped:
+            return
         command: Command = outcome.request
         if len(self._owed) >= self._limits.max_owed_answers:
             outcome.drop()
-            self._push(encode_reply(command, Command.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)))
+            self.push(_encode_reply(command, Command.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)))
             return
-        size = self._owed[outcome] = keep(command) + outcome.extra_bytes
+        texts = command.ext_table
+        if texts is None:
+            command.ext_text = command.ext_text.copy()  # the text of the whole header would stay with it
+            fields = len(command.ext_text)
+        else:
+            fields = sum(len(name) + len(text) for name, text in texts.items())
+        texts_bytes = 2 * fields + len(command.remark or "")  # twice: as they came, and in the header read from them
+        size = self._owed[outcome] = _OWED_BYTES + texts_bytes + len(command.body) + outcome.extra_bytes
         self._owed_bytes += size
         outcome.on_settled = self._pay
 
-    def _push(self, encoded: Encoded) -> None:
-        """Send a frame, with the others of this read or of this turn of the loop."""
-        self._out.append(encoded)
-        self._out_bytes += len(encoded) if isinstance(encoded, bytes) else size_of(encoded)
-        if self._is_serving:
-            return
-        if self._out_bytes > _JOIN_BYTES or len(self._out) >= _JOIN_FRAMES:
-            self._flush()
-        elif not self._is_joining:
-            self._is_joining = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
     def _flush(self) -> None:
-        """Write what waits to be sent together; nothing while a read is being served, which ends with that."""
+        """Write what waits to be sent."""
         self._is_joining = False
-        out, size = self._out, self._out_bytes
-        if out and not self._is_serving:
-            self._out, self._out_bytes = [], 0
-            self._write(out, size)
-
-    def _write(self, frames: list[Encoded], size: int) -> None:
-        transport = self._transport
+        out, transport = self._out, self._transport
+        if not out:
+            return
+        size = sum(map(len, out))
+        self._out, self._out_bytes = [], 0
         if transport is None or transport.is_closing():
             return
         self._written_bytes += size
-        if len(frames) == 1 and isinstance(frames[0], bytes):
-            transport.write(frames[0])
+        if len(out) == 1:
+            transport.write(out[0])
         elif size <= _JOIN_BYTES:
-            transport.write(b"".join(buffers_of(frames)))
+            transport.write(b"".join(out))
         else:
-            transport.writelines(buffers_of(frames))
+            transport.writelines(out)
         if self._is_write_paused:
             self._check_unsent()
 
@@ -433,3 +472,19 @@ class Connection(asyncio.Protocol):
             self.cut_off(f"{unsent} bytes are unread, limit is {limit}")
         else:
             self._count()
+
+
+def _encode_reply(command: Command, reply: Command | Encoded | None) -> Encoded:
+    """Return the frame that answers a command, in the command's own form.
+
+    Raises:
+        FrameError: the answer is too large.
+    """
+    if isinstance(reply, (bytes, list)):
+        return reply
+    if reply is None:
+        reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
+    reply.opaque = command.opaque
+    reply.flag = RESPONSE
+    reply.serialize = command.serialize
+    return encode_command(reply)

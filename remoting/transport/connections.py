@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from ...common.clock import Clock, TimerHandle
 from ...common.ids import format_address
 from .connection import Connection
-from .endpoint import Limits
-from .limits import LogRateLimiter, MemoryBudget
+from .limits import Limits, LogRateLimiter, MemoryBudget
 
 _LOOKS_PER_LIMIT = 12
 _log = logging.getLogger(__name__)

@@ -1,4 +1,6 @@
-"""What the peers of one server may cost: bytes held for them, and lines in the log.
+"""What peers may cost: bytes held for one of them and for all of a server together, and lines in the log.
+
+``Limits`` are the numbers, ``MemoryBudget`` and ``LogRateLimiter`` keep to them.
 
 Rules
     1. A connection that holds little is not counted; it tells when it begins to hold much (``COUNTED_BYTES``, or more
@@ -13,9 +15,12 @@ Rules
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ...common.clock import Clock
+from ...common.errors import ConfigError
+from ..codec.frames import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -23,6 +28,46 @@ if TYPE_CHECKING:
 MOST = 100
 PERIOD_MS = 10_000
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one connection may hold, and all of a server together.
+
+    Above ``high_water_bytes`` of unsent answers nothing more is read until they fell to ``low_water_bytes``; answers
+    that were owed add to that, and above ``max_unsent_bytes`` the connection is closed. When all connections together
+    hold more than ``max_held_bytes``, the one that holds most is closed (``MemoryBudget``).
+
+    A client ``reads_on`` whatever is unsent: its requests wait there, and with neither end reading both would wait for
+    ever.
+    """
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    high_water_bytes: int = 1 << 18
+    low_water_bytes: int = 1 << 16
+    max_unsent_bytes: int = 64 << 20
+    max_held_bytes: int = 1 << 30
+    max_owed_answers: int = 16_384
+    max_calls: int = 65_536
+    idle_ms: int = 120_000
+    reads_on: bool = False
+
+
+CLIENT_LIMITS = Limits(max_unsent_bytes=1 << 30, reads_on=True)
+
+
+def server_limits(idle_seconds: int, high_water_bytes: int, low_water_bytes: int) -> Limits:
+    """Return the limits that settings ask for; as in Java, the marks count if both are given.
+
+    Raises:
+        ConfigError: the low mark is above the high one.
+    """
+    if low_water_bytes > high_water_bytes > 0:
+        key = "writeBufferLowWaterMark"
+        raise ConfigError(f"{key} is {low_water_bytes}, above writeBufferHighWaterMark={high_water_bytes}", key=key)
+    if not (high_water_bytes and low_water_bytes):
+        return Limits(idle_ms=1000 * idle_seconds)
+    return Limits(high_water_bytes=high_water_bytes, low_water_bytes=low_water_bytes, idle_ms=1000 * idle_seconds)
 
 
 class LogRateLimiter:

@@ -21,9 +21,9 @@ from typing import Self
 from ...common.clock import Clock
 from ...common.errors import AddressInUseError, ConfigError
 from ...common.ids import Address
-from .connection import Connection
+from .connection import Connection, Service
 from .connections import Connections
-from .endpoint import Limits, Service
+from .limits import Limits
 
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 32  # asyncio takes its backlog for this too, and when descriptors run out it reports each of them

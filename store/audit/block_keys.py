@@ -12,10 +12,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...common.hashing import java_hash
 from ...common.message import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from ...common.names import SCHEDULE_TOPIC
-from ...common.properties import DELAY, KEYS, TAGS, UNIQ_KEY
+from ...common.properties import DELAY, KEYS, TAGS, UNIQ_KEY, java_hash
 from ..commitlog.record_blocks import Block, Longs
 from ..consumequeue.queue_table import entry_code
 

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.errors import StoreDamagedError
-from ...common.hashing import PROPERTY_CRC_BYTES
-from ...common.properties import UNIQ_KEY, parse_properties
+from ...common.properties import PROPERTY_CRC_BYTES, UNIQ_KEY, parse_properties
 from ...common.record import BLANK_BYTES, Verdict, check_record, decode_record, has_sealed_crc
 from ..commitlog.log_end import find_record
 from ..commitlog.record_blocks import Block, BlockScan, ScanLimits, SegmentBytes, has_body_crc

@@ -26,7 +26,7 @@ from typing import Any, Final, cast
 from ...common.errors import JsonError
 from ...common.java_json import read_json
 from ...common.record import MAGIC_V1, MAGIC_V2
-from ..consumequeue.queue_reader import RECORD_START
+from ..commitlog.cold_records import RECORD_START
 from ..consumequeue.queue_table import BATCH_TYPE, QUEUE_TYPE
 from ..files.checkpoint import CHECKPOINT_BYTES
 from ..files.segments import SegmentFile

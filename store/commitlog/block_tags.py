@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...common.hashing import tags_code
+from ...common.properties import tags_code
 from .record_blocks import Block, Longs, Mask
 
 _TAGS: Final = b"TAGS\x01"

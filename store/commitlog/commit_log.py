@@ -27,7 +27,7 @@ import os
 import struct
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, cast
 
 import msgspec
 
@@ -42,7 +42,7 @@ from ...common.record import (
     reserve_property_crc,
     seal_property_crc,
 )
-from ..files.files import NO_ROOM, Files, cut_off, make_tree, zero_range
+from ..files.files import NO_ROOM, FileMap, Files, cut_off, make_tree, zero_range
 from ..files.segments import SegmentFile, segment_path
 from ..files.store_config import LOG_KEY, READ_ONLY_KEY, StoreConfig
 
@@ -341,7 +341,7 @@ class CommitLog:
         """Return the map of a whole file, written or not (raises ``OSError``, also for one that was cut)."""
         view = self._maps.get(base_offset)
         if view is not None:
-            if (found := self._files.mapped_size(view)) < self.file_bytes:
+            if (found := cast("FileMap", view.obj).size()) < self.file_bytes:  # to read behind that ends the process
                 raise cut_off(self.paths.path_of(base_offset), found, self.file_bytes)
             self._maps.move_to_end(base_offset)
             return view

@@ -37,8 +37,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ..files.file_sync import UnsyncedFiles
-from ..files.files import Files, make_tree, zero_range
-from ..files.segments import Descriptors, segment_path
+from ..files.files import Descriptors, Files, make_tree, zero_range
+from ..files.segments import segment_path
 from ..files.store_config import ENTRY_BYTES
 
 ENTRY: Final = struct.Struct(">qiq")

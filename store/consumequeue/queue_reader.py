@@ -1,4 +1,4 @@
-"""What a queue has: its messages from an offset on, its offset for a time, and single records, in any thread.
+"""What can be read of the queues of a store: by queue offset, by time, and single records of the log.
 
 Rules of reading (``DefaultMessageStore.getMessage``; store.md §3.10, behaviour.md B.4.3):
 
@@ -11,18 +11,7 @@ Rules of reading (``DefaultMessageStore.getMessage``; store.md §3.10, behaviour
 - A batch queue yields whole records, from the one on that holds the offset; the limits count messages, and the next
   read begins behind the last record.
 
-Rules of the offset for a time (``ConsumeQueue.getOffsetInQueueByTime``; store.md §3.6):
-
-- The file first, then the entry; store times are read from the records.
-- LOWER: the first entry stored at or after the time, UPPER: the last one stored at or before it. Entries whose record
-  is gone count as too early, pre-blank entries as well.
-- The result is brought into [min offset, max offset].
-- In a batch queue the units hold the times, and the answer is the first offset of a unit. Java's search there is an own
-  one, which may return the first unit behind the time for UPPER; the answers are kept.
-
-``ColdRecords`` is for other threads: the maps that everybody else reads through belong to the thread of the store, and
-a page that is not in memory would stop it. Here files are opened anew and read from, which lets other threads go on
-meanwhile.
+It writes nothing and knows neither commits nor flushes; queues hold only what may be read.
 """
 
 import os
@@ -30,26 +19,24 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
-from typing import Final, Literal, NamedTuple, Self
+from itertools import chain
+from typing import Final, NamedTuple
 
 from ...common.message import BORN_HOST_V6
 from ...common.record import MAGIC_V1, MAGIC_V2
+from ..commitlog.cold_records import RECORD_START
 from ..commitlog.commit_log import CommitLog
-from ..files.files import Files
 from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
-from .batch_queue import BatchQueue, Unit
-from .consume_queue import ENTRY, PRE_BLANK_SIZE, ConsumeQueue, Entry
+from .batch_queue import NO_MIN_OFFSET, BatchQueue, Unit
+from .consume_queue import ENTRY, PRE_BLANK_SIZE, Entry
+from .offset_by_time import Boundary, batch_offset_by_time, offset_by_time
+from .queue_table import QueueTable
 
-RECORD_START: Final = struct.Struct(">iI20xqi")  # total size, magic, log offset, sys flag
 _STORED_AT: Final = struct.Struct(">q")
 _LEAST_BYTES: Final = 91
 
 AcceptsCode = Callable[[int], bool]
 AcceptsRecord = Callable[[memoryview], bool]
-StoredAt = Callable[[Entry], int]
-Boundary = Literal["LOWER", "UPPER"]
-_CHUNK_BYTES = 1 << 20
 
 
 class ReadStatus(Enum):
@@ -88,79 +75,67 @@ class ReadResult:
 
 
 class QueueReader:
-    """Reads queues over one log."""
+    """The reading calls of ``DefaultMessageStore`` but the look-up by key."""
 
-    def __init__(self, log: CommitLog, config: StoreConfig) -> None:
+    def __init__(self, log: CommitLog, queues: QueueTable, config: StoreConfig) -> None:
         self._log = log
+        self._queues = queues
         self._config = config
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.near_bytes = memory * config.in_memory_percent // 100
 
-    def is_near(self, log_offset: int) -> bool:
-        """Tell whether a record is close enough to the log's end to be in memory (``estimateInMemByCommitOffset``)."""
-        return self._log.max_offset - log_offset <= self.near_bytes
-
-    def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
-        """Return the record that begins at the position, ``None`` when none does (or none of that size)."""
-        head = self._log.slice(log_offset, RECORD_START.size)
-        if head is None:
-            return None
-        total_size, magic, named_offset, _ = RECORD_START.unpack_from(head)
-        if magic not in (MAGIC_V1, MAGIC_V2) or named_offset != log_offset or size not in (None, total_size):
-            return None
-        return self._log.slice(log_offset, total_size)
-
-    def entry_stored_at(self, entry: Entry) -> int:
-        """Return the store time of an entry's record, -1 when it is not in the log."""
-        head = self._log.slice(entry[0], _LEAST_BYTES)
-        if head is None:
-            return -1
-        sys_flag = RECORD_START.unpack_from(head)[3]
-        return _STORED_AT.unpack_from(head, 68 if sys_flag & BORN_HOST_V6 else 56)[0]
+    def __repr__(self) -> str:
+        return f"<QueueReader of {self._log}>"
 
     def read(
         self,
-        queue: ConsumeQueue,
+        topic: str,
+        queue_id: int,
         queue_offset: int,
         limits: ReadLimits,
         accepts: AcceptsCode | None = None,
         accepts_record: AcceptsRecord | None = None,
     ) -> ReadResult:
-        """Read from the offset on."""
-        outside = _outside(queue, queue_offset)
-        if outside is not None:
-            return outside
+        """Read messages of a queue from an offset on (``getMessage``).
+
+        ``accepts`` sees the tags code of each entry, ``accepts_record`` the bytes of each record that passed it.
+        """
+        if accepts is not None and self._queues.ext is not None:
+            accepts = self._queues.ext.accepting(topic, queue_id, accepts)
+        queue = self._queues.by_key.get((topic, queue_id))
+        if queue is None:
+            return self._read_batches(topic, queue_id, queue_offset, limits, (accepts, accepts_record))
+        low, high = queue.min_offset, queue.max_offset
+        if not low <= queue_offset < high:
+            return _outside(queue_offset, low, high)
         most = limits.max_messages
         if accepts is not None or accepts_record is not None:
             most = max(self._config.max_scan_bytes // ENTRY_BYTES, most)
         entries = queue.read(queue_offset, most)
         if not entries:
             next_file = queue.file_start(queue_offset) + queue.file_entries
-            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_file, queue.min_offset, queue.max_offset, [])
+            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_file, low, high, [])
         taken = self._take(entries, limits, accepts, accepts_record)
-        return ReadResult(
-            taken.status,
-            queue_offset + taken.seen,
-            queue.min_offset,
-            queue.max_offset,
-            self._slices(taken.runs),
-            taken.message_count,
-            taken.size,
-            not self.is_near(taken.last_log_offset),
-        )
+        is_far_behind = self._log.max_offset - taken.last_log_offset > self.near_bytes
+        records = self._slices(taken.runs)
+        next_offset = queue_offset + taken.seen
+        return ReadResult(taken.status, next_offset, low, high, records, taken.message_count, taken.size, is_far_behind)
 
-    def read_batches(
+    def _read_batches(
         self,
-        queue: BatchQueue,
+        topic: str,
+        queue_id: int,
         queue_offset: int,
         limits: ReadLimits,
-        accepts: AcceptsCode | None = None,
-        accepts_record: AcceptsRecord | None = None,
+        accepting: tuple[AcceptsCode | None, AcceptsRecord | None],
     ) -> ReadResult:
-        """Read from the offset on, or from the batch that holds it."""
-        outside = _outside(queue, queue_offset)
-        if outside is not None:
-            return outside
+        """Read from the offset on, or from the batch that holds it; there may be no such queue."""
+        queue = self._queues.batches.by_key.get((topic, queue_id))
+        if queue is None:
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, self.min_offset(topic, queue_id), 0, [])
+        if not queue.min_offset <= queue_offset < queue.max_offset:
+            return _outside(queue_offset, queue.min_offset, queue.max_offset)
+        accepts, accepts_record = accepting
         slot = queue.slot_of(queue_offset)
         result = ReadResult(ReadStatus.NO_MATCHED_MESSAGE, queue_offset, queue.min_offset, queue.max_offset, [])
         if slot is None:
@@ -250,6 +225,110 @@ class QueueReader:
                 start = stop
         return slices
 
+    def record_at(self, log_offset: int, size: int | None = None) -> memoryview | None:
+        """Return the record that begins at the position, ``None`` when none does (or none of that size)."""
+        head = self._log.slice(log_offset, RECORD_START.size)
+        if head is None:
+            return None
+        total_size, magic, named_offset, _ = RECORD_START.unpack_from(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or named_offset != log_offset or size not in (None, total_size):
+            return None
+        return self._log.slice(log_offset, total_size)
+
+    def is_near(self, log_offset: int) -> bool:
+        """Tell whether a record is close enough to the log's end to be in memory (``estimateInMemByCommitOffset``)."""
+        return self._log.max_offset - log_offset <= self.near_bytes
+
+    def entry_stored_at(self, entry: Entry) -> int:
+        """Return the store time of an entry's record, -1 when it is not in the log."""
+        head = self._log.slice(entry[0], _LEAST_BYTES)
+        if head is None:
+            return -1
+        sys_flag = RECORD_START.unpack_from(head)[3]
+        return _STORED_AT.unpack_from(head, 68 if sys_flag & BORN_HOST_V6 else 56)[0]
+
+    def first_stored_at(self) -> int:
+        """Return the store time of the first record of the log, -1 when there is none."""
+        return self.entry_stored_at((self._log.min_offset, 0, 0))
+
+    def file_start_before(self, at_ms: int) -> int:
+        """Return the start of the last file of the log whose first record was stored before a time, or of the log."""
+        log = self._log
+        base = log.max_offset - log.max_offset % log.file_bytes
+        while base > log.min_offset and not 0 <= self.entry_stored_at((base, 0, 0)) < at_ms:
+            base -= log.file_bytes
+        return max(base, log.min_offset)
+
+    def entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[Entry]:
+        """Return up to ``count`` entries of a queue from an offset on, fewer where one of its files ends."""
+        queue = self._queues.by_key.get((topic, queue_id))
+        return [] if queue is None else list(ENTRY.iter_unpack(queue.read(queue_offset, count)))
+
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Yield topic and id of every queue that has or had messages."""
+        queues = chain(self._queues, self._queues.batches)
+        return ((queue.topic, queue.queue_id) for queue in queues if queue.max_offset)
+
+    def batch_topics(self) -> dict[str, int]:
+        """Return the topics whose queues are batch queues, and how many each has on disk."""
+        counts = dict.fromkeys(self._queues.batch_topics, 0)
+        for queue in self._queues.batches:
+            counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+        return counts
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the first offset whose message is still there, that of a batch queue without messages is -1."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return NO_MIN_OFFSET if topic in self._queues.batch_topics else 0
+        return queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that the next readable message will have."""
+        queue = self._queues.get(topic, queue_id)
+        return queue.max_offset if queue is not None else 0
+
+    def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return the store time of a message, -1 when there is none."""
+        queue = self._queues.get(topic, queue_id)
+        entry = queue.entry(queue_offset) if queue is not None and queue_offset >= queue.min_offset else None
+        return self.entry_stored_at(entry) if entry is not None else -1
+
+    def earliest_stored_at(self, topic: str, queue_id: int) -> int:
+        """Return the store time of a queue's first message, -1 when it is empty."""
+        return self.stored_at(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def offset_by_time(self, topic: str, queue_id: int, at_ms: int, boundary: Boundary = "LOWER") -> int:
+        """Return the offset that belongs to a time (``getOffsetInQueueByTime``)."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        if isinstance(queue, BatchQueue):
+            return batch_offset_by_time(queue, at_ms, boundary)
+        return offset_by_time(queue, at_ms, boundary, self.entry_stored_at, self._log.min_offset)
+
+    def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Tell whether a message exists and lies near the log's end (``checkInMemByConsumeOffset``)."""
+        queue = self._queues.get(topic, queue_id)
+        entry = queue.entry(queue_offset) if queue is not None and queue_offset >= queue.min_offset else None
+        return entry is not None and self.is_near(entry[0])
+
+    def topics_since(self, at_ms: int, met_from: int, is_known: Callable[[str], bool]) -> dict[str, int]:
+        """Return unknown topics whose newest message lies at ``met_from`` or behind and is not from before a time.
+
+        With each comes the number of its queues. Batch topics are left out: ``batch_topics`` has them.
+        """
+        found: set[str] = set()
+        counts: dict[str, int] = {}
+        for queue in self._queues:
+            if queue.max_offset and not is_known(queue.topic):
+                counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
+                entry = queue.entry(queue.max_offset - 1)
+                is_met = entry is not None and entry[0] >= met_from
+                if entry is not None and is_met and self.entry_stored_at(entry) >= at_ms:
+                    found.add(queue.topic)
+        return {topic: count for topic, count in counts.items() if topic in found}
+
 
 class _Taken(NamedTuple):
     """The batch that a read has collected; ``runs`` holds start and end of bytes that follow each other."""
@@ -262,182 +341,13 @@ class _Taken(NamedTuple):
     last_log_offset: int
 
 
-def _outside(queue: ConsumeQueue | BatchQueue, queue_offset: int) -> ReadResult | None:
-    low, high = queue.min_offset, queue.max_offset
+def _outside(queue_offset: int, low: int, high: int) -> ReadResult:
     if high == 0:
         status, following = ReadStatus.NO_MESSAGE_IN_QUEUE, 0
     elif queue_offset < low:
         status, following = ReadStatus.OFFSET_TOO_SMALL, low
     elif queue_offset == high:
         status, following = ReadStatus.OFFSET_OVERFLOW_ONE, queue_offset
-    elif queue_offset > high:
-        status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, high
     else:
-        return None
+        status, following = ReadStatus.OFFSET_OVERFLOW_BADLY, high
     return ReadResult(status, following, low, high, [])
-
-
-def offset_by_time(queue: ConsumeQueue, at_ms: int, boundary: Boundary, stored_at: StoredAt, log_min: int) -> int:
-    """Return the offset for the time; ``stored_at`` reads the store time of an entry's record, -1 when it cannot."""
-    if queue.max_offset <= queue.min_offset:
-        return queue.min_offset
-    times = _Times(queue, stored_at, log_min)
-    low, high = times.file_range(at_ms, boundary)
-    found = _search(times, at_ms, boundary, low, high)
-    return min(max(found, queue.min_offset), queue.max_offset)
-
-
-def batch_offset_by_time(queue: BatchQueue, at_ms: int, boundary: Boundary) -> int:
-    """Return the offset for the time in a batch queue (``BatchConsumeQueue.getOffsetInQueueByTime``)."""
-    starts = queue.first_slots()
-    if not starts:
-        return queue.min_offset
-    first = next((slot for slot in reversed(starts) if _unit_time(queue, slot) <= at_ms), starts[0])
-    last = min(first + starts.step, queue.slots.max_offset) - 1
-    slot = last if at_ms >= _unit_time(queue, last) else _search_slots(queue, at_ms, boundary, range(first, last + 1))
-    unit = queue.unit(slot) if slot is not None else None
-    return min(max(unit.first_offset if unit is not None else 0, queue.min_offset), queue.max_offset)
-
-
-def _search_slots(queue: BatchQueue, at_ms: int, boundary: Boundary, slots: range) -> int | None:
-    """Return the slot that ``BatchConsumeQueue.binarySearchRight`` stops at."""
-    left, right = slots[0], slots[-1]
-    while left <= right:
-        middle = (left + right) // 2
-        time = _unit_time(queue, middle)
-        if middle == right:
-            return middle if time >= at_ms else None
-        if middle == left:
-            if time >= at_ms:
-                return middle
-            left = middle + 1
-        elif boundary == "LOWER":
-            left, right = (middle + 1, right) if time < at_ms else (left, middle)
-        else:
-            left, right = (middle, right) if time <= at_ms else (left, middle - 1)
-    return None
-
-
-def _unit_time(queue: BatchQueue, slot: int) -> int:
-    unit = queue.unit(slot)
-    return unit.stored_at_ms if unit is not None else -1
-
-
-class _Times:
-    """The store times of a queue's entries, -1 for those that count as too early."""
-
-    def __init__(self, queue: ConsumeQueue, stored_at: StoredAt, log_min: int) -> None:
-        self._queue = queue
-        self._stored_at = stored_at
-        self._log_min = log_min
-
-    def at(self, queue_offset: int) -> int:
-        """Return the store time of an entry."""
-        entry = self._queue.entry(queue_offset)
-        if entry is None or entry[0] < self._log_min or entry[1] == PRE_BLANK_SIZE:
-            return -1
-        return self._stored_at(entry)
-
-    def file_range(self, at_ms: int, boundary: Boundary) -> tuple[int, int]:
-        """Return first and last offset of the file to search in."""
-        queue = self._queue
-        step = queue.file_entries
-        first = max(queue.first_base, 0) // ENTRY_BYTES
-        ranges = [(start, min(start + step, queue.max_offset) - 1) for start in range(first, queue.max_offset, step)]
-        chosen = ranges[-1]
-        if boundary == "LOWER":
-            chosen = next((one for one in ranges if self.at(one[1]) >= at_ms), chosen)
-        else:
-            chosen = next((one for one in reversed(ranges) if self.at(one[0]) <= at_ms), ranges[0])
-        return max(chosen[0], queue.min_offset), chosen[1]
-
-
-def _search(times: _Times, at_ms: int, boundary: Boundary, low: int, high: int) -> int:
-    if times.at(high) < at_ms:
-        return high + 1 if boundary == "LOWER" else high
-    if times.at(low) > at_ms:
-        return low if boundary == "LOWER" else 0
-    if boundary == "LOWER":
-        return _first(low, high + 1, lambda queue_offset: times.at(queue_offset) >= at_ms)
-    return _first(low, high + 1, lambda queue_offset: times.at(queue_offset) > at_ms) - 1
-
-
-def _first(low: int, high: int, is_reached: Callable[[int], bool]) -> int:
-    while low < high:
-        middle = (low + high) // 2
-        if is_reached(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-class ColdRecords:
-    """A context manager that keeps the files open which it has read from."""
-
-    def __init__(self, files: Files, log: CommitLog) -> None:
-        self._files = files
-        self._log = log
-        self._open: dict[int, int] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for descriptor in self._open.values():
-            self._files.close(descriptor)
-        self._open.clear()
-
-    def read(self, log_offset: int, size: int) -> bytes | None:
-        """Return the record of that size at the position, ``None`` when there is none (raises ``OSError``)."""
-        if size < RECORD_START.size or not self._log.holds(log_offset, size):
-            return None
-        data = self._read_bytes(log_offset, size)
-        if len(data) != size:
-            return None
-        total_size, magic, named_offset, _ = RECORD_START.unpack_from(data)
-        return data if (total_size, named_offset) == (size, log_offset) and magic in (MAGIC_V1, MAGIC_V2) else None
-
-    def walk(self, start: int, end: int, text: bytes) -> Iterator[bytes]:
-        """Yield the records that hold a text, from a position on at which one begins (raises ``OSError``)."""
-        while start < end:
-            file_end = self._log.next_file(start)
-            chunk = self._read_bytes(start, min(_CHUNK_BYTES, min(end, file_end) - start))
-            position, has_text = 0, text in chunk
-            for size in _whole_records(chunk, start):
-                if has_text and chunk.find(text, position, position + size) >= 0:
-                    yield chunk[position : position + size]
-                position += size
-            if not position:
-                size = _record_size(chunk, 0, start)  # more than a chunk, or none: the blank that ends a file
-                data = self.read(start, size)
-                if data is not None and text in data:
-                    yield data
-                position = size or file_end - start
-            start += position
-
-    def _read_bytes(self, log_offset: int, size: int) -> bytes:
-        base = log_offset - log_offset % self._log.file_bytes
-        try:
-            descriptor = self._open.get(base)
-            if descriptor is None:
-                descriptor = self._open[base] = self._files.open(self._log.paths.path_of(base))
-        except FileNotFoundError:  # it has just been removed
-            return b""
-        return self._files.pread(descriptor, size, log_offset - base)
-
-
-def _whole_records(chunk: bytes, log_offset: int) -> Iterator[int]:
-    """Yield the sizes of the records that are whole in a piece of the log."""
-    position = 0
-    while (size := _record_size(chunk, position, log_offset)) and position + size <= len(chunk):
-        yield size
-        position += size
-
-
-def _record_size(chunk: bytes, position: int, log_offset: int) -> int:
-    """Return the size of the record at a position, 0 when none begins there."""
-    if position + RECORD_START.size > len(chunk):
-        return 0
-    size, magic, named_offset, _ = RECORD_START.unpack_from(chunk, position)
-    return size if magic in (MAGIC_V1, MAGIC_V2) and named_offset == log_offset + position and size > 0 else 0

@@ -49,14 +49,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from ...common.errors import ConfigError, MessageIllegalError, StoreNotWritableError
-from ...common.hashing import tags_code
 from ...common.java_json import read_json
 from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ...common.names import SCHEDULE_TOPIC
-from ...common.properties import DELAY, TAGS
+from ...common.properties import DELAY, TAGS, tags_code
 from ..files.config_files import load_config
-from ..files.files import DirectoryEntry, Files
-from ..files.segments import Descriptors, find_other_size, segment_path
+from ..files.files import Descriptors, DirectoryEntry, Files
+from ..files.segments import find_other_size, segment_path
 from ..files.store_config import BATCH_KEY, BATCH_UNIT_BYTES, ENTRY_BYTES, QUEUE_KEY, StoreConfig
 from .appended import Appended
 from .batch_queue import BatchQueue, count_of, encode_unit

@@ -14,7 +14,7 @@ Rules of read-only maps:
 
 - Reading bytes that no file holds any more ends the process (SIGBUS). Somebody who cuts a file can do that at any
   moment; whoever keeps a map asks for the size of its file before a part is handed out or a block is read
-  (``Files.mapped_size``, ``check_map``), so that it is an error in all but the moment in between.
+  (``FileMap.size``, ``check_map``), so that it is an error in all but the moment in between.
 - Reading a hole through a map of a tmpfs takes room there, and ends the process too when there is none. A walk to the
   end of a log reads holes. It reads ``map_written``: file where bytes were written, zeros of no file elsewhere. It
   does not see what is written into the holes later.
@@ -25,10 +25,11 @@ import errno
 import mmap
 import os
 import resource
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import FunctionType
-from typing import Final, NamedTuple, Self, TypeVar, cast
+from typing import Final, NamedTuple, Self, TypeVar
 
 from ...common.errors import StoreDamagedError
 
@@ -45,7 +46,6 @@ class FileMap(mmap.mmap):
     """A map that knows its file: ``size`` is how long that is now, ``len`` how much of it is mapped."""
 
     path = ""
-    _file: mmap.mmap | None = None
 
     @classmethod
     def of(cls, descriptor: int, size: int, path: str) -> Self:
@@ -54,16 +54,22 @@ class FileMap(mmap.mmap):
         made.path = path
         return made
 
+
+class ZerosMap(FileMap):
+    """Zeros, over which parts of a file are laid."""
+
+    _file: mmap.mmap
+
     @classmethod
-    def of_zeros(cls, descriptor: int, size: int, path: str) -> Self:
-        """Map zeros, over which parts of a file can be laid."""
+    def over(cls, descriptor: int, size: int, path: str) -> Self:
+        """Map zeros for so many bytes of a file."""
         made = cls(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         made.path, made._file = path, mmap.mmap(descriptor, 1, access=mmap.ACCESS_READ)  # it keeps the file open
         return made
 
     def size(self) -> int:
         """Return how long the file is now."""
-        return super().size() if self._file is None else self._file.size()
+        return self._file.size()
 
 
 def check_map(view: memoryview) -> None:
@@ -106,7 +112,7 @@ def map_written(descriptor: int, size: int, path: str) -> memoryview:
     pieces = _merge(list(_written(descriptor, size)))
     if pieces == [(0, size)]:
         return map_whole(descriptor, size, path)
-    zeros = FileMap.of_zeros(descriptor, size, path)
+    zeros = ZerosMap.over(descriptor, size, path)
     _lay_pieces(zeros, descriptor, pieces)
     return memoryview(zeros).toreadonly()
 
@@ -287,10 +293,6 @@ class Files:
         """Map a file for reading as it is now; its holes take no room when they are read."""
         return self._map(path, size, map_written)
 
-    def mapped_size(self, view: memoryview) -> int:
-        """Return how long the file behind a map is now; reading behind that would end the process."""
-        return cast("mmap.mmap", view.obj).size()
-
     def _map(self, path: str, size: int, to_view: Callable[[int, int, str], memoryview]) -> memoryview:
         descriptor = self.open(path)
         try:
@@ -308,6 +310,52 @@ class Files:
 
 
 OS_FILES = Files()
+
+
+class Descriptors:
+    """Open files by path, at most ``limit`` of them: the least recently used one is closed for another.
+
+    So 50,000 queues live with a few hundred descriptors. Only the thread that owns the store uses it; the flusher opens
+    files of its own.
+    """
+
+    def __init__(self, files: Files, limit: int) -> None:
+        self._files = files
+        self._limit = max(4, limit)
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Descriptors {len(self._open)} of {self._limit}>"
+
+    def get(self, path: str) -> int:
+        """Return a descriptor for reading and writing an existing file, valid until the next call."""
+        descriptor = self._open.get(path)
+        if descriptor is None:
+            return self._keep(path, self._files.open(path, writable=True))
+        self._open.move_to_end(path)
+        return descriptor
+
+    def create(self, path: str, size: int) -> int:
+        """Return a descriptor for a file that is made at its full size where missing."""
+        return self._keep(path, self._files.create(path, size))
+
+    def drop(self, path: str) -> None:
+        """Close the file if it is open."""
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            self._files.close(descriptor)
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._open:
+            self._files.close(self._open.popitem()[1])
+
+    def _keep(self, path: str, descriptor: int) -> int:
+        self.drop(path)
+        if len(self._open) >= self._limit:
+            self._files.close(self._open.popitem(last=False)[1])
+        self._open[path] = descriptor
+        return descriptor
 
 
 def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:

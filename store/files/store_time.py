@@ -28,11 +28,12 @@ class StoreTime:
     def __init__(self, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int], last_stamp_ms: int) -> None:
         self._wall_ms = wall_ms
         self._monotonic_ms = monotonic_ms
-        self._seen_ms = monotonic_ms()
+        self._seen_ms: int = monotonic_ms()
+        self._wall_seen_ms: int = -1
         start_ms = max(wall_ms(), last_stamp_ms)
-        self._elapsed_ms = start_ms
-        self._half_stamps = 2 * start_ms  # in halves of a millisecond
-        self._is_behind = False
+        self._elapsed_ms: int = start_ms
+        self._half_stamps: int = 2 * start_ms  # in halves of a millisecond
+        self._is_behind: bool = False
         self._corners = [(start_ms, start_ms)]  # stamp and elapsed where one began to go at another pace
 
     def __repr__(self) -> str:
@@ -40,26 +41,10 @@ class StoreTime:
 
     def stamp_ms(self) -> int:
         """Return the store time of a record that is stored now."""
-        self._look()
-        return self._half_stamps // 2
-
-    def elapsed_ms(self) -> int:
-        """Return the instant to compare with ``elapsed_at``."""
-        self._look()
-        return self._elapsed_ms
-
-    def elapsed_at(self, stamp_ms: int) -> int:
-        """Return what ``elapsed_ms`` was when a record with that store time was stored."""
-        corners = [*self._corners, (self._half_stamps // 2, self._elapsed_ms)]
-        place = bisect_right(corners, stamp_ms, key=_stamp_of)
-        stamp, elapsed = corners[max(0, place - 1)]
-        if place in (0, len(corners)):
-            return stamp_ms + elapsed - stamp
-        following, elapsed_then = corners[place]
-        return elapsed + (stamp_ms - stamp) * (elapsed_then - elapsed) // (following - stamp)
-
-    def _look(self) -> None:
         wall_ms, seen_ms = self._wall_ms(), self._monotonic_ms()
+        if seen_ms == self._seen_ms and wall_ms == self._wall_seen_ms:  # nearly always under load
+            return self._half_stamps // 2
+        self._wall_seen_ms = wall_ms
         passed_ms, self._seen_ms = max(0, seen_ms - self._seen_ms), seen_ms
         before = self._half_stamps // 2, self._elapsed_ms
         halves = self._half_stamps + passed_ms
@@ -71,3 +56,19 @@ class StoreTime:
             self._is_behind = is_behind
             self._corners += before, (self._half_stamps // 2, self._elapsed_ms)
             del self._corners[:-_MOST_CORNERS]
+        return self._half_stamps // 2
+
+    def elapsed_ms(self) -> int:
+        """Return the instant to compare with ``elapsed_at``."""
+        self.stamp_ms()  # it looks at the clocks
+        return self._elapsed_ms
+
+    def elapsed_at(self, stamp_ms: int) -> int:
+        """Return what ``elapsed_ms`` was when a record with that store time was stored."""
+        corners = [*self._corners, (self._half_stamps // 2, self._elapsed_ms)]
+        place = bisect_right(corners, stamp_ms, key=_stamp_of)
+        stamp, elapsed = corners[max(0, place - 1)]
+        if place in (0, len(corners)):
+            return stamp_ms + elapsed - stamp
+        following, elapsed_then = corners[place]
+        return elapsed + (stamp_ms - stamp) * (elapsed_then - elapsed) // (following - stamp)

@@ -8,22 +8,22 @@ Rules:
 - Within a batch an entry points to the one before it with the same slot, the first of a slot to what the table says.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.hashing import index_hash, java_hash
 from ...common.message import TRANSACTION_ROLLBACK
-from ...common.properties import KEYS, TAGS, UNIQ_KEY
+from ...common.properties import KEYS, TAGS, UNIQ_KEY, index_hash, java_hash
 from ..consumequeue.appended import Appended
 from .index_file import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
 
 _ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 _SLOT_CHUNK = 16_384
 _CHECK_ENTRIES = 1 << 17
+H = TypeVar("H", bound=Hashable)
 
 
 class IndexBatch(NamedTuple):
@@ -47,30 +47,30 @@ def collect(records: Sequence[Appended]) -> IndexBatch | None:
     """Return the entries of the records: unique key, keys, tags (store.md §4.2); ``None`` when there are none."""
     kept = [record for record in records if record.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK]
     properties = [record.properties for record in kept]
+    topics = [record.topic for record in kept]
     uniques = [one.get(UNIQ_KEY) or "" for one in properties]
-    words = [_words(one.get(KEYS)) for one in properties]
+    keys = [one.get(KEYS) or "" for one in properties]
     tags = [one.get(TAGS) or "" for one in properties]
-    has_unique = np.array(list(map(bool, uniques)), bool)
-    word_counts = np.array(list(map(len, words)), np.int64)
-    has_tags = np.array(list(map(bool, tags)), bool)
+    words, word_counts = _split_words(keys)
+    has_unique, has_tags = np.array(list(map(bool, uniques)), bool), np.array(list(map(bool, tags)), bool)
     counts = has_unique + word_counts + has_tags
     total = int(counts.sum())
     if not total:
         return None
-    prefixes = np.array([_prefix_hash(record.topic) for record in kept], np.uint32)
+    prefixes = np.array(_look_up(_prefix_hash, topics), np.uint32)
     ends = np.cumsum(counts)
     hashes = np.empty(total, np.int64)
     is_word = np.ones(total, bool)
     if has_unique.any():
         rows = (ends - counts)[has_unique]
-        hashes[rows] = hash_keys([one for one in uniques if one], prefixes[has_unique])
+        hashes[rows] = hash_keys(list(filter(None, uniques)), prefixes[has_unique])
         is_word[rows] = False
     if has_tags.any():
         rows = (ends - 1)[has_tags]
-        hashes[rows] = [_tags_hash(record.topic, one) for record, one in zip(kept, tags, strict=True) if one]
+        hashes[rows] = np.array(_look_up(_tags_hash, list(zip(topics, tags, strict=True))), np.int64)[has_tags]
         is_word[rows] = False
-    if word_counts.any():
-        hashes[is_word] = hash_keys([word for one in words for word in one], np.repeat(prefixes, word_counts))
+    if words:
+        hashes[is_word] = hash_keys(words, np.repeat(prefixes, word_counts))
     return IndexBatch(
         hashes,
         np.repeat(np.array([record.log_offset for record in kept], np.int64), counts),
@@ -107,10 +107,18 @@ def _powers(count: int) -> NDArray[np.uint32]:
     return factors.cumprod(dtype=np.uint32)
 
 
-def _words(keys: str | None) -> list[str]:
-    if not keys:
-        return []
-    return [word for word in keys.split(" ") if word] if " " in keys else [keys]
+def _split_words(keys: list[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the words of all keys, and how many each has."""
+    if " " not in "".join(keys):
+        return list(filter(None, keys)), np.array(list(map(bool, keys)), np.int64)
+    words = [list(filter(None, one.split(" "))) for one in keys]
+    return [word for one in words for word in one], np.array(list(map(len, words)), np.int64)
+
+
+def _look_up(find: Callable[[H], int], values: list[H]) -> list[int]:
+    """Return what is found for each value, looked for once for equal ones."""
+    found = {value: find(value) for value in set(values)}
+    return list(map(found.__getitem__, values))
 
 
 @lru_cache(maxsize=4096)
@@ -119,7 +127,8 @@ def _prefix_hash(topic: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _tags_hash(topic: str, tags: str) -> int:
+def _tags_hash(topic_and_tags: tuple[str, str]) -> int:
+    topic, tags = topic_and_tags
     return index_hash(f"{topic}#T#{tags}")
 
 

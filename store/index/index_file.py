@@ -21,8 +21,7 @@ import struct
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from ..files.files import Files, make_tree
-from ..files.segments import Descriptors
+from ..files.files import Descriptors, Files, make_tree
 
 if TYPE_CHECKING:
     import numpy as np

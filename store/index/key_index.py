@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.errors import ConfigError
-from ...common.hashing import index_hash
+from ...common.properties import index_hash
 from ..consumequeue.appended import Appended
 from ..files.files import NO_ROOM
 from ..files.segments import find_other_size
@@ -62,9 +62,8 @@ class KeyIndex:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough records wait; more may wait while numpy is not loaded."""
-        waiting = len(self.pending)
-        return waiting >= INDEX_BATCH_RECORDS and (waiting >= _MOST_WAITING or self.may_build)
+        """Whether a batch that waits is to be built now; more may wait while numpy is not loaded."""
+        return len(self.pending) >= _MOST_WAITING or self.may_build
 
     @property
     def may_build(self) -> bool:

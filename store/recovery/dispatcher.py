@@ -84,16 +84,17 @@ class Dispatcher:
         """Let the waiting records of a topic have no queue: it is gone."""
         leave_topic(self._waiting, topic)
 
-    def advance(self, confirm_offset: int) -> None:
-        """Make the waiting records that end at or before the offset readable.
+    def advance(self, confirm_offset: int, records: list[Appended]) -> None:
+        """Take records that are in the log, and make what waits up to the offset readable.
 
         Raises:
             StoreFullError: No room for queue entries; the records wait for the next call.
             StoreNotWritableError: The disk failed.
         """
-        if not self._waiting:
-            return
-        ready = self._take_ready(confirm_offset)
+        ready = self._waiting + records if self._waiting else records
+        self._waiting = []
+        if ready and ready[-1].log_offset + ready[-1].size > confirm_offset:
+            ready, self._waiting = _split(ready, confirm_offset)
         if not ready:
             return
         try:
@@ -112,17 +113,6 @@ class Dispatcher:
         for tell in self._subscribers:
             tell(ready)
 
-    def _take_ready(self, confirm_offset: int) -> list[Appended]:
-        waiting = self._waiting
-        if waiting[-1].log_offset + waiting[-1].size <= confirm_offset:
-            self._waiting = []
-            return waiting
-        count = len(waiting)
-        while count and waiting[count - 1].log_offset + waiting[count - 1].size > confirm_offset:
-            count -= 1
-        ready, self._waiting = waiting[:count], waiting[count:]
-        return ready
-
     def _write_queues(self, ready: list[Appended]) -> None:
         touched: list[ConsumeQueue | BatchQueue] = []
         entry_of = self._rules.entry_of
@@ -133,7 +123,11 @@ class Dispatcher:
                     continue
                 pending = queue.pending
                 if not pending:
-                    _check_place(record, queue)
+                    if record.queue_offset != queue.max_offset:
+                        raise StoreNotWritableError(
+                            f"queue {queue.directory} ends at {queue.max_offset}, "
+                            f"the next record in the log has {record.queue_offset}"
+                        )
                     touched.append(queue)
                 pending += entry_of(record)
             for queue in touched:
@@ -144,11 +138,12 @@ class Dispatcher:
             raise
 
 
-def _check_place(record: Appended, queue: ConsumeQueue | BatchQueue) -> None:
-    if record.queue_offset != queue.max_offset:
-        raise StoreNotWritableError(
-            f"queue {queue.directory} ends at {queue.max_offset}, the next record in the log has {record.queue_offset}"
-        )
+def _split(records: list[Appended], log_offset: int) -> tuple[list[Appended], list[Appended]]:
+    """Return the records that end at or before a position of the log, and the others."""
+    count = len(records)
+    while count and records[count - 1].log_offset + records[count - 1].size > log_offset:
+        count -= 1
+    return records[:count], records[count:]
 
 
 def translate_write_error(error: OSError) -> StoreNotWritableError:

@@ -31,8 +31,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from ...common.hashing import tags_code
 from ...common.message import HOSTS_V6
+from ...common.properties import tags_code
 from ...common.record import MAGIC_V1
 from ..consumequeue.appended import Appended, describe
 from ..consumequeue.batch_queue import UNIT, BatchQueue

@@ -20,7 +20,7 @@ from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from ...common.errors import StoreDamagedError
-from ..consumequeue.queue_reader import ColdRecords
+from ..commitlog.cold_records import ColdRecords
 from ..files.segments import SegmentFile, complete_cut_off, empty_last_file
 from .timer_check import REBUILDING, TimerCheck, load_timer_check
 from .timer_log import UNIT_BYTES, TimerUnit, UnitReader, find_timer_log

@@ -40,7 +40,7 @@ from typing import Final, NamedTuple
 from ...common.errors import RecordError, StoreNotWritableError
 from ...common.properties import TIMER_DEL_UNIQKEY
 from ...common.record import decode_record
-from ..consumequeue.queue_reader import ColdRecords
+from ..commitlog.cold_records import ColdRecords
 from ..files.file_sync import FileRemoval, sync_all
 from ..files.files import Files
 from ..files.store_config import BLANK_SLOTS, StoreConfig

@@ -5,12 +5,14 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from raw_calls import Caller, open_caller
+from standing_servers import clock, nameserver
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.testing.manual_clock import ManualClock
+
+__all__ = ["clock", "nameserver"]  # fixtures
 
 SETTINGS = {
     "brokerName": "broker-a",
@@ -21,19 +23,6 @@ SETTINGS = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
 }
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """Return a clock that stands until the test moves it."""
-    return ManualClock()
-
-
-@pytest.fixture
-async def nameserver(clock: ManualClock) -> AsyncGenerator[NameServer]:
-    """Run a name server."""
-    async with NameServer(NameServerConfig(port=0), clock) as server:
-        yield server
 
 
 @pytest.fixture

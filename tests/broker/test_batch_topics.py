@@ -4,7 +4,7 @@ import json
 import pathlib
 
 import pytest
-from raw_calls import Caller, open_caller, send_header
+from raw_calls import Caller, open_caller, send_header, topic_header
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
@@ -12,16 +12,7 @@ from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.testing.manual_clock import ManualClock
 
-TOPIC = {
-    "topic": "B",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "1",
-    "writeQueueNums": "1",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "order": "false",
-    "attributes": "+queue.type=BatchCQ",
-}
+TOPIC = topic_header("B", "BatchCQ")
 BATCH = encode_batch(BatchPart(number, b"part%d" % number, b"TAGS\x01t\x02") for number in range(3))
 KEY = "UNIQ_KEY\x01U\x02"
 INNER_BATCH = 0x80

@@ -5,7 +5,7 @@ import pathlib
 import re
 
 import pytest
-from raw_calls import open_caller
+from raw_calls import open_caller, topic_header
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
@@ -34,23 +34,13 @@ FOREIGN = (
     "topicQueueMapping.json",
     "transactionMetrics",
 )
-BATCH_TOPIC = {
-    "topic": "B",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "1",
-    "writeQueueNums": "1",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "order": "false",
-    "attributes": "+queue.type=BatchCQ",
-}
 UPDATE_AND_CREATE_TOPIC = 17
 
 
 async def run_broker(settings: dict[str, str], clock: ManualClock) -> None:
     """Run a broker that stores a message in each kind of queue."""
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
-        await caller.ask(UPDATE_AND_CREATE_TOPIC, BATCH_TOPIC)
+        await caller.ask(UPDATE_AND_CREATE_TOPIC, topic_header("B", "BatchCQ"))
         for topic in ("T", "B"):
             assert (await caller.send(topic, properties="KEYS\x01k\x02")).code == 0
 

@@ -4,14 +4,12 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from stores import StoreDirectory, new_record
-from timers import HOUR_MS, SECOND_MS, timer_directory
+from stores import StoreDirectory, new_record, records_of
+from timers import HOUR_MS, SECOND_MS, deliver_due, save_timers, timer_directory
 
 from rocketlet.broker.delay.timer_delivery import TimerDelivery
 from rocketlet.broker.delay.timer_messages import TimerRequests
-from rocketlet.common.record import iter_records
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.testing.manual_clock import ManualClock
 
 STEPS_MS = (-HOUR_MS, -SECOND_MS, SECOND_MS, HOUR_MS)
@@ -51,14 +49,14 @@ class SteppedTimers:
 
     def stop_and_set_clock(self, by_ms: int) -> None:
         """Stop, set the clock, and start."""
-        self._save()
+        save_timers(self.store, self.timers)
         self._close()
         self.clock.set_wall_clock(by_ms)
         self._open()
 
     def kill_and_set_clock(self, by_ms: int) -> None:
         """Go on, at another time, with what a kill leaves."""
-        self._save()
+        save_timers(self.store, self.timers)
         self._copies += 1
         config = self.directory.config
         sizes = {"queue_file_bytes": config.queue_file_bytes, "segment_bytes": config.segment_bytes}
@@ -79,28 +77,15 @@ class SteppedTimers:
 
     def work(self) -> None:
         """Do all that is to be done now."""
-        while True:
-            slow = self.delivery.advance()
-            if slow is not None:
-                slow()
-            elif self.delivery.is_idle:
-                return
+        deliver_due(self.delivery)
 
     def bodies(self) -> list[bytes]:
         """Return what has been delivered."""
-        result = self.store.read("T", 0, 0, ReadLimits())
-        return [bytes(record.body) for data in result.records for record in iter_records(data)]
+        return [bytes(record.body) for record in records_of(self.store)]
 
     def close(self) -> None:
         """Close the store."""
         self._close()
-
-    def _save(self) -> None:
-        save = self.timers.take_save()
-        if save is not None:
-            self.store.flush()
-            self.timers.write(save)
-            self.timers.settle(save)
 
     def _close(self) -> None:
         self.timers.close()

@@ -2,28 +2,18 @@
 
 import json
 import pathlib
-from collections.abc import Callable
 
 import pytest
+from command_line import Run, run_in_process
 from stores import StoreDirectory, file_bytes
 
-from rocketlet.cli.main import main
-
 INDEX = ("--set", "maxHashSlotNum=50", "--set", "maxIndexNum=40")
-Run = Callable[..., tuple[object, str, str]]
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Return a function that runs ``rocketlet store`` and returns exit code, stdout and stderr."""
-
-    def run_store(*arguments: object) -> tuple[object, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main(["store", *map(str, arguments)])
-        shown = capsys.readouterr()
-        return caught.value.code, shown.out, shown.err
-
-    return run_store
+    return run_in_process(capsys, "store")
 
 
 @pytest.fixture

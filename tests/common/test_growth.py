@@ -12,6 +12,7 @@ import pytest
 from growth import GROWTH, measure
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from raw_calls import decode_json_header
 
 from rocketlet.common import names
 from rocketlet.common.errors import RocketletError
@@ -24,7 +25,7 @@ from rocketlet.common.settings import parse_java_properties
 from rocketlet.common.sql_filter import END, Words, compile_sql
 from rocketlet.common.sql_terms import read_double, read_int32
 from rocketlet.common.subscription import parse_tag_expression
-from rocketlet.remoting.codec.frames import decode_binary_header, decode_json_header
+from rocketlet.remoting.codec.frames import decode_binary_header
 
 Read = Callable[[str], object]
 LONGEST = 1_000_000

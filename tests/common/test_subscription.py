@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rocketlet.common.hashing import java_hash
+from rocketlet.common.properties import java_hash
 from rocketlet.common.subscription import Subscription, parse_tag_expression
 
 CASES: list[dict[str, Any]] = json.loads(

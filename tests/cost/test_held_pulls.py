@@ -15,7 +15,7 @@ from rocketlet.broker.group.filters import MAX_CACHED_TERMS
 from rocketlet.remoting.codec.codes import RequestCode as Code
 from rocketlet.remoting.codec.command import ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
-from rocketlet.remoting.transport.endpoint import Service
+from rocketlet.remoting.transport.connection import Service
 from rocketlet.testing.manual_clock import ManualClock
 
 PULLS = 20

@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 from javastores import STORES, JavaStores, Read, Row, unpack_store
+from logbuilder import LogBuilder
 
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.plan.selection import Selection
@@ -31,3 +32,12 @@ def read() -> Read:
         return rows, reading.report
 
     return read_stores
+
+
+@pytest.fixture
+def filled(log: LogBuilder) -> LogBuilder:
+    """Return a log of several files."""
+    for number in range(90):
+        log.add(b"body %d" % number * (number % 5 + 1), properties={"KEYS": f"k{number}"}, queue_id=number % 3)
+    log.save()
+    return log

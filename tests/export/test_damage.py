@@ -23,15 +23,6 @@ def read_prefix(root: pathlib.Path) -> tuple[list[Row], StoreCounters]:
     return rows, reading.report.of_store(str(root))
 
 
-@pytest.fixture
-def filled(log: LogBuilder) -> LogBuilder:
-    """Return a log of several files."""
-    for number in range(90):
-        log.add(b"body %d" % number * (number % 5 + 1), properties={"KEYS": f"k{number}"}, queue_id=number % 3)
-    log.save()
-    return log
-
-
 def file_of(log: LogBuilder, offset: int) -> pathlib.Path:
     """Return the file that holds a log offset."""
     return log.root / "commitlog" / f"{offset // log.segment_bytes * log.segment_bytes:020d}"

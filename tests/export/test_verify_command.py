@@ -3,29 +3,18 @@
 import json
 import pathlib
 import shutil
-from collections.abc import Callable
 
 import pytest
+from command_line import Run, run_in_process
 from javastores import JavaStores
 from logbuilder import LogBuilder
 from pyarrow import parquet
-
-from rocketlet.cli.main import main
-
-Run = Callable[..., tuple[object, str, str]]
 
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Return a function that runs ``rocketlet export`` and returns exit code, stdout and stderr."""
-
-    def run_export(*arguments: object) -> tuple[object, str, str]:
-        with pytest.raises(SystemExit) as caught:
-            main(["export", *map(str, arguments)])
-        shown = capsys.readouterr()
-        return caught.value.code, shown.out, shown.err
-
-    return run_export
+    return run_in_process(capsys, "export")
 
 
 def test_directory_verifies_until_a_part_is_missing(run: Run, java_stores: JavaStores, tmp_path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from interop.servers import Server
-from raw_calls import Caller, open_caller, send_header
+from raw_calls import Caller, open_caller, send_header, topic_header
 
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
@@ -49,17 +49,9 @@ class Answer(NamedTuple):
 async def make_topics(caller: Caller, names: Iterable[tuple[str, str]]) -> None:
     """Make topics of one queue."""
     for topic, kind in names:
-        header = {
-            "topic": topic,
-            "defaultTopic": "TBW102",
-            "readQueueNums": "1",
-            "writeQueueNums": "1",
-            "perm": "6",
-            "topicFilterType": "SINGLE_TAG",
-            "order": "false",
-            "attributes": f"+queue.type={kind}",
-        }
-        assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)).code == ResponseCode.SUCCESS
+        assert (
+            await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_header(topic, kind))
+        ).code == ResponseCode.SUCCESS
 
 
 async def answers_about(server: Server, topics: Iterable[str]) -> dict[str, Answer]:

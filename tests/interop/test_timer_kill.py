@@ -5,7 +5,7 @@ import pathlib
 import random
 
 import pytest
-from durability_page import Trial, Trials
+from durability_page import Trials
 from interop.servers import RocketletServer
 from interop.traffic import SMALL_FILES
 from killing.timed import SETTINGS, TimedBook, send_until_killed, wait_for_the_rest
@@ -29,18 +29,7 @@ def test_timer_messages_survive_every_kill(flush: str, trials: Trials, tmp_path:
     with RocketletServer(tmp_path / "store", settings, server) as server:
         delivered = asyncio.run(wait_for_the_rest(server.broker))
     faults = book.faults(delivered)
-    trials.add(
-        Trial(
-            "Kill",
-            f"{flush}, timer messages; on one store",
-            cycles,
-            "cycles",
-            len(book.sent),
-            len(book.lost(delivered)),
-            "; ".join(faults[:3]) or "nothing",
-            SEED,
-        )
-    )
+    trials.add_kills(f"{flush}, timer messages", cycles, len(book.sent), len(book.lost(delivered)), faults, SEED)
     assert faults == []
     assert len(book.sent) > 20 * cycles
     assert book.recalled

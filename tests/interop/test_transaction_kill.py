@@ -5,7 +5,7 @@ import pathlib
 import random
 
 import pytest
-from durability_page import Trial, Trials
+from durability_page import Trials
 from interop.servers import RocketletServer
 from interop.traffic import SMALL_FILES
 from killing.deciders import SETTINGS, Book, decide_the_rest, decide_until_killed
@@ -30,18 +30,7 @@ def test_transactions_survive_every_kill(flush: str, trials: Trials, tmp_path: p
     with RocketletServer(tmp_path / "store", settings, server) as server:
         delivered = asyncio.run(decide_the_rest(server.broker, book))
     faults = book.faults(delivered)
-    trials.add(
-        Trial(
-            "Kill",
-            f"{flush}, transactions; on one store",
-            cycles,
-            "cycles",
-            len(book.opened),
-            len(book.lost(delivered)),
-            "; ".join(faults[:3]) or "nothing",
-            SEED,
-        )
-    )
+    trials.add_kills(f"{flush}, transactions", cycles, len(book.opened), len(book.lost(delivered)), faults, SEED)
     assert faults == []
     assert len(book.opened) > 20 * cycles
     assert book.asked > cycles

@@ -5,23 +5,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 from raw_calls import Caller, open_caller
+from standing_servers import clock, nameserver
 
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.testing.manual_clock import ManualClock
 
-
-@pytest.fixture
-def clock() -> ManualClock:
-    """Return a clock that stands until the test moves it."""
-    return ManualClock()
-
-
-@pytest.fixture
-async def nameserver(clock: ManualClock) -> AsyncGenerator[NameServer]:
-    """Run a name server."""
-    async with NameServer(NameServerConfig(port=0), clock) as server:
-        yield server
+__all__ = ["clock", "nameserver"]  # fixtures
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from raw_calls import Caller, open_caller, until
 from registrations import BROKER, VERSION, register, registration_body, route
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.common.hashing import crc31
+from rocketlet.common.properties import crc31
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode

@@ -13,8 +13,8 @@ from rocketlet.common.clock import Clock
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
 from rocketlet.remoting.headers.pull import PullHeader
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
 

@@ -13,7 +13,7 @@ from raw_calls import heartbeat_body, open_caller, pull_header, until
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.remoting.transport.endpoint import Limits
+from rocketlet.remoting.transport.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

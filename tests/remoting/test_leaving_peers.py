@@ -11,8 +11,8 @@ from raw_calls import until
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import PREFIX
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 Dial = Callable[[str], Awaitable[socket.socket]]

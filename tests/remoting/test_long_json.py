@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from raw_calls import decode_json_header
 
 from rocketlet.common.errors import FrameError, HeaderError, JsonError
 from rocketlet.common.java_json import read_json, read_json_as
@@ -13,7 +14,6 @@ from rocketlet.remoting.codec.command import SLOW_BYTES, Command, parse_texts
 from rocketlet.remoting.codec.frames import (
     MAX_FIELDS,
     decode_binary_header,
-    decode_json_header,
     encode_binary_header,
 )
 

@@ -7,8 +7,7 @@ import pytest
 from rocketlet.common.clock import Clock
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, Service
 from rocketlet.remoting.transport.server import RemotingServer
 
 WAIT_MS = 20_000

@@ -10,8 +10,8 @@ from rocketlet.common.clock import Clock
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")

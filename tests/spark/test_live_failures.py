@@ -11,6 +11,8 @@ from threaded_cluster import ThreadedCluster
 from rocketlet.common.errors import DataLossError, RemotingError, ResponseError
 from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
 from rocketlet.spark.cluster.cluster import Cluster
+from rocketlet.spark.cluster.cluster_options import ClusterOptions
+from rocketlet.spark.cluster.queue_ranges import QueueRange
 from rocketlet.spark.live.cluster_reader import RangeReading, plan_ranges_of, read_range
 
 
@@ -53,13 +55,19 @@ def delete_old_files(cluster: ThreadedCluster) -> int:
     return extent.first
 
 
+def planned_topic(cluster: ThreadedCluster, topic: str, messages: int) -> tuple[Clients, ClusterOptions, QueueRange]:
+    """Make a topic of one queue with messages, and plan to read it."""
+    clients = Clients(cluster.nameserver)
+    clients.create(topic, 1)
+    clients.send(topic, numbered(messages))
+    options = options_of(clients, subscribe=topic)
+    (planned,) = plan_ranges_of(options)
+    return clients, options, planned
+
+
 def test_topic_made_anew_is_loss(alone: ThreadedCluster) -> None:
     """A queue that ends before what was planned."""
-    clients = Clients(alone.nameserver)
-    clients.create("Short", 1)
-    clients.send("Short", numbered(5))
-    options = options_of(clients, subscribe="Short")
-    (planned,) = plan_ranges_of(options)
+    clients, options, planned = planned_topic(alone, "Short", 5)
     beyond = replace(planned, start=5, stop=500)
     with pytest.raises(DataLossError, match="queue 0 of Short on broker-a ends at offset 5, before 500"):
         list(read_range([beyond], RangeReading(options, LIVE_SCHEMA)))
@@ -88,22 +96,14 @@ def test_broker_that_dies_is_asked_again_and_then_told(alone: ThreadedCluster) -
 
 def test_broker_that_has_moved_is_found(alone: ThreadedCluster) -> None:
     """Nobody answers at the address of the plan; the name server tells the new one."""
-    clients = Clients(alone.nameserver)
-    clients.create("Moved", 1)
-    clients.send("Moved", numbered(3))
-    options = options_of(clients, subscribe="Moved")
-    (planned,) = plan_ranges_of(options)
+    _, options, planned = planned_topic(alone, "Moved", 3)
     batches = list(read_range([replace(planned, address="127.0.0.1:1")], RangeReading(options, LIVE_SCHEMA)))
     assert sum(batch.num_rows for batch in batches) == 3
 
 
 def test_error_of_the_broker_names_queue_and_offset(alone: ThreadedCluster) -> None:
     """A queue that the broker does not have, for one."""
-    clients = Clients(alone.nameserver)
-    clients.create("Refused", 1)
-    clients.send("Refused", numbered(3))
-    options = options_of(clients, subscribe="Refused")
-    (planned,) = plan_ranges_of(options)
+    _, options, planned = planned_topic(alone, "Refused", 3)
     with pytest.raises(ResponseError, match=r"queue 7 of Refused on broker-a at .* cannot be read at offset 0"):
         list(read_range([replace(planned, queue_id=7)], RangeReading(options, LIVE_SCHEMA)))
 

@@ -7,8 +7,7 @@ import pytest
 from retention import age, cleaned_directory, log_files
 from stores import GoldenStore, LimitedFiles, StoreDirectory
 
-from rocketlet.store.files.files import OS_FILES
-from rocketlet.store.files.segments import Descriptors
+from rocketlet.store.files.files import OS_FILES, Descriptors
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from rocketlet.cli.main import main
+
 COMMAND = (sys.executable, "-m", "rocketlet")
 
 
@@ -78,5 +80,20 @@ def refuse(tmp_path: pathlib.Path) -> Refuse:
         assert ended.stdout == ""
         assert ended.stderr.count("\n") == 1, ended.stderr
         return ended.stderr
+
+    return run
+
+
+Run = Callable[..., tuple[object, str, str]]
+
+
+def run_in_process(capsys: pytest.CaptureFixture[str], command: str) -> Run:
+    """Return a call that runs ``rocketlet COMMAND ARGUMENTS`` here and returns exit code, stdout and stderr."""
+
+    def run(*arguments: object) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            main([command, *map(str, arguments)])
+        shown = capsys.readouterr()
+        return caught.value.code, shown.out, shown.err
 
     return run

@@ -10,7 +10,7 @@ import importlib.metadata
 import pathlib
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -100,6 +100,11 @@ class Trials:
         """Take a row."""
         assert trial.part in {part.name for part in PARTS}, f"{trial.part} is no part of the page"
         self.rows.append(trial)
+
+    def add_kills(self, what: str, cycles: int, sent: int, lost: int, faults: Sequence[str], seeds: str) -> None:
+        """Take the row of kills on one store."""
+        shown = "; ".join(faults[:3]) or "nothing"
+        self.add(Trial("Kill", f"{what}; on one store", cycles, "cycles", sent, lost, shown, seeds))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Note which tests try something."""

@@ -19,9 +19,9 @@ from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.remoting.codec.command import ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Limits, Service
+from rocketlet.remoting.transport.connection import Connection, Service
 from rocketlet.remoting.transport.event_loop import LoopClock
+from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
 

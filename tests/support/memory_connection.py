@@ -3,9 +3,8 @@
 import asyncio
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Limits, Service
-from rocketlet.remoting.transport.limits import LogRateLimiter, MemoryBudget
+from rocketlet.remoting.transport.connection import Connection, Service
+from rocketlet.remoting.transport.limits import Limits, LogRateLimiter, MemoryBudget
 
 
 class _Home:

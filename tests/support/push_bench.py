@@ -12,7 +12,7 @@ from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.headers.offset import CommitOffsetHeader
 from rocketlet.remoting.headers.pull import PullHeader, PullReply
-from rocketlet.remoting.transport.endpoint import Reply
+from rocketlet.remoting.transport.connection import Reply
 from rocketlet.testing import ManualClock
 
 PULL = RequestCode.PULL_MESSAGE

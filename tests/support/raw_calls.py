@@ -14,16 +14,21 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.codec.frames import PREFIX, FrameParser
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PullHeader
 from rocketlet.remoting.headers.send import LetterSendHeader
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Service
+from rocketlet.remoting.transport.connection import Connection, Service
 from rocketlet.remoting.transport.event_loop import LoopClock
 
 TIMEOUT_MS = 20_000  # real time: a server that never answers must not stop the run
 _clock = LoopClock()
+
+
+def decode_json_header(text: bytes) -> Command:
+    """Return the command of a frame that holds a JSON header and nothing else (raises ``FrameError``)."""
+    [command] = FrameParser().feed(PREFIX.pack(4 + len(text), len(text)) + text)
+    return command
 
 
 class Caller:
@@ -102,6 +107,20 @@ def send_header(topic: str, queue_id: int = 0, properties: str = "", **fields: A
         **fields,
     }
     return LetterSendHeader(topic=topic, queue_id=queue_id, properties=properties, **values)
+
+
+def topic_header(topic: str, queue_type: str) -> dict[str, str]:
+    """Return the fields that make a topic of one queue of this type (``queue.type``)."""
+    return {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "1",
+        "writeQueueNums": "1",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "order": "false",
+        "attributes": f"+queue.type={queue_type}",
+    }
 
 
 def pull_header(topic: str, queue_offset: int = 0, **fields: Any) -> PullHeader:

@@ -20,8 +20,7 @@ from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.headers.namesrv import RouteHeader
 from rocketlet.remoting.headers.offset import OffsetReply
 from rocketlet.remoting.headers.send import SendReply, decode_send_header
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, Service
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.remoting.transport.server import RemotingServer
 

@@ -15,8 +15,8 @@ import rocketlet.namesrv.server as namesrv_server
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Handler, Limits, Service
+from rocketlet.remoting.transport.connection import Connection, Handler, Service
+from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -219,3 +219,13 @@ def _body(body: bytes) -> dict[str, Any]:
     if len(body) > 256:
         return {"length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
     return {"length": len(body), "base64": base64.b64encode(body).decode()}
+
+
+def records_of(store: MessageStore, topic: str = "T", queue_id: int = 0) -> list[Record]:
+    """Return what a queue holds."""
+    found: list[Record] = []
+    while True:
+        result = store.read(topic, queue_id, len(found), ReadLimits())
+        if not result.records:
+            return found
+        found += [record for data in result.records for record in iter_records(data)]

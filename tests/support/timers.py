@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from stores import StoreDirectory, new_record
+from stores import StoreDirectory, new_record, records_of
 
 from rocketlet.broker.delay.timer_delivery import TimerDelivery
 from rocketlet.broker.delay.timer_messages import TimerRequests
-from rocketlet.common.record import Record, iter_records
+from rocketlet.common.record import Record
 from rocketlet.store.consumequeue.appended import Appended
-from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.files.files import Files
 from rocketlet.store.files.store_config import TimerConfig
 from rocketlet.store.message_store import MessageStore
@@ -25,6 +24,25 @@ def timer_directory(root: Any, **timers: Any) -> StoreDirectory:
     """Return a directory with large files of the log and small ones of the timers."""
     config = TimerConfig(**{**SMALL_TIMERS, **timers})
     return StoreDirectory(root, segment_bytes=1 << 22, queue_file_bytes=20_000, has_index=False, timers=config)
+
+
+def deliver_due(delivery: TimerDelivery) -> None:
+    """Do all that is to be done now."""
+    while True:
+        slow = delivery.advance()
+        if slow is not None:
+            slow()
+        elif delivery.is_idle:
+            return
+
+
+def save_timers(store: MessageStore, timers: Timers) -> None:
+    """Save how far timers have come, after a flush of the log."""
+    save = timers.take_save()
+    if save is not None:
+        store.flush()
+        timers.write(save)
+        timers.settle(save)
 
 
 class QuickFiles(Files):
@@ -95,12 +113,7 @@ class TimerWorld:
 
     def work(self) -> None:
         """Do all that is to be done now."""
-        while True:
-            slow = self.delivery.advance()
-            if slow is not None:
-                slow()
-            elif self.delivery.is_idle:
-                return
+        deliver_due(self.delivery)
 
     def pass_to(self, at_ms: int) -> None:
         """Move the clock from deadline to deadline, working at each."""
@@ -117,24 +130,15 @@ class TimerWorld:
 
     def save(self) -> None:
         """Save how far the timers have come, after a flush of the log."""
-        save = self.timers.take_save()
-        if save is not None:
-            self.store.flush()
-            self.timers.write(save)
-            self.timers.settle(save)
+        save_timers(self.store, self.timers)
 
     def records(self, topic: str = "T", queue_id: int = 0) -> list[Record]:
         """Return what a queue holds."""
-        found: list[Record] = []
-        while True:
-            result = self.store.read(topic, queue_id, len(found), ReadLimits())
-            if not result.records:
-                return found
-            found += [record for data in result.records for record in iter_records(data)]
+        return records_of(self.store, topic, queue_id)
 
     def bodies(self, topic: str = "T") -> list[bytes]:
         """Return the bodies in queue 0 of a topic."""
-        return [bytes(record.body) for record in self.records(topic)]
+        return [bytes(record.body) for record in records_of(self.store, topic)]
 
     def _arrived(self, records: Any) -> None:
         for record in records:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from stores import GoldenStore, LimitedFiles, StoreDirectory, new_record
+from stores import GoldenStore, LimitedFiles, StoreDirectory, new_record, records_of
 
 from rocketlet.broker.delay.delay_delivery import MOST_BYTES, MOST_MESSAGES, DelayedDelivery, DelayJob
 from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
@@ -69,16 +69,11 @@ class World:
 
     def records(self, topic: str = "T", queue_id: int = 0) -> list[Record]:
         """Return what a queue holds."""
-        found: list[Record] = []
-        while True:
-            result = self.store.read(topic, queue_id, len(found), ReadLimits())
-            if not result.records:
-                return found
-            found += [record for data in result.records for record in iter_records(data)]
+        return records_of(self.store, topic, queue_id)
 
     def bodies(self, topic: str = "T") -> list[bytes]:
         """Return the bodies in queue 0 of a topic."""
-        return [bytes(record.body) for record in self.records(topic)]
+        return [bytes(record.body) for record in records_of(self.store, topic)]
 
 
 @pytest.fixture

@@ -21,9 +21,8 @@ from rocketlet.broker.group.filters import (
     sql_filter,
     tag_filter,
 )
-from rocketlet.common.hashing import java_hash
 from rocketlet.common.java_json import read_json_as
-from rocketlet.common.properties import encode_properties
+from rocketlet.common.properties import encode_properties, java_hash
 from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.common.subscription import Subscription, parse_tag_expression
 from rocketlet.store.consumequeue.appended import Appended

@@ -17,7 +17,7 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.refusal import BrokerIdentity
 from rocketlet.broker.topic.topics import TopicTable, make_topic
 from rocketlet.common.errors import ConnectionClosedError
-from rocketlet.common.hashing import java_hash
+from rocketlet.common.properties import java_hash
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command

@@ -21,8 +21,7 @@ from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.headers.send import SendHeader
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Service
+from rocketlet.remoting.transport.connection import Connection, Service
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -28,8 +28,7 @@ from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Handler, Service
+from rocketlet.remoting.transport.connection import Connection, Handler, Service
 from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.store.files.config_files import save_config_text

@@ -15,8 +15,7 @@ from rocketlet.broker.transaction.handlers import TransactionCheckSender
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.frames import FrameParser
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Service
+from rocketlet.remoting.transport.connection import Connection, Service
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -48,11 +48,11 @@ def test_paused_queue_is_passed_over() -> None:
     buffered, first, second = make()
     first.accept([received(1)], 2)
     second.accept([received(8)], 9)
-    first.is_paused = True
+    first.pause()
 
     assert buffered.take(None)[0].queue_offset == 8
     assert buffered.take(None) == []
-    first.is_paused = False
+    first.resume()
     assert buffered.take(None)[0].queue_offset == 1
 
 

@@ -8,11 +8,11 @@ import pytest
 from received import received
 
 from rocketlet.client.consumer.concurrent_consume import ListenerBatch, ListenerPool
-from rocketlet.client.consumer.listeners import Handler, Listener, ListenerCalls, ListenerOutcome, cut_batches
-from rocketlet.client.consumer.process_queue import PushQueue
-from rocketlet.client.group.offsets import QueueOffsets
+from rocketlet.client.consumer.listeners import Handler, Listener, ListenerCalls, cut_batches
+from rocketlet.client.group.consumer_hooks import ListenerOutcome
+from rocketlet.client.group.process_queue import PushQueue, QueueOffsets
 from rocketlet.client.session.results import ConsumeResult, Retry
-from rocketlet.client.session.settings import FlowLimits
+from rocketlet.client.session.settings import PushConsumerSettings
 from rocketlet.common.message import MessageQueue, ReceivedMessage
 from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.testing import ManualClock
@@ -23,7 +23,7 @@ class Finishing(PushQueue):
 
     def __init__(self, ended: "asyncio.Queue[tuple[int, ListenerOutcome]]") -> None:
         queue = MessageQueue("T", "broker-a", 0)
-        super().__init__(queue, QueueOffsets(), FlowLimits(), lambda _source, _messages: None, ManualClock())
+        super().__init__(queue, QueueOffsets(), PushConsumerSettings(), lambda _source, _messages: None, ManualClock())
         self._ended = ended
 
     def finish(self, messages: Sequence[ReceivedMessage]) -> None:
@@ -42,7 +42,7 @@ class Bench:
 
     def submit(self, listener: Listener, number: int = 0) -> None:
         """Submit one message."""
-        self.pool.submit(ListenerBatch(Handler.of(listener), [received(number)], self.source))
+        self.pool.submit([ListenerBatch(Handler.of(listener), [received(number)], self.source)])
 
     async def _fail(self, batch: ListenerBatch, outcome: ListenerOutcome) -> None:
         self.ended.put_nowait((batch.messages[0].queue_offset, outcome))
@@ -224,7 +224,7 @@ async def test_batch_of_a_dropped_queue_is_not_run(bench: Bench) -> None:
     calls: list[int] = []
     bench.source.drop()
     bench.submit(lambda messages: calls.append(len(messages)))
-    bench.pool.submit(ListenerBatch(Handler.of(async_none), [received(9)], Finishing(bench.ended)))
+    bench.pool.submit([ListenerBatch(Handler.of(async_none), [received(9)], Finishing(bench.ended))])
 
     assert await bench.ended.get() == (9, None)
     assert calls == []

@@ -20,7 +20,7 @@ from rocketlet.client import (
     PushConsumerSettings,
     ReceivedMessage,
 )
-from rocketlet.client.session.callbacks import as_awaitable
+from rocketlet.client.session.callbacks import QueueCallbacks
 from rocketlet.common.errors import ClientStateError, ConfigError, RouteNotFoundError
 from rocketlet.namesrv.server import NameServer
 
@@ -406,7 +406,7 @@ def test_callback_must_be_a_function() -> None:
     """Anything else is refused where it is given."""
     not_callable: Callable[[tuple[MessageQueue, ...]], object] = "T"  # pyright: ignore[reportAssignmentType] # on purpose
     with pytest.raises(TypeError, match="callback is str"):
-        as_awaitable(not_callable)
+        QueueCallbacks().on_revoked(not_callable)
 
 
 NOWHERE = "127.0.0.1:1"

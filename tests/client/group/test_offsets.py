@@ -9,13 +9,12 @@ from rocketlet.client.group.broker_requests import BrokerRequests
 from rocketlet.client.group.offsets import (
     GroupOffsets,
     LocalOffsetFile,
-    QueueOffsets,
     format_offsets,
     offset_file_of,
     start_rule,
 )
-from rocketlet.client.session.results import ConsumeFrom
 from rocketlet.client.session.session import Session
+from rocketlet.client.session.settings import ConsumeFrom
 from rocketlet.common.errors import ConfigError, ResponseError
 from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
@@ -25,32 +24,6 @@ from rocketlet.remoting.headers.offset import CommitOffsetHeader, SearchOffsetHe
 QUEUE = MessageQueue("T", "broker-a", 0)
 RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
 NOW_MS = 1_700_000_000_000
-
-
-@pytest.mark.feature("B17")
-def test_results_move_an_offset_on_only() -> None:
-    """A batch that finishes late does not take back what later ones committed; a seek may."""
-    table = QueueOffsets()
-    table.advance(QUEUE, 5)
-    table.advance(QUEUE, 3)
-    assert table.get(QUEUE) == 5
-
-    table.seek(QUEUE, 2)
-    assert table.get(QUEUE) == 2
-
-
-@pytest.mark.feature("B18")
-def test_frozen_offset_moves_again_after_the_queue_was_forgotten() -> None:
-    """After a refused offset old results change nothing until the queue is taken anew."""
-    table = QueueOffsets()
-    table.freeze(QUEUE, 100)
-    table.advance(QUEUE, 200)
-    table.seek(QUEUE, 300)
-    assert table.get(QUEUE) == 100
-
-    table.forget(QUEUE)
-    table.advance(QUEUE, 101)
-    assert table.get(QUEUE) == 101
 
 
 @pytest.mark.feature("B19", "B20")

@@ -14,7 +14,7 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.common.record import decode_batch
 from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.endpoint import Reply
+from rocketlet.remoting.transport.connection import Reply
 
 BATCH = RequestCode.SEND_BATCH_MESSAGE
 ONE = RequestCode.SEND_MESSAGE_V2

@@ -34,7 +34,7 @@ from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.headers.message import ReplyPushHeader
 from rocketlet.remoting.headers.send import decode_send_header
-from rocketlet.remoting.transport.endpoint import Reply
+from rocketlet.remoting.transport.connection import Reply
 from rocketlet.testing import ManualClock
 
 SEND, REPLY, BEAT = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2, RequestCode.HEART_BEAT

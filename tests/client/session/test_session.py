@@ -142,38 +142,6 @@ async def failure_of(session: Session) -> Exception | None:
     return None
 
 
-async def test_silent_broker_is_connected_to_anew(cluster: ScriptedCluster) -> None:
-    """A heartbeat without an answer closes the connection, which may be half open."""
-    clock = ManualClock()
-    cluster.routes["T"] = {"broker-a": 1}
-    broker = await cluster.add_broker("broker-a")
-    async with Producer("pg", cluster.nameserver.address, clock=clock) as producer:
-        await producer.send(Message("T", b"x"))
-        broker.answers[BEAT] = silent
-        await clock.elapse(1000)
-        await broker.wait_asked(BEAT, 2)
-        await clock.elapse(3000)
-        del broker.answers[BEAT]
-        await producer.send(Message("T", b"x"))
-        assert len(broker.connections) == 2
-
-
-async def test_busy_broker_keeps_its_connection(cluster: ScriptedCluster) -> None:
-    """A heartbeat that finds too much before it is no reason to close a connection on which answers come."""
-    clock = ManualClock()
-    cluster.routes["T"] = {"broker-a": 1}
-    broker = await cluster.add_broker("broker-a")
-    async with Producer("pg", cluster.nameserver.address, clock=clock) as producer:
-        await producer.send(Message("T", b"x"))
-        broker.answers[BEAT] = silent
-        await clock.elapse(1000)
-        await broker.wait_asked(BEAT, 2)
-        await producer.send(Message("T", b"x"))
-        await clock.elapse(3000)
-        await producer.send(Message("T", b"x"))
-        assert len(broker.connections) == 1
-
-
 @pytest.mark.feature("B1")
 async def test_notice_of_changed_members_wakes_the_rebalance(cluster: ScriptedCluster) -> None:
     """Request 40 of a broker leads to the question who the members are; other groups and codes do not."""

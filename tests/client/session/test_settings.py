@@ -17,10 +17,10 @@ from rocketlet.client.session.settings import check_group, choose_nameserver, ss
 from rocketlet.common.errors import ConfigError, ConnectFailedError
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection
+from rocketlet.remoting.transport.connection import Connection, Service
 from rocketlet.remoting.transport.connections import Connections
-from rocketlet.remoting.transport.endpoint import Limits, Service
 from rocketlet.remoting.transport.event_loop import LoopClock
+from rocketlet.remoting.transport.limits import Limits
 
 
 @pytest.mark.parametrize(

@@ -25,15 +25,6 @@ def read_skipping(root: pathlib.Path, split_bytes: int) -> tuple[list[Row], Repo
     return rows, reading.report
 
 
-@pytest.fixture
-def filled(log: LogBuilder) -> LogBuilder:
-    """Return a log of several files."""
-    for number in range(90):
-        log.add(b"body %d" % number * (number % 5 + 1), properties={"KEYS": f"k{number}"}, queue_id=number % 3)
-    log.save()
-    return log
-
-
 def spoil(log: LogBuilder, offset: int, change: bytes, at: int) -> tuple[pathlib.Path, int]:
     """Overwrite bytes of the record at a log offset; return its file and position."""
     path, position = log.files()[offset // log.segment_bytes], offset % log.segment_bytes

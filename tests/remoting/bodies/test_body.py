@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rocketlet.common.errors import DecodeError, JsonError
-from rocketlet.common.hashing import crc31
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.metadata import (
     DataVersion,
@@ -23,6 +22,7 @@ from rocketlet.common.metadata import (
     TopicConfig,
     TopicConfigTable,
 )
+from rocketlet.common.properties import crc31
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.bodies.body import decode_body, encode_body, encode_body_for
 from rocketlet.remoting.bodies.client import (

@@ -5,10 +5,11 @@ import pathlib
 from typing import Any
 
 import pytest
+from raw_calls import decode_json_header
 
 from rocketlet.common.errors import FrameError
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.codec.frames import FrameParser, decode_json_header, encode_command, encode_json_header
+from rocketlet.remoting.codec.frames import FrameParser, encode_command, encode_json_header
 
 CODEC = pathlib.Path(__file__).parent.parent.parent / "vectors" / "codec"
 READING: list[dict[str, Any]] = [

@@ -5,9 +5,8 @@ import pytest
 from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.frames import Encoded, FrameParser, encode_command
-from rocketlet.remoting.headers.fast_replies import SendReplies, encode_pull_reply
-from rocketlet.remoting.headers.pull import PullReply
-from rocketlet.remoting.headers.send import SendReply
+from rocketlet.remoting.headers.pull import PullReply, encode_pull_reply
+from rocketlet.remoting.headers.send import SendReplies, SendReply
 
 MESSAGE_ID = "7F000002000055970000000000003AA6"
 

@@ -13,8 +13,8 @@ from rocketlet.common.errors import ConnectFailedError, ConnectionClosedError, R
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import CONNECT_TIMEOUT_MS, ConnectionPool, parse_address
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
 

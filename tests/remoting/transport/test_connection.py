@@ -16,8 +16,8 @@ from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.codec.command import ONEWAY, ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 
 WAIT_MS = 60_000  # longer than any test takes: nothing here waits it out

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.remoting.transport.endpoint import Limits, server_limits
+from rocketlet.remoting.transport.limits import Limits, server_limits
 
 
 def test_marks_count_if_both_are_given():

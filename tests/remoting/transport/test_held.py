@@ -10,9 +10,8 @@ from raw_calls import until
 
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.connection import Connection
-from rocketlet.remoting.transport.endpoint import Limits, Reply, Service
-from rocketlet.remoting.transport.limits import COUNTED_BYTES, MemoryBudget
+from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.limits import COUNTED_BYTES, Limits, MemoryBudget
 
 Dial = Callable[[str], Awaitable[socket.socket]]
 ReadCommands = Callable[[socket.socket, int], Awaitable[list[Command]]]

@@ -9,7 +9,7 @@ import pytest
 from hostile import frame, is_ended, numbered, serving
 
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.endpoint import Service
+from rocketlet.remoting.transport.connection import Service
 from rocketlet.remoting.transport.limits import MOST, PERIOD_MS, LogRateLimiter
 from rocketlet.testing import ManualClock
 

@@ -162,12 +162,8 @@ def test_registering_changes_no_setting_that_it_need_not(spark: SparkSession) ->
     assert spark.conf.get(PUSH_KEY) == before == "false"
 
 
-def test_registering_switches_pushing_on_where_plans_are_kept_apart(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What Spark's class can do decides; who has switched pushing off keeps that, and is warned."""
-    assert keeps_plans_apart(spark, "java.lang.String")
-    assert not keeps_plans_apart(spark, "no.such.Class")
+def note_registered(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[type[DataSource]]:
+    """Have this Spark taken for one that keeps plans apart, and return where what is registered is noted."""
     registered: list[type[DataSource]] = []
 
     def is_apart(_: SparkSession) -> bool:
@@ -178,6 +174,16 @@ def test_registering_switches_pushing_on_where_plans_are_kept_apart(
 
     monkeypatch.setattr(source, "keeps_plans_apart", is_apart)
     monkeypatch.setattr(type(spark.dataSource), "register", note)
+    return registered
+
+
+def test_registering_switches_pushing_on_where_plans_are_kept_apart(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What Spark's class can do decides; who has switched pushing off keeps that, and is warned."""
+    assert keeps_plans_apart(spark, "java.lang.String")
+    assert not keeps_plans_apart(spark, "no.such.Class")
+    registered = note_registered(spark, monkeypatch)
     try:
         register(spark)
         assert spark.conf.get(PUSH_KEY) == "true"
@@ -195,16 +201,7 @@ def test_registering_switches_limits_on_where_spark_has_them(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark 5 refuses a reader that takes limits while they are off, so who has switched them off gets another one."""
-    registered: list[type[DataSource]] = []
-
-    def is_apart(_: SparkSession) -> bool:
-        return True
-
-    def note(_: object, each: type[DataSource]) -> None:
-        registered.append(each)
-
-    monkeypatch.setattr(source, "keeps_plans_apart", is_apart)
-    monkeypatch.setattr(type(spark.dataSource), "register", note)
+    registered = note_registered(spark, monkeypatch)
     monkeypatch.setattr(DataSourceReader, "pushLimit", DataSourceReader.pushFilters, raising=False)
     try:
         register(spark)

@@ -9,8 +9,7 @@ from stores import StoreDirectory, new_record, read_all, read_queue, sample
 
 from rocketlet.store.consumequeue.consume_queue import ENTRY, ConsumeQueue, QueueSpace
 from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadStatus
-from rocketlet.store.files.files import OS_FILES
-from rocketlet.store.files.segments import Descriptors
+from rocketlet.store.files.files import OS_FILES, Descriptors
 
 TAG_A = 2598919  # "TagA".hashCode()
 

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import pytest
 from stores import StoreDirectory, file_bytes, new_record
 
-from rocketlet.common.hashing import tags_code
+from rocketlet.common.properties import tags_code
 from rocketlet.common.record import decode_record
 from rocketlet.store.consumequeue.consume_queue import ENTRY
 from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.consumequeue.queue_table import LAST_ADDRESS, ExtQueues, ExtUnit, is_same_entry
-from rocketlet.store.files.files import OS_FILES
-from rocketlet.store.files.segments import Descriptors
+from rocketlet.store.files.files import OS_FILES, Descriptors
 
 FIRST_ADDRESS = -(2**63)
 EXT_BYTES = 200

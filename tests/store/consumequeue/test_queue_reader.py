@@ -9,8 +9,8 @@ from rocketlet.common.record import iter_records
 from rocketlet.store.commitlog.commit_log import CommitLog
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.consumequeue.queue_reader import QueueReader, ReadLimits, ReadResult, ReadStatus
-from rocketlet.store.files.files import OS_FILES, Files
-from rocketlet.store.files.segments import Descriptors
+from rocketlet.store.consumequeue.queue_table import BatchQueueTable, QueueTable
+from rocketlet.store.files.files import OS_FILES, Descriptors, Files
 from rocketlet.store.message_store import MessageStore
 
 
@@ -36,11 +36,13 @@ def open_parts(directory: StoreDirectory, descriptors: Descriptors) -> tuple[Que
     log = CommitLog(OS_FILES, config.log_directories[0], config.segment_bytes)
     log.set_bounds(0, end)
     root = str(directory.root / "consumequeue")
-    queue = ConsumeQueue(QueueSpace(OS_FILES, root, config.queue_file_bytes, descriptors), "T", 0)
+    space = QueueSpace(OS_FILES, root, config.queue_file_bytes, descriptors)
+    queues = QueueTable(space, BatchQueueTable(space))
+    queue = queues.obtain("T", 0)
     names = sorted(path.name for path in directory.queue_file().parent.iterdir())
     queue.set_files(int(names[0]), int(names[-1]))
     queue.find_end()
-    return QueueReader(log, config), log, queue
+    return QueueReader(log, queues, config), log, queue
 
 
 @pytest.mark.feature("P2", "P3", "P4")
@@ -61,7 +63,7 @@ def test_read_outside_the_queue(
     directory.fill(6, queues=1)
     reader, _, queue = open_parts(directory, descriptors)
     queue.min_offset = 4
-    result = reader.read(queue, offset, ReadLimits())
+    result = reader.read("T", 0, offset, ReadLimits())
     assert (result.status, result.next_offset) == (status, next_offset)
     assert (result.min_offset, result.max_offset) == (4, 6)
 
@@ -157,10 +159,10 @@ def test_entries_of_removed_records_are_skipped(directory: StoreDirectory, descr
     reader, log, queue = open_parts(directory, descriptors)
     log.min_offset = directory.config.segment_bytes
     gone = sum(1 for number in range(10) if (queue.entry(number) or (0,))[0] < log.min_offset)
-    result = reader.read(queue, 0, ReadLimits())
+    result = reader.read("T", 0, 0, ReadLimits())
     assert (result.status, result.next_offset, result.message_count) == (ReadStatus.FOUND, 10, 10 - gone)
     log.min_offset = log.max_offset
-    result = reader.read(queue, 0, ReadLimits(max_messages=gone))
+    result = reader.read("T", 0, 0, ReadLimits(max_messages=gone))
     assert (result.status, result.next_offset) == (ReadStatus.MESSAGE_WAS_REMOVING, gone)
 
 
@@ -169,7 +171,7 @@ def test_entry_beyond_the_queue_files_is_found_null(directory: StoreDirectory, d
     directory.fill(25, queues=1)
     reader, _, queue = open_parts(directory, descriptors)
     queue.first_base = 200
-    result = reader.read(queue, 3, ReadLimits())
+    result = reader.read("T", 0, 3, ReadLimits())
     assert (result.status, result.next_offset) == (ReadStatus.OFFSET_FOUND_NULL, 10)
 
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from stores import StoreDirectory, file_bytes, new_record, sample
 
-from rocketlet.common.hashing import index_hash
+from rocketlet.common.properties import index_hash
 from rocketlet.store.consumequeue.appended import Appended, has_keys
-from rocketlet.store.files.files import OS_FILES
-from rocketlet.store.files.segments import Descriptors
+from rocketlet.store.files.files import OS_FILES, Descriptors
 from rocketlet.store.index.index_file import HEADER, INDEX_ENTRY, IndexSpace
 from rocketlet.store.index.key_index import KeyIndex
 

@@ -15,21 +15,11 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** Administration: any method of DefaultMQAdminExt by its name, and mqadmin with what it prints. */
-final class Admins implements CommandGroup {
+final class Admins {
     private final Named<DefaultMQAdminExt> admins = new Named<>("admin");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of(
-                "admin.start", this::start,
-                "admin.call", this::call,
-                "admin.createTopic", this::createTopic,
-                "admin.awaitRoute", this::awaitRoute,
-                "admin.stop", this::stop,
-                "mqadmin", Admins::runTool);
-    }
-
-    private Object start(Arguments arguments) throws Exception {
+    @Command("admin.start")
+    Object start(Arguments arguments) throws Exception {
         String name = arguments.text("name");
         DefaultMQAdminExt admin = new DefaultMQAdminExt();
         admin.setNamesrvAddr(arguments.text("namesrv"));
@@ -40,7 +30,8 @@ final class Admins implements CommandGroup {
     }
 
     /** Calls {@code method(args…)}; arguments are converted to the parameter types of the fitting overload. */
-    private Object call(Arguments arguments) throws Exception {
+    @Command("admin.call")
+    Object call(Arguments arguments) throws Exception {
         DefaultMQAdminExt admin = admins.get(arguments);
         JsonArray values = arguments.elements("args");
         RuntimeException mismatch = null;
@@ -72,7 +63,8 @@ final class Admins implements CommandGroup {
     }
 
     /** Creates a topic on one broker and waits until the name server tells its route. */
-    private Object createTopic(Arguments arguments) throws Exception {
+    @Command("admin.createTopic")
+    Object createTopic(Arguments arguments) throws Exception {
         DefaultMQAdminExt admin = admins.get(arguments);
         TopicConfig config = new TopicConfig(arguments.text("topic"));
         int queues = arguments.count("queues", 4);
@@ -84,7 +76,8 @@ final class Admins implements CommandGroup {
     }
 
     /** Waits until the name server tells a route, to just these brokers if some are named. */
-    private Object awaitRoute(Arguments arguments) throws Exception {
+    @Command("admin.awaitRoute")
+    Object awaitRoute(Arguments arguments) throws Exception {
         DefaultMQAdminExt admin = admins.get(arguments);
         String topic = arguments.text("topic");
         Set<String> wanted = Set.copyOf(arguments.texts("brokers"));
@@ -104,14 +97,16 @@ final class Admins implements CommandGroup {
         }
     }
 
-    private Object stop(Arguments arguments) throws Exception {
+    @Command("admin.stop")
+    Object stop(Arguments arguments) throws Exception {
         var client = admins.remove(arguments);
         Clients.stop(client, client::shutdown);
         return null;
     }
 
     /** Runs mqadmin in this process and returns what it prints; one at a time, since it prints to the one stdout. */
-    private static synchronized Object runTool(Arguments arguments) {
+    @Command("mqadmin")
+    static synchronized Object runTool(Arguments arguments) {
         PrintStream before = System.out;
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));

@@ -1,7 +1,11 @@
 package rocketlet.interop;
 
-/** One command of the driver: takes its arguments, returns what is written as JSON (null for nothing to tell). */
-@FunctionalInterface
-interface Command {
-    Object run(Arguments arguments) throws Exception;
+import java.lang.annotation.Retention;
+import java.lang.annotation.RetentionPolicy;
+
+/** A method that a command of the driver runs: takes its arguments, returns what is written as JSON (null for nothing). */
+@Retention(RetentionPolicy.RUNTIME)
+@interface Command {
+    /** Name on the wire: "producer.send". */
+    String value();
 }

@@ -6,6 +6,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
@@ -21,15 +22,19 @@ import java.util.concurrent.Executors;
  * side, so a waiting one does not hold up the next. Logs go to stderr. At the end of stdin the process exits without
  * any good-bye to the brokers, as a killed one would; what shall be stopped properly is stopped by its command.
  *
- * <p>A new command is one more entry in the table of its group, a new group one more line in {@link #GROUPS}.
+ * <p>A new command is a method with {@link Command}, a new group of them one more name in {@link #GROUPS}.
  */
 public final class Driver {
     private static final List<String> GROUPS = List.of(
             "Producers", "Transactions", "Requests", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Storms",
             "Traces", "Servers");
 
-    private final Map<String, Command> commands = new TreeMap<>();
+    private final Map<String, Run> commands = new TreeMap<>();
     private final PrintStream answers;
+
+    private interface Run {
+        Object with(Arguments arguments) throws Exception;
+    }
 
     private Driver(PrintStream answers) throws ReflectiveOperationException {
         this.answers = answers;
@@ -59,7 +64,13 @@ public final class Driver {
         } catch (ClassNotFoundException notBuilt) {
             return;  // the clients profile builds no servers
         }
-        commands.putAll(((CommandGroup) group.getDeclaredConstructor().newInstance()).commands());
+        Object commandsOfGroup = group.getDeclaredConstructor().newInstance();
+        for (Method method : group.getDeclaredMethods()) {
+            Command command = method.getAnnotation(Command.class);
+            if (command != null) {
+                commands.put(command.value(), arguments -> method.invoke(commandsOfGroup, arguments));
+            }
+        }
     }
 
     private Object hello() {
@@ -84,17 +95,17 @@ public final class Driver {
     }
 
     private Object run(String name, Arguments arguments) throws Exception {
-        Command command = commands.get(name);
+        Run command = commands.get(name);
         if (command == null) {
             throw new IllegalArgumentException("unknown command " + name);
         }
-        return command.run(arguments);
+        return command.with(arguments);
     }
 
     private static Throwable unwrap(Throwable error) {
         boolean wraps = error instanceof java.lang.reflect.InvocationTargetException
                 || error instanceof java.util.concurrent.ExecutionException;
-        return wraps && error.getCause() != null ? error.getCause() : error;
+        return wraps && error.getCause() != null ? unwrap(error.getCause()) : error;
     }
 
     private synchronized void print(String line) {

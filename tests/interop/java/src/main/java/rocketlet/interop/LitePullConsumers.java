@@ -10,24 +10,11 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Lite pull consumers, by subscription or with assigned queues. */
-final class LitePullConsumers implements CommandGroup {
+final class LitePullConsumers {
     private final Named<DefaultLitePullConsumer> consumers = new Named<>("lite pull consumer");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of(
-                "lite.start", this::start,
-                "lite.poll", this::poll,
-                "lite.assign", this::assign,
-                "lite.queues", this::queues,
-                "lite.seek", this::seek,
-                "lite.pause", this::pause,
-                "lite.commit", this::commit,
-                "lite.committed", this::committed,
-                "lite.stop", this::stop);
-    }
-
-    private Object start(Arguments arguments) throws Exception {
+    @Command("lite.start")
+    Object start(Arguments arguments) throws Exception {
         String name = arguments.text("name");
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(arguments.text("group"));
         consumer.setNamesrvAddr(arguments.text("namesrv"));
@@ -43,7 +30,8 @@ final class LitePullConsumers implements CommandGroup {
     }
 
     /** Polls until there are count messages or the time is over. */
-    private Object poll(Arguments arguments) throws Exception {
+    @Command("lite.poll")
+    Object poll(Arguments arguments) throws Exception {
         DefaultLitePullConsumer consumer = consumers.get(arguments);
         long deadline = System.currentTimeMillis() + arguments.number("timeoutMs", 10_000);
         int count = arguments.count("count", 1);
@@ -54,21 +42,25 @@ final class LitePullConsumers implements CommandGroup {
         return Map.of("messages", messages.stream().map(Json::received).toList());
     }
 
-    private Object assign(Arguments arguments) {
+    @Command("lite.assign")
+    Object assign(Arguments arguments) {
         consumers.get(arguments).assign(assigned(arguments));
         return null;
     }
 
-    private Object queues(Arguments arguments) throws Exception {
+    @Command("lite.queues")
+    Object queues(Arguments arguments) throws Exception {
         return Map.of("queues", Clients.sorted(consumers.get(arguments).fetchMessageQueues(arguments.text("topic"))));
     }
 
-    private Object seek(Arguments arguments) throws Exception {
+    @Command("lite.seek")
+    Object seek(Arguments arguments) throws Exception {
         consumers.get(arguments).seek(Json.parseQueue(arguments.object("queue")), arguments.number("offset"));
         return null;
     }
 
-    private Object pause(Arguments arguments) {
+    @Command("lite.pause")
+    Object pause(Arguments arguments) {
         DefaultLitePullConsumer consumer = consumers.get(arguments);
         if (arguments.flag("resume")) {
             consumer.resume(assigned(arguments));
@@ -78,16 +70,19 @@ final class LitePullConsumers implements CommandGroup {
         return null;
     }
 
-    private Object commit(Arguments arguments) {
+    @Command("lite.commit")
+    Object commit(Arguments arguments) {
         consumers.get(arguments).commitSync();
         return null;
     }
 
-    private Object committed(Arguments arguments) throws Exception {
+    @Command("lite.committed")
+    Object committed(Arguments arguments) throws Exception {
         return Map.of("offset", consumers.get(arguments).committed(Json.parseQueue(arguments.object("queue"))));
     }
 
-    private Object stop(Arguments arguments) throws Exception {
+    @Command("lite.stop")
+    Object stop(Arguments arguments) throws Exception {
         var client = consumers.remove(arguments);
         Clients.stop(client, client::shutdown);
         return null;

@@ -19,12 +19,7 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 
 /** Load for benchmarks: a number of messages as fast as the servers take them; answers counts, rates and times. */
-final class Load implements CommandGroup {
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of("load.send", Load::send, "load.consume", Load::consume);
-    }
-
+final class Load {
     /** What one run sends; a batch above 1 sends batches, an in-flight number above 0 sends asynchronously. */
     private record Plan(DefaultMQProducer producer, String topic, byte[] body, int batch, int inFlight) {
         static Plan of(Arguments arguments) throws Exception {
@@ -43,7 +38,8 @@ final class Load implements CommandGroup {
     }
 
     /** Sends {@code warmup} messages that are not counted, then {@code count} that are. */
-    private static Object send(Arguments arguments) throws Exception {
+    @Command("load.send")
+    static Object send(Arguments arguments) throws Exception {
         Plan plan = Plan.of(arguments);
         plan.producer.start();
         try {
@@ -159,7 +155,8 @@ final class Load implements CommandGroup {
     }
 
     /** Consumes a backlog of {@code count} messages with a new push consumer; the rate starts at the first message. */
-    private static Object consume(Arguments arguments) throws Exception {
+    @Command("load.consume")
+    static Object consume(Arguments arguments) throws Exception {
         long count = arguments.number("count");
         AtomicLong received = new AtomicLong();
         AtomicLong first = new AtomicLong();

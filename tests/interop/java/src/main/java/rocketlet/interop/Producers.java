@@ -14,23 +14,14 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Producers: send one by one, at once with callbacks, one-way or as a batch; to any, a given or a selected queue. */
-final class Producers implements CommandGroup {
+final class Producers {
     private static final MessageQueueSelector BY_NUMBER =
             (queues, message, number) -> queues.get(Math.floorMod((Integer) number, queues.size()));
 
     private final Named<DefaultMQProducer> producers = new Named<>("producer");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of(
-                "producer.start", this::start,
-                "producer.send", this::send,
-                "producer.queues", this::queues,
-                "producer.recall", this::recall,
-                "producer.stop", this::stop);
-    }
-
-    private Object start(Arguments arguments) throws Exception {
+    @Command("producer.start")
+    Object start(Arguments arguments) throws Exception {
         String name = arguments.text("name");
         DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group", name));
         producer.setNamesrvAddr(arguments.text("namesrv"));
@@ -41,7 +32,8 @@ final class Producers implements CommandGroup {
         return Map.of("clientId", producer.buildMQClientId());
     }
 
-    private Object send(Arguments arguments) throws Exception {
+    @Command("producer.send")
+    Object send(Arguments arguments) throws Exception {
         DefaultMQProducer producer = producers.get(arguments);
         List<Message> messages = messages(arguments);
         return switch (arguments.text("mode", "sync")) {
@@ -125,13 +117,15 @@ final class Producers implements CommandGroup {
                 ? producer.send(messages, Json.parseQueue(arguments.object("queue"))) : producer.send(messages);
     }
 
-    private Object queues(Arguments arguments) throws Exception {
+    @Command("producer.queues")
+    Object queues(Arguments arguments) throws Exception {
         List<MessageQueue> queues = producers.get(arguments).fetchPublishMessageQueues(arguments.text("topic"));
         return Map.of("queues", queues.stream().map(Json::queue).toList());
     }
 
     /** Recalls a timer message; by reflection, since clients before 5.x cannot. */
-    private Object recall(Arguments arguments) throws Exception {
+    @Command("producer.recall")
+    Object recall(Arguments arguments) throws Exception {
         DefaultMQProducer producer = producers.get(arguments);
         var method = DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class);
         try {
@@ -142,7 +136,8 @@ final class Producers implements CommandGroup {
         }
     }
 
-    private Object stop(Arguments arguments) throws Exception {
+    @Command("producer.stop")
+    Object stop(Arguments arguments) throws Exception {
         var client = producers.remove(arguments);
         Clients.stop(client, client::shutdown);
         return null;

@@ -13,26 +13,11 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Pull consumers: single pulls, whole topics, offsets, and messages by key or id. */
-final class PullConsumers implements CommandGroup {
+final class PullConsumers {
     private final Named<DefaultMQPullConsumer> consumers = new Named<>("pull consumer");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.ofEntries(
-                Map.entry("pull.start", this::start),
-                Map.entry("pull.pull", this::pull),
-                Map.entry("pull.all", this::readAll),
-                Map.entry("pull.queues", this::queues),
-                Map.entry("pull.offsets", this::offsets),
-                Map.entry("pull.search", this::search),
-                Map.entry("pull.commit", this::commit),
-                Map.entry("pull.committed", this::committed),
-                Map.entry("pull.view", this::view),
-                Map.entry("pull.query", this::query),
-                Map.entry("pull.stop", this::stop));
-    }
-
-    private Object start(Arguments arguments) throws Exception {
+    @Command("pull.start")
+    Object start(Arguments arguments) throws Exception {
         String name = arguments.text("name");
         DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.text("group", name));
         consumer.setNamesrvAddr(arguments.text("namesrv"));
@@ -42,7 +27,8 @@ final class PullConsumers implements CommandGroup {
         return Map.of("clientId", consumer.buildMQClientId());
     }
 
-    private Object pull(Arguments arguments) throws Exception {
+    @Command("pull.pull")
+    Object pull(Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = consumers.get(arguments);
         MessageQueue queue = Json.parseQueue(arguments.object("queue"));
         String expression = arguments.text("expression", "*");
@@ -61,7 +47,8 @@ final class PullConsumers implements CommandGroup {
     }
 
     /** Every message of a topic, queue by queue, from the min to the max offset. */
-    private Object readAll(Arguments arguments) throws Exception {
+    @Command("pull.all")
+    Object readAll(Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = consumers.get(arguments);
         List<Map<String, Object>> messages = new ArrayList<>();
         for (MessageQueue queue : new TreeSet<>(consumer.fetchSubscribeMessageQueues(arguments.text("topic")))) {
@@ -83,12 +70,14 @@ final class PullConsumers implements CommandGroup {
         return result.getMsgFoundList() == null ? List.of() : result.getMsgFoundList();
     }
 
-    private Object queues(Arguments arguments) throws Exception {
+    @Command("pull.queues")
+    Object queues(Arguments arguments) throws Exception {
         var queues = consumers.get(arguments).fetchSubscribeMessageQueues(arguments.text("topic"));
         return Map.of("queues", Clients.sorted(queues));
     }
 
-    private Object offsets(Arguments arguments) throws Exception {
+    @Command("pull.offsets")
+    Object offsets(Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = consumers.get(arguments);
         MessageQueue queue = Json.parseQueue(arguments.object("queue"));
         return Map.of(
@@ -97,12 +86,14 @@ final class PullConsumers implements CommandGroup {
                 "earliestStoredAt", consumer.earliestMsgStoreTime(queue));
     }
 
-    private Object search(Arguments arguments) throws Exception {
+    @Command("pull.search")
+    Object search(Arguments arguments) throws Exception {
         MessageQueue queue = Json.parseQueue(arguments.object("queue"));
         return Map.of("offset", consumers.get(arguments).searchOffset(queue, arguments.number("at")));
     }
 
-    private Object commit(Arguments arguments) throws Exception {
+    @Command("pull.commit")
+    Object commit(Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = consumers.get(arguments);
         MessageQueue queue = Json.parseQueue(arguments.object("queue"));
         consumer.fetchSubscribeMessageQueues(queue.getTopic());
@@ -113,24 +104,28 @@ final class PullConsumers implements CommandGroup {
     }
 
     /** What the broker keeps for the group: -1 for nothing, -2 for an error. */
-    private Object committed(Arguments arguments) throws Exception {
+    @Command("pull.committed")
+    Object committed(Arguments arguments) throws Exception {
         MessageQueue queue = Json.parseQueue(arguments.object("queue"));
         return Map.of("offset", consumers.get(arguments).fetchConsumeOffset(queue, true));
     }
 
-    private Object view(Arguments arguments) throws Exception {
+    @Command("pull.view")
+    Object view(Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = consumers.get(arguments);
         return Json.received(consumer.viewMessage(arguments.text("topic"), arguments.text("messageId")));
     }
 
-    private Object query(Arguments arguments) throws Exception {
+    @Command("pull.query")
+    Object query(Arguments arguments) throws Exception {
         QueryResult result = consumers.get(arguments).queryMessage(
                 arguments.text("topic"), arguments.text("key"), arguments.count("count", 64),
                 arguments.number("begin", 0), arguments.number("end", Long.MAX_VALUE));
         return Map.of("messages", result.getMessageList().stream().map(Json::received).toList());
     }
 
-    private Object stop(Arguments arguments) throws Exception {
+    @Command("pull.stop")
+    Object stop(Arguments arguments) throws Exception {
         var client = consumers.remove(arguments);
         Clients.stop(client, client::shutdown);
         return null;

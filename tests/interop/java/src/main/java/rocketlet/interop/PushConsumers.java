@@ -12,29 +12,15 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Push consumers that record what they receive. */
-final class PushConsumers implements CommandGroup {
+final class PushConsumers {
     private static final long LAST_LISTENER_LIMIT_MS = 10_000;
 
     private final Named<DefaultMQPushConsumer> consumers = new Named<>("consumer");
     // What a consumer has received can be asked for when it has stopped, too.
     private final Named<Recorder> recorders = new Named<>("consumer");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of(
-                "consumer.start", this::start,
-                "consumer.received", this::received,
-                "consumer.queues", this::queues,
-                "consumer.progress", this::progress,
-                "consumer.subscribe", this::subscribe,
-                "consumer.suspend", this::suspend,
-                "consumer.resume", this::resume,
-                "consumer.expire", this::expire,
-                "consumer.drop", this::drop,
-                "consumer.stop", this::stop);
-    }
-
-    private Object start(Arguments arguments) throws Exception {
+    @Command("consumer.start")
+    Object start(Arguments arguments) throws Exception {
         String name = arguments.text("name");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"));
         consumer.setNamesrvAddr(arguments.text("namesrv"));
@@ -75,19 +61,22 @@ final class PushConsumers implements CommandGroup {
         }
     }
 
-    private Object subscribe(Arguments arguments) throws Exception {
+    @Command("consumer.subscribe")
+    Object subscribe(Arguments arguments) throws Exception {
         subscribe(consumers.get(arguments), arguments.object("subscriptions"));
         return null;
     }
 
-    private Object received(Arguments arguments) throws Exception {
+    @Command("consumer.received")
+    Object received(Arguments arguments) throws Exception {
         Recorder recorder = recorders.get(arguments);
         return Map.of("messages", recorder.await(
                 arguments.count("from", 0), arguments.count("count", 0), arguments.number("timeoutMs", 10_000)));
     }
 
     /** The queues that the consumer owns; with a count, waits until it owns that many. */
-    private Object queues(Arguments arguments) throws Exception {
+    @Command("consumer.queues")
+    Object queues(Arguments arguments) throws Exception {
         DefaultMQPushConsumer consumer = consumers.get(arguments);
         String topic = arguments.text("topic");
         if (arguments.has("count")) {
@@ -98,7 +87,8 @@ final class PushConsumers implements CommandGroup {
     }
 
     /** How far the consumer is in a queue that it owns, once it is at the offset or the time is over. */
-    private Object progress(Arguments arguments) throws Exception {
+    @Command("consumer.progress")
+    Object progress(Arguments arguments) throws Exception {
         var store = consumers.get(arguments).getDefaultMQPushConsumerImpl().getOffsetStore();
         MessageQueue queue = Json.parseQueue(arguments.object("queue"));
         long wanted = arguments.number("offset");
@@ -112,18 +102,21 @@ final class PushConsumers implements CommandGroup {
         return table.keySet().stream().filter(queue -> queue.getTopic().equals(topic)).collect(Collectors.toSet());
     }
 
-    private Object suspend(Arguments arguments) {
+    @Command("consumer.suspend")
+    Object suspend(Arguments arguments) {
         consumers.get(arguments).suspend();
         return null;
     }
 
-    private Object resume(Arguments arguments) {
+    @Command("consumer.resume")
+    Object resume(Arguments arguments) {
         consumers.get(arguments).resume();
         return null;
     }
 
     /** Takes what the listener holds for stuck; the client itself looks after a minute at the earliest. */
-    private Object expire(Arguments arguments) {
+    @Command("consumer.expire")
+    Object expire(Arguments arguments) {
         DefaultMQPushConsumer consumer = consumers.get(arguments);
         consumer.setConsumeTimeout(0);
         consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().values()
@@ -131,12 +124,14 @@ final class PushConsumers implements CommandGroup {
         return null;
     }
 
-    private Object drop(Arguments arguments) {
+    @Command("consumer.drop")
+    Object drop(Arguments arguments) {
         Clients.drop(consumers.remove(arguments).getDefaultMQPushConsumerImpl().getmQClientFactory());
         return null;
     }
 
-    private Object stop(Arguments arguments) throws Exception {
+    @Command("consumer.stop")
+    Object stop(Arguments arguments) throws Exception {
         var client = consumers.remove(arguments);
         Clients.stop(client, client::shutdown);
         return null;

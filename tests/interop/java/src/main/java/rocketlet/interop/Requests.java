@@ -18,26 +18,14 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /** Requesters, and responders that answer "re: " and the body; a held responder answers once it is released. */
-final class Requests implements CommandGroup {
+final class Requests {
     private static final long RELEASE_LIMIT_S = 30;
 
     private final Named<DefaultMQProducer> requesters = new Named<>("requester");
     private final Named<Responder> responders = new Named<>("responder");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of(
-                "requester.start", this::startRequester,
-                "requester.ask", this::ask,
-                "requester.drop", this::dropRequester,
-                "requester.stop", this::stopRequester,
-                "responder.start", this::startResponder,
-                "responder.answered", this::answered,
-                "responder.release", this::release,
-                "responder.stop", this::stopResponder);
-    }
-
-    private Object startRequester(Arguments arguments) throws Exception {
+    @Command("requester.start")
+    Object startRequester(Arguments arguments) throws Exception {
         DefaultMQProducer producer = producer(arguments, arguments.text("name"));
         requesters.put(arguments.text("name"), producer);
         return Map.of("clientId", producer.buildMQClientId());
@@ -52,7 +40,8 @@ final class Requests implements CommandGroup {
     }
 
     /** Asks one after the other, or with callbacks all at once. */
-    private Object ask(Arguments arguments) throws Exception {
+    @Command("requester.ask")
+    Object ask(Arguments arguments) throws Exception {
         DefaultMQProducer producer = requesters.get(arguments);
         long timeoutMs = arguments.number("timeoutMs");
         List<Waiting> waiting = new ArrayList<>();
@@ -81,18 +70,21 @@ final class Requests implements CommandGroup {
         }
     }
 
-    private Object dropRequester(Arguments arguments) {
+    @Command("requester.drop")
+    Object dropRequester(Arguments arguments) {
         Clients.drop(requesters.remove(arguments).getDefaultMQProducerImpl().getMqClientFactory());
         return null;
     }
 
-    private Object stopRequester(Arguments arguments) throws Exception {
+    @Command("requester.stop")
+    Object stopRequester(Arguments arguments) throws Exception {
         var client = requesters.remove(arguments);
         Clients.stop(client, client::shutdown);
         return null;
     }
 
-    private Object startResponder(Arguments arguments) throws Exception {
+    @Command("responder.start")
+    Object startResponder(Arguments arguments) throws Exception {
         String name = arguments.text("name");
         Responder responder = new Responder(producer(arguments, name + "-answers"), arguments);
         responder.consumer.setNamesrvAddr(arguments.text("namesrv"));
@@ -106,19 +98,22 @@ final class Requests implements CommandGroup {
     }
 
     /** What became of the answers, once there are count of them or the time is over. */
-    private Object answered(Arguments arguments) throws Exception {
+    @Command("responder.answered")
+    Object answered(Arguments arguments) throws Exception {
         Responder responder = responders.get(arguments);
         int count = arguments.count("count", 0);
         Await.until(arguments.number("timeoutMs", 10_000), () -> responder.results().size() >= count);
         return Map.of("results", responder.results());
     }
 
-    private Object release(Arguments arguments) {
+    @Command("responder.release")
+    Object release(Arguments arguments) {
         responders.get(arguments).released.countDown();
         return null;
     }
 
-    private Object stopResponder(Arguments arguments) throws Exception {
+    @Command("responder.stop")
+    Object stopResponder(Arguments arguments) throws Exception {
         Responder stopped = responders.remove(arguments);
         Clients.stop(stopped.consumer, stopped.consumer::shutdown);
         Clients.stop(stopped.producer, stopped.producer::shutdown);

@@ -22,7 +22,7 @@ import org.apache.rocketmq.remoting.protocol.RequestCode;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** The official name server and broker, in this process, on free ports of the loopback address. */
-final class Servers implements CommandGroup {
+final class Servers {
     private static final String HOST = "127.0.0.1";
     /** Below the range from which systems take the ports of outgoing connections. */
     private static final int FIRST_PORT = 15_000;
@@ -31,16 +31,8 @@ final class Servers implements CommandGroup {
     private final Named<NamesrvController> nameServers = new Named<>("name server");
     private final Named<BrokerController> brokers = new Named<>("broker");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of(
-                "namesrv.start", this::startNameServer,
-                "namesrv.stop", this::stopNameServer,
-                "broker.start", this::startBroker,
-                "broker.stop", this::stopBroker);
-    }
-
-    private Object startNameServer(Arguments arguments) throws Exception {
+    @Command("namesrv.start")
+    Object startNameServer(Arguments arguments) throws Exception {
         NettyServerConfig netty = new NettyServerConfig();
         netty.setBindAddress(HOST);
         netty.setListenPort(arguments.has("port") ? arguments.count("port", 0) : freePort(1));
@@ -55,13 +47,15 @@ final class Servers implements CommandGroup {
         return Map.of("address", HOST + ":" + netty.getListenPort());
     }
 
-    private Object stopNameServer(Arguments arguments) {
+    @Command("namesrv.stop")
+    Object stopNameServer(Arguments arguments) {
         nameServers.remove(arguments).shutdown();
         return null;
     }
 
     /** Starts a broker on a store directory; settings are the keys of a broker.conf, as text. */
-    private Object startBroker(Arguments arguments) throws Exception {
+    @Command("broker.start")
+    Object startBroker(Arguments arguments) throws Exception {
         System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
         Properties settings = properties(arguments.object("settings"));
         settings.putIfAbsent("namesrvAddr", arguments.text("namesrv"));
@@ -119,7 +113,8 @@ final class Servers implements CommandGroup {
         return controller;
     }
 
-    private Object stopBroker(Arguments arguments) {
+    @Command("broker.stop")
+    Object stopBroker(Arguments arguments) {
         brokers.remove(arguments).shutdown();
         return null;
     }

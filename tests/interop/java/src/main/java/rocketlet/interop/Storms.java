@@ -26,23 +26,15 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
  * <p>Message number n has a body made of its name and n, the tag t(n mod 3) and the key k(n); every tenth request is a
  * batch of n mod 7 + 2 messages.
  */
-final class Storms implements CommandGroup {
+final class Storms {
     private static final long START_LIMIT_MS = 20_000;
     /** The client takes note of some requests that died with their connection when their time is over only. */
     private static final int ANSWER_LIMIT_MS = 2_000;
 
     private final Named<Storm> storms = new Named<>("storm");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of(
-                "storm.start", this::start,
-                "storm.run", this::run,
-                "storm.await", this::await,
-                "storm.stop", this::stop);
-    }
-
-    private Object start(Arguments arguments) throws Exception {
+    @Command("storm.start")
+    Object start(Arguments arguments) throws Exception {
         String name = arguments.text("name");
         DefaultMQProducer producer = new DefaultMQProducer(name);
         producer.setNamesrvAddr(arguments.text("namesrv"));
@@ -55,19 +47,22 @@ final class Storms implements CommandGroup {
         return null;
     }
 
-    private Object run(Arguments arguments) throws Exception {
+    @Command("storm.run")
+    Object run(Arguments arguments) throws Exception {
         return storms.get(arguments).run(arguments);
     }
 
     /** Returns once a run has so many answers, has ended, or the time is over. */
-    private Object await(Arguments arguments) throws Exception {
+    @Command("storm.await")
+    Object await(Arguments arguments) throws Exception {
         Storm storm = storms.get(arguments);
         int run = arguments.count("run", 0);
         int count = arguments.count("count", 1);
         return Map.of("reached", Await.until(arguments.number("timeoutMs"), () -> storm.hasReached(run, count)));
     }
 
-    private Object stop(Arguments arguments) throws Exception {
+    @Command("storm.stop")
+    Object stop(Arguments arguments) throws Exception {
         DefaultMQProducer producer = storms.remove(arguments).producer;
         Clients.stop(producer, producer::shutdown);
         return null;

@@ -9,13 +9,9 @@ import org.apache.rocketmq.client.trace.TraceContext;
 import org.apache.rocketmq.client.trace.TraceDataEncoder;
 
 /** The official reader of trace messages. */
-final class Traces implements CommandGroup {
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of("trace.decode", this::decode);
-    }
-
-    private Object decode(Arguments arguments) {
+final class Traces {
+    @Command("trace.decode")
+    Object decode(Arguments arguments) {
         List<Object> records = new ArrayList<>();
         for (TraceContext context : TraceDataEncoder.decoderFromTraceDataString(arguments.text("text"))) {
             for (TraceBean bean : context.getTraceBeans()) {

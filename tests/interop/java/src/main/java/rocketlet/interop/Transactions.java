@@ -14,19 +14,11 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Producers of transactions. A message says itself what becomes of it: its property "outcome" when it was sent, and
  * "checked" when the broker asks; "commit", "rollback", "unknown", "null" or "exception".
  */
-final class Transactions implements CommandGroup {
+final class Transactions {
     private final Named<Participant> participants = new Named<>("transaction");
 
-    @Override
-    public Map<String, Command> commands() {
-        return Map.of(
-                "transaction.start", this::start,
-                "transaction.send", this::send,
-                "transaction.checked", this::checked,
-                "transaction.stop", this::stop);
-    }
-
-    private Object start(Arguments arguments) throws Exception {
+    @Command("transaction.start")
+    Object start(Arguments arguments) throws Exception {
         String name = arguments.text("name");
         Participant made = new Participant(arguments.text("group"));
         made.producer.setNamesrvAddr(arguments.text("namesrv"));
@@ -42,7 +34,8 @@ final class Transactions implements CommandGroup {
         return Map.of("clientId", made.producer.buildMQClientId());
     }
 
-    private Object send(Arguments arguments) throws Exception {
+    @Command("transaction.send")
+    Object send(Arguments arguments) throws Exception {
         TransactionMQProducer producer = participants.get(arguments).producer;
         List<Object> results = new ArrayList<>();
         for (Arguments fields : arguments.objects("messages")) {
@@ -64,14 +57,16 @@ final class Transactions implements CommandGroup {
     }
 
     /** The messages that the broker has asked about, once there are count of them or the time is over. */
-    private Object checked(Arguments arguments) throws Exception {
+    @Command("transaction.checked")
+    Object checked(Arguments arguments) throws Exception {
         Participant asked = participants.get(arguments);
         int count = arguments.count("count", 0);
         Await.until(arguments.number("timeoutMs", 10_000), () -> asked.checks().size() >= count);
         return Map.of("messages", asked.checks());
     }
 
-    private Object stop(Arguments arguments) throws Exception {
+    @Command("transaction.stop")
+    Object stop(Arguments arguments) throws Exception {
         TransactionMQProducer producer = participants.remove(arguments).producer;
         Clients.stop(producer, producer::shutdown);
         return null;

@@ -7,17 +7,30 @@ import zlib
 
 import pytest
 from real_broker import running_broker
+from scripted_cluster import ScriptedCluster, offset_of
 
-from rocketlet.client import Admin, Message, MessageQueue, Producer, PullConsumer, PullStatus, Sql
-from rocketlet.client.group.broker_requests import PullPlan, PullPosition, pull_header, read_pull_answer
+from rocketlet.client import (
+    Admin,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PullContext,
+    PullStatus,
+    PushConsumer,
+    PushConsumerSettings,
+    Sql,
+)
+from rocketlet.client.group.queue_fetcher import PullPlan, pull_header, read_pull_answer
 from rocketlet.common.errors import RecordError, ResponseError, RouteNotFoundError
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import ResponseCode
-from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.headers.pull import PullReply
+from rocketlet.remoting.bodies.body import encode_body
+from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.headers.pull import PullHeader, PullReply
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
@@ -39,24 +52,23 @@ def answer(*records: bytes, code: int = ResponseCode.SUCCESS) -> Command:
 
 
 @pytest.mark.parametrize(
-    ("plan", "commit_offset", "may_commit", "sys_flag", "subscription"),
+    ("plan", "commit_offset", "sys_flag", "subscription"),
     [
-        (PUSH, 0, True, 2, None),
-        (PUSH, 5, True, 3, None),
-        (PUSH, 5, False, 2, None),
-        (PUSH._replace(posts_subscription=True), 0, True, 6, "*"),
-        (PUSH._replace(posts_subscription=True, is_lite=True), 0, True, 22, "*"),
+        (PUSH, 0, 2, None),
+        (PUSH, 5, 3, None),
+        (PUSH._replace(posts_subscription=True), 0, 6, "*"),
+        (PUSH._replace(posts_subscription=True, is_lite=True), 0, 22, "*"),
     ],
-    ids=["push", "with an offset", "at a slave", "with the subscription", "lite"],
+    ids=["push", "with an offset", "with the subscription", "lite"],
 )
 def test_header_has_the_flags_of_java(
-    plan: PullPlan, commit_offset: int, may_commit: bool, sys_flag: int, subscription: str | None
+    plan: PullPlan, commit_offset: int, sys_flag: int, subscription: str | None
 ) -> None:
-    """Bit 0 commits and never at a slave, bit 1 holds, bit 2 brings the subscription, bit 4 is a lite pull."""
-    header = pull_header(plan, ALL, PullPosition(QUEUE, 8, commit_offset, 0), may_commit=may_commit)
+    """Bit 0 commits, bit 1 holds, bit 2 brings the subscription, bit 4 is a lite pull."""
+    header = pull_header(plan, ALL, QUEUE, 8, commit_offset)
 
     assert (header.sys_flag, header.subscription) == (sys_flag, subscription)
-    assert header.commit_offset == (commit_offset if may_commit else 0)
+    assert header.commit_offset == commit_offset
     assert (header.queue_offset, header.max_messages, header.suspend_ms) == (8, 32, 15_000)
     assert (header.sub_version, header.expression_type, header.max_bytes) == (123, "TAG", 262_144)
 
@@ -230,3 +242,39 @@ async def test_pull_takes_a_condition(nameserver: NameServer, tmp_path: pathlib.
         await consumer.assign([queue], wanted)
         await consumer.seek_to_begin(queue)
         assert [each.body for each in await consumer.poll()] == [b"3", b"4"]
+
+
+async def test_slave_is_not_asked_to_store_offsets(cluster: ScriptedCluster) -> None:
+    """The master that says to go on at its slave stores the offset with the pull; the slave gets none."""
+    cluster.routes["T"] = {"broker-a": 1}
+    master, slave = await cluster.add_broker("broker-a"), await cluster.add_broker("broker-a as slave")
+    route = cluster.route_of("T")
+    route.broker_datas[0].broker_addrs[1] = slave.address
+    cluster.nameserver.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _: Command.response(
+        0, body=encode_body(route)
+    )
+    master.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of(8)
+    master.answers[RequestCode.PULL_MESSAGE] = lambda _: answer(code=ResponseCode.PULL_NOT_FOUND)
+    async with PushConsumer("g", cluster.nameserver.address):
+        at_master = decode_header(PullHeader, (await master.wait_asked(RequestCode.PULL_MESSAGE))[0])
+        at_slave = decode_header(PullHeader, (await slave.wait_asked(RequestCode.PULL_MESSAGE))[0])
+    assert (at_master.commits_offset, at_master.queue_offset, at_master.commit_offset) == (True, 8, 8)
+    assert (at_slave.commits_offset, at_slave.queue_offset, at_slave.commit_offset) == (False, 9, 0)
+
+
+async def test_hook_sees_an_answer_that_refuses_the_offset(cluster: ScriptedCluster) -> None:
+    """Each answer to a pull is told, also one without messages that leads elsewhere."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    broker.answers[RequestCode.PULL_MESSAGE] = lambda _: answer(code=ResponseCode.PULL_OFFSET_MOVED)
+    seen: asyncio.Queue[PullContext] = asyncio.Queue()
+
+    class Seeing:
+        def after_pull(self, context: PullContext) -> None:
+            seen.put_nowait(context)
+
+    consumer = PushConsumer("g", cluster.nameserver.address, settings=PushConsumerSettings(hooks=(Seeing(),)))
+    consumer.subscribe("T", "*", print)
+    async with consumer:
+        context = await seen.get()
+    assert (context.group, context.queue, list(context.messages)) == ("g", QUEUE, [])

@@ -1,4 +1,4 @@
-"""The messages of one queue that were pulled and are not finished.
+"""How far a consumer has come in an owned queue: what of it was pulled and is not finished, and the offset to commit.
 
     next_offset      first unfinished offset; after the last put one when nothing is left; None before the first put
     unfinished       messages put and not removed: waiting, in a listener, or waiting for another try
@@ -14,7 +14,7 @@ dict and the order of arrival are enough.
     drop        the queue was given up: what has not begun does not begin, offsets move no more
 
 When nothing is unfinished, an answer without messages moves the offset too: what the filter left out need not be read
-again.
+again. ``QueueOffsets`` holds the offsets of all owned queues; how they are stored is in ``offsets.py``.
 """
 
 import asyncio
@@ -23,20 +23,70 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...common.clock import Clock
 from ...common.message import MessageQueue, ReceivedMessage
-from ..group.offsets import QueueOffsets
-from ..session.settings import FlowLimits
+from ..session.settings import FlowLimits, PushConsumerSettings
+
+
+class QueueOffsets:
+    """The offsets of the queues that a consumer owns (the memory part of Java's ``RemoteBrokerOffsetStore``).
+
+    They move on only, unless by ``seek``; a frozen queue is not moved at all.
+    """
+
+    __slots__ = ("_frozen", "_offsets")
+
+    def __init__(self) -> None:
+        self._offsets: dict[MessageQueue, int] = {}
+        self._frozen: set[MessageQueue] = set()
+
+    def __repr__(self) -> str:
+        return f"<QueueOffsets {len(self._offsets)} queues, {len(self._frozen)} frozen>"
+
+    def __contains__(self, queue: object) -> bool:
+        return queue in self._offsets
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """Return the offset of a queue, or None when none was set."""
+        return self._offsets.get(queue)
+
+    def items(self) -> list[tuple[MessageQueue, int]]:
+        """Return all queues with their offsets."""
+        return list(self._offsets.items())
+
+    def advance(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Move a queue on; an older offset and a frozen queue change nothing."""
+        if self._frozen and queue in self._frozen:
+            return
+        if queue_offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = queue_offset
+
+    def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Set a queue to any offset."""
+        if queue not in self._frozen:
+            self._offsets[queue] = queue_offset
+
+    def freeze(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Set a queue to an offset that results of messages pulled earlier cannot move."""
+        self._offsets[queue] = queue_offset
+        self._frozen.add(queue)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drop a queue, and its frozen state."""
+        self._offsets.pop(queue, None)
+        self._frozen.discard(queue)
 
 
 class ProcessQueue:
     """Unfinished messages of one owned queue, in the order of their offsets."""
 
-    __slots__ = ("_order", "_unfinished", "buffered_bytes", "put_offset")
+    __slots__ = ("_order", "_unfinished", "buffered_bytes", "next_offset", "put_offset")
 
     def __init__(self) -> None:
-        self._order: deque[int] = deque()
+        self._order: deque[int] = deque()  # its first is unfinished, the others may be finished
         self._unfinished: dict[int, ReceivedMessage] = {}
         self.buffered_bytes = 0
         self.put_offset = -1
+        self.next_offset: int | None = None
+        """The offset to commit: everything before it is finished."""
 
     def __len__(self) -> int:
         return len(self._unfinished)
@@ -46,17 +96,6 @@ class ProcessQueue:
 
     def __repr__(self) -> str:
         return f"<ProcessQueue {len(self)} unfinished, {self.buffered_bytes} bytes, next {self.next_offset}>"
-
-    @property
-    def next_offset(self) -> int | None:
-        """The offset to commit: everything before it is finished."""
-        return self.remove(())
-
-    @property
-    def span(self) -> int:
-        """The distance between the first and the last unfinished offset."""
-        first = self.next_offset
-        return 0 if first is None or not self._order else self._order[-1] - first
 
     def put(self, messages: Sequence[ReceivedMessage]) -> None:
         """Add pulled messages; an offset that is there already is kept as it is."""
@@ -70,6 +109,7 @@ class ProcessQueue:
         self.buffered_bytes += size
         if messages:
             self.put_offset = max(self.put_offset, messages[-1].queue_offset)
+            self.next_offset = order[0]
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> int | None:
         """Take finished messages out and return the offset to commit."""
@@ -81,15 +121,18 @@ class ProcessQueue:
         while order and order[0] not in unfinished:
             order.popleft()
         if order:
-            return order[0]
-        return self.put_offset + 1 if self.put_offset >= 0 else None
+            self.next_offset = order[0]
+        elif self.put_offset >= 0:
+            self.next_offset = self.put_offset + 1
+        return self.next_offset
 
     def exceeds(self, limits: FlowLimits) -> bool:
         """Tell whether pulling has to pause; all three limits are still allowed to be reached."""
+        order = self._order
         return (
             len(self._unfinished) > limits.max_messages
             or self.buffered_bytes > limits.max_bytes
-            or self.span > limits.max_span
+            or (len(order) > 1 and order[-1] - order[0] > limits.max_span)
         )
 
 
@@ -97,18 +140,18 @@ Submit = Callable[["PushQueue", Sequence[ReceivedMessage]], object]
 
 
 class PushQueue:
-    """The sink of the puller of one owned queue."""
+    """The sink of the fetcher of one owned queue."""
 
     def __init__(
-        self, queue: MessageQueue, offsets: QueueOffsets, limits: FlowLimits, submit: Submit, clock: Clock
+        self, queue: MessageQueue, offsets: QueueOffsets, settings: PushConsumerSettings, submit: Submit, clock: Clock
     ) -> None:
         self.queue = queue
         self.unfinished = ProcessQueue()
         self.is_dropped = False
         self.moves_offset = True
-        self.stores_with_pulls = True
-        self.limits = limits
+        self.limits = settings.limits
         self.pulled_at_ms = clock.now_ms()
+        self._stores_with_pulls = not settings.is_broadcast
         self._offset_at_pull: int | None = None
         self._clock = clock
         self._offsets = offsets
@@ -145,8 +188,8 @@ class PushQueue:
         self.is_dropped = True
         self.moves_offset = False
 
-    async def wait_for_room(self) -> None:
-        """Return when more may be pulled."""
+    async def wait_for_room(self) -> int:
+        """Return when more may be pulled: the offset to store with that pull, 0 for none."""
         while self.unfinished.exceeds(self.limits):
             self._room.clear()
             self._waits_for_room = True
@@ -154,10 +197,7 @@ class PushQueue:
                 await self._room.wait()
             finally:
                 self._waits_for_room = False
-
-    def offset_to_commit(self) -> int:
-        """Return the offset to store with the next pull; 0 for none."""
-        return (self.stores_with_pulls and self._offsets.get(self.queue)) or 0
+        return (self._stores_with_pulls and self._offsets.get(self.queue)) or 0
 
     def accept(self, messages: list[ReceivedMessage], next_offset: int) -> None:
         """Keep messages and hand them to the listener."""

@@ -5,8 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from received import received
 
-from rocketlet.client.consumer.process_queue import ProcessQueue
+from rocketlet.client.group.process_queue import ProcessQueue, QueueOffsets
 from rocketlet.client.session.settings import FlowLimits
+from rocketlet.common.message import MessageQueue
+
+QUEUE = MessageQueue("T", "broker-a", 0)
 
 
 @pytest.mark.feature("B17")
@@ -72,3 +75,29 @@ def test_any_order_of_finishing_commits_no_unfinished_message(order: list[int]) 
         assert all(unfinished >= next_offset for unfinished in order[count:])
         committed = next_offset
     assert queue.buffered_bytes == 0
+
+
+@pytest.mark.feature("B17")
+def test_results_move_an_offset_on_only() -> None:
+    """A batch that finishes late does not take back what later ones committed; a seek may."""
+    table = QueueOffsets()
+    table.advance(QUEUE, 5)
+    table.advance(QUEUE, 3)
+    assert table.get(QUEUE) == 5
+
+    table.seek(QUEUE, 2)
+    assert table.get(QUEUE) == 2
+
+
+@pytest.mark.feature("B18")
+def test_frozen_offset_moves_again_after_the_queue_was_forgotten() -> None:
+    """After a refused offset old results change nothing until the queue is taken anew."""
+    table = QueueOffsets()
+    table.freeze(QUEUE, 100)
+    table.advance(QUEUE, 200)
+    table.seek(QUEUE, 300)
+    assert table.get(QUEUE) == 100
+
+    table.forget(QUEUE)
+    table.advance(QUEUE, 101)
+    assert table.get(QUEUE) == 101
