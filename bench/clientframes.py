@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator
 
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 _FIRST_OPAQUE = 100_000_000
 _OPAQUE_TEXT = str(_FIRST_OPAQUE).encode()

@@ -27,8 +27,8 @@ from interop.servers import RocketletServer
 from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection
 from rocketlet.remoting.transport.event_loop import LoopClock

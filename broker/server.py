@@ -22,7 +22,7 @@ from ..common.errors import ConfigError
 from ..common.ids import encode_host, format_address
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
-from ..remoting.transport.connection import Connection, Service
+from ..remoting.transport.connection import Connection, RequestHandlers
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.limits import server_limits
 from ..remoting.transport.server import RemotingServer
@@ -189,11 +189,11 @@ class Broker:
         start_checks(stack, tasks, clock, *parts.build_checks(self._give_up))
 
     async def _bind(self, stack: AsyncExitStack, parts: Components) -> None:
-        service = Service(parts.handlers, after_batch=parts.scheduler.end_turn)
+        handlers = RequestHandlers(parts.handlers, after_batch=parts.scheduler.end_turn)
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )
-        server = RemotingServer(self._config.host, self._config.port, service, self._clock, limits)
+        server = RemotingServer(self._config.host, self._config.port, handlers, self._clock, limits)
         await stack.enter_async_context(server)
         if self._port != server.address[1]:  # a free port was asked for; nobody can have used it yet
             self._port = server.address[1]

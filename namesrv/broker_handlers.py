@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
+from ..common.codes import ResponseCode
 from ..common.errors import DecodeError
 from ..common.metadata import DataVersion, TopicConfig, TopicConfigTable
 from ..common.properties import crc31
 from ..remoting.bodies.body import decode_body, decode_body_if_any, encode_body
 from ..remoting.bodies.route import KVTable, decode_registration
-from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command, decode_header
 from ..remoting.headers.namesrv import (
     AddWriteReply,

@@ -7,10 +7,11 @@ text while the server runs (behaviour.md A.7).
 
 from collections.abc import Callable, Mapping
 
+from ..common.codes import ResponseCode
 from ..common.errors import ConfigError, DecodeError
 from ..common.settings import format_java_properties, parse_java_properties
-from ..remoting.codec.codes import RequestCode, ResponseCode
 from ..remoting.codec.command import Command
+from ..remoting.codec.request_codes import RequestCode
 from ..remoting.transport.connection import Connection, Handler
 from .broker_handlers import BrokerHandlers
 from .config import LiveSettings

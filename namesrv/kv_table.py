@@ -11,12 +11,13 @@ from typing import Final
 import msgspec
 from msgspec import field
 
+from ..common.codes import ResponseCode
 from ..common.errors import HeaderError
 from ..common.outcome import Outcome
 from ..remoting.bodies.body import encode_body
 from ..remoting.bodies.route import KVTable
-from ..remoting.codec.codes import RequestCode, ResponseCode
 from ..remoting.codec.command import Command, decode_header
+from ..remoting.codec.request_codes import RequestCode
 from ..remoting.headers.namesrv import KvHeader, KvReply, NamespaceHeader, PutKvHeader
 from ..remoting.transport.connection import Connection, Handler
 

@@ -12,6 +12,7 @@ the requester's zone.
 
 from collections.abc import Callable, Mapping
 
+from ..common.codes import ResponseCode
 from ..common.ids import format_address
 from ..common.names import PERM_WRITE
 from ..remoting.bodies.body import encode_body, encode_body_for
@@ -25,7 +26,6 @@ from ..remoting.bodies.route import (
     TopicList,
     TopicRouteData,
 )
-from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command, decode_header
 from ..remoting.headers.namesrv import BrokerGroupHeader, RouteHeader
 from ..remoting.transport.connection import Connection

@@ -16,14 +16,14 @@ from typing import Self
 import msgspec
 
 from ..common.clock import Clock
+from ..common.codes import ResponseCode
 from ..common.errors import ConfigError
 from ..common.ids import format_address
 from ..common.java_json import read_table_as
 from ..common.outcome import Outcome
-from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command
 from ..remoting.transport.addresses import ANY_HOSTS, Advertised, check_advertised, is_ip_address, reachable_host
-from ..remoting.transport.connection import Connection, Service
+from ..remoting.transport.connection import Connection, RequestHandlers
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.limits import server_limits
 from ..remoting.transport.server import RemotingServer
@@ -88,7 +88,7 @@ class NameServer:
             await stack.enter_async_context(self._tasks)
             config = self._config
             limits = server_limits(config.max_idle_seconds, config.high_water_bytes, config.low_water_bytes)
-            server = RemotingServer(self._config.host, self._config.port, self._service(), self._clock, limits)
+            server = RemotingServer(self._config.host, self._config.port, self._request_handlers(), self._clock, limits)
             await stack.enter_async_context(server)
             self._port = server.address[1]
             self._tasks.start(repeat(self._drop_silent, self._clock, first_ms=self._config.scan_period_ms), "expiry")
@@ -101,10 +101,10 @@ class NameServer:
         """Close the port and every connection."""
         await self._stack.aclose()
 
-    def _service(self) -> Service:
+    def _request_handlers(self) -> RequestHandlers:
         handlers = name_server_handlers(self._routes, self._settings, self._order_table, self._clock.monotonic_ms)
         kv_handlers = KvHandlers(self._kv, self._save_kv if self._config.kv_path else None)
-        return Service({**handlers, **kv_handlers.table()})
+        return RequestHandlers({**handlers, **kv_handlers.table()})
 
     def _order_table(self) -> Mapping[str, str] | None:
         return self._kv.namespace(ORDER_NAMESPACE)

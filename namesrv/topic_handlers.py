@@ -5,10 +5,10 @@ A topic that is deleted here comes back with the next registration that names it
 
 from collections.abc import Callable
 
+from ..common.codes import ResponseCode
 from ..common.errors import DecodeError
 from ..remoting.bodies.body import decode_body_if_any, encode_body
 from ..remoting.bodies.route import QueueData, TopicList, TopicRouteData
-from ..remoting.codec.codes import ResponseCode
 from ..remoting.codec.command import Command, decode_header
 from ..remoting.headers.namesrv import ClusterHeader, DeleteTopicHeader, RegisterTopicHeader
 from ..remoting.transport.connection import Connection

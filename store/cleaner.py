@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 from ..common.errors import DiskFullError, StoreNotWritableError
 from .consumequeue.batch_queue import BatchQueue
-from .consumequeue.consume_queue import ConsumeQueue, HeadCut, HeadView, find_cut, view_head
+from .consumequeue.consume_queue import ConsumeQueue, HeadView, QueueTrim, find_cut, view_head
 from .files.file_sync import FileRemoval, SlowStep
 from .files.files import Files
 from .files.store_config import CleaningConfig, StoreConfig
@@ -268,7 +268,7 @@ class Cleaner:
 
     def _clean_queues(self, log_min_offset: int) -> Iterator[SlowStep]:
         for views in self._slices(self._queues()):
-            cuts: list[HeadCut | None] = []
+            cuts: list[QueueTrim | None] = []
             yield SlowStep(partial(self._find_cuts, views, log_min_offset, cuts))
             for (queue, view), cut in zip(views, cuts, strict=True):
                 paths = self._apply(queue, view, cut) if cut is not None else []
@@ -294,7 +294,7 @@ class Cleaner:
         """
         log_min_offset = self._parts.log.min_offset
         for views in self._slices(queue for queue in self._queues() if not keeps(queue.topic)):
-            cuts: list[HeadCut | None] = []
+            cuts: list[QueueTrim | None] = []
             yield SlowStep(partial(self._find_cuts, views, log_min_offset, cuts))
             for (queue, view), cut in zip(views, cuts, strict=True):
                 is_as_seen = _slots(queue).max_offset == view.max_offset
@@ -317,11 +317,11 @@ class Cleaner:
             yield views
 
     def _find_cuts(
-        self, views: list[tuple[AnyQueue, HeadView]], log_min_offset: int, cuts: list[HeadCut | None]
+        self, views: list[tuple[AnyQueue, HeadView]], log_min_offset: int, cuts: list[QueueTrim | None]
     ) -> None:
         cuts += [find_cut(self._parts.files, view, log_min_offset) for _, view in views]
 
-    def _apply(self, queue: AnyQueue, view: HeadView, cut: HeadCut) -> list[str]:
+    def _apply(self, queue: AnyQueue, view: HeadView, cut: QueueTrim) -> list[str]:
         slots = _slots(queue)
         if not self._is_there(queue) or slots.first_base != view.first_base or slots.max_offset < view.max_offset:
             return []

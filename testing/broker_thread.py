@@ -18,12 +18,13 @@ from ..broker.group.members import Presence
 from ..broker.server import Broker
 from ..broker.settings.config import BrokerConfig
 from ..common.clock import Clock
+from ..common.codes import ResponseCode
 from ..common.message import ReceivedMessage
 from ..common.record import decode_message, iter_records
 from ..namesrv.config import NameServerConfig
 from ..namesrv.server import NameServer
-from ..remoting.codec.codes import RequestCode, ResponseCode
 from ..remoting.codec.command import Command
+from ..remoting.codec.request_codes import RequestCode
 from ..remoting.headers.client import CreateTopicHeader
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Connection

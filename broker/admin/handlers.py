@@ -17,9 +17,9 @@ from ...common.names import broker_group_remark, broker_topic_remark, is_system_
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body_if_any, encode_body
 from ...remoting.bodies.route import KVTable
-from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.error_replies import NO_ANSWER
+from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
 from ...remoting.transport.connection import Connection, Handler
 from ...store.files.file_sync import SlowStep

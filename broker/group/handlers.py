@@ -30,8 +30,8 @@ from ...remoting.bodies.client import (
     LockedQueues,
     decode_lock_body,
 )
-from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
 from ...remoting.headers.offset import (
     CommitOffsetHeader,

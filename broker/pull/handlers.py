@@ -11,10 +11,10 @@ from ...common.errors import HeaderError
 from ...common.ids import format_address
 from ...common.names import PERM_READ
 from ...common.outcome import Outcome
-from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import Command, decode_header, header_reader
 from ...remoting.codec.error_replies import failure_reply
 from ...remoting.codec.frames import Encoded
+from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.pull import (
     PullHeader,
     PullReply,

@@ -21,10 +21,10 @@ from ...common.errors import (
 from ...common.ids import format_address, format_offset_id
 from ...common.outcome import Outcome
 from ...common.properties import PUSH_REPLY_TIME, UNIQ_KEY, encode_properties
-from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.error_replies import describe_failure
 from ...remoting.codec.frames import Encoded
+from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.message import RecallHeader, RecallReply, ReplyPushHeader, SendBackHeader
 from ...remoting.headers.send import SendReplies, decode_send_header
 from ...remoting.transport.connection import Connection, Handler

@@ -45,8 +45,8 @@ from ...remoting.bodies.route import (
     TopicRouteData,
     encode_registration,
 )
-from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.namesrv import RegisterBrokerHeader, RegisterTopicHeader, UnregisterBrokerHeader
 from ...remoting.transport.addresses import ANY_HOSTS, is_loopback, reachable_host
 from ...remoting.transport.client import ConnectionPool

@@ -9,8 +9,8 @@ from ...common.names import HALF_TOPIC
 from ...common.outcome import Outcome
 from ...common.properties import PRODUCER_GROUP, REAL_QUEUE_ID, REAL_TOPIC, UNIQ_KEY
 from ...common.record import NewRecord, encode_record
-from ...remoting.codec.codes import RequestCode as Code
 from ...remoting.codec.command import ONEWAY, Command, decode_header
+from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader, ResumeCheckHeader
 from ...remoting.transport.connection import Connection, Handler
 from ..group.members import Members

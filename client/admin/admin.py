@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import ClientStateError, ConfigError, RequestTimeoutError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.metadata import SubscriptionGroupTable, TopicConfig
@@ -35,8 +36,8 @@ from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import ConsumerList
 from ...remoting.bodies.group import ConsumerConnections, ResetOffsets
 from ...remoting.bodies.route import KVTable, TopicList
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.admin import DeleteGroupHeader, ResetOffsetHeader
 from ...remoting.headers.client import ConsumerGroupHeader, CreateTopicHeader, TopicHeader
 from ...remoting.headers.namesrv import BrokerNameHeader, ClusterHeader

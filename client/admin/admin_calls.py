@@ -14,12 +14,13 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from ...common.codes import ResponseCode
 from ...common.errors import ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.route import MASTER_ID, ClusterInfo
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
+from ...remoting.codec.request_codes import RequestCode
 from ..session.lifecycle import Lifecycle
 from ..session.routes import TopicRoute, publish_queues, subscribe_queues
 from ..session.session import Session

@@ -8,13 +8,14 @@ read           everything that was stored in a span of time, queue by queue
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
 from ...common.ids import decode_host, format_address, parse_offset_id
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.properties import UNIQ_KEY
 from ...common.record import decode_message, iter_records
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader
 from ..group.broker_requests import BrokerRequests
 from ..group.queue_fetcher import PullStatus, SinglePull, pull_once

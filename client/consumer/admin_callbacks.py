@@ -18,6 +18,7 @@ from types import FrameType
 
 import msgspec
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.outcome import Outcome
@@ -35,8 +36,8 @@ from ...remoting.bodies.client import (
     TopicFigures,
 )
 from ...remoting.bodies.group import ResetOffsets
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
 from ...remoting.transport.connection import Connection, Reply
 from ...remoting.transport.connection import Handler as RequestHandler

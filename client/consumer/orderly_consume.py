@@ -37,12 +37,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from ...common.clock import TimerHandle
+from ...common.codes import ResponseCode
 from ...common.errors import ResponseError, RocketletError
 from ...common.message import MessageQueue, ReceivedMessage, describe_messages
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import LockBatchBody, LockedQueues
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ..group.consumer_hooks import ListenerOutcome
 from ..group.process_queue import PushQueue, QueueOffsets, Submit

@@ -24,8 +24,8 @@ from ...common.properties import (
     TRANSACTION_PREPARED,
     encode_properties,
 )
-from ...remoting.codec.codes import RequestCode
 from ...remoting.codec.command import Command
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.send import LetterSendHeader
 from ..group.broker_requests import BrokerRequests
 from ..session.results import STATUS_OF_CODE

@@ -16,14 +16,15 @@ An answer with an unexpected code is a ``ResponseError``.
 
 import random
 
+from ...common.codes import ResponseCode
 from ...common.errors import ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import Subscription
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import CheckClientBody, CheckedSubscription, ConsumerList
 from ...remoting.bodies.group import ConsumerConnections
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import ConsumerGroupHeader
 from ...remoting.headers.message import SendBackHeader
 from ...remoting.headers.offset import (

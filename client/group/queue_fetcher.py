@@ -44,14 +44,15 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, ResponseError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.names import RETRY_PREFIX
 from ...common.properties import MAX_OFFSET, MIN_OFFSET, RETRY_TOPIC
 from ...common.record import decode_messages
 from ...common.subscription import Subscription
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, header_reader
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.pull import (
     PULL_COMMIT_OFFSET,
     PULL_LITE,

@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import (
     ClientError,
     NotSafeError,
@@ -41,7 +42,6 @@ from ...common.errors import (
 )
 from ...common.message import Message, MessageQueue
 from ...common.names import RETRY_PREFIX
-from ...remoting.codec.codes import ResponseCode
 from ...remoting.transport.event_loop import LoopClock, TaskScope
 from ..session.results import SendResult, SendStatus
 from .producer import Producer

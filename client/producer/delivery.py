@@ -46,9 +46,9 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from ...common.codes import ResponseCode
 from ...common.errors import ClientError, RemotingError, RequestTimeoutError, ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue
-from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command, header_reader
 from ...remoting.headers.send import SendFields, SendFrames, SendReply
 from ...remoting.transport.connection import Connection

@@ -32,7 +32,7 @@ from ...common.properties import (
     format_properties,
 )
 from ...common.record import encode_batch_part
-from ...remoting.codec.codes import RequestCode
+from ...remoting.codec.request_codes import RequestCode
 from ..session.settings import ProducerSettings
 
 REPLY_TYPE = "reply"

@@ -24,13 +24,14 @@ from types import TracebackType
 from typing import Self
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, ResponseError
 from ...common.ids import UniqueIds, parse_recall_handle
 from ...common.message import Message, MessageQueue, ReceivedMessage
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX
 from ...remoting.bodies.client import ConsumerData
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.message import RecallHeader, RecallReply
 from ...remoting.transport.connection import Handler
 from ...remoting.transport.event_loop import TaskScope

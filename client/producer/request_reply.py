@@ -26,6 +26,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.compression import inflate
 from ...common.errors import ClientStateError, ConfigError, DecodeError, RemotingError, ReplyTimeoutError
 from ...common.ids import Address
@@ -40,8 +41,8 @@ from ...common.properties import (
     UNIQ_KEY,
     parse_properties,
 )
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.message import ReplyPushHeader
 from ...remoting.transport.connection import Connection, Handler
 from ..session.session import Session

@@ -34,14 +34,15 @@ from typing import Any, NamedTuple, Protocol, Self
 import msgspec
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import RocketletError
 from ...common.ids import format_address, parse_offset_id
 from ...common.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK, Message, ReceivedMessage
 from ...common.message import TRANSACTION_PREPARED as PREPARED_BIT
 from ...common.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQ_KEY
 from ...common.record import decode_message, decode_record
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader
 from ...remoting.transport.connection import Connection, Handler
 from ...remoting.transport.event_loop import TaskScope

@@ -38,6 +38,7 @@ from types import MappingProxyType
 import msgspec
 
 from ...common.allocation import AllocateMessageQueueStrategy
+from ...common.codes import ResponseCode
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.names import (
     DLQ_PREFIX,
@@ -49,8 +50,8 @@ from ...common.names import (
 from ...common.properties import PRODUCER_GROUP, RETRY_TOPIC
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import CheckClientBody, HeartbeatData, LockBatchBody, LockedQueues, SubscriptionData
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
+from ...remoting.codec.request_codes import RequestCode
 from .hooks import RpcHook, hooks_of
 from .settings import ClientSettings, Credentials
 

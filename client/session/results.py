@@ -13,8 +13,8 @@ import enum
 
 import msgspec
 
+from ...common.codes import ResponseCode
 from ...common.message import MessageQueue
-from ...remoting.codec.codes import ResponseCode
 
 
 class SendStatus(enum.Enum):

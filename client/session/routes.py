@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import ConfigError, RemotingError, RequestTimeoutError
 from ...common.message import MessageQueue
 from ...common.names import PERM_READ, PERM_WRITE
 from ...remoting.bodies.route import MASTER_ID, TopicRouteData
-from ...remoting.codec.codes import ResponseCode
 from ...remoting.codec.command import Command
 from ...remoting.transport.client import ConnectionPool
 from .interceptors import RequestPipeline

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import (
     ConfigError,
     RemotingError,
@@ -32,13 +33,13 @@ from ...common.ids import format_address
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import ConsumerData, HeartbeatData, ProducerData
 from ...remoting.bodies.route import TopicRouteData
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from ...remoting.headers.namesrv import RouteHeader
 from ...remoting.transport.addresses import reachable_host
 from ...remoting.transport.client import ConnectionPool
-from ...remoting.transport.connection import Connection, Handler, Reply, Service, refuse_unknown
+from ...remoting.transport.connection import Connection, Handler, Reply, RequestHandlers, refuse_unknown
 from ...remoting.transport.event_loop import LoopClock, TaskScope, repeat
 from .hooks import HookSource, Role
 from .interceptors import RequestPipeline
@@ -195,7 +196,7 @@ class Session:
         self._handlers: dict[int, Handler] = {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: self._serve_notice}
         self._features: dict[type[Feature], Feature] = {}
         self._pool = ConnectionPool(
-            self.clock, Service(self._handlers, self._serve), tls=ssl_context_of(self.settings.tls)
+            self.clock, RequestHandlers(self._handlers, self._serve), tls=ssl_context_of(self.settings.tls)
         )
         addresses = parse_addresses(choose_nameserver(nameserver))
         self._nameservers = NameServers(addresses, self._pool, self.clock, self._pipeline)

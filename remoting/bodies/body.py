@@ -12,8 +12,8 @@ blank. Reading takes whatever Java, Go or Node clients send (``common.javajson``
 from typing import TypeVar
 
 from ...common.java_json import read_json_as, write_json
-from ..codec.codes import reads_strict_json
 from ..codec.command import ANSWER_SLOW_BYTES, SLOW_BYTES, Command
+from ..codec.request_codes import reads_strict_json
 
 T = TypeVar("T")
 _NOTHING = (b"", b"null")

@@ -33,9 +33,10 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
+from ...common.codes import VERSION
 from ...common.errors import HeaderError, JsonError
 from ...common.java_json import Int32, check_slow, read_json, write_json
-from .codes import VERSION, LanguageCode
+from .request_codes import LanguageCode
 
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
 FieldsReader = Callable[[msgspec.Raw | bytes], HeaderT]

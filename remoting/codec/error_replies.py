@@ -3,9 +3,10 @@
 import logging
 import os
 
+from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
-from .codes import RequestCode, ResponseCode
 from .command import Command
+from .request_codes import RequestCode
 
 NO_ANSWER = "not set any response code"
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"

@@ -17,10 +17,11 @@ from typing import ClassVar, Final
 import msgspec
 from msgspec import field
 
+from ...common.codes import VERSION
 from ...common.java_json import Int32, Int64
-from ..codec.codes import VERSION, RequestCode
 from ..codec.command import JSON, NULL, RESPONSE, Command
 from ..codec.frames import PREFIX, Buffer, Encoded, encode_command
+from ..codec.request_codes import RequestCode
 
 PULL_COMMIT_OFFSET = 1
 PULL_SUSPEND = 2

@@ -20,12 +20,13 @@ from typing import ClassVar, NamedTuple, Protocol
 import msgspec
 from msgspec import field
 
+from ...common.codes import VERSION, ResponseCode
 from ...common.errors import HeaderError
 from ...common.java_json import Int32, Int64
 from ...common.message import MessageQueue
-from ..codec.codes import VERSION, RequestCode, ResponseCode
 from ..codec.command import JSON, Command, decode_header, header_reader
 from ..codec.frames import PREFIX, Encoded
+from ..codec.request_codes import RequestCode
 
 LETTER_CODES = frozenset(
     {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}

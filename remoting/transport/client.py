@@ -16,7 +16,7 @@ from ...common.clock import Clock
 from ...common.errors import ConnectFailedError, ConnectionClosedError, RequestTimeoutError
 from ...common.ids import Address, is_address
 from ..codec.command import Command
-from .connection import Connection, Service
+from .connection import Connection, RequestHandlers
 from .connections import Connections
 from .event_loop import TaskScope
 from .limits import CLIENT_LIMITS, Limits
@@ -32,14 +32,14 @@ class ConnectionPool:
     def __init__(
         self,
         clock: Clock,
-        service: Service | None = None,
+        handlers: RequestHandlers | None = None,
         limits: Limits | None = None,
         *,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._clock = clock
         self._tls: dict[str, Any] = {} if tls is None else {"ssl": tls, **TLS_TIMEOUTS}
-        self._service = service or Service()
+        self._handlers = handlers or RequestHandlers()
         self._limits = limits or CLIENT_LIMITS
         self.connections = Connections(clock, self._limits)
         self._open: dict[str, Connection] = {}
@@ -149,7 +149,7 @@ class ConnectionPool:
             attempt.set_result(outcome)
 
     def _new_connection(self) -> Connection:
-        return Connection(self._service, self._clock, self._limits, self.connections)
+        return Connection(self._handlers, self._clock, self._limits, self.connections)
 
     def _keep(self, address: str, connection: Connection) -> None:
         self._open[address] = connection

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import ConnectionClosedError, FrameError, StoreError
 from ...common.ids import Address
 from ...common.outcome import Outcome
-from ..codec.codes import ResponseCode
 from ..codec.command import ONEWAY, RESPONSE, Command
 from ..codec.error_replies import (
     NO_ANSWER,
@@ -54,7 +54,7 @@ def refuse_unknown(command: Command, connection: Connection) -> Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class RequestHandlers:
     """What an end answers: a broker clients, a client the requests of brokers (``spec/remoting.md`` §4.12).
 
     ``after_batch`` is called once when all frames of a read have gone through their handlers, before their answers are
@@ -62,7 +62,7 @@ class Service:
     outcomes goes out with them.
     """
 
-    handlers: Mapping[int, Handler] = field(default_factory=dict[int, Handler])
+    by_code: Mapping[int, Handler] = field(default_factory=dict[int, Handler])
     fallback: Handler = refuse_unknown
     after_batch: Callable[[], None] | None = None
 
@@ -76,14 +76,14 @@ def encode_oneway(command: Command) -> bytes:
 class Connection(asyncio.Protocol):
     """One connection, hashable by identity. With less than 30 attributes Python keeps their names once for all."""
 
-    def __init__(self, service: Service, clock: Clock, limits: Limits, home: ConnectionRegistry) -> None:
+    def __init__(self, handlers: RequestHandlers, clock: Clock, limits: Limits, home: ConnectionRegistry) -> None:
         self.remote_address: Address = ("", 0)
         self.local_address: Address = ("", 0)
         self.is_closed = False
         self.descriptor = -1
-        self._handlers = service.handlers
-        self._fallback = service.fallback
-        self._after_batch = service.after_batch
+        self._handlers = handlers.by_code
+        self._fallback = handlers.fallback
+        self._after_batch = handlers.after_batch
         self._limits = limits
         self._home = home
         self._parser = FrameParser(limits.max_frame_bytes)

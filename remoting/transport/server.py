@@ -1,6 +1,6 @@
 """A listening end: binds an address, serves every connection, leaves nothing behind.
 
-    async with RemotingServer("127.0.0.1", 0, service, clock) as server:
+    async with RemotingServer("127.0.0.1", 0, handlers, clock) as server:
         host, port = server.address
 
 Inside the block the port is bound and known. After it no connection, timer or socket is left.
@@ -21,7 +21,7 @@ from typing import Self
 from ...common.clock import Clock
 from ...common.errors import AddressInUseError, ConfigError
 from ...common.ids import Address
-from .connection import Connection, Service
+from .connection import Connection, RequestHandlers
 from .connections import Connections
 from .limits import Limits
 
@@ -33,10 +33,12 @@ _MAX_PORT = 65_535
 class RemotingServer:
     """Serves one address. Upstream: ``NettyRemotingServer``."""
 
-    def __init__(self, host: str, port: int, service: Service, clock: Clock, limits: Limits | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, handlers: RequestHandlers, clock: Clock, limits: Limits | None = None
+    ) -> None:
         self._host = host
         self._port = port
-        self._service = service
+        self._handlers = handlers
         self._clock = clock
         self._limits = limits or Limits()
         self.connections = Connections(clock, self._limits)
@@ -82,7 +84,7 @@ class RemotingServer:
             await server.wait_closed()
 
     def _connect(self) -> Connection:
-        return Connection(self._service, self._clock, self._limits, self.connections)
+        return Connection(self._handlers, self._clock, self._limits, self.connections)
 
 
 def _listen(descriptor: int) -> None:

@@ -25,13 +25,14 @@ import msgspec
 from ...client.session.routes import MASTER_ID, TopicRoute, choose_address, subscribe_queues
 from ...client.session.session import Session
 from ...common.clock import Clock
+from ...common.codes import ResponseCode
 from ...common.errors import ConfigError, RemotingError, ResponseError, RocketletError, RouteNotFoundError, nearest
 from ...common.message import MessageQueue
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.route import ClusterInfo, TopicList
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.offset import MaxOffsetHeader, OffsetReply, QueueHeader, SearchOffsetHeader
 from ...remoting.transport.event_loop import TaskScope
 from ..options.cluster_access import Access

@@ -32,6 +32,7 @@ from ...client.session.interceptors import RequestPipeline
 from ...client.session.routes import MASTER_ID, choose_address
 from ...client.session.session import Session
 from ...client.session.settings import ssl_context_of
+from ...common.codes import ResponseCode
 from ...common.errors import RemotingError, ResponseError, RocketletError
 from ...common.message import MessageQueue
 from ...common.metadata import TopicConfig
@@ -39,8 +40,8 @@ from ...common.names import is_system_topic
 from ...common.subscription import ALL, TAG_TYPE
 from ...export.write.pulled_reader import PulledRecords
 from ...remoting.bodies.body import decode_answer
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import TopicHeader
 from ...remoting.headers.pull import PULL_SUBSCRIPTION, PullFrames, PullHeader, PullReply
 from ...remoting.transport.client import ConnectionPool

@@ -41,13 +41,14 @@ from pyspark.sql.streaming.datasource import (
 from ...client.admin.admin import Admin
 from ...client.admin.admin_values import GroupSettings, TopicSettings, write_group
 from ...client.session.session import Session
+from ...common.codes import ResponseCode
 from ...common.errors import ResponseError, RocketletError
 from ...common.message import MessageQueue
 from ...common.names import retry_topic
 from ...export.write.pulled_reader import pick_live_columns
 from ...remoting.bodies.body import encode_body
-from ...remoting.codec.codes import RequestCode, ResponseCode
 from ...remoting.codec.command import Command
+from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.offset import CommitOffsetHeader
 from ..cluster.cluster import Addresses, Cluster, ask_all
 from ..cluster.offset_bounds import make_ranges, resolve_offsets

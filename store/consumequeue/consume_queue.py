@@ -323,7 +323,7 @@ class HeadView(NamedTuple):
     unit_bytes: int
 
 
-class HeadCut(NamedTuple):
+class QueueTrim(NamedTuple):
     """Where the queue begins, and the files before that; ``last_log_offset`` is where its last record lies."""
 
     first_base: int
@@ -345,7 +345,7 @@ def view_head(queue: ConsumeQueue) -> HeadView:
     )
 
 
-def find_cut(files: Files, view: HeadView, log_min_offset: int) -> HeadCut | None:
+def find_cut(files: Files, view: HeadView, log_min_offset: int) -> QueueTrim | None:
     """Return what lies before the log, ``None`` when the queue has no entries or its files are gone; reads them."""
     if view.first_base < 0 or not view.max_offset:
         return None
@@ -355,7 +355,7 @@ def find_cut(files: Files, view: HeadView, log_min_offset: int) -> HeadCut | Non
         return None
 
 
-def _find_cut(files: Files, view: HeadView, log_min_offset: int) -> HeadCut:
+def _find_cut(files: Files, view: HeadView, log_min_offset: int) -> QueueTrim:
     def is_in_log(queue_offset: int) -> bool:
         log_offset, size, _ = _read_entry(files, view, queue_offset)
         return log_offset >= log_min_offset and size != PRE_BLANK_SIZE
@@ -373,7 +373,7 @@ def _find_cut(files: Files, view: HeadView, log_min_offset: int) -> HeadCut:
         else:
             low = middle + 1
     paths = tuple(segment_path(view.directory, gone) for gone in range(view.first_base, base, view.file_bytes))
-    return HeadCut(base, low, paths, _read_entry(files, view, view.max_offset - 1)[0])
+    return QueueTrim(base, low, paths, _read_entry(files, view, view.max_offset - 1)[0])
 
 
 def _read_entry(files: Files, view: HeadView, queue_offset: int) -> Entry:

@@ -7,9 +7,10 @@ import pytest
 from raw_calls import Caller
 
 from rocketlet.broker.server import Broker
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 NEEDS_FIELDS = [
     RequestCode.SEND_MESSAGE,

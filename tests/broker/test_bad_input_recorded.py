@@ -9,7 +9,7 @@ from badinput.samples import SETTINGS_OF_BROKER, prepare_broker
 from raw_calls import Caller
 
 from rocketlet.broker.server import Broker
-from rocketlet.remoting.codec.codes import ResponseCode
+from rocketlet.common.codes import ResponseCode
 
 
 @pytest.fixture

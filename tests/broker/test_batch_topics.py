@@ -8,8 +8,9 @@ from raw_calls import Caller, open_caller, send_header, topic_header
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 TOPIC = topic_header("B", "BatchCQ")

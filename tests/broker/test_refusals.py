@@ -11,8 +11,9 @@ from raw_calls import Caller, open_caller, pull_header
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

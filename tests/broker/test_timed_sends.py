@@ -8,10 +8,11 @@ from raw_calls import Caller, open_caller, recorded_calls, send_header, until
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import RecallHandle, format_recall_handle, parse_offset_id, parse_recall_handle
 from rocketlet.common.record import Record, decode_record, iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"

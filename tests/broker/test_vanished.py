@@ -9,9 +9,10 @@ from raw_calls import Caller, open_caller
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.record import decode_record, iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 COUNT = 400

@@ -8,8 +8,9 @@ import sys
 import pytest
 from command_line import Running, Start
 
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.event_loop import LoopClock
 

@@ -16,11 +16,12 @@ import pytest
 from command_line import Refuse, Start
 
 from rocketlet.client import ConsumeFrom, Message, Producer, PullConsumer, PullConsumerSettings
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.record import NewRecord
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.route import TopicRouteData
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.addresses import is_loopback, reachable_host
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.event_loop import LoopClock

@@ -9,11 +9,12 @@ from scripted_cluster import ScriptedCluster, ScriptedServer, silent, stored
 
 from rocketlet.client import Message, Producer, ProducerSettings, PushConsumer
 from rocketlet.client.session.session import GHOST_MS
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import RequestTimeoutError
 from rocketlet.remoting.bodies.body import encode_body
 from rocketlet.remoting.bodies.client import ConsumerList
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing import ManualClock
 
 BEAT = RequestCode.HEART_BEAT

@@ -4,8 +4,9 @@ import pytest
 from scripted_cluster import ScriptedCluster, refused, silent
 
 from rocketlet.client import MessageQueue, PullConsumer
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND, PullHeader
 
 QUEUE = MessageQueue("T", "broker-a", 0)

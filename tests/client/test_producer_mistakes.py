@@ -21,7 +21,7 @@ from rocketlet.client import (
 )
 from rocketlet.common.errors import ClientStateError, ConfigError, ResponseError, RouteNotFoundError
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 SEND = RequestCode.SEND_MESSAGE_V2
 NOBODY = "127.0.0.1:1"

@@ -8,8 +8,9 @@ from push_bench import BACK, BEAT, COMMIT, PULL, Bench, Failing, Feed, pulled, r
 from scripted_cluster import ScriptedCluster, offset_of, refused, silent
 
 from rocketlet.client import ConsumeResult, FlowLimits, PushConsumer, ReceivedMessage
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import SendBackHeader
 from rocketlet.testing import ManualClock
 

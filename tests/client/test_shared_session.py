@@ -7,7 +7,7 @@ from rocketlet.client import Message, Producer, PullConsumer, Session
 from rocketlet.common.errors import ConfigError
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.client import HeartbeatData
-from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 pytestmark = pytest.mark.asyncio
 

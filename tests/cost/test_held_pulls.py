@@ -12,10 +12,10 @@ from raw_calls import heartbeat_body
 from served import Served
 
 from rocketlet.broker.group.filters import MAX_CACHED_TERMS
-from rocketlet.remoting.codec.codes import RequestCode as Code
 from rocketlet.remoting.codec.command import ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
-from rocketlet.remoting.transport.connection import Service
+from rocketlet.remoting.codec.request_codes import RequestCode as Code
+from rocketlet.remoting.transport.connection import RequestHandlers
 from rocketlet.testing.manual_clock import ManualClock
 
 PULLS = 20
@@ -46,7 +46,7 @@ async def test_held_pulls_count_what_they_hold_and_give_it_back(
 ) -> None:
     """Of what is held nine tenths are counted at least; when the peer has gone it is given back at once."""
     fields = FIELDS.get(kind, {kind: ""} if kind == "SQL92" else {"subscription": "*"})
-    service, clock = Service(served_broker.handlers), ManualClock()
+    service, clock = RequestHandlers(served_broker.handlers), ManualClock()
     frames = [pull(fields, number, serialize=serialize) for number in range(PULLS + 1)]
     if kind == "unread header":
         frames = [encode_with_remark(frame) for frame in frames]
@@ -84,7 +84,7 @@ def encode_with_remark(frame: bytes) -> bytes:
 
 async def test_notice_to_a_group_is_encoded_once(served_broker: Served) -> None:
     """A member that joins costs a few calls for each other member, who is told of it."""
-    service, clock = Service(served_broker.handlers), ManualClock()
+    service, clock = RequestHandlers(served_broker.handlers), ManualClock()
     costs: list[int] = []
     for number in range(201):
         connection, transport = connect_in_memory(service, clock)

@@ -16,11 +16,11 @@ from badinput.variations import encode_body
 from growth import GROWTH, count_calls, measure
 from served import Served
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codec.codes import RequestCode as Code
-from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode as Code
 
 MOST_CALLS = 2_500_000
 """Of one request, about half a second of the loop."""

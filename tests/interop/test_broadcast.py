@@ -10,7 +10,7 @@ from interop.servers import Server
 from interop.tap import Tap
 from interop.versions import every_client, every_java
 
-from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 NewTopic = Callable[..., str]
 JAVA = {"settings": {"messageModel": "BROADCASTING", "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET"}}

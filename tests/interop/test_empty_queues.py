@@ -12,9 +12,10 @@ import pytest
 from interop.servers import Server
 from raw_calls import Caller, open_caller, send_header, topic_header
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 StartServer = Callable[..., Server]
 SMALL_FILES = {

@@ -15,7 +15,7 @@ from interop.driver import Driver
 from interop.servers import BROKER_NAME, RocketletServer, Server
 from interop.tap import Passed, Tap
 
-from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 NewTopic = Callable[..., str]
 

@@ -36,9 +36,9 @@ from rocketlet.client import (
 )
 from rocketlet.client.session.settings import ssl_context_of
 from rocketlet.client.tracing.message_trace import encode_record
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ResponseError
 from rocketlet.common.names import TRACE_TOPIC
-from rocketlet.remoting.codec.codes import ResponseCode
 
 StartServer = Callable[..., Server]
 PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"

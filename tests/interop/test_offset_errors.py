@@ -12,7 +12,7 @@ from interop.versions import DEFAULT_JAVA
 
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.client import HeartbeatData
-from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 NewTopic = Callable[..., str]
 only_new_java = pytest.mark.skipif(DEFAULT_JAVA != JAVA_VERSION, reason="4.9.8 takes any error for a new group")

@@ -9,7 +9,7 @@ from interop.servers import Server
 from interop.tap import Tap
 from interop.versions import JavaDriver, every_java
 
-from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 NewTopic = Callable[..., str]
 SUBSCRIPTION_FLAG, LITE_FLAG = 4, 16

@@ -7,8 +7,9 @@ import pytest
 from raw_calls import Caller, open_caller
 from registrations import BROKER, LATER_VERSION, OTHER, SLAVE, VERSION, register, route, route_body
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 Start = Callable[..., Awaitable[Caller]]

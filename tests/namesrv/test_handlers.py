@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from raw_calls import Caller
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.settings import parse_java_properties
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 Start = Callable[..., Awaitable[Caller]]
 

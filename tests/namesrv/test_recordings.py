@@ -7,8 +7,8 @@ import pytest
 from raw_calls import Caller, open_caller, recorded_calls
 
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 ROUTE_CODES = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC,

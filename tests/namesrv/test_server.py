@@ -10,11 +10,12 @@ import pytest
 from raw_calls import Caller, open_caller, until
 from registrations import BROKER, VERSION, register, registration_body, route
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.properties import crc31
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 NO_ROUTE = "No topic route info in name server for the topic: "

@@ -7,7 +7,8 @@ import pytest
 from raw_calls import Caller
 from registrations import BROKER, LATER_VERSION, OTHER, register, route, route_body
 
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 Start = Callable[..., Awaitable[Caller]]
 LISTS = {

@@ -13,7 +13,7 @@ from rocketlet.common.clock import Clock
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
 from rocketlet.remoting.headers.pull import PullHeader
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
@@ -29,7 +29,7 @@ def _pull(command: Command, _connection: Connection) -> Reply:
 
 @asynccontextmanager
 async def _server(clock: Clock, limits: Limits | None = None) -> AsyncGenerator[str]:
-    async with RemotingServer("127.0.0.1", 0, Service({11: _pull}), clock, limits) as server:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers({11: _pull}), clock, limits) as server:
         yield f"127.0.0.1:{server.address[1]}"
 
 
@@ -139,7 +139,7 @@ async def test_frame_that_never_ends_is_given_up(dial: Dial, read_commands: Read
 
 async def test_peer_that_leaves_in_the_middle_of_a_frame(clock: Clock, dial: Dial, read_commands: ReadCommands):
     """A peer that goes away in the middle of a frame leaves nothing behind."""
-    async with RemotingServer("127.0.0.1", 0, Service({11: _pull}), clock) as server:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers({11: _pull}), clock) as server:
         peer = await dial(f"127.0.0.1:{server.address[1]}")
         await _send(peer, _frame(1, PULL) + _frame(2, PULL)[:100])
         await read_commands(peer, 1)

@@ -14,10 +14,11 @@ import pytest
 from hostile import Ground, frame, reset, serving_broker, serving_names
 from raw_calls import heartbeat_body, open_caller, until
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.client import ConsumerList
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport import server as admission
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from rocketlet.common.errors import HeaderError
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command, decode_header, encode_fields
 from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers import client as headers_client
 from rocketlet.remoting.headers import message as headers_retry
 from rocketlet.remoting.headers import namesrv as headers_namesrv

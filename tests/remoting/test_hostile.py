@@ -10,8 +10,9 @@ import pytest
 from hostile import BAD_FRAMES, Ground, frame, is_ended, numbered, send_while_taken, serving_broker, serving_names
 from raw_calls import heartbeat_body, open_caller, pull_header, until
 
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.remoting.transport.limits import Limits
 

@@ -11,7 +11,7 @@ from raw_calls import until
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import PREFIX
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
@@ -34,8 +34,8 @@ class _Debts:
         self.owed.append(Outcome[Command]())
         return self.owed[-1]
 
-    def service(self) -> Service:
-        return Service({SMALL: _answer_small, BIG: _answer_big, OWED: self.owe, GOODBYE: _close})
+    def service(self) -> RequestHandlers:
+        return RequestHandlers({SMALL: _answer_small, BIG: _answer_big, OWED: self.owe, GOODBYE: _close})
 
 
 def _answer_small(_command: Command, _connection: Connection) -> Reply:
@@ -194,7 +194,7 @@ async def test_handler_that_closes_while_answers_wait(dial: Dial, read_commands:
 async def test_thousands_of_tiny_frames_in_one_read(dial: Dial, read_commands: ReadCommands):
     """Ten thousand requests of thirty bytes that come at once are answered once each, in order."""
     turns: list[int] = []
-    service = Service({SMALL: _answer_small}, after_batch=lambda: turns.append(1))
+    service = RequestHandlers({SMALL: _answer_small}, after_batch=lambda: turns.append(1))
     async with serving(service) as ground:
         peer = await dial(ground.address)
         requests = b"".join(numbered(PREFIX.pack(0, 0) + b'{"code":7,"opaque":0}', 10_000))
@@ -213,7 +213,7 @@ async def test_answer_that_is_written_off_is_not_owed(dial: Dial, read_commands:
         later.drop()
         return later
 
-    async with serving(Service({SMALL: _answer_small, OWED: say_nothing})) as ground:
+    async with serving(RequestHandlers({SMALL: _answer_small, OWED: say_nothing})) as ground:
         peer = await dial(ground.address)
         await _send(peer, frame(OWED, 1) + frame(SMALL, 2))
         assert [answer.opaque for answer in await read_commands(peer, 1)] == [2]

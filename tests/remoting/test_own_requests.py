@@ -14,7 +14,7 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import ONEWAY, Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.pending_requests import PendingRequests
 from rocketlet.remoting.transport.server import RemotingServer
@@ -48,7 +48,7 @@ async def _server(
         connections.put_nowait(connection)
         return Command.response(0, "noted")
 
-    async with RemotingServer("127.0.0.1", 0, Service({7: _owe, 8: note}), clock, limits) as server:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers({7: _owe, 8: note}), clock, limits) as server:
         yield f"127.0.0.1:{server.address[1]}", connections
 
 
@@ -60,7 +60,7 @@ async def test_broker_asks_its_client(clock: Clock):
         asked.append((command.code, command.flag))
         return Command.response(0, "from the client")
 
-    client = Service({40: answer, 309: answer})
+    client = RequestHandlers({40: answer, 309: answer})
     async with _server(clock) as (address, connections), ConnectionPool(clock, client) as pool:
         assert (await pool.request(address, Command.request(8), WAIT_MS)).remark == "noted"
         connection = connections.get_nowait()
@@ -79,7 +79,7 @@ async def test_client_leaves_the_requests_of_its_pool_apart(clock: Clock):
 
     async with (
         _server(clock) as (address, connections),
-        ConnectionPool(clock, Service({309: answer})) as pool,
+        ConnectionPool(clock, RequestHandlers({309: answer})) as pool,
         asyncio.TaskGroup() as tasks,
     ):
         open_request = tasks.create_task(pool.request(address, Command.request(7), WAIT_MS))
@@ -172,7 +172,7 @@ async def test_numbers_of_requests_in_flight_are_not_used_twice():
 
 async def test_long_bursts_of_requests_are_written_in_parts() -> None:
     """The other end has the first of many requests before the last is made; a short burst is one write."""
-    connection, transport = connect_in_memory(Service(), ManualClock())
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
     for _ in range(31):
         connection.send_oneway(Command.request(7))
     assert transport.last_write == b""

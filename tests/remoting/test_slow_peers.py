@@ -10,7 +10,7 @@ from rocketlet.common.clock import Clock
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 
@@ -42,7 +42,7 @@ async def test_peer_that_does_not_read_is_not_served_further(
         asyncio.get_running_loop().call_soon(lambda: connection.unsent_bytes > LIMITS.high_water_bytes and paused.set())
         return Command.response(0, body=bytes(ANSWER_BYTES))
 
-    async with RemotingServer("127.0.0.1", 0, Service({7: answer}), clock, LIMITS) as server:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers({7: answer}), clock, LIMITS) as server:
         peer = await dial(f"127.0.0.1:{server.address[1]}")
         await asyncio.get_running_loop().sock_sendall(peer, _frames(100))
         await paused.wait()
@@ -69,7 +69,7 @@ async def test_peer_that_lets_answers_pile_up_is_cut_off(clock: Clock, dial: Dia
             ready.set()
         return debts[-1]
 
-    async with RemotingServer("127.0.0.1", 0, Service({7: owe}), clock, LIMITS) as server:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers({7: owe}), clock, LIMITS) as server:
         peer = await dial(f"127.0.0.1:{server.address[1]}")
         await asyncio.get_running_loop().sock_sendall(peer, _frames(100))
         await ready.wait()

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from raw_calls import Caller, open_caller
 
 from rocketlet.broker.server import Broker
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import parse_offset_id
 from rocketlet.common.record import Record, decode_record, iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import CheckTransactionHeader, EndTransactionHeader
 from rocketlet.testing.manual_clock import ManualClock
 

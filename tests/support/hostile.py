@@ -19,7 +19,7 @@ from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.remoting.codec.command import ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
-from rocketlet.remoting.transport.connection import Connection, Service
+from rocketlet.remoting.transport.connection import Connection, RequestHandlers
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
@@ -55,10 +55,10 @@ class Ground(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def serving(service: Service, limits: Limits | None = None) -> AsyncGenerator[Ground]:
+async def serving(handlers: RequestHandlers, limits: Limits | None = None) -> AsyncGenerator[Ground]:
     """Run a bare server."""
     clock = ManualClock()
-    async with RemotingServer("127.0.0.1", 0, service, clock, limits) as server:
+    async with RemotingServer("127.0.0.1", 0, handlers, clock, limits) as server:
         yield Ground(f"127.0.0.1:{server.address[1]}", server, clock)
 
 
@@ -87,8 +87,10 @@ def _observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[RemotingSe
     servers: list[RemotingServer] = []
 
     class ObservedServer(RemotingServer):
-        def __init__(self, host: str, port: int, service: Service, clock: Clock, limits: Limits | None = None) -> None:
-            super().__init__(host, port, service, clock, limits)
+        def __init__(
+            self, host: str, port: int, handlers: RequestHandlers, clock: Clock, limits: Limits | None = None
+        ) -> None:
+            super().__init__(host, port, handlers, clock, limits)
             servers.append(self)
 
     monkeypatch.setattr(module, "RemotingServer", ObservedServer)

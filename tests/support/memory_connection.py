@@ -3,7 +3,7 @@
 import asyncio
 
 from rocketlet.common.clock import Clock
-from rocketlet.remoting.transport.connection import Connection, Service
+from rocketlet.remoting.transport.connection import Connection, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits, LogRateLimiter, MemoryBudget
 
 
@@ -47,8 +47,8 @@ class MemoryTransport(asyncio.Transport):
         return False
 
 
-def connect_in_memory(service: Service, clock: Clock) -> tuple[Connection, MemoryTransport]:
+def connect_in_memory(handlers: RequestHandlers, clock: Clock) -> tuple[Connection, MemoryTransport]:
     """Return a connection that is served, and its transport."""
-    connection, transport = Connection(service, clock, Limits(), _Home(clock)), MemoryTransport()
+    connection, transport = Connection(handlers, clock, Limits(), _Home(clock)), MemoryTransport()
     connection.connection_made(transport)
     return connection, transport

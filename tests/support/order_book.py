@@ -17,8 +17,8 @@ from rocketlet.client import (
 from rocketlet.common.ids import encode_host
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, encode_record
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import CheckTransactionHeader, EndTransactionHeader
 from rocketlet.testing import ManualClock
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from scripted_cluster import ScriptedCluster, ScriptedServer
 
 from rocketlet.client import ConsumeFrom, ConsumeResult, PushConsumer, PushConsumerSettings, ReceivedMessage
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import NewRecord, encode_record
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.offset import CommitOffsetHeader
 from rocketlet.remoting.headers.pull import PullHeader, PullReply
 from rocketlet.remoting.transport.connection import Reply

@@ -12,13 +12,13 @@ import msgspec
 
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.subscription import parse_tag_expression
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import PREFIX, FrameParser
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PullHeader
 from rocketlet.remoting.headers.send import LetterSendHeader
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, Service
+from rocketlet.remoting.transport.connection import Connection, RequestHandlers
 from rocketlet.remoting.transport.event_loop import LoopClock
 
 TIMEOUT_MS = 20_000  # real time: a server that never answers must not stop the run
@@ -84,7 +84,7 @@ async def open_caller(address: str) -> AsyncGenerator[Caller]:
     def collect(command: Command, _connection: Connection) -> None:
         requests.put_nowait(command)
 
-    async with ConnectionPool(_clock, Service(fallback=collect)) as pool:
+    async with ConnectionPool(_clock, RequestHandlers(fallback=collect)) as pool:
         yield Caller(await pool.connect(address), requests)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from raw_calls import Caller
 
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 BROKER: dict[str, Any] = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c", "brokerId": "0"}
 OTHER: dict[str, Any] = {"brokerName": "broker-b", "brokerAddr": "10.0.0.3:10911"}

@@ -10,17 +10,18 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.names import PERM_READ, PERM_WRITE
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import ConsumerList, HeartbeatData
 from rocketlet.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.namesrv import RouteHeader
 from rocketlet.remoting.headers.offset import OffsetReply
 from rocketlet.remoting.headers.send import SendReply, decode_send_header
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.remoting.transport.server import RemotingServer
 
@@ -39,7 +40,7 @@ class ScriptedServer:
         self.requests: list[Command] = []
         self.connections: list[Connection] = []
         self._asked = asyncio.Event()
-        self._server = RemotingServer("127.0.0.1", 0, Service(fallback=self._serve), LoopClock())
+        self._server = RemotingServer("127.0.0.1", 0, RequestHandlers(fallback=self._serve), LoopClock())
 
     @property
     def address(self) -> str:

@@ -15,7 +15,7 @@ import rocketlet.namesrv.server as namesrv_server
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
-from rocketlet.remoting.transport.connection import Connection, Handler, Service
+from rocketlet.remoting.transport.connection import Connection, Handler, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing.manual_clock import ManualClock
@@ -29,14 +29,16 @@ class Served(NamedTuple):
     handlers: Mapping[int, Handler]
 
 
-def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[Service]:
-    """Return a list to which the service of each server that a module starts is added."""
-    services: list[Service] = []
+def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[RequestHandlers]:
+    """Return a list to which the handlers of each server that a module starts is added."""
+    services: list[RequestHandlers] = []
 
     class ObservedServer(RemotingServer):
-        def __init__(self, host: str, port: int, service: Service, clock: Clock, limits: Limits | None = None) -> None:
-            services.append(service)
-            super().__init__(host, port, service, clock, limits)
+        def __init__(
+            self, host: str, port: int, handlers: RequestHandlers, clock: Clock, limits: Limits | None = None
+        ) -> None:
+            services.append(handlers)
+            super().__init__(host, port, handlers, clock, limits)
 
     monkeypatch.setattr(module, "RemotingServer", ObservedServer)
     return services
@@ -57,7 +59,7 @@ async def serve_broker(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) 
         async with open_caller(broker.address) as caller:
             await prepare_broker(caller)
         connection, transport = connect_in_memory(services[0], clock)
-        yield Served(connection, transport, services[0].handlers)
+        yield Served(connection, transport, services[0].by_code)
         connection.connection_lost(None)
 
 
@@ -71,5 +73,5 @@ async def serve_nameserver(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Se
     ):
         await prepare_nameserver(caller)
         connection, transport = connect_in_memory(services[0], clock)
-        yield Served(connection, transport, services[0].handlers)
+        yield Served(connection, transport, services[0].by_code)
         connection.connection_lost(None)

@@ -10,7 +10,8 @@ from stores import HOST, new_record
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.store.files.files import Files
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock

@@ -8,11 +8,12 @@ from raw_calls import Caller, open_caller
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.metadata import SubscriptionGroupConfig, SubscriptionGroupTable, TopicConfig, TopicConfigTable
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.body import decode_body
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0"}

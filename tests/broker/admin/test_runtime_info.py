@@ -15,9 +15,10 @@ from slow_disk import SlowDisk
 from rocketlet.broker.admin.runtime_info import format_bytes, format_double
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.store.files.files import Files
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -13,8 +13,8 @@ from raw_calls import TIMEOUT_MS, Caller, open_caller
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.record import iter_records
-from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -7,9 +7,10 @@ import pytest
 from raw_calls import Caller, heartbeat_body, open_caller
 
 from rocketlet.broker.server import Broker
+from rocketlet.common.codes import VERSION, ResponseCode
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import VERSION, RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 GROUP = {"consumerGroup": "g"}

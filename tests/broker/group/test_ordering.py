@@ -3,8 +3,9 @@
 import pytest
 from raw_calls import Caller, lock_body
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 QUEUES = [MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)]

@@ -6,7 +6,8 @@ from raw_calls import Caller, open_caller
 from rocketlet.broker.group.handlers import NOT_FOUND_REMARK, NOT_ZERO_REMARK
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 QUEUE = {"topic": "T", "queueId": "0"}

@@ -13,10 +13,11 @@ from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.record import BatchPart, encode_batch, iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 STALL_MS = 1000

@@ -14,9 +14,9 @@ from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import RecallHandle, encode_host, format_offset_id, format_recall_handle
-from rocketlet.remoting.codec.codes import RequestCode as Code
-from rocketlet.remoting.codec.codes import ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.testing.manual_clock import ManualClock
 
 STORING = {

@@ -3,9 +3,10 @@
 import pytest
 from raw_calls import Caller
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.record import decode_record, iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 

@@ -13,15 +13,16 @@ from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.message import COMPRESSED, TRANSACTION_PREPARED
 from rocketlet.common.outcome import Outcome
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import Record, iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.send import SendHeader
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, Service
+from rocketlet.remoting.transport.connection import Connection, RequestHandlers
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -59,7 +60,7 @@ async def open_requester(address: str, client_id: str = "asker@1", group: str = 
         owed.put_nowait(later)
         return later
 
-    async with ConnectionPool(LoopClock(), Service(fallback=owe)) as pool:
+    async with ConnectionPool(LoopClock(), RequestHandlers(fallback=owe)) as pool:
         caller = Caller(await pool.connect(address), asyncio.Queue())
         data = {"clientID": client_id, "consumerDataSet": [], "producerDataSet": [{"groupName": group}]}
         answer = await caller.ask(RequestCode.HEART_BEAT, None, json.dumps(data).encode())

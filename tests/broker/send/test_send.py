@@ -9,11 +9,12 @@ from raw_calls import Caller, open_caller, send_header
 from rocketlet.broker.send.send import PropertyEnricher
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import parse_offset_id
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter_records
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.send import SendHeader
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -10,11 +10,12 @@ from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import parse_offset_id
 from rocketlet.common.record import Record, decode_record, iter_records
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import SendBackHeader
 from rocketlet.testing.manual_clock import ManualClock
 

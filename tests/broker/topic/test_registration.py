@@ -20,15 +20,16 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.registration import Registration
 from rocketlet.broker.topic.topics import TopicTable, make_topic
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import format_address
 from rocketlet.common.metadata import TopicConfigTable
 from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import iter_records
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.connection import Connection, Handler, Service
+from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.remoting.transport.connection import Connection, Handler, RequestHandlers
 from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.store.files.config_files import save_config_text
@@ -56,7 +57,7 @@ async def silent_nameserver(clock: ManualClock) -> AsyncGenerator[SilentNameServ
         asked.append(command)
         return Outcome[Command]()
 
-    async with RemotingServer("127.0.0.1", 0, Service(fallback=owe), clock) as server:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers(fallback=owe), clock) as server:
         yield SilentNameServer(format_address(*server.address), asked)
 
 
@@ -308,7 +309,7 @@ async def test_topic_created_during_a_registration_is_told_again(settings: dict[
         RequestCode.REGISTER_BROKER: register,
         RequestCode.REGISTER_TOPIC_IN_NAMESRV: register_topic,
     }
-    async with RemotingServer("127.0.0.1", 0, Service(handlers), clock) as slow:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers(handlers), clock) as slow:
         given = {**settings, "namesrvAddr": format_address(*slow.address)}
         async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
             clock.advance(30_000)
@@ -387,7 +388,7 @@ async def test_name_server_without_single_topics_is_told_by_a_registration(
         registered.append(command)
         return Command.response(ResponseCode.SUCCESS)
 
-    async with RemotingServer("127.0.0.1", 0, Service({RequestCode.REGISTER_BROKER: register}), clock) as old:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers({RequestCode.REGISTER_BROKER: register}), clock) as old:
         given = {**settings, "namesrvAddr": format_address(*old.address)}
         async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
             assert (await caller.send("one")).code == ResponseCode.SUCCESS

@@ -29,11 +29,12 @@ from stores import HOST
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.transaction.checks import CheckRules, CheckVerdict, check_times, is_too_late, judge
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import format_offset_id
 from rocketlet.common.names import HALF_TOPIC
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import NewRecord, Record, decode_record, encode_record
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 IMMUNE = "CHECK_IMMUNITY_TIME_IN_SECONDS\x01{}\x02"

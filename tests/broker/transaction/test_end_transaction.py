@@ -21,10 +21,11 @@ from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.names import HALF_TOPIC
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import ONEWAY, Command
 from rocketlet.remoting.codec.frames import encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import EndTransactionHeader
 from rocketlet.testing.manual_clock import ManualClock
 

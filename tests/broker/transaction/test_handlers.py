@@ -13,9 +13,9 @@ from rocketlet.broker.transaction.checks import CheckRequest
 from rocketlet.broker.transaction.half_messages import half_of
 from rocketlet.broker.transaction.handlers import TransactionCheckSender
 from rocketlet.common.record import decode_record
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.frames import FrameParser
-from rocketlet.remoting.transport.connection import Connection, Service
+from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.remoting.transport.connection import Connection, RequestHandlers
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -35,7 +35,7 @@ async def new_producer(members: Members[Connection]) -> NewProducer:
     clock = ManualClock()
 
     def connect() -> MemoryTransport:
-        connection, transport = connect_in_memory(Service(), clock)
+        connection, transport = connect_in_memory(RequestHandlers(), clock)
         members.join_producer("g", Client("c", "JAVA", 0), connection, 0)
         return transport
 

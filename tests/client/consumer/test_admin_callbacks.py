@@ -8,11 +8,12 @@ from push_bench import PULL, Bench, Feed, pulled, records
 from scripted_cluster import ScriptedCluster, offset_of
 
 from rocketlet.client import MessageQueue, PushConsumer, Session
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import ConsumedDirectly, ConsumerOffsets, DirectResult, RunningInfo
 from rocketlet.remoting.bodies.group import ResetOffsets
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
 
 QUEUE = MessageQueue("T", "broker-a", 0)

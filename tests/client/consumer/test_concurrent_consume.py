@@ -8,10 +8,11 @@ from push_bench import BACK, PULL, Bench, Failing, Feed, pulled, records
 from scripted_cluster import ScriptedCluster, refused
 
 from rocketlet.client import ConsumeResult, PushConsumer, PushConsumerSettings, ReceivedMessage, Retry, Session
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ClientStateError, ConfigError
 from rocketlet.common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, parse_properties
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import SendBackHeader
 from rocketlet.remoting.headers.send import decode_send_header
 

@@ -10,12 +10,13 @@ from push_bench import COMMIT, PULL, Bench, Feed, pulled, records
 from scripted_cluster import ScriptedCluster, refused, silent
 
 from rocketlet.client import ConsumeResult, PushConsumer, ReceivedMessage, Retry
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.outcome import Outcome
 from rocketlet.common.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, RETRY_TOPIC, parse_properties
 from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import LockBatchBody, LockedQueues
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.send import decode_send_header
 
 LOCK = RequestCode.LOCK_BATCH_MQ

@@ -21,7 +21,7 @@ from rocketlet.client import (
 )
 from rocketlet.common.errors import ClientStateError
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 FIRST = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
 

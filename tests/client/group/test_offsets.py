@@ -15,10 +15,11 @@ from rocketlet.client.group.offsets import (
 )
 from rocketlet.client.session.session import Session
 from rocketlet.client.session.settings import ConsumeFrom
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError, ResponseError
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.offset import CommitOffsetHeader, SearchOffsetHeader
 
 QUEUE = MessageQueue("T", "broker-a", 0)

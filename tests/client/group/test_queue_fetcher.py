@@ -22,14 +22,15 @@ from rocketlet.client import (
     Sql,
 )
 from rocketlet.client.group.queue_fetcher import PullPlan, pull_header, read_pull_answer
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import RecordError, ResponseError, RouteNotFoundError
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.body import encode_body
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader, PullReply
 
 QUEUE = MessageQueue("T", "broker-a", 0)

@@ -10,9 +10,10 @@ from scripted_cluster import ScriptedCluster, refused
 
 from rocketlet.client import ConsumeFrom, Message, Producer, PullConsumer, PushConsumer, PushConsumerSettings, Sql
 from rocketlet.client.group.subscriptions import SubscriptionTable
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ResponseError
 from rocketlet.namesrv.server import NameServer
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing import ManualClock
 
 FILTERING = {"enablePropertyFilter": "true"}

@@ -8,10 +8,11 @@ import pytest
 from scripted_cluster import ScriptedCluster, ScriptedServer, refused, silent, stored
 
 from rocketlet.client import Message, Producer, ProducerSettings, PullConsumer, SendResult, select_by_hash
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ClientStateError, ResponseError
 from rocketlet.common.record import decode_batch
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.send import SendReply, decode_send_header
 from rocketlet.testing import ManualClock
 

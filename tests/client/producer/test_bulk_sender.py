@@ -9,11 +9,12 @@ from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, s
 
 from rocketlet.client import Message, Producer, ProducerSettings
 from rocketlet.client.producer.bulk_sender import Batcher, BulkLimits, BulkSender, OutboundMessage, RateLimiter
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ResponseError, RouteNotFoundError, SendRefusedError
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.record import decode_batch
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.connection import Reply
 
 BATCH = RequestCode.SEND_BATCH_MESSAGE

@@ -8,6 +8,7 @@ from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, s
 from rocketlet.client import Message, Producer, ProducerSettings, select_by_hash
 from rocketlet.client.producer.delivery import RETRIED_CODES, QueueRoundRobin, SendAttempts, SlowBrokers
 from rocketlet.client.session.results import SendResult, SendStatus
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import (
     ConnectFailedError,
     RemotingError,
@@ -17,8 +18,8 @@ from rocketlet.common.errors import (
 )
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.outcome import Outcome
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.send import decode_send_header
 from rocketlet.testing import ManualClock
 

@@ -9,6 +9,7 @@ import pytest
 from scripted_cluster import ScriptedCluster, ScriptedServer, refused, silent, stored
 
 from rocketlet.client import Message, MessageQueue, Producer, ProducerSettings, SendStatus, select_by_hash
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import (
     ClientStateError,
     ConnectFailedError,
@@ -16,8 +17,8 @@ from rocketlet.common.errors import (
     ResponseError,
     RouteNotFoundError,
 )
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.send import SendHeader, decode_send_header
 from rocketlet.testing import ManualClock
 

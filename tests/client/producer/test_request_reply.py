@@ -21,6 +21,7 @@ from rocketlet.client import (
     reply_to,
 )
 from rocketlet.client.producer.request_reply import AwaitedReplies
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.compression import CompressionKind, deflate
 from rocketlet.common.errors import (
     ClientStateError,
@@ -30,8 +31,8 @@ from rocketlet.common.errors import (
     RouteNotFoundError,
 )
 from rocketlet.common.properties import encode_properties, parse_properties
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import ReplyPushHeader
 from rocketlet.remoting.headers.send import decode_send_header
 from rocketlet.remoting.transport.connection import Reply

@@ -21,13 +21,14 @@ from rocketlet.client import (
     TransactionProducerSettings,
     TransactionState,
 )
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ClientStateError, ConfigError, ResponseError
 from rocketlet.common.properties import parse_properties
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.client import HeartbeatData
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import EndTransactionHeader
 from rocketlet.remoting.headers.send import SendReply, decode_send_header
 from rocketlet.testing import ManualClock

@@ -31,11 +31,12 @@ from rocketlet.client import (
     TransactionProducer,
     TransactionProducerSettings,
 )
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError, ResponseError
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import decode_batch
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 SEND = RequestCode.SEND_MESSAGE_V2
 

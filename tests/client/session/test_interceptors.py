@@ -36,8 +36,8 @@ from rocketlet.remoting.bodies.client import (
     LockBatchBody,
     LockedQueues,
 )
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 NS = Namespace("ns")
 QUEUE = MessageQueue("T", "broker-a", 0)

@@ -19,11 +19,12 @@ from rocketlet.client.session.routes import (
     route_from,
     subscribe_queues,
 )
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError, RemotingError
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.route import TopicRouteData
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing import ManualClock

@@ -9,11 +9,12 @@ from scripted_cluster import ScriptedCluster, silent
 
 from rocketlet.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, PushConsumerSettings
 from rocketlet.client.session.session import OutageLog, Session
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError, RemotingError, RequestTimeoutError
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.client import HeartbeatData
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.client import ConsumerGroupHeader, UnregisterClientHeader
 from rocketlet.testing import ManualClock
 

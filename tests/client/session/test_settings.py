@@ -17,7 +17,7 @@ from rocketlet.client.session.settings import check_group, choose_nameserver, ss
 from rocketlet.common.errors import ConfigError, ConnectFailedError
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, Service
+from rocketlet.remoting.transport.connection import Connection, RequestHandlers
 from rocketlet.remoting.transport.connections import Connections
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.remoting.transport.limits import Limits
@@ -94,7 +94,7 @@ async def tls_address(certificate: pathlib.Path) -> AsyncGenerator[str]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificate / "cert.pem"))
     context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
     context.verify_mode = ssl.CERT_OPTIONAL
-    service = Service(fallback=lambda command, _: Command.response(0, body=command.body))
+    service = RequestHandlers(fallback=lambda command, _: Command.response(0, body=command.body))
     connections = Connections(LoopClock(), Limits())
     server = await asyncio.get_running_loop().create_server(
         lambda: Connection(service, LoopClock(), Limits(), connections), "127.0.0.1", 0, ssl=context

@@ -38,11 +38,12 @@ from rocketlet.client import (
     parse_records,
 )
 from rocketlet.client.tracing.message_trace import encode_record, keys_of
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.names import TRACE_TOPIC
 from rocketlet.common.properties import parse_properties
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing import ManualClock
 
 SEND = RequestCode.SEND_MESSAGE_V2

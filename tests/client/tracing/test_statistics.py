@@ -16,9 +16,10 @@ from rocketlet.client import (
     Statistics,
     Tally,
 )
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ResponseError
 from rocketlet.remoting.bodies.client import TopicFigures
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing import ManualClock
 
 

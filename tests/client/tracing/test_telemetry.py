@@ -27,9 +27,10 @@ from rocketlet.client import (
     ReceivedMessage,
 )
 from rocketlet.client.tracing.telemetry import Telemetry
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ResponseError
 from rocketlet.common.properties import parse_properties
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 
 class Collected(NamedTuple):

@@ -5,10 +5,11 @@ import logging
 
 import pytest
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import HeaderError
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.error_replies import describe_request, failure_reply, unknown_code_reply
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 PEER = "10.0.0.9:4711"
 PULL = Command.request(RequestCode.PULL_MESSAGE, {"consumerGroup": "billing", "topic": "orders", "queueId": "3"})

@@ -2,9 +2,10 @@
 
 import pytest
 
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullFrames, PullHeader, PullReply, encode_pull_reply
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.common.message import MessageQueue
-from rocketlet.remoting.codec.codes import RequestCode
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.send import SendFields, SendFrames
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

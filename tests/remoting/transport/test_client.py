@@ -13,7 +13,7 @@ from rocketlet.common.errors import ConnectFailedError, ConnectionClosedError, R
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import CONNECT_TIMEOUT_MS, ConnectionPool, parse_address
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
@@ -30,7 +30,7 @@ def _owe(command: Command, _connection: Connection) -> Reply:
     return Outcome[Command]()
 
 
-SERVICE = Service({7: _echo, 8: _owe})
+SERVICE = RequestHandlers({7: _echo, 8: _owe})
 
 
 def _at(server: RemotingServer) -> str:
@@ -137,7 +137,10 @@ async def test_oneway_request_arrives(clock: Clock):
         arrived.put_nowait(command.body)
         return None
 
-    async with RemotingServer("127.0.0.1", 0, Service({7: note}), clock) as server, ConnectionPool(clock) as pool:
+    async with (
+        RemotingServer("127.0.0.1", 0, RequestHandlers({7: note}), clock) as server,
+        ConnectionPool(clock) as pool,
+    ):
         await pool.oneway(_at(server), Command.request(7, body=b"first"))
         await pool.oneway(_at(server), Command.request(7, body=b"second"))
         assert [await arrived.get(), await arrived.get()] == [b"first", b"second"]
@@ -153,7 +156,10 @@ async def test_request_times_out(is_connected: bool):
         asked.set()
         return Outcome[Command]()
 
-    async with RemotingServer("127.0.0.1", 0, Service({8: owe}), manual) as server, ConnectionPool(manual) as pool:
+    async with (
+        RemotingServer("127.0.0.1", 0, RequestHandlers({8: owe}), manual) as server,
+        ConnectionPool(manual) as pool,
+    ):
         if is_connected:
             await pool.connect(_at(server))
         async with asyncio.TaskGroup() as tasks:

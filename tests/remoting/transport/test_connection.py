@@ -10,13 +10,13 @@ from typing import NamedTuple
 import pytest
 
 from rocketlet.common.clock import Clock
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import HeaderError, RemotingError, StoreFullError
 from rocketlet.common.outcome import Outcome
-from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.codec.command import ONEWAY, ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 
@@ -36,7 +36,7 @@ class _Link(NamedTuple):
 
 
 @asynccontextmanager
-async def _link(clock: Clock, service: Service, limits: Limits | None = None) -> AsyncGenerator[_Link]:
+async def _link(clock: Clock, service: RequestHandlers, limits: Limits | None = None) -> AsyncGenerator[_Link]:
     async with RemotingServer("127.0.0.1", 0, service, clock, limits) as server, ConnectionPool(clock) as pool:
         host, port = server.address
         yield _Link(pool, f"{host}:{port}", server)
@@ -63,7 +63,7 @@ async def _send(peer: socket.socket, data: bytes) -> None:
 @pytest.mark.parametrize("serialize", [0, ROCKETMQ])
 async def test_request_is_answered_in_its_own_form(clock: Clock, serialize: int):
     """An answer carries the request's opaque, mirrors its serialisation, and says who we are."""
-    async with _link(clock, Service({7: _echo})) as link:
+    async with _link(clock, RequestHandlers({7: _echo})) as link:
         for number in range(3):
             answer = await link.ask(7, {"n": str(number)}, serialize=serialize)
             assert (answer.code, answer.flag, answer.serialize, answer.remark) == (0, 1, serialize, "echo")
@@ -74,7 +74,7 @@ async def test_request_is_answered_in_its_own_form(clock: Clock, serialize: int)
 @pytest.mark.parametrize("serialize", [0, ROCKETMQ])
 async def test_unknown_code_is_answered(clock: Clock, serialize: int, caplog: pytest.LogCaptureFixture):
     """A request code that nobody handles is answered 3 with Java's text, and logged."""
-    async with _link(clock, Service()) as link:
+    async with _link(clock, RequestHandlers()) as link:
         answer = await link.ask(9999, serialize=serialize)
         assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
     assert "9999" in caplog.text
@@ -82,7 +82,7 @@ async def test_unknown_code_is_answered(clock: Clock, serialize: int, caplog: py
 
 async def test_failing_handler_is_answered_as_java_does(clock: Clock, caplog: pytest.LogCaptureFixture):
     """An exception in a handler is answered 1 with class, message and place; the traceback is logged, nothing else."""
-    async with _link(clock, Service({7: _explode, 8: _echo})) as link:
+    async with _link(clock, RequestHandlers({7: _explode, 8: _echo})) as link:
         answer = await link.ask(7)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark is not None
@@ -98,7 +98,7 @@ async def test_unreadable_request_is_answered_with_its_fault(clock: Clock, caplo
     def refuse(_command: Command, _connection: Connection) -> Reply:
         raise HeaderError("the custom field <topic> is null")
 
-    async with _link(clock, Service({7: refuse})) as link:
+    async with _link(clock, RequestHandlers({7: refuse})) as link:
         answer = await link.ask(7)
         assert (answer.code, answer.remark) == (1, "the custom field <topic> is null")
     assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
@@ -106,7 +106,7 @@ async def test_unreadable_request_is_answered_with_its_fault(clock: Clock, caplo
 
 async def test_handler_without_an_answer_is_answered(clock: Clock):
     """A request that a handler leaves without an answer gets the one of a fresh Java response."""
-    async with _link(clock, Service({7: lambda _command, _connection: None})) as link:
+    async with _link(clock, RequestHandlers({7: lambda _command, _connection: None})) as link:
         answer = await link.ask(7)
         assert (answer.code, answer.remark) == (1, "not set any response code")
 
@@ -119,7 +119,7 @@ async def test_oneway_requests_are_never_answered(clock: Clock, dial: Dial, read
         debts.append(Outcome[Command]())
         return debts[-1]
 
-    async with _link(clock, Service({7: _echo, 8: _explode, 9: owe})) as link:
+    async with _link(clock, RequestHandlers({7: _echo, 8: _explode, 9: owe})) as link:
         peer = await dial(link.address)
         await _send(peer, b"".join(_frame(code, code, ONEWAY) for code in (7, 8, 9, 999)) + _frame(7, 70))
         [answer] = await read_commands(peer, 1)
@@ -138,7 +138,7 @@ async def test_ready_frames_are_sent_as_they_are(clock: Clock):
         frame = encode_command(answer)
         return frame if command.code == 7 else [frame[:-6], b"one", memoryview(b"two")]
 
-    async with _link(clock, Service({7: ready, 8: ready})) as link:
+    async with _link(clock, RequestHandlers({7: ready, 8: ready})) as link:
         assert [(await link.ask(code)).body for code in (7, 8)] == [b"onetwo", b"onetwo"]
 
 
@@ -153,7 +153,7 @@ async def test_large_answers_pass_whole(clock: Clock):
         total = len(head) - 4 + 2_400_000
         return [PREFIX.pack(total, len(head) - 8) + head[8:], *blocks]
 
-    async with _link(clock, Service({7: large})) as link:
+    async with _link(clock, RequestHandlers({7: large})) as link:
         assert (await link.ask(7)).body == b"".join(blocks)
 
 
@@ -168,7 +168,7 @@ async def test_owed_answers_do_not_hold_up_others(clock: Clock):
             owed.set()
         return debts[command.ext["name"]]
 
-    async with _link(clock, Service({7: owe, 8: _echo})) as link, asyncio.TaskGroup() as tasks:
+    async with _link(clock, RequestHandlers({7: owe, 8: _echo})) as link, asyncio.TaskGroup() as tasks:
         first = tasks.create_task(link.ask(7, {"name": "first"}))
         second = tasks.create_task(link.ask(7, {"name": "second"}))
         await owed.wait()
@@ -189,7 +189,7 @@ async def test_answer_owed_and_paid_at_once(clock: Clock):
         later.answer_with(Command.response(0, "at once"))
         return later
 
-    async with _link(clock, Service({7: owe})) as link:
+    async with _link(clock, RequestHandlers({7: owe})) as link:
         assert (await link.ask(7)).remark == "at once"
 
 
@@ -201,7 +201,7 @@ async def test_owed_answer_that_cannot_be_sent_is_replaced(clock: Clock):
         asyncio.get_running_loop().call_soon(later.answer_with, Command.response(0, "x" * (1 << 24)))
         return later
 
-    async with _link(clock, Service({7: owe})) as link:
+    async with _link(clock, RequestHandlers({7: owe})) as link:
         answer = await link.ask(7)
         assert (answer.code, answer.remark) == (1, "header is 16777340 bytes, limit is 16777215")
 
@@ -221,7 +221,7 @@ async def test_debts_end_with_their_connection(clock: Clock, dial: Dial):
         later.on_drop = lambda: (told.append("dropped"), dropped.set())
         return later
 
-    async with _link(clock, Service({7: owe})) as link:
+    async with _link(clock, RequestHandlers({7: owe})) as link:
         peer = await dial(link.address)
         await _send(peer, _frame(7, 1))
         peer.close()
@@ -239,7 +239,10 @@ async def test_too_many_debts_are_refused(clock: Clock):
         debts.append(Outcome[Command]())
         return debts[-1]
 
-    async with _link(clock, Service({7: owe}), Limits(max_owed_answers=2)) as link, asyncio.TaskGroup() as tasks:
+    async with (
+        _link(clock, RequestHandlers({7: owe}), Limits(max_owed_answers=2)) as link,
+        asyncio.TaskGroup() as tasks,
+    ):
         waiting = [tasks.create_task(link.ask(7)) for _ in range(3)]
         done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         answer = done.pop().result()
@@ -272,7 +275,7 @@ class _Book:
 async def test_batch_ends_once_a_read(clock: Clock, dial: Dial, read_commands: ReadCommands):
     """All requests of one read are committed together, before any of them is answered."""
     book = _Book()
-    async with _link(clock, Service({7: book.note}, after_batch=book.commit)) as link:
+    async with _link(clock, RequestHandlers({7: book.note}, after_batch=book.commit)) as link:
         peer = await dial(link.address)
         await _send(peer, b"".join(_frame(7, opaque) for opaque in range(20)))
         answers = await read_commands(peer, 20)
@@ -301,7 +304,7 @@ async def test_outcomes_are_looked_at_when_the_batch_is_over(
             begun[3].answer = "stored"
             begun[3].fail(StoreFullError("disk is full"))
 
-    async with _link(clock, Service({7: begin, 8: _echo}, after_batch=end_batch)) as link:
+    async with _link(clock, RequestHandlers({7: begin, 8: _echo}, after_batch=end_batch)) as link:
         peer = await dial(link.address)
         await _send(
             peer, _frame(8, 1) + _frame(7, 2) + _frame(7, 3) + _frame(7, 4) + _frame(7, 5, ONEWAY) + _frame(8, 6)
@@ -321,7 +324,7 @@ async def test_end_of_a_batch_that_breaks_ends_the_connection(clock: Clock, capl
     """If the end of a read raises what nobody foresaw, no answer claims success; the server lives on."""
     book = _Book()
     book.failure = RuntimeError("a bug")
-    async with _link(clock, Service({7: book.note}, after_batch=book.commit)) as link:
+    async with _link(clock, RequestHandlers({7: book.note}, after_batch=book.commit)) as link:
         with pytest.raises(RemotingError):
             await link.ask(7)
         book.failure = None
@@ -336,7 +339,7 @@ async def test_handler_may_close_its_connection(clock: Clock, dial: Dial, read_c
         connection.close()
         return Command.response(0, "good bye")
 
-    async with _link(clock, Service({7: part, 8: _echo})) as link:
+    async with _link(clock, RequestHandlers({7: part, 8: _echo})) as link:
         peer = await dial(link.address)
         await _send(peer, _frame(8, 1) + _frame(7, 2) + _frame(8, 3))
         answers = await read_commands(peer, 3)
@@ -346,7 +349,7 @@ async def test_handler_may_close_its_connection(clock: Clock, dial: Dial, read_c
 
 async def test_answers_that_nobody_waits_for_are_ignored(clock: Clock, dial: Dial, read_commands: ReadCommands):
     """An answer to nothing that we asked changes nothing."""
-    async with _link(clock, Service({7: _echo})) as link:
+    async with _link(clock, RequestHandlers({7: _echo})) as link:
         peer = await dial(link.address)
         await _send(peer, _frame(0, 5, 1) + _frame(0, 5, 3) + _frame(7, 6))
         assert [answer.opaque for answer in await read_commands(peer, 1)] == [6]
@@ -354,7 +357,7 @@ async def test_answers_that_nobody_waits_for_are_ignored(clock: Clock, dial: Dia
 
 async def test_descriptions_tell_the_state(clock: Clock):
     """The text of server, pool and connection says what they are doing."""
-    async with _link(clock, Service({7: _echo})) as link:
+    async with _link(clock, RequestHandlers({7: _echo})) as link:
         await link.ask(7)
         [connection] = link.server.connections
         assert repr(connection).startswith("<Connection open to 127.0.0.1:")

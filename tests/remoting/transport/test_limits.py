@@ -14,7 +14,7 @@ from raw_calls import until
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import (
     COUNTED_BYTES,
     MOST,
@@ -44,7 +44,7 @@ def test_hundred_mistakes_are_logged_in_ten_seconds(caplog: pytest.LogCaptureFix
 async def test_peers_cannot_fill_the_log(dial: Dial, read_commands: ReadCommands, caplog: pytest.LogCaptureFixture):
     """Ten thousand unknown requests are all answered, and garbage ends 200 connections, in a hundred lines and one."""
     caplog.set_level(logging.INFO)
-    async with serving(Service()) as ground:
+    async with serving(RequestHandlers()) as ground:
         peer = await dial(ground.address)
         requests = b"".join(numbered(frame(999), 10_000))
         async with asyncio.TaskGroup() as tasks:
@@ -121,7 +121,7 @@ def _owe(command: Command, _connection: Connection) -> Reply:
     return Outcome[Command]()
 
 
-SERVICE = Service({SMALL: _answer_small, BIG: _answer_big, OWED: _owe})
+SERVICE = RequestHandlers({SMALL: _answer_small, BIG: _answer_big, OWED: _owe})
 LIMITS = Limits(max_held_bytes=20_000_000)
 
 

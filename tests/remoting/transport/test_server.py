@@ -12,7 +12,7 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, Reply, Service
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
@@ -31,7 +31,7 @@ def _owe(command: Command, _connection: Connection) -> Reply:
     return Outcome[Command]()
 
 
-SERVICE = Service({7: _echo, 8: _owe})
+SERVICE = RequestHandlers({7: _echo, 8: _owe})
 
 
 def _at(server: RemotingServer) -> str:
@@ -90,7 +90,7 @@ async def test_answers_written_last_are_sent(clock: Clock, dial: Dial, read_comm
         answered.set()
         return Command.response(0, "the last word")
 
-    async with RemotingServer("127.0.0.1", 0, Service({7: answer}), clock) as server:
+    async with RemotingServer("127.0.0.1", 0, RequestHandlers({7: answer}), clock) as server:
         peer = await dial(_at(server))
         await asyncio.get_running_loop().sock_sendall(peer, encode_command(Command.request(7)))
         await answered.wait()

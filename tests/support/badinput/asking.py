@@ -12,9 +12,10 @@ from typing import Any
 
 from badinput.case import Answer, Case, without_addresses
 
-from rocketlet.remoting.codec.codes import VERSION, RequestCode
+from rocketlet.common.codes import VERSION
 from rocketlet.remoting.codec.command import JSON, ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, FrameParser, encode_binary_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.event_loop import LoopClock
 
 PATIENCE_MS = 4_000

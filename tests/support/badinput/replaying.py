@@ -8,7 +8,8 @@ from badinput.case import Case, load_cases
 from badinput.comparing import Deviation, find_differences
 from raw_calls import Caller
 
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 
 async def handled_codes(caller: Caller) -> set[int]:

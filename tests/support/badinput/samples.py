@@ -7,7 +7,7 @@ from badinput.variations import Sample, encode_body, vary
 from raw_calls import Caller, heartbeat_body, send_header
 
 from rocketlet.common.record import BatchPart, encode_batch
-from rocketlet.remoting.codec.codes import RequestCode as Code
+from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION
 
 SETTINGS_OF_BROKER = {"recallMessageEnable": "true"}

@@ -18,7 +18,8 @@ from interop.servers import Server
 from raw_calls import open_caller
 
 from rocketlet.client import AllocateMessageQueueStrategy, MessageQueue
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 SETTLE_LIMIT_S = 60.0
 POLL_MS = 100

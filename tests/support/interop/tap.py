@@ -13,9 +13,10 @@ from typing import NamedTuple, Self
 
 from interop.servers import Server
 
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.codec.command import RESPONSE, Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 WAIT_S = 60.0
 

@@ -19,9 +19,9 @@ from typing import Any
 from halfcalls import COMMIT, ROLLBACK, Half, asked_half, end, open_producer, pulled, send_half
 from raw_calls import Caller, open_caller
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import RemotingError
 from rocketlet.common.record import decode_record
-from rocketlet.remoting.codec.codes import ResponseCode
 from rocketlet.remoting.transport.event_loop import LoopClock
 
 SETTINGS = {"transactionCheckInterval": "100", "transactionTimeOut": "0", "transactionCheckMax": "1000"}

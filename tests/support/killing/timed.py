@@ -17,9 +17,10 @@ from typing import Any
 
 from raw_calls import Caller, open_caller
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import RemotingError
 from rocketlet.common.record import iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 
 SETTINGS = {

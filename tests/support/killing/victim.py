@@ -17,10 +17,11 @@ from killing.ledger import Ledger
 from killing.senders import QUEUES, TOPICS
 from raw_calls import Caller, open_caller
 
+from rocketlet.common.codes import ResponseCode
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.record import decode_message, iter_records
-from rocketlet.remoting.codec.codes import RequestCode, ResponseCode
 from rocketlet.remoting.codec.command import decode_header
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullReply
 
 _FAULTS_AT = 7  # of the words behind the name in /proc/PID/stat

@@ -3,8 +3,9 @@
 import json
 import pathlib
 
-from rocketlet.remoting.codec.codes import VERSION, LanguageCode, Release, RequestCode, ResponseCode, reads_strict_json
+from rocketlet.common.codes import VERSION, Release, ResponseCode
 from rocketlet.remoting.codec.command import LANGUAGE_NAMES, language_ordinal
+from rocketlet.remoting.codec.request_codes import LanguageCode, RequestCode, reads_strict_json
 
 
 def test_codes_are_javas(vectors: pathlib.Path):

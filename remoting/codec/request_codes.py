@@ -1,14 +1,12 @@
-"""The numbers of the wire: request codes and languages, beside the response codes and releases of ``common/codes.py``.
+"""The numbers of requests: what they ask for, and in which language their sender is written.
 
-Upstream keeps them in ``RequestCode``, ``ResponseCode``, ``LanguageCode`` and ``MQVersion``. A code that is missing
+Upstream keeps them in ``RequestCode`` and ``LanguageCode``. A code that is missing
 here travels as a plain integer all the same.
 """
 
 from enum import IntEnum
 
-from ...common.codes import VERSION, Release, ResponseCode
-
-__all__ = ["VERSION", "LanguageCode", "Release", "RequestCode", "ResponseCode", "reads_strict_json"]
+from ...common.codes import Release
 
 
 class RequestCode(IntEnum):
