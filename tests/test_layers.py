@@ -293,7 +293,7 @@ def test_checker_outside_the_package(source: str, count: int) -> None:
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("from ...remoting.codec.codes import ResponseCode", ["remoting.codec.codes"]),
+        ("from ...remoting.codec.request_codes import RequestCode", ["remoting.codec.request_codes"]),
         ("from ...remoting import codec", ["remoting"]),
         ("from ...remoting.transport.event_loop import TaskScope", []),
         ("from ...common.codes import ResponseCode", []),
