@@ -75,7 +75,7 @@ def test_topic_with_more_queues_on_one_broker(java: Driver, cluster: Cluster, ne
 def test_sends_go_on_when_a_broker_is_killed(
     client: str, drivers: Callable[[str], Driver], java: Driver, cluster: Cluster, new_name: NewName
 ) -> None:
-    """Sends that are under way while one of two brokers is killed all succeed; new ones go to the other."""
+    """Sends while one of two brokers is killed succeed, but for the one that it may have had; new ones go to the other."""
     topic = new_name()
     with Admin(java, namesrv=cluster.nameservers[0].address) as tools:
         for broker in cluster.brokers.values():
@@ -88,7 +88,9 @@ def test_sends_go_on_when_a_broker_is_killed(
                 assert reader.pull(Queue(topic, "broker-a", 0), 2, block=True).status == "FOUND"
             cluster.brokers["broker-a"].kill()
             during = producer.finish_send(begun)
-        assert [result.error for result in during if result.status != "SEND_OK"] == []
+        failed = [result.error for result in during if result.status != "SEND_OK"]
+        # Java's client may notice only when the time is over that the one request under way died with its connection.
+        assert [error and error.message for error in failed] in ([], ["sendDefaultImpl call timeout"])
         tools.await_route(topic, ["broker-b"])
         with Producer(drivers(client), namesrv=cluster.namesrv) as producer:
             late = producer.send_all(topic, *numbered(8))
