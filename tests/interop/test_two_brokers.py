@@ -75,7 +75,7 @@ def test_topic_with_more_queues_on_one_broker(java: Driver, cluster: Cluster, ne
 def test_sends_go_on_when_a_broker_is_killed(
     client: str, drivers: Callable[[str], Driver], java: Driver, cluster: Cluster, new_name: NewName
 ) -> None:
-    """Sends while one of two brokers is killed succeed, but for the one that it may have had; new ones go to the other."""
+    """Sends while one of two brokers is killed succeed, but for one that it may have had; new ones go to the other."""
     topic = new_name()
     with Admin(java, namesrv=cluster.nameservers[0].address) as tools:
         for broker in cluster.brokers.values():
