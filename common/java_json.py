@@ -178,7 +178,7 @@ class _Writer:
                 return form(self, value)
         raise TypeError(f"{type(value).__name__} has no form in JSON")
 
-    def format_simple(self, value: str | bool | None) -> str:  # noqa: FBT001  a value, not a switch
+    def format_simple(self, value: str | bool | None) -> str:  # noqa: FBT001 # a value, not a switch
         return msgspec.json.encode(value).decode()
 
     def format_enum(self, value: Enum) -> str:

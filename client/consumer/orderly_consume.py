@@ -117,7 +117,7 @@ class HeldQueueLocks:
                 _log.warning("group %s: locking queues of broker %s failed: %s", self._group, broker_name, error)
                 continue
             self._note(asked, granted)
-            held |= granted & self._asked
+            held |= granted
         return frozenset(held)
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
@@ -151,7 +151,7 @@ class HeldQueueLocks:
 
     def _note(self, asked: Sequence[MessageQueue], granted: Iterable[MessageQueue]) -> None:
         now_ms = self._session.clock.monotonic_ms()
-        for queue in self._asked.intersection(granted):  # the others were given back since
+        for queue in granted:
             self._confirmed_at_ms[queue] = now_ms
             if (waiter := self._waiters.get(queue)) is not None:
                 waiter.set()

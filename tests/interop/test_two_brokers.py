@@ -73,7 +73,12 @@ def test_topic_with_more_queues_on_one_broker(java: Driver, cluster: Cluster, ne
 @pytest.mark.feature("H5")
 @every_client
 def test_sends_go_on_when_a_broker_is_killed(
-    client: str, drivers: Callable[[str], Driver], java: Driver, cluster: Cluster, new_name: NewName
+    request: pytest.FixtureRequest,
+    client: str,
+    drivers: Callable[[str], Driver],
+    java: Driver,
+    cluster: Cluster,
+    new_name: NewName,
 ) -> None:
     """Sends while one of two brokers is killed succeed, but for one that it may have had; new ones go to the other."""
     topic = new_name()
@@ -89,8 +94,9 @@ def test_sends_go_on_when_a_broker_is_killed(
             cluster.brokers["broker-a"].kill()
             during = producer.finish_send(begun)
         failed = [result.error for result in during if result.status != "SEND_OK"]
-        # Java's client may notice only when the time is over that the one request under way died with its connection.
-        assert [error and error.message for error in failed] in ([], ["sendDefaultImpl call timeout"])
+        # Java's 4.9 client may notice only when the time is over that the one under way died with its connection.
+        may_lose_one = request.node.get_closest_marker("old_java") is not None
+        assert [error and error.message for error in failed] in ([], ["sendDefaultImpl call timeout"] * may_lose_one)
         tools.await_route(topic, ["broker-b"])
         with Producer(drivers(client), namesrv=cluster.namesrv) as producer:
             late = producer.send_all(topic, *numbered(8))

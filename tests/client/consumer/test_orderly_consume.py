@@ -321,6 +321,70 @@ async def test_lock_confirmed_after_it_was_given_back_is_not_kept(bench: Bench, 
     assert "T" not in {queue.topic for queue in asked_for}
 
 
+def topics_of(requests: list[Command]) -> list[set[str]]:
+    """Return of which topics each request names queues."""
+    return [{queue.topic for queue in decode_body(LockBatchBody, each.body).mq_set} for each in requests]
+
+
+@pytest.mark.feature("B22")
+async def test_queue_that_is_given_up_is_confirmed_until_its_listener_ends(bench: Bench) -> None:
+    """Else another member might run the queue's messages beside it, after 60 s."""
+    bench.broker.answers[PULL] = Feed(pulled(1, records(0, 1)))
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: list[ReceivedMessage]) -> None:
+        begun.set()
+        await may_end.wait()
+
+    consumer = orderly(bench, slow)
+    async with consumer:
+        await begun.wait()
+        consumer.unsubscribe("T")
+        await bench.elapse_until(lambda: not consumer.queues)
+        asked = len(bench.broker.asked(LOCK))
+        await bench.elapse_until(lambda: len(bench.broker.asked(LOCK)) > asked)
+        may_end.set()
+        assert "T" in topics_of(bench.broker.asked(LOCK))[-1]
+
+
+@pytest.mark.feature("B22")
+async def test_lock_of_a_queue_that_cannot_be_taken_is_given_back(bench: Bench) -> None:
+    """Its offset is not known: another member may have it before this one asks again."""
+    bench.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = refused(ResponseCode.SYSTEM_ERROR)
+    async with orderly(bench, Script()) as consumer:
+        assert topics_of(await bench.broker.wait_asked(UNLOCK, 2)) == [{"%RETRY%cg"}, {"T"}]
+        assert consumer.queues == ()
+
+
+@pytest.mark.feature("B22")
+async def test_locks_are_not_confirmed_after_they_were_given_back(bench: Bench) -> None:
+    """While a broker takes its time to let the consumer go, the hour of the next confirmation comes and passes."""
+    consumer, leave = orderly(bench, Script()), RequestCode.UNREGISTER_CLIENT
+    begun_at_ms = bench.clock.monotonic_ms()
+    async with asyncio.TaskGroup() as group:
+        entered, done = asyncio.Event(), asyncio.Event()
+
+        async def live() -> None:
+            async with consumer:
+                entered.set()
+                await done.wait()
+
+        living = group.create_task(live())
+        await bench.elapse_until(entered.is_set)
+        goodbye = Outcome[Command]()
+        bench.broker.answers[leave] = lambda _: goodbye
+        asked = len(bench.broker.asked(LOCK))
+        await bench.elapse_until(lambda: bench.clock.monotonic_ms() - begun_at_ms >= 19_800)
+        assert len(bench.broker.asked(LOCK)) == asked  # the confirmation comes a moment later
+        done.set()
+        await bench.broker.wait_asked(leave)
+        for _ in range(20):
+            await bench.clock.elapse(100)
+        assert len(bench.broker.asked(LOCK)) == asked
+        goodbye.answer_with(Command.response(ResponseCode.SUCCESS))
+        await living
+
+
 async def test_silent_broker_does_not_stop_the_others(bench: Bench) -> None:
     """Locks are asked of each broker; one that does not answer delays its own queues."""
     bench.cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}

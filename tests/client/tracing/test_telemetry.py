@@ -101,8 +101,9 @@ async def test_send_makes_a_span_and_counts(cluster: ScriptedCluster, collected:
     [request] = broker.asked(RequestCode.SEND_MESSAGE_V2)
     context = span.get_span_context()
     assert context is not None
-    carried = parse_properties(request.ext["i"])["traceparent"]
-    assert carried.startswith(f"00-{context.trace_id:032x}-{context.span_id:016x}-")
+    assert parse_properties(request.ext["i"])["traceparent"].startswith(
+        f"00-{context.trace_id:032x}-{context.span_id:016x}-"
+    )
     about = {
         "messaging.system": "rocketmq",
         "messaging.operation.name": "send",

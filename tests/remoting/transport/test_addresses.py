@@ -40,7 +40,7 @@ def test_bound_host_is_reachable_as_it_is():
     assert reachable_host("10.0.0.1") == "10.0.0.1"
 
 
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])  # noqa: S104  not bound
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])  # noqa: S104 # not bound
 def test_server_at_every_address_has_one_to_tell(host: str):
     """A server that listens everywhere is reached at an address of this machine."""
     address = ipaddress.ip_address(reachable_host(host))
@@ -63,7 +63,7 @@ def test_kind_of_host(host: str, is_ip: bool, is_local: bool):
     assert (is_ip_address(host), is_loopback(host)) == (is_ip, is_local)
 
 
-EVERYWHERE = ("0.0.0.0", 10911)  # noqa: S104  not bound
+EVERYWHERE = ("0.0.0.0", 10911)  # noqa: S104 # not bound
 FOREIGN = "192.0.2.7"  # reserved for documentation
 
 
@@ -104,7 +104,7 @@ async def test_address_that_is_not_listened_at_needs_forwarding(
 
 async def test_forwarding_of_several_servers_is_one_sentence(clock: Clock) -> None:
     """Only those that need it are named, all together."""
-    servers = [Advertised("localhost", port, ("0.0.0.0", bound)) for port, bound in ((1, 2), (3, 3), (5, 6))]  # noqa: S104  not bound
+    servers = [Advertised("localhost", port, ("0.0.0.0", bound)) for port, bound in ((1, 2), (3, 3), (5, 6))]  # noqa: S104 # not bound
     said = await describe_forwarding(servers, clock)
     assert said is not None
     assert said.startswith("clients are told localhost:1 and localhost:5, but")

@@ -114,7 +114,7 @@ async def test_address_that_cannot_be_bound_is_a_config_error(host: str, port: i
 
 async def test_connection_knows_both_addresses(clock: Clock, dial: Dial, read_commands: ReadCommands):
     """A connection knows the peer's address and the local one that the peer reached."""
-    async with RemotingServer("0.0.0.0", 0, SERVICE, clock) as server:  # noqa: S104  every local address is the point
+    async with RemotingServer("0.0.0.0", 0, SERVICE, clock) as server:  # noqa: S104 # every local address is the point
         peer = await dial(_at(server))
         await _meet(peer, read_commands)
         [connection] = server.connections
@@ -127,7 +127,7 @@ async def test_socket_options_are_javas(clock: Clock):
     async with RemotingServer("127.0.0.1", 0, SERVICE, clock) as server, ConnectionPool(clock) as pool:
         await pool.request(_at(server), Command.request(7), WAIT_MS)
         for connection in [*server.connections, *pool.connections]:
-            transport = connection._transport  # pyright: ignore[reportPrivateUsage]  no part may touch the socket
+            transport = connection._transport  # pyright: ignore[reportPrivateUsage] # no part may touch the socket
             assert transport is not None
             own = transport.get_extra_info("socket")
             assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

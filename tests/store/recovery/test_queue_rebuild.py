@@ -17,7 +17,7 @@ Contents = dict[tuple[str, int], list[tuple[int, bytes]]]
 
 def send(directory: StoreDirectory, count: int, body: bytes, topic: str = "T") -> None:
     """Store messages in one queue of a store that is open."""
-    (store,) = directory._open  # pyright: ignore[reportPrivateUsage]  the store that the test has opened
+    (store,) = directory._open  # pyright: ignore[reportPrivateUsage] # the store that the test has opened
     for number in range(count):
         directory.now_ms += 10
         store.append(new_record(topic, 0, body + b" %d" % number, TAGS=f"t{number % 2}"))

@@ -170,7 +170,7 @@ class World:
 
     def kill(self) -> None:
         """End as a killed process does: nothing more is written, the system keeps what was."""
-        self.store._parts.close()  # pyright: ignore[reportPrivateUsage]  every other way out is an orderly one
+        self.store._parts.close()  # pyright: ignore[reportPrivateUsage] # every other way out is an orderly one
 
     def reopen(self) -> None:
         """Start again."""
