@@ -18,7 +18,7 @@ from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body_if_any, encode_body
 from ...remoting.bodies.route import KVTable
 from ...remoting.codec.command import Command, decode_header
-from ...remoting.codec.error_replies import NO_ANSWER
+from ...remoting.codec.frames import NO_ANSWER
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
 from ...remoting.transport.connection import Connection, Handler

@@ -31,6 +31,7 @@ from ...remoting.bodies.client import (
     decode_lock_body,
 )
 from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.frames import encode_oneway
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.client import ConsumerGroupHeader, HeartbeatReply, UnregisterClientHeader
 from ...remoting.headers.offset import (
@@ -42,7 +43,7 @@ from ...remoting.headers.offset import (
     SearchOffsetHeader,
     StoreTimeReply,
 )
-from ...remoting.transport.connection import Connection, Handler, Reply, encode_oneway
+from ...remoting.transport.connection import Connection, Handler, Reply
 from ...store.message_store import MessageStore
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import TopicTable

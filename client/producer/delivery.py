@@ -51,8 +51,7 @@ from ...common.errors import ClientError, RemotingError, RequestTimeoutError, Re
 from ...common.message import MessageQueue
 from ...remoting.codec.command import Command, header_reader
 from ...remoting.headers.send import SendFields, SendFrames, SendReply
-from ...remoting.transport.connection import Connection
-from ...remoting.transport.pending_requests import Answer
+from ...remoting.transport.connection import Answer, Connection
 from ..session.results import STATUS_OF_CODE, SendResult, SendStatus
 from ..session.routes import TopicRoute, limit_queues, publish_queues
 from ..session.session import Session

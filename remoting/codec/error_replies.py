@@ -2,13 +2,15 @@
 
 import logging
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
+from ...common.outcome import Outcome
 from .command import Command
 from .request_codes import RequestCode
 
-NO_ANSWER = "not set any response code"
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 
 _MOST_NAME_CHARACTERS = 127
@@ -76,6 +78,13 @@ def unknown_code_reply(command: Command, peer: str = "", *, is_logged: bool = Tr
     level = logging.WARNING if is_logged else logging.DEBUG
     _log.log(level, "refusing %s: this server has no handler for it", describe_request(command, peer))
     return Command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported")
+
+
+def log_rejected(rejected: Sequence[Outcome[Any]], peer: str) -> None:
+    """Log the first request of a read whose answer was ready when its commit failed, and count the others."""
+    others = f" and {len(rejected) - 1} more of the same read" if len(rejected) > 1 else ""
+    first = describe_request(rejected[0].request, peer)
+    _log.warning("rejecting %s%s, not stored: %s", first, others, rejected[0].failure)
 
 
 def describe_failure(error: BaseException) -> str:

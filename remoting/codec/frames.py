@@ -34,11 +34,13 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ...common.codes import ResponseCode
 from ...common.errors import FrameError, JsonError
 from ...common.java_json import read_json
 from .command import (
     JSON,
     LANGUAGE_NAMES,
+    ONEWAY,
     RESPONSE,
     ROCKETMQ,
     SLOW_BYTES,
@@ -56,6 +58,7 @@ Encoded = bytes | list[Buffer]
 """A whole frame, with the opaque of its request: one buffer, or several in order."""
 
 MAX_FRAME_BYTES = 16_777_216
+NO_ANSWER = "not set any response code"
 PREFIX = struct.Struct(">ii")
 _MAX_HEADER_BYTES = 2**24 - 1
 _read_json = msgspec.json.Decoder(Command).decode
@@ -157,6 +160,28 @@ def encode_command(command: Command) -> bytes:
     if size > _MAX_HEADER_BYTES:
         raise FrameError(f"header is {size} bytes, limit is {_MAX_HEADER_BYTES}")
     return b"".join((PREFIX.pack(4 + size + len(command.body), kind << 24 | size), header, command.body))
+
+
+def encode_oneway(command: Command) -> bytes:
+    """Return the frame of a request that is not answered."""
+    command.flag |= ONEWAY
+    return encode_command(command)
+
+
+def encode_reply(command: Command, reply: Command | Encoded | None) -> Encoded:
+    """Return the frame that answers a command, in the command's own form.
+
+    Raises:
+        FrameError: the answer is too large.
+    """
+    if isinstance(reply, (bytes, list)):
+        return reply
+    if reply is None:
+        reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
+    reply.opaque = command.opaque
+    reply.flag = RESPONSE
+    reply.serialize = command.serialize
+    return encode_command(reply)
 
 
 def _decode_other_header(kind: int, header: bytes) -> Command:

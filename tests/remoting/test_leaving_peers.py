@@ -152,8 +152,8 @@ async def test_slow_reader_is_not_idle(dial: Dial):
         await _send(peer, 10 * TEN_BIG)
         connection = await _stop_reading(ground, peer)
         for _ in range(5):
-            taken_bytes = connection.taken_bytes
-            while connection.taken_bytes == taken_bytes:
+            taken_bytes = connection.writer.taken_bytes
+            while connection.writer.taken_bytes == taken_bytes:
                 await asyncio.get_running_loop().sock_recv(peer, 1 << 16)
             await ground.clock.elapse(100_000)
         assert [*ground.server.connections] == [connection]

@@ -14,9 +14,8 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import ONEWAY, Command
 from rocketlet.remoting.codec.frames import FrameParser, encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
+from rocketlet.remoting.transport.connection import Connection, PendingRequests, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
-from rocketlet.remoting.transport.pending_requests import PendingRequests
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
 
