@@ -37,10 +37,10 @@ from .group.members import Members
 from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .outcomes.disk_stall import StallLimits
-from .outcomes.scheduler import Scheduler
+from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Scheduler, by_topic
 from .pull.fetch import FetchOperation, FetchValidator, ReadCounts
-from .pull.handlers import PullHandlers, QueryHandlers
-from .pull.long_polling import ArrivalNotices, LongPolling, by_topic
+from .pull.handlers import PullHandlers
+from .pull.query_handlers import QueryHandlers
 from .send.handlers import ReplyPusher, SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
@@ -104,8 +104,8 @@ class Components:
         self._routing = DelayRouting(clock.now_ms, Delays(store.config.delays_ms), timer_requests)
         self.delay_delivery = DelayedDelivery(store, self.scheduler.commit, state.delays)
         self.timer_delivery = timers and TimerDelivery(store, timers, self.scheduler.commit, timers.now_ms)
-        self._reads = ReadCounts()
-        self._statistics = BrokerStatistics(clock, self._reads, self._count_timers_out)
+        self._puts, self._reads = PutCounts(clock.now_ms), ReadCounts()
+        self._statistics = BrokerStatistics(clock, self._puts, self._reads, self._count_timers_out)
         self.sends = self._build_sends()
         self.clients = self._build_clients()
         self.handlers = self._build_handlers()
@@ -194,7 +194,7 @@ class Components:
         takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}
         if self.timer_delivery is not None:
             takers[TIMER_TOPIC] = self.timer_delivery.arrived
-        return ArrivalNotices(self._statistics.arrived, self.long_polling.arrived, by_topic(takers))
+        return ArrivalNotices(self._puts, self.long_polling.arrived, by_topic(takers))
 
     def _build_jobs(self, files: Executor) -> Sequence[TimedJob]:
         """Return the jobs that are begun one pause after the start."""

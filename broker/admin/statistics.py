@@ -16,15 +16,13 @@ The hot path adds to numbers: a call for each commit, none for a read or a messa
 import time
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
 from ...common.clock import Clock
-from ...common.message import INNER_BATCH
 from ...common.names import TIMER_TOPIC, is_system_topic
-from ...store.consumequeue.appended import Appended
-from ...store.consumequeue.batch_queue import count_of
+from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
 
 MOST_SAMPLES = 601
@@ -58,17 +56,17 @@ class BrokerStatistics:
 
     period_ms = 1_000
 
-    def __init__(self, clock: Clock, reads: ReadCounts, count_timers_out: Callable[[], int] = int) -> None:
+    def __init__(
+        self, clock: Clock, puts: PutCounts, reads: ReadCounts, count_timers_out: Callable[[], int] = int
+    ) -> None:
         self._now_ms = clock.now_ms
         self.started_at_ms = clock.now_ms()
+        self.puts = puts
         self.reads = reads
-        self.put_bytes = 0
         self.yesterday_morning = self.this_morning = DayTotals()
         self.last_minute: Mapping[int, int] = {}
         """How many messages took how many milliseconds to be put."""
         self._count_timers_out = count_timers_out
-        self._puts: defaultdict[str, int] = defaultdict(int)  # by topic
-        self._put_times: defaultdict[int, int] = defaultdict(int)
         self._longest_put_ms = 0  # before the minute under way
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._minute_ends_at_ms = self.started_at_ms + _MINUTE_MS
@@ -80,34 +78,23 @@ class BrokerStatistics:
     @property
     def longest_put_ms(self) -> int:
         """The longest time that a put has taken."""
-        return max(max(self._put_times, default=0), self._longest_put_ms)
-
-    def arrived(self, records: Sequence[Appended]) -> None:
-        """Count records that have become readable together."""
-        puts, size, count = self._puts, 0, 0
-        for record in records:
-            held = count_of(record.sys_flag, record.properties) if record.sys_flag & INNER_BATCH else 1
-            puts[record.topic] += held
-            count += held
-            size += record.size
-        self.put_bytes += size
-        self._put_times[self._now_ms() - records[0].stored_at_ms] += count
+        return max(max(self.puts.times, default=0), self._longest_put_ms)
 
     def totals(self) -> Sample:
         """Return the totals of all topics up to now."""
         return Sample(
             self._now_ms(),
-            sum(self._puts.values()),
+            sum(self.puts.messages.values()),
             self.reads.found,
             self.reads.missed,
             sum(self.reads.messages.values()),
-            self._puts.get(TIMER_TOPIC, 0),
+            self.puts.messages.get(TIMER_TOPIC, 0),
             self._count_timers_out(),
         )
 
     def day_totals(self) -> DayTotals:
         """Return the totals of user topics up to now."""
-        return DayTotals(_of_users(self._puts), _of_users(self.reads.messages))
+        return DayTotals(_of_users(self.puts.messages), _of_users(self.reads.messages))
 
     def span(self, seconds: int) -> tuple[Sample, Sample] | None:
         """Return the sample of so many seconds ago and the latest, None while there are too few."""
@@ -134,7 +121,7 @@ class BrokerStatistics:
         if sample.at_ms >= self._minute_ends_at_ms:
             self._minute_ends_at_ms = sample.at_ms + _MINUTE_MS
             self._longest_put_ms = self.longest_put_ms
-            self.last_minute, self._put_times = self._put_times, defaultdict(int)
+            self.last_minute, self.puts.times = self.puts.times, defaultdict(int)
         if sample.at_ms >= self._day_ends_at_ms:
             self._day_ends_at_ms = next_midnight_ms(sample.at_ms)
             self.yesterday_morning, self.this_morning = self.this_morning, self.day_totals()

@@ -5,24 +5,51 @@ appended for a request has an outcome, which ``append`` returns: nobody can answ
 flush     under SYNC_FLUSH those who want to wait are settled when the log is on disk (``group_commit``)
 topic     topics that were made for a request are saved and made known before it is answered, whatever it came to
 disk      while no flush ends, requests that would wait for one are not begun (``disk_stall``)
+arrival   fetches wait for a message, at most for a time (``LongPolling``); told by ``ArrivalNotices``
 
 1. A commit that fails fails every outcome of its turn; nobody else is told anything.
 2. Whoever appends without a request (deliveries, checks) appends to the store and commits here.
 3. A participant adds records to a commit, behind all others: what was planned decides which.
+
+Fetches that wait (``PullRequestHoldService``; spec behaviour.md B.4.7):
+
+4. A fetch stands under each queue that it wants; an arrival looks at the fetches of its queue and at no others.
+5. An arrival that its filter may accept wakes it at once; so does one that the filter fails on. One that it does not
+   accept wakes it within 5 s, so that its offset moves on over what was skipped. Its time limit wakes it too.
+6. Whoever is woken is run again and answered whatever comes, also when that fails; it never waits twice, and is woken
+   once or dropped once, never both.
+7. A commit only collects what has arrived. The loop hands it out afterwards, behind the answers to the producers.
+8. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and neither the
+   producer nor the store notices.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
-from ...common.clock import Clock
+import msgspec
+from msgspec import field
+
+from ...common.clock import Clock, TimerHandle
 from ...common.errors import StoreError
+from ...common.ids import Address, format_address
+from ...common.message import INNER_BATCH
 from ...common.outcome import A, Outcome
 from ...common.record import NewRecord
 from ...store.consumequeue.appended import Appended
+from ...store.consumequeue.batch_queue import count_of
 from ...store.message_store import MessageStore
+from ...store.recovery.dispatcher import Arrivals
 from .disk_stall import DiskStall, StallLimits
 from .group_commit import GroupCommit
 
+RECHECK_MS = 5000
+_log = logging.getLogger(__name__)
+
+Accepts = Callable[[Appended], bool]
 MakeKnown = Callable[[Sequence[str], Callable[[], object]], object]
 """Save topics and tell name servers, then call; disk and name servers get a second."""
 
@@ -173,3 +200,181 @@ class Scheduler:
         """Leave the store alone from now on."""
         if self._group is not None:
             self._group.close()
+
+
+class HeldFetch(msgspec.Struct, eq=False):
+    """One fetch that waits.
+
+    ``wanted`` maps its queues to the offsets that it waits for, ``accepts`` tells whether a message that arrives may be
+    wanted (None takes all), ``again`` runs it once more and returns its answer.
+    """
+
+    wanted: Mapping[tuple[str, int], int]
+    accepts: Accepts | None
+    again: Callable[[], Any]
+    peer: Address = ("", 0)
+    outcome: Outcome[Any] = field(default_factory=Outcome[Any])
+    until_ms: int = 0
+    timer: TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<HeldFetch of {', '.join(f'{key[0]}@{key[1]} from {offset}' for key, offset in self.wanted.items())}>"
+
+
+class LongPolling:
+    """All fetches that wait."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queues: dict[tuple[str, int], dict[HeldFetch, None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<LongPolling {len(self)} at {len(self._queues)} queues>"
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+    def hold(self, fetch: HeldFetch, delay_ms: int) -> Outcome[Any]:
+        """Keep a fetch for at most so long; return what will come of it."""
+        for key in fetch.wanted:
+            self._queues.setdefault(key, {})[fetch] = None
+        fetch.until_ms = self._clock.monotonic_ms() + delay_ms
+        fetch.timer = self._clock.call_at(fetch.until_ms, self._wake, fetch)
+        fetch.outcome.on_drop = partial(self._take, fetch)
+        return fetch.outcome
+
+    def arrived(self, records: Sequence[Appended]) -> None:
+        """Wake who waits for a message that has become readable."""
+        queues = self._queues
+        if not queues:
+            return
+        for record in records:
+            key = record.topic, record.queue_id
+            if record.queue is None or key not in queues:
+                continue
+            for fetch in list(queues[key]):
+                if record.queue_offset < fetch.wanted[key]:
+                    continue
+                if fetch.accepts is None or _may_want(fetch, fetch.accepts, record):
+                    self._wake(fetch)
+                else:
+                    self._recheck_soon(fetch)
+
+    def wake_all(self) -> None:
+        """Wake everybody: the broker stops."""
+        for fetch in self._held():
+            self._wake(fetch)
+
+    def _held(self) -> dict[HeldFetch, None]:
+        return {fetch: None for fetches in self._queues.values() for fetch in fetches}
+
+    def _recheck_soon(self, fetch: HeldFetch) -> None:
+        at_ms = self._clock.monotonic_ms() + RECHECK_MS
+        if fetch.timer is not None and at_ms < fetch.until_ms:
+            fetch.timer.cancel()
+            fetch.until_ms = at_ms
+            fetch.timer = self._clock.call_at(at_ms, self._wake, fetch)
+
+    def _wake(self, fetch: HeldFetch) -> None:
+        if self._take(fetch):
+            try:
+                answer = fetch.again()
+            except Exception as error:  # the fault boundary of a held request
+                fetch.outcome.fail(error)
+            else:
+                fetch.outcome.answer_with(answer)
+
+    def _take(self, fetch: HeldFetch) -> bool:
+        """Let a fetch wait no longer; tell whether it did."""
+        if fetch.timer is None:
+            return False
+        fetch.timer.cancel()
+        fetch.timer = None
+        for key in fetch.wanted:
+            fetches = self._queues[key]
+            del fetches[fetch]
+            if not fetches:
+                del self._queues[key]
+        return True
+
+
+def _may_want(fetch: HeldFetch, accepts: Accepts, record: Appended) -> bool:
+    """Tell whether a fetch may want a message; one whose filter fails reads, and fails by itself."""
+    try:
+        return accepts(record)
+    except Exception:  # the fault boundary of a held request
+        _log.exception(
+            "filtering for the long poll from %s failed at topic %s, queueId %d, offset %d: running the pull again now",
+            format_address(*fetch.peer),
+            record.topic,
+            record.queue_id,
+            record.queue_offset,
+        )
+        return True
+
+
+class PutCounts:
+    """What has become readable since the start of the broker, whoever had it stored; a batch counts its messages."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.messages: defaultdict[str, int] = defaultdict(int)  # by topic
+        self.bytes = 0
+        self.times: defaultdict[int, int] = defaultdict(int)
+        """How many messages took how many milliseconds from their store time on; whoever samples it begins anew."""
+        self._now_ms = now_ms
+
+    def add(self, records: Sequence[Appended]) -> None:
+        """Count records that have become readable together."""
+        messages, size, count = self.messages, 0, 0
+        for record in records:
+            held = count_of(record.sys_flag, record.properties) if record.sys_flag & INNER_BATCH else 1
+            messages[record.topic] += held
+            count += held
+            size += record.size
+        self.bytes += size
+        self.times[self._now_ms() - records[0].stored_at_ms] += count
+
+
+class ArrivalNotices:
+    """Hands out what the store says has become readable; lives on the event loop."""
+
+    def __init__(self, counts: PutCounts, *told: Arrivals) -> None:
+        self._counts = counts
+        self._told = told
+        self._loop = asyncio.get_running_loop()
+        self._collected: list[Sequence[Appended]] = []
+
+    def __repr__(self) -> str:
+        return f"<ArrivalNotices {sum(map(len, self._collected))} to be told to {len(self._told)}>"
+
+    def collect(self, records: Sequence[Appended]) -> None:
+        """Take records that one commit has made readable."""
+        if not self._collected:
+            self._loop.call_soon(self._hand_out)
+        self._collected.append(records)
+
+    def _hand_out(self) -> None:
+        collected, self._collected = self._collected, []
+        for records in collected:
+            self._counts.add(records)
+            for tell in self._told:
+                try:
+                    tell(records)
+                except Exception:  # the fault boundary of a notice
+                    _log.exception(
+                        "notifying long polls and deliveries of %d messages from log offset %d on failed; "
+                        "the messages are stored, long polls find them when they time out",
+                        len(records),
+                        records[0].log_offset,
+                    )
+
+
+def by_topic(takers: Mapping[str, Callable[[Appended], object]]) -> Arrivals:
+    """Return a call that hands records in the queues of a topic to whoever takes them; others cost nothing."""
+
+    def hand_out(records: Sequence[Appended]) -> None:
+        for record in records:
+            if record.topic in takers and record.queue is not None:
+                takers[record.topic](record)
+
+    return hand_out

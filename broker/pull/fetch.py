@@ -23,9 +23,9 @@ from ...store.consumequeue.queue_reader import AcceptsCode, AcceptsRecord, ReadL
 from ..group.filters import TAKES_ALL, Filtered, FilterSelection, PullFilter
 from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Members
+from ..outcomes.scheduler import HeldFetch, LongPolling
 from ..settings.refusal import FAQ, BrokerIdentity, Refusal
 from ..topic.topics import TopicTable
-from .long_polling import HeldFetch, LongPolling
 
 MASTER_ID = 0
 MOST_BYTES = 128 << 20

@@ -1,32 +1,22 @@
-"""The adapter of the wire for messages out: requests 11, 361, 12 and 33 and their answers.
-
-Upstream: ``PullMessageProcessor``, ``QueryMessageProcessor`` (behaviour.md B.4, B.14). The index knows hashes, so an
-answer to a query by key may hold other messages too; clients compare the key.
-"""
+"""The adapter of the wire for messages out: requests 11 and 361 and their answers (``PullMessageProcessor``; B.4)."""
 
 from functools import partial
 
 from ...common.codes import ResponseCode
-from ...common.errors import HeaderError
 from ...common.ids import format_address
 from ...common.names import PERM_READ
 from ...common.outcome import Outcome
-from ...remoting.codec.command import Command, decode_header, header_reader
+from ...remoting.codec.command import Command, header_reader
 from ...remoting.codec.error_replies import failure_reply
 from ...remoting.codec.frames import Encoded
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.pull import (
     PullHeader,
     PullReply,
-    QueryMessageHeader,
-    QueryMessageReply,
-    ViewMessageHeader,
     encode_pull_reply,
 )
 from ...remoting.transport.connection import Connection, Handler
 from ...store.consumequeue.queue_reader import ReadStatus
-from ...store.index.key_index import KeyKind
-from ...store.message_store import MessageStore
 from ..settings.refusal import BrokerIdentity, Refusal
 from .fetch import Fetched, FetchOperation
 
@@ -41,8 +31,6 @@ _CODES = {
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
 }
-_KINDS: dict[str, KeyKind] = {"K": "K", "U": "U", "T": "T"}
-
 
 _read_pull = header_reader(PullHeader)
 
@@ -110,40 +98,3 @@ def _encode_held(
     place = f"consumerGroup {header.consumer_group}, topic {header.topic}, queueId {header.queue_id}"
     peer = f"{format_address(*connection.remote_address)}, {place}"
     return failure_reply(command, outcome.failure, peer, is_logged=connection.may_complain())
-
-
-class QueryHandlers:
-    """Answers from the index and the log."""
-
-    def __init__(self, store: MessageStore, *, unique_key_count: int = 32) -> None:
-        self._store = store
-        self._unique_key_count = unique_key_count
-
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.QUERY_MESSAGE: self.query,
-            Code.VIEW_MESSAGE_BY_ID: self.view,
-        }
-
-    def query(self, command: Command, _connection: Connection) -> Command:
-        """Find messages by key, unique key or tag."""
-        header = decode_header(QueryMessageHeader, command)
-        kind: KeyKind = "U" if header.is_unique_key else _KINDS.get(header.index_type or "K", "K")
-        count = self._unique_key_count if header.is_unique_key else header.max_messages
-        if count < 0:
-            raise HeaderError(f"the custom field <maxNum> is negative: {count}")
-        found = self._store.query(header.topic, header.key, count, header.begin_ms, header.end_ms, kind=kind)
-        reply = QueryMessageReply(index_updated_at_ms=found.last_at_ms, index_updated_log_offset=found.last_log_offset)
-        if not found.records:
-            remark = "can not find message, maybe time range not correct"
-            return Command.response(ResponseCode.QUERY_NOT_FOUND, remark, reply)
-        return Command.response(ResponseCode.SUCCESS, None, reply, b"".join(found.records))
-
-    def view(self, command: Command, _connection: Connection) -> Command:
-        """Return the message at a position of the log."""
-        log_offset = decode_header(ViewMessageHeader, command).log_offset
-        record = self._store.record_at(log_offset)
-        if record is None:
-            return Command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {log_offset}")
-        return Command.response(ResponseCode.SUCCESS, None, None, bytes(record))

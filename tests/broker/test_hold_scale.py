@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.pull.long_polling import HeldFetch, LongPolling
+from rocketlet.broker.outcomes.scheduler import HeldFetch, LongPolling
 from rocketlet.broker.server import Broker
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.properties import java_hash

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from rocketlet.broker.admin.statistics import MOST_SAMPLES, BrokerStatistics, DayTotals, Sample, next_midnight_ms
+from rocketlet.broker.outcomes.scheduler import PutCounts
 from rocketlet.broker.pull.fetch import ReadCounts
 from rocketlet.common.message import INNER_BATCH
 from rocketlet.store.consumequeue.appended import Appended
@@ -21,7 +22,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def statistics(clock: ManualClock) -> BrokerStatistics:
     """Return figures that begin now."""
-    return BrokerStatistics(clock, ReadCounts())
+    return BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts())
 
 
 @pytest.fixture
@@ -51,15 +52,15 @@ async def sample(statistics: BrokerStatistics, clock: ManualClock, seconds: int)
 def test_puts_are_counted_by_messages_and_bytes(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """Each record counts, whatever its topic; an inner batch counts its messages."""
     now_ms = clock.now_ms()
-    statistics.arrived([record("T", now_ms), record("SCHEDULE_TOPIC_XXXX", now_ms, 200)])
-    statistics.arrived([record("T", now_ms, 50, inner_batch=5)])
-    assert (statistics.totals().puts, statistics.put_bytes) == (7, 350)
+    statistics.puts.add([record("T", now_ms), record("SCHEDULE_TOPIC_XXXX", now_ms, 200)])
+    statistics.puts.add([record("T", now_ms, 50, inner_batch=5)])
+    assert (statistics.totals().puts, statistics.puts.bytes) == (7, 350)
 
 
 def test_user_topics_are_counted_for_themselves(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """System topics are left out of the totals of a day; retry topics are not system topics."""
     topics = ("T", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102")
-    statistics.arrived([record(topic, clock.now_ms()) for topic in topics])
+    statistics.puts.add([record(topic, clock.now_ms()) for topic in topics])
     statistics.reads.messages.update({"T": 3, "RMQ_SYS_TRACE_TOPIC": 4})
     assert statistics.day_totals() == DayTotals(puts=2, gets=3)
 
@@ -68,7 +69,7 @@ async def test_span_needs_a_sample_more_than_seconds(statistics: BrokerStatistic
     """A span of ten seconds is there with the eleventh sample, and then moves on."""
     await sample(statistics, clock, 10)
     assert statistics.span(10) is None
-    statistics.arrived([record("T", clock.now_ms())] * 20)
+    statistics.puts.add([record("T", clock.now_ms())] * 20)
     await sample(statistics, clock, 1)
     first, last = statistics.span(10) or (Sample(0), Sample(0))
     assert (first.puts, last.puts, last.at_ms - first.at_ms) == (0, 20, 10_000)
@@ -87,12 +88,12 @@ async def test_samples_of_ten_minutes_are_kept(statistics: BrokerStatistics, clo
 
 async def test_put_times_are_those_of_the_last_minute(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """They are told when their minute is over, for a minute; the longest is told at once and for good."""
-    statistics.arrived([record("T", clock.now_ms() - 7)] * 3)
-    statistics.arrived([record("T", clock.now_ms() + 5)])  # the clock was set back
+    statistics.puts.add([record("T", clock.now_ms() - 7)] * 3)
+    statistics.puts.add([record("T", clock.now_ms() + 5)])  # the clock was set back
     assert (statistics.last_minute, statistics.longest_put_ms) == ({}, 7)
     await sample(statistics, clock, 60)
     assert (statistics.last_minute, statistics.longest_put_ms) == ({7: 3, -5: 1}, 7)
-    statistics.arrived([record("T", clock.now_ms() - 2)])
+    statistics.puts.add([record("T", clock.now_ms() - 2)])
     await sample(statistics, clock, 60)
     assert (statistics.last_minute, statistics.longest_put_ms) == ({2: 1}, 7)
 
@@ -118,12 +119,12 @@ async def test_percentiles_are_interpolated_within_classes(
 
 async def test_midnight_begins_a_day(statistics: BrokerStatistics, clock: ManualClock, vienna: None) -> None:
     """The totals of a midnight are this morning's until the next one, and yesterday's then."""
-    statistics = BrokerStatistics(clock, ReadCounts())
-    statistics.arrived([record("T", clock.now_ms())] * 2)
+    statistics = BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts())
+    statistics.puts.add([record("T", clock.now_ms())] * 2)
     clock.advance_to(next_midnight_ms(clock.now_ms()) - 1_000)
     await sample(statistics, clock, 1)
     assert (statistics.this_morning, statistics.yesterday_morning) == (DayTotals(2, 0), DayTotals())
-    statistics.arrived([record("T", clock.now_ms())])
+    statistics.puts.add([record("T", clock.now_ms())])
     await sample(statistics, clock, 1)
     assert statistics.this_morning == DayTotals(2, 0)
     clock.advance(86_400_000)

@@ -10,8 +10,8 @@ from raw_calls import Caller, open_caller, pull_header
 from rocketlet.broker.group.filters import BloomShape, FilterSelection, FilterTable
 from rocketlet.broker.group.groups import GroupTable, OffsetTable
 from rocketlet.broker.group.members import Members
+from rocketlet.broker.outcomes.scheduler import LongPolling
 from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, ReadCounts
-from rocketlet.broker.pull.long_polling import LongPolling
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.refusal import BrokerIdentity

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlet.broker.pull.long_polling import RECHECK_MS, HeldFetch, LongPolling
+from rocketlet.broker.outcomes.scheduler import RECHECK_MS, HeldFetch, LongPolling
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.files import OS_FILES, Descriptors
