@@ -1,4 +1,4 @@
-"""Listeners at work: how the user's code is called, and what becomes of what it does.
+"""Listeners at work: how the user's code is called, what becomes of what it does, and how messages run side by side.
 
     listener ...                  is run
     an async function             on the event loop
@@ -10,17 +10,35 @@
     any exception                 failed; logged with its traceback. This is the fault boundary of the user's code
 
 (Java's listeners take null for a failure; in Python a function that just ends has succeeded.)
+
+``ConcurrentConsumer`` runs them so (Java's ``ConsumeMessageConcurrentlyService``; in order: ``orderly_consume.py``):
+
+    a listener ends     its messages are finished; the offset moves to the first unfinished message of the queue
+    it fails            each message that it did not finish goes back to its broker, which brings it again later; if no
+                        broker takes it, it is kept and runs again here after 5 s
+    it does not end     after ``consume_timeout_ms`` its messages go back as well and no longer hold the offset; what
+                        the listener says of them afterwards does not matter
+
+Without a way back (broadcasting) a failed message is logged and finished: every member has its own copy.
+
+``ListenerPool`` runs ``concurrency`` batches at a time, in no order. What waits there is bounded by the flow control of
+the queues.
 """
 
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from ...common.clock import Clock
-from ...common.message import ReceivedMessage, describe_messages
+import msgspec
+
+from ...common.clock import Clock, TimerHandle
+from ...common.message import MessageQueue, ReceivedMessage, describe_messages
+from ...remoting.transport.event_loop import TaskScope, repeat
 from ..group.consumer_hooks import ConsumerHooks, ListenerOutcome
+from ..group.process_queue import PushQueue, QueueOffsets
 from ..session.callbacks import CallbackRunner, is_async
 from ..session.results import ConsumeOutcome, ConsumeResult, Retry
 from ..session.settings import PushConsumerSettings
@@ -139,3 +157,190 @@ class ConsumeEnvironment(NamedTuple):
     handlers: Mapping[str, Handler]
     calls: ListenerCalls
     returner: MessageReturner | None
+
+
+RUN_AGAIN_MS = 5_000
+_BATCHES_BETWEEN_TURNS = 64  # a listener that never waits must not keep the loop for itself
+EXPIRED_DELAY_LEVEL = 3
+
+
+class ListenerBatch(msgspec.Struct, frozen=True, eq=False):
+    """Messages of one topic that a listener gets in one call."""
+
+    handler: Handler
+    messages: list[ReceivedMessage]
+    source: PushQueue
+
+
+Fail = Callable[[ListenerBatch, ListenerOutcome], Awaitable[None]]
+
+
+class ListenerPool:
+    """Runs batches, a fixed number at a time; ``fail`` gets those that did not simply succeed.
+
+    A batch whose queue was given up before its turn is not run at all. Workers are woken one after the other, each by
+    the one before while there is work: listeners that never wait keep one worker busy, others get them all.
+    """
+
+    def __init__(self, concurrency: int, calls: ListenerCalls, fail: Fail) -> None:
+        self._calls = calls
+        self._fail = fail
+        self._waiting: deque[ListenerBatch] = deque()
+        self._at_work: list[ListenerBatch | None] = [None] * concurrency
+        self._sleepers: deque[asyncio.Future[None]] = deque()
+        self._is_waking = False
+        self._idle = asyncio.Event()
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        return f"<ListenerPool {len(self.running())} running, {len(self._waiting)} waiting>"
+
+    def start(self, scope: TaskScope) -> None:
+        """Start the workers."""
+        for number in range(len(self._at_work)):
+            scope.start(self._work(number), name=f"listener-{number}")
+
+    def submit(self, batches: Iterable[ListenerBatch]) -> None:
+        """Let batches wait for their turn."""
+        self._waiting.extend(batches)
+        if self._sleepers and not self._is_waking:  # soon: the next pull is to be on its way before listeners run
+            asyncio.get_running_loop().call_soon(self._wake_one)
+
+    def running(self) -> list[ListenerBatch]:
+        """Return the batches whose listeners run now."""
+        return [batch for batch in self._at_work if batch is not None]
+
+    async def drain(self) -> None:
+        """Drop what has not begun and wait until nothing runs."""
+        self._is_closing = True
+        if self.running():
+            await self._idle.wait()
+
+    def _wake_one(self) -> None:
+        while self._sleepers and not self._is_waking:
+            awoken = self._sleepers.popleft()
+            if not awoken.done():  # else its worker was cancelled
+                self._is_waking = True
+                awoken.set_result(None)
+
+    async def _sleep(self) -> None:
+        awoken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append(awoken)
+        try:
+            await awoken
+        finally:
+            self._is_waking = False
+
+    async def _work(self, number: int) -> None:
+        calls, waiting, at_work, turns = self._calls, self._waiting, self._at_work, 0
+        while True:
+            while not waiting:
+                await self._sleep()
+            batch = waiting.popleft()
+            if waiting and self._sleepers and not self._is_waking:
+                self._wake_one()
+            if self._is_closing or batch.source.is_dropped:
+                continue
+            at_work[number] = batch
+            outcome = await calls.attempt(batch.handler, batch.messages)
+            if outcome is None or outcome is ConsumeResult.SUCCESS:
+                batch.source.finish(batch.messages)
+            else:
+                await self._fail(batch, outcome)
+            at_work[number] = None
+            if self._is_closing and not self.running():
+                self._idle.set()
+            turns += 1
+            if turns % _BATCHES_BETWEEN_TURNS == 0:
+                await asyncio.sleep(0)
+
+
+class ConcurrentConsumer:
+    """Runs the messages of all queues, so many batches at a time."""
+
+    def __init__(self, environment: ConsumeEnvironment) -> None:
+        self._environment = environment
+        self._batch_messages = environment.settings.batch_messages
+        self._pool = ListenerPool(environment.settings.concurrency, environment.calls, self._fail)
+        self._planned: set[TimerHandle] = set()
+        self._seen_running: list[ListenerBatch] = []
+
+    def __repr__(self) -> str:
+        return f"<ConcurrentConsumer {self._pool!r}, {len(self._planned)} planned>"
+
+    def start(self, scope: TaskScope) -> None:
+        """Start the workers and the look at what does not end."""
+        self._pool.start(scope)
+        interval_ms = self._environment.settings.consume_timeout_ms
+        scope.start(repeat(self.expire, self._environment.clock, first_ms=interval_ms), name="consume time-out")
+
+    def make_queue(self, queue: MessageQueue, offsets: QueueOffsets) -> PushQueue:
+        """Return the sink of a queue that was taken."""
+        environment = self._environment
+        return PushQueue(queue, offsets, environment.settings, self._submit, environment.clock)
+
+    async def drain(self) -> None:
+        """Begin nothing more, and return when nothing runs."""
+        await self._pool.drain()
+
+    def close(self) -> None:
+        """Plan nothing more; to be called when no listener runs."""
+        for planned in self._planned:
+            planned.cancel()
+
+    def _submit(self, source: PushQueue, messages: Iterable[ReceivedMessage]) -> None:
+        find = self._environment.handlers.get
+        batches: list[ListenerBatch] = []
+        if self._batch_messages == 1:
+            for message in messages:
+                batches.append(ListenerBatch(find(message.topic, NO_HANDLER), [message], source))  # noqa: PERF401 # a comprehension is a call before Python 3.12
+        else:
+            for cut in cut_batches(messages, self._batch_messages):
+                batches.append(ListenerBatch(find(cut[0].topic, NO_HANDLER), cut, source))  # noqa: PERF401 # as above
+        self._pool.submit(batches)
+
+    async def _fail(self, batch: ListenerBatch, outcome: ListenerOutcome) -> None:
+        source, failure = batch.source, retry_of(outcome)
+        if source.is_dropped:
+            source.finish(batch.messages)
+            return
+        source.finish(batch.messages[: failure.from_index])
+        await self._send_back(source, batch.messages[failure.from_index :], failure.delay_level)
+
+    async def _send_back(self, source: PushQueue, messages: Iterable[ReceivedMessage], delay_level: int) -> None:
+        returner = self._environment.returner
+        kept: list[ReceivedMessage] = []
+        for message in messages:
+            if message.queue_offset not in source.unfinished:
+                continue  # its listener took too long, and it went back already
+            if returner is None:
+                _log.warning(
+                    "dropping %s, which failed: broadcast messages are not retried", describe_messages([message])
+                )
+                source.finish([message])
+            elif await returner.send_back(message, delay_level):
+                source.finish([message])
+            else:
+                kept.append(message)
+        self._run_again_later(source, kept)
+
+    def _run_again_later(self, source: PushQueue, messages: Sequence[ReceivedMessage]) -> None:
+        if not messages:
+            return
+        again = [msgspec.structs.replace(each, reconsume_times=each.reconsume_times + 1) for each in messages]
+        clock = self._environment.clock
+        run: Callable[[], object] = lambda: (self._planned.discard(planned), self._submit(source, again))  # noqa: E731 # it names its own handle
+        planned = clock.call_at(clock.monotonic_ms() + RUN_AGAIN_MS, run)
+        self._planned.add(planned)
+
+    async def expire(self) -> int:
+        """Send back what already ran when this was called last; to be called every ``consume_timeout_ms``."""
+        seen, self._seen_running = self._seen_running, self._pool.running()
+        for batch in self._seen_running:
+            if any(batch is each for each in seen) and not batch.source.is_dropped:
+                _log.warning(
+                    "the listener has not returned in consume_timeout_ms, sending back %s",
+                    describe_messages(batch.messages),
+                )
+                await self._send_back(batch.source, batch.messages, EXPIRED_DELAY_LEVEL)
+        return self._environment.settings.consume_timeout_ms

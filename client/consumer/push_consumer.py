@@ -1,7 +1,7 @@
 """The push consumer: listeners get messages as they come, members of a group share the queues.
 
     async with          routes, a heartbeat and the first share are done, or 3 s are over and they go on behind
-    inside              as ``concurrent_consume.py`` says, or ``orderly_consume.py`` for ``settings.is_orderly``
+    inside              as ``listeners.py`` says, or ``orderly_consume.py`` for ``settings.is_orderly``
     leaving the block   pulling stops, running listeners end (up to a limit), offsets are stored, the group is told
 
 Offsets are stored every 5 s, with each pull, when a queue is given up and at the end. A message may come twice: after a
@@ -34,8 +34,7 @@ from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group
 from .admin_callbacks import ClientRequestHandlers
-from .concurrent_consume import ConcurrentConsumer
-from .listeners import ConsumeEnvironment, Handler, Listener, ListenerCalls
+from .listeners import ConcurrentConsumer, ConsumeEnvironment, Handler, Listener, ListenerCalls
 from .orderly_consume import HeldQueueLocks, OrderlyConsumer
 from .send_back import MessageReturner
 

@@ -19,6 +19,7 @@ the broker that keeps the message. Brokers serve this only when they are set to 
 import asyncio
 import os
 import socket
+from asyncio import _get_running_loop as running_loop  # pyright: ignore[reportPrivateUsage] # None, not an error, where no loop runs
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
@@ -131,7 +132,8 @@ class Producer:
             RemotingError: no broker answered in time.
             ClientStateError: the producer is not open.
         """
-        self._lifecycle.check()
+        if self._lifecycle.open_on is not running_loop():
+            self._lifecycle.check()
         if self._accumulator is not None and timeout_ms is None and self._accumulator.takes(message):
             return await self._accumulate(self._accumulator, message, choose_queue(message, queue, selector, arg))
         outgoing = prepare_message(message, self._ids.next_id(), self.settings)

@@ -31,13 +31,15 @@ _OPEN = LifeStage.OPEN  # to look up a member of an enum takes as long as four c
 class Lifecycle:
     """The stage of one object, what is undone when it closes, and the errors of what comes too early or too late."""
 
-    __slots__ = ("_loop", "_owner", "_stack", "stage")
+    __slots__ = ("_loop", "_owner", "_stack", "open_on", "stage")
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
         self._loop: AbstractEventLoop | None = None
         self._stack = AsyncExitStack()
         self.stage = LifeStage.NEW
+        self.open_on: AbstractEventLoop | None = None
+        """The loop on which it may be used now: on it, ``check`` has nothing to refuse."""
 
     def __repr__(self) -> str:
         return f"<{self._owner} {self.stage.value}>"
@@ -64,7 +66,7 @@ class Lifecycle:
         if self.stage is not LifeStage.NEW:
             raise ClientStateError(f"{self._owner} cannot be started again: it {self.stage.value}")
         self.stage = LifeStage.OPEN
-        self._loop = get_running_loop()
+        self._loop = self.open_on = get_running_loop()
         async with AsyncExitStack() as stack:
             stack.callback(self.end)
             yield stack
@@ -73,6 +75,7 @@ class Lifecycle:
     def end(self) -> None:
         """Enter the last stage; what is under way still ends."""
         self.stage = LifeStage.CLOSED
+        self.open_on = None
 
     async def close(self) -> None:
         """Undo what was put there at the start.
@@ -91,11 +94,6 @@ class Lifecycle:
         """
         if self.stage is not _OPEN:
             raise ClientStateError(f"{self._owner} {self.stage.value}")
-        try:
-            if get_running_loop() is self._loop:
-                return
-        except RuntimeError:
-            pass
         self._check_loop()
 
     def _check_loop(self) -> None:

@@ -7,8 +7,14 @@ from collections.abc import AsyncGenerator, Awaitable, Sequence
 import pytest
 from received import received
 
-from rocketlet.client.consumer.concurrent_consume import ListenerBatch, ListenerPool
-from rocketlet.client.consumer.listeners import Handler, Listener, ListenerCalls, cut_batches
+from rocketlet.client.consumer.listeners import (
+    Handler,
+    Listener,
+    ListenerBatch,
+    ListenerCalls,
+    ListenerPool,
+    cut_batches,
+)
 from rocketlet.client.group.consumer_hooks import ListenerOutcome
 from rocketlet.client.group.process_queue import PushQueue, QueueOffsets
 from rocketlet.client.session.results import ConsumeResult, Retry
