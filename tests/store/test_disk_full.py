@@ -71,6 +71,23 @@ def test_short_write_is_zeroed_and_its_places_are_free_again(directory: StoreDir
     assert [(one.log_offset, one.queue_offset) for one in again] == [(end, 1), (again[1].log_offset, 0)]
 
 
+def test_failed_commit_frees_the_offsets_of_all_its_messages(directory: StoreDirectory, disk: LimitedFiles) -> None:
+    """However many messages of one queue it held, the next one takes the offset of the first."""
+    store = directory.open(disk)
+    store.append(new_record())
+    store.commit()
+    for queue_id in (0, 1, 0):
+        store.append(new_record(queue_id=queue_id))
+    store.append_batch(new_record(), [new_record(), new_record()])
+    disk.room = 0
+    with pytest.raises(StoreFullError):
+        store.commit()
+    disk.room = None
+    assert [store.append(new_record(queue_id=queue_id)).queue_offset for queue_id in (0, 0, 1)] == [1, 2, 0]
+    store.commit()
+    assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (3, 1)
+
+
 def test_short_write_over_two_files_removes_the_new_one(directory: StoreDirectory, disk: LimitedFiles) -> None:
     """The blank is zeroed, too, and the file that was begun is gone."""
     store = directory.open(disk)

@@ -1,5 +1,6 @@
 import pathlib
 import shutil
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -245,6 +246,42 @@ def test_times_leave_out_what_lies_far_outside(log: LogBuilder, first: int | Non
     inside = [each for each in times if (at[0] or 0) <= each < (at[1] or 1 << 60)]
     assert len(inside) <= records <= len(inside) + 20
     assert pushed.stores[str(log.root)].texts[0].startswith("store time")
+
+
+def stepped_log(log: LogBuilder, files: Sequence[Sequence[int]]) -> None:
+    """Write files whose records were stored at these times, in ms after the first."""
+    for number, times in enumerate(files):
+        if number:
+            log.roll()
+        for at_ms in times:
+            log.next_ms = FIRST_MS + at_ms
+            log.add()
+    log.save()
+
+
+def test_split_that_begins_long_before_a_range_is_read(log: LogBuilder) -> None:
+    """A range that begins in the middle of a split takes all of it, however long before the split begins."""
+    hour_ms = 3_600_000
+    stepped_log(log, [(0, 1), (2, hour_ms, hour_ms + 1), (2 * hour_ms,)])
+    _, records = check(log.root, Selection(from_ms=FIRST_MS + hour_ms), 1 << 20)
+    assert records == 4
+
+
+@pytest.mark.parametrize(
+    ("files", "first", "stop", "most"),
+    [
+        ([(-900_000,), (-800_000, 0), (-CLOCK_MS, 1), (900_000,)], 0, None, 5),
+        ([(-900_000,), (CLOCK_MS - 1, -1), (CLOCK_MS,), (900_000,)], None, 0, 3),
+    ],
+)
+def test_clock_that_was_set_back_loses_no_row(
+    log: LogBuilder, files: list[tuple[int, ...]], first: int | None, stop: int | None, most: int
+) -> None:
+    """What was stored up to a minute out of order is a row at both ends of a range; splits further off are left out."""
+    stepped_log(log, files)
+    at = [None if at_ms is None else FIRST_MS + at_ms for at_ms in (first, stop)]
+    _, records = check(log.root, Selection(from_ms=at[0], until_ms=at[1]), 1 << 20)
+    assert records == most
 
 
 def test_range_of_all_times_drops_nothing(log: LogBuilder) -> None:
