@@ -8,15 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from javastores import STORES, JavaStores, Row, load_truth
 from logbuilder import FIRST_MS, LogBuilder
-from pushing import SPOILS, check, configure, fill, looked_at, plan, push, read
-from stores import TINY, StoreDirectory
+from pushing import SPOILS, TAGS, check, configure, fill, looked_at, plan, push, read
+from stores import TINY, StoreDirectory, new_record
 
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.names import SCHEDULE_TOPIC
+from rocketlet.common.properties import encode_properties
+from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.export.plan import store_queues as queuefiles
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.store_queues import MARGIN_MS
 from rocketlet.export.pushdown.pushdown import CLOCK_MS, PushdownOptions, check_topics, push_down
 from rocketlet.store.commitlog.record_blocks import Structs
+from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
+from rocketlet.store.files.store_config import BATCH_UNIT_BYTES
 
 INDEX_SIZES = TINY["index_slots"], TINY["index_entries"]
 ORDERS, RARE = frozenset({"Orders"}), frozenset({"Rare"})
@@ -164,6 +169,48 @@ def test_index_of_unknown_sizes_is_understood_when_it_is_full(filled: StoreDirec
     for sizes in (None, (7, 11)):
         _, records = check(filled.root, SELECTIONS["key"], index_sizes=sizes)
         assert records == 1
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> StoreDirectory:
+    """Return a store with batches, whose parts have keys and tags of their own, and with delayed messages."""
+    directory = StoreDirectory(tmp_path_factory.mktemp("mixed") / "store", batch_file_bytes=4 * BATCH_UNIT_BYTES)
+    with directory.open() as store:
+        store.set_batch_topic("Batches")
+        for number in range(40):
+            directory.now_ms += 10
+            texts = [encode_properties({"KEYS": f"b{number}-{part}", "TAGS": TAGS[part] or ""}) for part in range(3)]
+            body = encode_batch(BatchPart(0, b"%d" % number, text) for text in texts)
+            batch = new_record("Batches", 0, body, UNIQ_KEY=f"U{number}")
+            batch.sys_flag |= INNER_BATCH_FLAGS
+            store.append(batch)
+            store.append(new_record(SCHEDULE_TOPIC, 0, UNIQ_KEY=f"D{number}", TAGS=TAGS[number % 2] or "", DELAY="1"))
+            store.append(new_record("Orders", 0, UNIQ_KEY=f"O{number}", TAGS="Aa", KEYS=f"k{number}"))
+            store.commit()
+    configure(directory.root, {"Batches": 1, SCHEDULE_TOPIC: 1, "Orders": 1})
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("selection", "rows"),
+    [
+        (Selection(frozenset({"Batches"}), keys=frozenset({"b7-1", "b30-2"})), 2),
+        (Selection(ORDERS | {"Batches"}, keys=frozenset({"b7-1", "k9"})), 2),
+        (Selection(frozenset({"Batches"}), frozenset({"C"})), 40),
+        (Selection(frozenset({"Batches"}), from_offset=70, until_offset=77), 7),
+        (Selection(ORDERS | {"Batches"}, from_offset=30), 100),
+        (Selection(frozenset({SCHEDULE_TOPIC}), frozenset({"Aa"})), 20),
+        (Selection(ORDERS | {SCHEDULE_TOPIC}, frozenset({"Aa"})), 60),
+    ],
+)
+def test_queues_and_index_that_do_not_tell_lose_no_row(selection: Selection, rows: int, mixed: StoreDirectory) -> None:
+    """The index has no keys of parts of batches, queues of batches count units, delayed messages' entries no tag."""
+    pushed, _, found = push(mixed.root, selection, 1 << 20, index_sizes=INDEX_SIZES)
+    assert found == read(plan(mixed.root), selection)[0]
+    assert len(found) == rows
+    narrowed = pushed.stores[str(mixed.root)]
+    assert any("queues" in text for text in narrowed.texts)
+    assert ("Batches", 0) not in [key for key, _, _ in narrowed.expected]
 
 
 def test_queues_name_the_offsets_that_must_be_read(filled: StoreDirectory) -> None:
