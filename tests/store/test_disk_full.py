@@ -139,6 +139,37 @@ def test_queue_without_room_is_written_later(directory: StoreDirectory, disk: Li
     assert store.append(new_record()).queue_offset == 1
 
 
+@pytest.mark.parametrize("entries", range(9))
+def test_dispatch_that_was_half_done_is_completed(
+    directory: StoreDirectory, copy_of: Copy, disk: LimitedFiles, entries: int
+) -> None:
+    """Wherever the room for entries ends, between queues or files of one, the rest follows and nothing comes twice."""
+    store = directory.open(disk)
+    for _ in range(8):
+        store.append(new_record())
+    store.commit()
+    arrived: list[tuple[int, int]] = []
+    store.subscribe(lambda records: arrived.extend((record.queue_id, record.queue_offset) for record in records))
+    placed = [store.append(new_record(queue_id=queue_id)) for queue_id in (0, 1, 0, 2, 0, 1, 0, 2)]
+    log_bytes = placed[-1].log_offset + placed[-1].size - placed[0].log_offset
+    disk.room = log_bytes + 20 * entries
+    store.commit()
+    is_half_done = entries < len(placed)
+    assert isinstance(store.refusal, StoreFullError) is is_half_done
+    assert bool(arrived) is not is_half_done
+    disk.room = min(disk.room, 20)
+    store.tick()
+    disk.room = None
+    store.tick()
+    assert store.refusal is None
+    assert arrived == [(record.queue_id, record.queue_offset) for record in placed]
+    store.append(new_record(queue_id=1))
+    store.commit()
+    for opened in (store, copy_of().open()):
+        found = {key: [queue_offset for queue_offset, _ in queue] for key, queue in read_all(opened).items()}
+        assert found == {("T", 0): [*range(12)], ("T", 1): [0, 1, 2], ("T", 2): [0, 1]}
+
+
 @pytest.mark.parametrize("filled", [0, 9])
 def test_index_file_without_room_is_made_once(directory: StoreDirectory, disk: LimitedFiles, filled: int) -> None:
     """Tries that fail leave no file behind, and no checkpoint says more of the index than is on disk."""
