@@ -36,6 +36,8 @@ def test_deleted_messages_are_loss(alone: ThreadedCluster) -> None:
     pattern = f"queue 0 of Old on broker-a begins at offset {first}: those from 0 on were deleted"
     with pytest.raises(DataLossError, match=pattern):
         list(read_range(ranges, RangeReading(options, LIVE_SCHEMA)))
+    with pytest.raises(DataLossError, match=f"those from {first - 1} on were deleted"):  # a single one
+        list(read_range([replace(ranges[-1], start=first - 1)], RangeReading(options, LIVE_SCHEMA)))
     with pytest.raises(DataLossError, match=pattern):
         read(clients, subscribe="Old", startingOffsets={"Old": 0})
     lenient = options_of(clients, subscribe="Old", failOnDataLoss="false")

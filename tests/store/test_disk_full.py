@@ -71,6 +71,23 @@ def test_short_write_is_zeroed_and_its_places_are_free_again(directory: StoreDir
     assert [(one.log_offset, one.queue_offset) for one in again] == [(end, 1), (again[1].log_offset, 0)]
 
 
+def test_failed_commit_frees_the_offsets_of_all_its_messages(directory: StoreDirectory, disk: LimitedFiles) -> None:
+    """However many messages of one queue it held, the next one takes the offset of the first."""
+    store = directory.open(disk)
+    store.append(new_record())
+    store.commit()
+    for queue_id in (0, 1, 0):
+        store.append(new_record(queue_id=queue_id))
+    store.append_batch(new_record(), [new_record(), new_record()])
+    disk.room = 0
+    with pytest.raises(StoreFullError):
+        store.commit()
+    disk.room = None
+    assert [store.append(new_record(queue_id=queue_id)).queue_offset for queue_id in (0, 0, 1)] == [1, 2, 0]
+    store.commit()
+    assert (store.max_offset("T", 0), store.max_offset("T", 1)) == (3, 1)
+
+
 def test_short_write_over_two_files_removes_the_new_one(directory: StoreDirectory, disk: LimitedFiles) -> None:
     """The blank is zeroed, too, and the file that was begun is gone."""
     store = directory.open(disk)
@@ -120,6 +137,37 @@ def test_queue_without_room_is_written_later(directory: StoreDirectory, disk: Li
     assert store.refusal is None
     assert (store.max_offset("T", 0), arrived) == (1, [0])
     assert store.append(new_record()).queue_offset == 1
+
+
+@pytest.mark.parametrize("entries", range(9))
+def test_dispatch_that_was_half_done_is_completed(
+    directory: StoreDirectory, copy_of: Copy, disk: LimitedFiles, entries: int
+) -> None:
+    """Wherever the room for entries ends, between queues or files of one, the rest follows and nothing comes twice."""
+    store = directory.open(disk)
+    for _ in range(8):
+        store.append(new_record())
+    store.commit()
+    arrived: list[tuple[int, int]] = []
+    store.subscribe(lambda records: arrived.extend((record.queue_id, record.queue_offset) for record in records))
+    placed = [store.append(new_record(queue_id=queue_id)) for queue_id in (0, 1, 0, 2, 0, 1, 0, 2)]
+    log_bytes = placed[-1].log_offset + placed[-1].size - placed[0].log_offset
+    disk.room = log_bytes + 20 * entries
+    store.commit()
+    is_half_done = entries < len(placed)
+    assert isinstance(store.refusal, StoreFullError) is is_half_done
+    assert bool(arrived) is not is_half_done
+    disk.room = min(disk.room, 20)
+    store.tick()
+    disk.room = None
+    store.tick()
+    assert store.refusal is None
+    assert arrived == [(record.queue_id, record.queue_offset) for record in placed]
+    store.append(new_record(queue_id=1))
+    store.commit()
+    for opened in (store, copy_of().open()):
+        found = {key: [queue_offset for queue_offset, _ in queue] for key, queue in read_all(opened).items()}
+        assert found == {("T", 0): [*range(12)], ("T", 1): [0, 1, 2], ("T", 2): [0, 1]}
 
 
 @pytest.mark.parametrize("filled", [0, 9])

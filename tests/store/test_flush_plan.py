@@ -5,6 +5,7 @@ import struct
 import threading
 from collections.abc import Callable
 
+import pytest
 from stores import StoreDirectory, new_record, sample
 from syncs import LOG, NAMES, QUEUE, RecordedSyncs, checkpoint, write
 
@@ -178,6 +179,15 @@ def test_clean_stop_writes_the_checkpoint(directory: StoreDirectory) -> None:
     assert (found.log_at_ms, found.queues_at_ms) == (directory.now_ms, directory.now_ms)
     assert directory.now_ms - 300 < found.index_at_ms <= directory.now_ms
     assert found.sure_at_ms == directory.now_ms - 3000
+
+
+@pytest.mark.parametrize(
+    ("log_at_ms", "queues_at_ms", "sure_at_ms"),
+    [(50_000, 90_000, 47_000), (90_000, 50_000, 47_000), (90_000, 0, 0), (0, 90_000, 0), (2_999, 2_999, 0)],
+)
+def test_older_time_is_sure(log_at_ms: int, queues_at_ms: int, sure_at_ms: int) -> None:
+    """A record is on disk for certain when its log and its queues are; 3 s less, as in Java."""
+    assert Checkpoint(log_at_ms, queues_at_ms, 10).sure_at_ms == sure_at_ms
 
 
 def test_checkpoint_file_is_javas(directory: StoreDirectory) -> None:

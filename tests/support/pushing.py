@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from javastores import Row
-from stores import StoreDirectory, new_record
+from stores import TINY, StoreDirectory, new_record
 
+from rocketlet.common.properties import index_hash
 from rocketlet.export.plan.read_plan import PlanOptions, plan_stores
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.split import Split
@@ -191,6 +192,19 @@ def rot_index(root: pathlib.Path) -> None:
     path.write_bytes(content)
 
 
+def turn_chains(root: pathlib.Path) -> None:
+    """Let the entries of one key in the index lead to themselves, or to nothing."""
+    first, *others = sorted((root / "index").iterdir())
+    for path, previous in ((first, None), *((other, -1) for other in others)):
+        content = bytearray(path.read_bytes())
+        (count,) = struct.unpack_from(">i", content, 36)
+        for number in range(1, count):
+            at = 40 + 4 * TINY["index_slots"] + 20 * number
+            if struct.unpack_from(">i", content, at) == (index_hash("Orders#Aa"),):
+                struct.pack_into(">i", content, at + 16, number if previous is None else previous)
+        path.write_bytes(content)
+
+
 SPOILS: dict[str, Spoil] = {
     each.__name__: each
     for each in (
@@ -208,5 +222,6 @@ SPOILS: dict[str, Spoil] = {
         leave_tails,
         lose_index,
         rot_index,
+        turn_chains,
     )
 }

@@ -67,6 +67,11 @@ class RecordedSyncs(LimitedFiles):
         self.opened[descriptor] = path
         return descriptor
 
+    def close(self, descriptor: int) -> None:
+        """Close and forget."""
+        del self.opened[descriptor]
+        super().close(descriptor)
+
     def sync(self, descriptor: int) -> None:
         """Flush and remember."""
         super().sync(descriptor)

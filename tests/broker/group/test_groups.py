@@ -113,12 +113,12 @@ def test_version_moves_with_every_step() -> None:
 
 
 def test_offset_behind_the_end_of_its_queue_is_pulled_back() -> None:
-    """A queue that lost its end ends at 7: offsets up to there stay, the one behind is set to it."""
+    """A queue that lost its end ends at 7: offsets up to there stay, those behind are set to it."""
     offsets = offset_table()
-    for group, queue_offset in (("before", 6), ("at", 7), ("behind", 9)):
+    for group, queue_offset in (("before", 6), ("at", 7), ("behind", 8), ("far", 99)):
         offsets.commit(group, "T", 0, queue_offset)
     offsets.pull_back(lambda topic, queue_id: 7 if (topic, queue_id) == ("T", 0) else 0)
-    assert [offsets.committed(group, "T", 0) for group in ("before", "at", "behind")] == [6, 7, 7]
+    assert [offsets.committed(group, "T", 0) for group in ("before", "at", "behind", "far")] == [6, 7, 7, 7]
 
 
 def test_queues_of_a_topic_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from logbuilder import LogBuilder
 from stores import StoreDirectory, new_record
 
 from rocketlet.common.errors import StoreDamagedError
+from rocketlet.common.record import BLANK_BYTES
 from rocketlet.export.plan import record_walk as queueanchor
 from rocketlet.export.plan.log_file import map_log_file
 from rocketlet.export.plan.read_plan import PlanOptions, plan_prefixes, plan_stores
@@ -164,6 +165,44 @@ def test_damage_fails_the_split_that_it_begins_in(log: LogBuilder, split_bytes: 
     splits = plan_stores([str(log.root)], PlanOptions(split_bytes=split_bytes))
     failed = [split for split in splits if _fails(split)]
     assert [(split.path, split.start <= position < split.stop) for split in failed] == [(str(path), True)]
+
+
+def fill_to_the_last_byte(log: LogBuilder) -> None:
+    """End a file with a record instead of a blank, as no broker does."""
+    log.segment_bytes += BLANK_BYTES
+    log.add(bytes(4096 - log.end % 4096 - PLAIN_BYTES + 40))
+    log.segment_bytes -= BLANK_BYTES
+    log._segments.append(bytearray())
+    assert log.end % log.segment_bytes == 0
+
+
+@pytest.mark.parametrize("split_bytes", [1_000, 1 << 20])
+def test_file_without_its_blank_is_damage(log: LogBuilder, split_bytes: int) -> None:
+    """A record may have been lost behind the last one of a file that others follow; the last file may end so."""
+    for _ in range(29):
+        log.add(bytes(40))
+    fill_to_the_last_byte(log)
+    log.save()
+    options = PlanOptions(split_bytes=split_bytes)
+    assert not any(map(_fails, plan_stores([str(log.root)], options)))
+    log.add(bytes(40))
+    log.save()
+    *before, last = [split for split in plan_stores([str(log.root)], options) if split.base_offset == 0]
+    assert not any(map(_fails, before))
+    with pytest.raises(StoreDamagedError, match=r"at position 4096: the file does not end in a blank"):
+        list(LogReader([last], OPTIONS))
+
+
+def test_blank_where_records_were_planned_is_damage(log: LogBuilder) -> None:
+    """A split that is to hold records up to its end does not end early at a blank."""
+    log.add(bytes(40))
+    log.roll()
+    log.add(bytes(40))
+    log.save()
+    whole, _ = plan_stores([str(log.root)])
+    assert not _fails(whole)
+    with pytest.raises(StoreDamagedError, match=f"at position {log.offsets[0] + PLAIN_BYTES}: "):
+        list(LogReader([replace(whole, ends_in_blank=False)], OPTIONS))
 
 
 def _fails(split: Split) -> bool:

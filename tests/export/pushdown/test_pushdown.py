@@ -1,5 +1,6 @@
 import pathlib
 import shutil
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -7,15 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from javastores import STORES, JavaStores, Row, load_truth
 from logbuilder import FIRST_MS, LogBuilder
-from pushing import SPOILS, check, configure, fill, looked_at, plan, push, read
-from stores import TINY, StoreDirectory
+from pushing import SPOILS, TAGS, check, configure, fill, looked_at, plan, push, read
+from stores import TINY, StoreDirectory, new_record
 
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.names import SCHEDULE_TOPIC
+from rocketlet.common.properties import encode_properties
+from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.export.plan import store_queues as queuefiles
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.plan.store_queues import MARGIN_MS
 from rocketlet.export.pushdown.pushdown import CLOCK_MS, PushdownOptions, check_topics, push_down
 from rocketlet.store.commitlog.record_blocks import Structs
+from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
+from rocketlet.store.files.store_config import BATCH_UNIT_BYTES
 
 INDEX_SIZES = TINY["index_slots"], TINY["index_entries"]
 ORDERS, RARE = frozenset({"Orders"}), frozenset({"Rare"})
@@ -165,6 +171,48 @@ def test_index_of_unknown_sizes_is_understood_when_it_is_full(filled: StoreDirec
         assert records == 1
 
 
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> StoreDirectory:
+    """Return a store with batches, whose parts have keys and tags of their own, and with delayed messages."""
+    directory = StoreDirectory(tmp_path_factory.mktemp("mixed") / "store", batch_file_bytes=4 * BATCH_UNIT_BYTES)
+    with directory.open() as store:
+        store.set_batch_topic("Batches")
+        for number in range(40):
+            directory.now_ms += 10
+            texts = [encode_properties({"KEYS": f"b{number}-{part}", "TAGS": TAGS[part] or ""}) for part in range(3)]
+            body = encode_batch(BatchPart(0, b"%d" % number, text) for text in texts)
+            batch = new_record("Batches", 0, body, UNIQ_KEY=f"U{number}")
+            batch.sys_flag |= INNER_BATCH_FLAGS
+            store.append(batch)
+            store.append(new_record(SCHEDULE_TOPIC, 0, UNIQ_KEY=f"D{number}", TAGS=TAGS[number % 2] or "", DELAY="1"))
+            store.append(new_record("Orders", 0, UNIQ_KEY=f"O{number}", TAGS="Aa", KEYS=f"k{number}"))
+            store.commit()
+    configure(directory.root, {"Batches": 1, SCHEDULE_TOPIC: 1, "Orders": 1})
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("selection", "rows"),
+    [
+        (Selection(frozenset({"Batches"}), keys=frozenset({"b7-1", "b30-2"})), 2),
+        (Selection(ORDERS | {"Batches"}, keys=frozenset({"b7-1", "k9"})), 2),
+        (Selection(frozenset({"Batches"}), frozenset({"C"})), 40),
+        (Selection(frozenset({"Batches"}), from_offset=70, until_offset=77), 7),
+        (Selection(ORDERS | {"Batches"}, from_offset=30), 100),
+        (Selection(frozenset({SCHEDULE_TOPIC}), frozenset({"Aa"})), 20),
+        (Selection(ORDERS | {SCHEDULE_TOPIC}, frozenset({"Aa"})), 60),
+    ],
+)
+def test_queues_and_index_that_do_not_tell_lose_no_row(selection: Selection, rows: int, mixed: StoreDirectory) -> None:
+    """The index has no keys of parts of batches, queues of batches count units, delayed messages' entries no tag."""
+    pushed, _, found = push(mixed.root, selection, 1 << 20, index_sizes=INDEX_SIZES)
+    assert found == read(plan(mixed.root), selection)[0]
+    assert len(found) == rows
+    narrowed = pushed.stores[str(mixed.root)]
+    assert any("queues" in text for text in narrowed.texts)
+    assert ("Batches", 0) not in [key for key, _, _ in narrowed.expected]
+
+
 def test_queues_name_the_offsets_that_must_be_read(filled: StoreDirectory) -> None:
     """The plan says which queue offsets the reading must meet."""
     splits = plan(filled.root)
@@ -245,6 +293,42 @@ def test_times_leave_out_what_lies_far_outside(log: LogBuilder, first: int | Non
     inside = [each for each in times if (at[0] or 0) <= each < (at[1] or 1 << 60)]
     assert len(inside) <= records <= len(inside) + 20
     assert pushed.stores[str(log.root)].texts[0].startswith("store time")
+
+
+def stepped_log(log: LogBuilder, files: Sequence[Sequence[int]]) -> None:
+    """Write files whose records were stored at these times, in ms after the first."""
+    for number, times in enumerate(files):
+        if number:
+            log.roll()
+        for at_ms in times:
+            log.next_ms = FIRST_MS + at_ms
+            log.add()
+    log.save()
+
+
+def test_split_that_begins_long_before_a_range_is_read(log: LogBuilder) -> None:
+    """A range that begins in the middle of a split takes all of it, however long before the split begins."""
+    hour_ms = 3_600_000
+    stepped_log(log, [(0, 1), (2, hour_ms, hour_ms + 1), (2 * hour_ms,)])
+    _, records = check(log.root, Selection(from_ms=FIRST_MS + hour_ms), 1 << 20)
+    assert records == 4
+
+
+@pytest.mark.parametrize(
+    ("files", "first", "stop", "most"),
+    [
+        ([(-900_000,), (-800_000, 0), (-CLOCK_MS, 1), (900_000,)], 0, None, 5),
+        ([(-900_000,), (CLOCK_MS - 1, -1), (CLOCK_MS,), (900_000,)], None, 0, 3),
+    ],
+)
+def test_clock_that_was_set_back_loses_no_row(
+    log: LogBuilder, files: list[tuple[int, ...]], first: int | None, stop: int | None, most: int
+) -> None:
+    """What was stored up to a minute out of order is a row at both ends of a range; splits further off are left out."""
+    stepped_log(log, files)
+    at = [None if at_ms is None else FIRST_MS + at_ms for at_ms in (first, stop)]
+    _, records = check(log.root, Selection(from_ms=at[0], until_ms=at[1]), 1 << 20)
+    assert records == most
 
 
 def test_range_of_all_times_drops_nothing(log: LogBuilder) -> None:

@@ -2,6 +2,7 @@ import pickle
 
 import pytest
 
+from rocketlet.export.plan.log_end import LogStop
 from rocketlet.export.plan.selection import Reason
 from rocketlet.export.report.counters import SplitRead, StoreCounters, find_split_faults, store_from_json, store_to_json
 
@@ -59,6 +60,20 @@ def test_passed_over_messages_fill_gaps() -> None:
     assert counters.left_out == {Reason.TAG: 6}
 
 
+@pytest.mark.parametrize("delivered", [0, 2, 4])
+def test_rows_that_were_not_delivered_break_the_proof(delivered: int) -> None:
+    """Three rows and one left out were counted: as many rows must have been handed out, neither fewer nor more."""
+    counters = StoreCounters("store")
+    queue = counters.queue("Topic", 0)
+    queue.count(Reason.WANTED, 3)
+    queue.count(Reason.TAG, 1)
+    queue.offsets.add(0, 4)
+    counters.delivered_rows = delivered
+    assert counters.faults() == [f"4 messages are not {delivered} rows and 1 left out"]
+    counters.delivered_rows = 3
+    assert counters.faults() == []
+
+
 def test_gaps_prove_nothing_where_records_were_not_looked_at() -> None:
     """With pushed filters a gap in a queue is no fault; without them it is."""
     counters = StoreCounters("store", pushed=["queueOffset in [0, 9]"])
@@ -67,6 +82,28 @@ def test_gaps_prove_nothing_where_records_were_not_looked_at() -> None:
     assert counters.faults() == []
     counters.pushed.clear()
     assert counters.faults() == ["Topic queue 0: missing queue offsets: 7, the first is 1"]
+
+
+def test_counters_survive_json() -> None:
+    """What a task has counted is the same when its report is read back: repeats, gaps and sums, too."""
+    counters = StoreCounters("store", 1, 2, 3, 4.5, 6, 7, 8, 9, pushed=["tags = a"], splits=[split(0, 10, 0, 12)])
+    counters.end = LogStop("log", 12, "zeros", "it may go on")
+    counters.skip("log", 3, 5, "the magic is unknown")
+    counters.fail_crc("Topic", 3)
+    queue = counters.queue("Topic", 3)
+    queue.count(Reason.WANTED, 5)
+    queue.count(Reason.TAG, 2)
+    for start, end in (0, 4), (2, 3), (6, 8):
+        queue.offsets.add(start, end)
+    queue.delivered.add(1, 7, 11)
+    queue.count_times(20, 30)
+    counters.expect(("Topic", 3), 5, 9)
+    again = store_from_json(store_to_json(counters))
+    assert store_to_json(again) == store_to_json(counters)
+    for pushed in (["tags = a"], []):
+        counters.pushed, again.pushed = pushed, pushed
+        assert again.faults() == counters.faults() != []
+        assert "Topic queue 3: repeated queue offsets: 1" in again.faults()
 
 
 def test_damage_that_stands_first_survives_a_merge() -> None:

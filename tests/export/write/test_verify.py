@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from javastores import JavaStores
+from javastores import JavaStores, Read
+from logbuilder import LogBuilder
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.export.plan.filesystems import Storage
@@ -84,6 +85,43 @@ def test_difference_names_queue_and_offsets(java_stores: JavaStores, tmp_path: p
         "OneQueue queue 0: missing queue offsets 5 to 8",
         "OneQueue queue 0: repeated queue offsets: 1 instead of 0, the first is 3",
     ]
+
+
+def test_rows_that_stand_for_others_are_found(log: LogBuilder, read: Read, tmp_path: pathlib.Path) -> None:
+    """Repeated rows are told where a filter left messages out, though number, ends and sum of the offsets are right."""
+    for tag in "aaaab":
+        log.add(properties={"TAGS": tag})
+    log.save()
+    rows, report = read(log.root, options=ReadOptions(Selection(tags=frozenset({"a"}))))
+    pq.write_table(pa.Table.from_pylist([rows[number] for number in (0, 0, 3, 3)]), tmp_path / "out.parquet")
+    assert differences(report, tmp_path / "out.parquet") == [
+        "Topic queue 0: repeated queue offsets: 2 instead of 0, the first is 0"
+    ]
+
+
+def test_rows_of_a_queue_that_was_left_out_are_found(log: LogBuilder, read: Read, tmp_path: pathlib.Path) -> None:
+    """A row of a queue of which the filter left nothing is one too many."""
+    log.add(properties={"TAGS": "a"})
+    log.add(properties={"TAGS": "b"}, queue_id=1)
+    log.save()
+    rows, report = read(log.root, options=ReadOptions(Selection(tags=frozenset({"a"}))))
+    pq.write_table(pa.Table.from_pylist([*rows, {**rows[0], "queueId": 1}]), tmp_path / "out.parquet")
+    assert differences(report, tmp_path / "out.parquet") == ["Topic queue 1: 1 rows instead of 0"]
+
+
+def test_repeats_of_the_log_belong_into_the_files(log: LogBuilder, read: Read, tmp_path: pathlib.Path) -> None:
+    """A queue offset that the log has three times is in the files three times; the report tells of it anyway."""
+    for queue_offset in (0, 1, 1, 1):
+        log.add(queue_offset=queue_offset)
+    log.save()
+    rows, report = read(log.root)
+    told = [f"report: {log.root}: Topic queue 0: repeated queue offsets: 2"]
+    expected = {4: [], 3: ["3 rows instead of 4", "repeated queue offsets: 1 instead of 2, the first is 1"]}
+    expected[2] = ["2 rows instead of 4", "repeated queue offsets: 0 instead of 2"]
+    for count, lines in expected.items():
+        pq.write_table(pa.Table.from_pylist(rows[:count]), tmp_path / "out.parquet")
+        found = differences(report, tmp_path / "out.parquet")
+        assert found == told + [f"Topic queue 0: {line}" for line in lines]
 
 
 def test_changed_body_is_found(java_stores: JavaStores, tmp_path: pathlib.Path) -> None:

@@ -256,7 +256,7 @@ def plan_topics(clients: Clients, **options: Any) -> set[str]:
 
 
 def test_selection_narrows_what_is_pulled(clients: Clients) -> None:
-    """Topic, queue, offsets and store times; the rows are those that the tasks would leave anyway."""
+    """Topic, queue, offsets, and store times with a margin at both ends: tasks leave out what is not wanted of that."""
     clients.create("Narrow", queues=2, brokers=["broker-a"])
     clients.send("Narrow", numbered(20))
     rows = read(clients, subscribe="Narrow")
@@ -273,6 +273,7 @@ def test_selection_narrows_what_is_pulled(clients: Clients) -> None:
     assert planned(from_ms=last_ms + 120_000) == []
     assert planned(until_ms=last_ms - 120_000) == []
     assert planned(from_ms=last_ms) == [(0, 0, 10), (1, 0, 10)]
+    assert planned(until_ms=last_ms) == [(0, 0, 10), (1, 0, 10)]
 
 
 def test_filters_of_spark_are_taken(clients: Clients) -> None:

@@ -91,6 +91,23 @@ def test_deleted_messages_are_loss_and_count_nothing() -> None:
     assert "was read up to offset 5, but begins at 8: what was between is deleted" in step.data_loss[0]
 
 
+@pytest.mark.parametrize(
+    ("extent", "end", "loss"),
+    [
+        (QueueExtent(5, 9), 9, []),
+        (QueueExtent(6, 9), 9, ["read up to offset 5, but begins at 6: what was between is deleted"]),
+        (QueueExtent(6, 6), 6, ["read up to offset 5, but begins at 6: what was between is deleted"]),
+        (QueueExtent(0, 5), 5, []),
+        (QueueExtent(0, 4), 0, ["read up to offset 5, but ends at 4: it was made anew"]),
+    ],
+)
+def test_single_message_is_loss(extent: QueueExtent, end: int, loss: list[str]) -> None:
+    """One message that was deleted before it was read, or that a queue has lost at its end, is told like many."""
+    step = plan_batch_end({A: 5}, {A: extent})
+    assert step.end == {A: end}
+    assert step.data_loss == [f"queue 0 of T on broker-a was {text}" for text in loss]
+
+
 @given(HELD, HELD, st.integers(1, 100))
 def test_limited_steps_read_everything_once(first: Offsets, held: Offsets, limit: int) -> None:
     """Batch after batch, all messages of all queues come once, and then the offsets stand still."""

@@ -3,6 +3,7 @@
 import random
 import struct
 from collections.abc import Callable, Iterator
+from itertools import count
 
 import pytest
 from stores import StoreDirectory, file_bytes, new_record, sample
@@ -190,6 +191,56 @@ def test_colliding_keys_are_both_returned(directory: StoreDirectory) -> None:
         store.append(new_record(KEYS=key))
     store.commit()
     assert len(store.query("T", "Aa", 64, 0, 1 << 62).records) == 2
+
+
+MOST_READS = 50
+
+
+def in_one_slot(count: int) -> list[str]:
+    """Return keys whose hashes differ and lead to the same slot."""
+    keys = [f"k{number}" for number in range(200)]
+    slot = index_hash(f"T#{keys[0]}") % SLOTS
+    return [key for key in keys if index_hash(f"T#{key}") % SLOTS == slot][:count]
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "known"),
+    [
+        (HEADER.size + 4 * SLOTS + INDEX_ENTRY.size * 3 + 16, 3, [2, 3, 4]),
+        (HEADER.size + 4 * SLOTS + INDEX_ENTRY.size * 3 + 16, 4, [2, 3, 4]),
+        (HEADER.size + 4 * SLOTS + INDEX_ENTRY.size * 3 + 16, -1, [2, 3, 4]),
+        (HEADER.size - 4, 4, []),
+    ],
+    ids=["to itself", "ahead", "to nothing", "from behind the last entry"],
+)
+def test_chain_of_a_damaged_file_ends(
+    at: int,
+    value: int,
+    known: list[int],
+    directory: StoreDirectory,
+    descriptors: Descriptors,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An entry that does not lead back is the last one of its slot, and a slot behind the last entry is empty."""
+    index, keys = make_index(directory, descriptors), in_one_slot(6)
+    for number, key in enumerate(keys[:5]):
+        index.pending.append(Appended(number, 0, 100, "T", 0, 0, directory.now_ms, {"UNIQ_KEY": key}, None))
+    index.save()
+    path = directory.root / "index" / index.files[0].path.rpartition("/")[2]
+    content = bytearray(path.read_bytes())
+    struct.pack_into(">i", content, at, value)
+    path.write_bytes(content)
+    damaged = make_index(directory, descriptors)
+    damaged.load()
+    reads, read = count(), IndexSpace.read
+
+    def read_or_give_up(self: IndexSpace, path: str, size: int, position: int) -> bytes:
+        assert next(reads) < MOST_READS, "it goes round"
+        return read(self, path, size, position)
+
+    monkeypatch.setattr(IndexSpace, "read", read_or_give_up)
+    found = [damaged.find(f"T#{key}", 64, 0, 1 << 62).log_offsets for key in keys]
+    assert found == [[number] if number in known else [] for number in range(6)]
 
 
 def test_file_without_slots_ends_behind_the_file_before_it(directory: StoreDirectory, descriptors: Descriptors) -> None:

@@ -35,6 +35,31 @@ def test_sync_flush_shows_nothing_before_it_is_on_disk(tmp_path: pathlib.Path) -
             assert len(store.query("T", "k0", 64, 0, 1 << 62).log_offsets) == number + 1
 
 
+def test_sync_flush_shows_exactly_what_is_on_disk(tmp_path: pathlib.Path) -> None:
+    """Of two commits the flushed one is shown, also after a queue had no room; the other follows with its flush."""
+    directory, disk = StoreDirectory(tmp_path / "store", is_sync_flush=True), LimitedFiles()
+    with directory.open(disk) as store:
+        arrived: list[int] = []
+        store.subscribe(lambda records: arrived.extend(record.queue_offset for record in records))
+        store.append(new_record())
+        store.commit()
+        assert flush(store) is None
+        store.append(new_record())
+        store.commit()
+        disk.room = 0
+        store.advance()
+        assert (arrived, store.max_offset("T", 0)) == ([], 0)
+        disk.room = None
+        store.tick()
+        assert (arrived, store.max_offset("T", 0)) == ([0], 1)
+        disk.room = 0
+        store.flush()
+        assert arrived == [0]
+        disk.room = None
+        store.tick()
+        assert (arrived, store.max_offset("T", 0)) == ([0, 1], 2)
+
+
 def test_sync_flush_is_stopped_cleanly_with_messages_on_their_way(tmp_path: pathlib.Path) -> None:
     """Closing flushes and dispatches what was committed; ``abort`` goes and the next start finds it."""
     directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
@@ -128,6 +153,24 @@ def test_queue_that_a_start_wrote_anew_is_on_disk_before_abort(directory: StoreD
     directory.open(files)
     assert files.synced.index(QUEUE) < files.synced.index("abort")
     assert files.synced.index("consumequeue/T/0/") < files.synced.index("abort")
+
+
+@pytest.mark.parametrize("trouble", [None, "fails_sync", "is_crowded"])
+def test_full_files_are_closed_once_whatever_their_flush_meets(directory: StoreDirectory, trouble: str | None) -> None:
+    """A flush that fails, or is put off, closes the files that nobody writes to as well; only the last stays open."""
+    disk = CrowdedFiles()
+    store = directory.open(disk)
+    write(store, "T", count=60)
+    if trouble is not None:
+        setattr(disk, trouble, True)
+    flush(store)
+    disk.is_crowded = disk.fails_sync = False
+    if store.flush_failure is None:
+        write(store, "T", count=60)
+        assert flush(store) is None
+    last = store.log_max_offset - store.log_max_offset % 4096
+    assert last >= 4096
+    assert [path for path in disk.opened.values() if "commitlog" in path] == [f"{directory.root}/commitlog/{last:020d}"]
 
 
 @pytest.mark.parametrize("keeps_order", [True, False])

@@ -2,12 +2,13 @@
 
 import pathlib
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from timers import SECOND_MS, TimerWorld, timer_directory
 
 from rocketlet.common.record import decode_record
-from rocketlet.store.timer.timer_log import UNIT_BYTES
+from rocketlet.store.timer.timer_log import UNIT_BYTES, TimerUnit, UnitReader, encode_unit
 from rocketlet.store.timer.timers import MOST_RECORDS, DueSlot, TimedMessage
 
 MANY = 1_300  # more than two parts
@@ -94,4 +95,37 @@ def test_damaged_chain_is_told(place: int, world: TimerWorld) -> None:
     slot = DueSlot(world.timers, tick)
     slot.load()
     assert "where no unit of it stands" in slot.damage
+    assert slot.batch == []
+
+
+MOST_READS = 200
+
+
+@pytest.mark.parametrize("leads_to", ["itself", "a later unit", "another slot"])
+def test_chain_that_leads_elsewhere_is_damage(
+    leads_to: str, world: TimerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chain that goes round is told instead of followed for ever; so is one that goes on in a neighbour's slot."""
+    tick = fill(world, 30)
+    with UnitReader(world.disk, world.timers.log) as reader:
+        units = dict(reader.scan(0))
+    own = [position for position, unit in units.items() if unit.due_at_ms // SECOND_MS == tick]
+    at = own[15]
+    neighbour = max(position for position in units if position < at and position not in own)
+    previous = {"itself": at, "a later unit": own[25], "another slot": neighbour}[leads_to]
+    path = pathlib.Path(world.timers.log.path_of(at))
+    content = bytearray(path.read_bytes())
+    content[at : at + UNIT_BYTES] = encode_unit(units[at]._replace(previous=previous))
+    path.write_bytes(content)
+    reads, read = count(), UnitReader.unit
+
+    def read_or_give_up(self: UnitReader, position: int) -> TimerUnit | None:
+        assert next(reads) < MOST_READS, "it goes round"
+        return read(self, position)
+
+    monkeypatch.setattr(UnitReader, "unit", read_or_give_up)
+    slot = DueSlot(world.timers, tick)
+    slot.load()
+    bad = neighbour if leads_to == "another slot" else at
+    assert f"leads to {bad} of the timer log, where no unit of it stands" in slot.damage
     assert slot.batch == []

@@ -154,6 +154,16 @@ def test_what_is_no_unit(wrong: dict[int, bytes]) -> None:
     assert decode_unit(encode_unit(unit(1))[:-1]) is None
 
 
+@pytest.mark.parametrize("previous", [UNIT_BYTES, 2 * UNIT_BYTES, 1 << 40])
+def test_unit_that_does_not_lead_back_ends_the_log(previous: int, log: TimerLog) -> None:
+    """A unit is written when the one before it in its slot is there: none leads to itself, or ahead."""
+    for number, leads_to in enumerate((-1, previous, 0)):
+        log.append(encode_unit(unit(number, leads_to)))
+    with UnitReader(OS_FILES, log) as reader:
+        assert [position for position, _ in reader.scan(0)] == [0]
+        assert reader.scanned_to == UNIT_BYTES
+
+
 def test_last_unit_of_each_instant(log: TimerLog) -> None:
     """Of the units between two positions the last one counts, over the end of a file."""
     put(log, PER_FILE + 2)

@@ -158,6 +158,18 @@ def test_next_slot_is_found_round_the_wheel(world: TimerWorld) -> None:
     assert found == wanted
 
 
+def test_only_a_slot_that_was_taken_is_late(world: TimerWorld) -> None:
+    """What comes for a slot that is being read would be lost in it; the slot of the next tick still takes messages."""
+    timers, tick = world.timers, world.timers.write_tick + 5
+    put(world, TimedMessage(tick * SECOND_MS, 700, 90, 5))
+    ends_ms = [(tick + ahead) * SECOND_MS + within for ahead in (-1, 0, 1) for within in (0, SECOND_MS - 1)]
+    assert [timers.is_late(at_ms) for at_ms in ends_ms] == [False] * 6
+    timers.take(tick)
+    assert [timers.is_late(at_ms) for at_ms in ends_ms] == [True] * 4 + [False] * 2
+    timers.finish(tick)
+    assert [timers.is_late(at_ms) for at_ms in ends_ms] == [True] * 4 + [False] * 2
+
+
 def test_clock_that_is_set_back(world: TimerWorld) -> None:
     """The wheel waits for it: slots that are over stay over, and messages of that time are late."""
     write_tick = world.timers.write_tick
