@@ -20,7 +20,6 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from ...common.clock import Clock
@@ -94,9 +93,7 @@ class Producer:
             stack.push_async_callback(self._stop)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Wait for the sends that are under way, which end within their time limits, and close."""
         await self._lifecycle.close()
 

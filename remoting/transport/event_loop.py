@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ...common.clock import Clock
@@ -80,9 +79,7 @@ class TaskScope:
         await self._group.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Cancel the tasks and wait until they have ended."""
         for task in tuple(self._tasks):
             task.cancel()
