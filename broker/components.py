@@ -19,6 +19,7 @@ from ..remoting.bodies.client import ConsumerData
 from ..remoting.headers.send import SendReplies
 from ..remoting.transport.connection import Connection, Handler
 from ..remoting.transport.event_loop import TaskScope
+from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
 from ..store.message_store import MessageStore
 from .admin.cleaning import CleaningJob
@@ -176,7 +177,7 @@ class Components:
         ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler, self._clock.now_ms)
         info = RuntimeInfo(self._statistics, self.cleaning, scheduler, self.delay_delivery, self.timer_delivery)
         make_known, set_batch_topic = self.registration.make_known, state.store.set_batch_topic
-        adapters = (
+        return handlers_of(
             self.sends,
             self.clients,
             self._build_pulls(),
@@ -188,7 +189,6 @@ class Components:
             CleaningHandlers(self.cleaning, state.topics, own_topics),
             RuntimeInfoHandlers(info, self.cleaning),
         )
-        return {int(code): handler for adapter in adapters for code, handler in adapter.by_code().items()}
 
     def _build_notices(self) -> ArrivalNotices:
         takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}

@@ -23,7 +23,8 @@ from ...remoting.headers.pull import (
     ViewMessageHeader,
     encode_pull_reply,
 )
-from ...remoting.transport.connection import Connection, Handler
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.server import answers
 from ...store.consumequeue.queue_reader import ReadStatus
 from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore
@@ -54,13 +55,7 @@ class PullHandlers:
         self._fetches = fetches
         self._own = own
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.PULL_MESSAGE: self.pull,
-            Code.LITE_PULL_MESSAGE: self.lite_pull,
-        }
-
+    @answers(Code.PULL_MESSAGE)
     def pull(self, command: Command, connection: Connection) -> Outcome[Fetched | Refusal]:
         """Return what there is in a queue, or wait for it."""
         header = _read_pull(command)
@@ -73,6 +68,7 @@ class PullHandlers:
             outcome.encode = partial(_encode_held, header, connection)
         return outcome
 
+    @answers(Code.LITE_PULL_MESSAGE)
     def lite_pull(self, command: Command, connection: Connection) -> Command | Outcome[Fetched | Refusal]:
         """Do the same for consumers of this kind, if they are served."""
         config = self._own.config
@@ -119,13 +115,7 @@ class QueryHandlers:
         self._store = store
         self._unique_key_count = unique_key_count
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.QUERY_MESSAGE: self.query,
-            Code.VIEW_MESSAGE_BY_ID: self.view,
-        }
-
+    @answers(Code.QUERY_MESSAGE)
     def query(self, command: Command, _connection: Connection) -> Command:
         """Find messages by key, unique key or tag."""
         header = decode_header(QueryMessageHeader, command)
@@ -140,6 +130,7 @@ class QueryHandlers:
             return Command.response(ResponseCode.QUERY_NOT_FOUND, remark, reply)
         return Command.response(ResponseCode.SUCCESS, None, reply, b"".join(found.records))
 
+    @answers(Code.VIEW_MESSAGE_BY_ID)
     def view(self, command: Command, _connection: Connection) -> Command:
         """Return the message at a position of the log."""
         log_offset = decode_header(ViewMessageHeader, command).log_offset
