@@ -195,7 +195,6 @@ class Broker:
         if self._port != server.address[1]:  # a free port was asked for; nobody can have used it yet
             self._port = server.address[1]
             self.store.set_store_host(self._store_host())
-        parts.sends.set_store_host(self._store_host())
 
     def _store_host(self) -> bytes:
         """The host that message ids name: callers of 33 connect to it."""

@@ -6,6 +6,7 @@ of the store's host and the position in the log.
 
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 from ...common.codes import ResponseCode
@@ -60,12 +61,12 @@ class SendHandlers:
         self._recalls = recalls
         self._answers = answers
         self._fields = answers.fields()
-        self._host_text = ""
         self._encode = self._encode_sent  # bound once, and not for each send
 
-    def set_store_host(self, store_host: bytes) -> None:
-        """Change the host in the message ids, which must be the one in the records."""
-        self._host_text = format_offset_id(store_host, 0)[:-_OFFSET_DIGITS]
+    @cached_property
+    def _host_text(self) -> str:
+        """The host in message ids, which is the one in the records; it is certain before the first message comes."""
+        return format_offset_id(self._sends.store.store_host, 0)[:-_OFFSET_DIGITS]
 
     @answers(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
     def send(self, command: Command, connection: Connection) -> Outcome[Sent]:

@@ -61,6 +61,7 @@ Job = Callable[[], Awaitable[int | None]]
 
 FIRST_PAUSE_MS = 1000
 LONGEST_PAUSE_MS = 60_000
+LOOK_MS = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -116,6 +117,21 @@ async def wait_at_most(event: asyncio.Event, limit_ms: int, clock: Clock) -> Non
     with suppress(TimeoutError):
         async with clock.timeout(limit_ms):
             await event.wait()
+
+
+async def wait_until_due(event: asyncio.Event, left_ms: Callable[[], int | None], clock: Clock) -> None:
+    """Return when an event has happened, or ``left_ms`` says that no time is left; None waits for the event alone.
+
+    It is asked each second: somebody may set the clock forward, or the machine has slept.
+    """
+    while not event.is_set():
+        wait_ms = left_ms()
+        if wait_ms is None:
+            await event.wait()
+        elif wait_ms <= 0:
+            return
+        else:
+            await wait_at_most(event, min(wait_ms, LOOK_MS), clock)
 
 
 def _name_of(job: Job) -> str:
