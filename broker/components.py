@@ -19,6 +19,7 @@ from ..remoting.bodies.client import ConsumerData
 from ..remoting.headers.send import SendReplies
 from ..remoting.transport.connection import Connection, Handler
 from ..remoting.transport.event_loop import TaskScope
+from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
 from ..store.message_store import MessageStore
 from .admin.cleaning import CleaningJob
@@ -104,7 +105,7 @@ class Components:
         self._routing = DelayRouting(clock.now_ms, Delays(store.config.delays_ms), timer_requests)
         self.delay_delivery = DelayedDelivery(store, self.scheduler.commit, state.delays)
         self.timer_delivery = timers and TimerDelivery(store, timers, self.scheduler.commit, timers.now_ms)
-        self._puts, self._reads = PutCounts(clock.now_ms), ReadCounts()
+        self._puts, self._reads = PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms)
         self._statistics = BrokerStatistics(clock, self._puts, self._reads, self._count_timers_out)
         self.sends = self._build_sends()
         self.clients = self._build_clients()
@@ -116,32 +117,34 @@ class Components:
         """Return who checks open transactions and who saves how far; unless told otherwise, those given up are kept."""
         config, store = self._config, self._state.store
         keep = give_up or keep_given_up(self._state.topics)
-        checks = TransactionChecks(store, self.scheduler.commit, self._transactions, self._check_rules, keep)
+        checks = TransactionChecks(self._transactions, self.scheduler.commit, self._check_rules, keep)
         sender = TransactionCheckSender(self._members, config.broker_name)
-        job = CheckJob(self._transactions, checks, sender, self._clock, config.check_period_ms)
+        job = CheckJob(checks, sender, self._clock, config.check_period_ms)
         return job, CursorSaveJob(store, self._transactions, config.flush_offsets_ms)
 
     def _build_sends(self) -> SendHandlers:
         config, state, scheduler, routing = self._config, self._state, self.scheduler, self._routing
-        validator = SendValidator(self._own, state.topics, state.groups, self._locks, self._clock.monotonic_ms)
+        validator = SendValidator(
+            self._own,
+            state.topics,
+            state.groups,
+            lambda group: self._locks.is_any_live(group, self._clock.monotonic_ms()),
+        )
         answers = SendReplies(config.region_id, traces=config.is_trace_on)
         fields, now_ms = answers.fields(), self._clock.now_ms
-        refusal = self._own.forbids("sending transaction message") if config.refuses_transactions else None
         sends = SendOperations(
             scheduler,
             validator,
             PropertyEnricher({**fields, CLUSTER: config.cluster_name}, self._unique_ids.next_id),
             routing,
-            broker_name=config.broker_name,
-            max_message_bytes=state.store.config.max_message_bytes,
-            refuses_transactions=refusal,
+            self._own,
         )
         pusher = ReplyPusher(self._members, lambda: format_address(*decode_host(state.store.store_host)), now_ms)
         replies = ReplyOperation(
             validator, pusher.prepare, routing, scheduler, self._tasks, is_stored=config.stores_replies, fields=fields
         )
         send_backs = SendBackOperation(self._own, state.groups, state.topics, routing, scheduler)
-        recalls = RecallOperation(config, state.topics, routing, scheduler, now_ms)
+        recalls = RecallOperation(config, state.topics, routing, scheduler)
         return SendHandlers(sends, send_backs, replies, recalls, answers)
 
     def _build_pulls(self) -> PullHandlers:
@@ -152,8 +155,7 @@ class Components:
             validator,
             state.offsets,
             self.long_polling,
-            counts=self._reads,
-            monotonic_ms=self._clock.monotonic_ms,
+            self._reads,
             short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
         )
         return PullHandlers(fetches, self._own)
@@ -173,10 +175,10 @@ class Components:
         """Return who answers each request code; one that is missing is answered 3, not supported."""
         config, state, scheduler = self._config, self._state, self.scheduler
         own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
-        ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler, self._clock.now_ms)
+        ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler)
         info = RuntimeInfo(self._statistics, self.cleaning, scheduler, self.delay_delivery, self.timer_delivery)
         make_known, set_batch_topic = self.registration.make_known, state.store.set_batch_topic
-        adapters = (
+        return handlers_of(
             self.sends,
             self.clients,
             self._build_pulls(),
@@ -188,7 +190,6 @@ class Components:
             CleaningHandlers(self.cleaning, state.topics, own_topics),
             RuntimeInfoHandlers(info, self.cleaning),
         )
-        return {int(code): handler for adapter in adapters for code, handler in adapter.by_code().items()}
 
     def _build_notices(self) -> ArrivalNotices:
         takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar
 
 from ..common.clock import Clock
@@ -113,9 +112,7 @@ class Broker:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop."""
         await self._stack.aclose()
 
@@ -198,7 +195,6 @@ class Broker:
         if self._port != server.address[1]:  # a free port was asked for; nobody can have used it yet
             self._port = server.address[1]
             self.store.set_store_host(self._store_host())
-        parts.sends.set_store_host(self._store_host())
 
     def _store_host(self) -> bytes:
         """The host that message ids name: callers of 33 connect to it."""

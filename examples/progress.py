@@ -3,7 +3,6 @@
 import sys
 import time
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -32,9 +31,7 @@ class Progress:
                 self._bars.add_task(job, total=self._total)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the bars as they are."""
         self._stack.close()
 

@@ -1,7 +1,6 @@
 """What brokers, and administrators about brokers, ask of a name server (behaviour.md A.3, A.4, A.7)."""
 
-from collections.abc import Callable, Mapping
-
+from ..common.clock import Clock
 from ..common.codes import ResponseCode
 from ..common.errors import DecodeError
 from ..common.metadata import DataVersion, TopicConfig, TopicConfigTable
@@ -9,6 +8,7 @@ from ..common.properties import crc31
 from ..remoting.bodies.body import decode_body, decode_body_if_any, encode_body
 from ..remoting.bodies.route import KVTable, decode_registration
 from ..remoting.codec.command import Command, decode_header
+from ..remoting.codec.request_codes import RequestCode
 from ..remoting.headers.namesrv import (
     AddWriteReply,
     BrokerHeader,
@@ -21,7 +21,9 @@ from ..remoting.headers.namesrv import (
     WipeWriteReply,
 )
 from ..remoting.transport.connection import Connection
+from ..remoting.transport.server import answers
 from .config import LiveSettings
+from .kv_table import ORDER_NAMESPACE, KvTable
 from .routes import BrokerRegistration, Identity, NameServerRoutes, QueueShape
 
 EXPIRY_MS = 120_000
@@ -32,19 +34,14 @@ V3_0_11 = 37
 class BrokerHandlers:
     """Registrations, signs of life, and the write permission of brokers."""
 
-    def __init__(
-        self,
-        routes: NameServerRoutes,
-        settings: LiveSettings,
-        order_table: Callable[[], Mapping[str, str] | None],
-        monotonic_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, routes: NameServerRoutes, settings: LiveSettings, kv: KvTable, clock: Clock) -> None:
         self._routes = routes
         self._settings = settings
-        self._order_table = order_table
-        self._monotonic_ms = monotonic_ms
+        self._kv = kv
+        self._clock = clock
         self._links: set[Connection] = set()
 
+    @answers(RequestCode.REGISTER_BROKER)
     def register(self, command: Command, connection: Connection) -> Command:
         """Take a broker's word about itself."""
         header = decode_header(RegisterBrokerHeader, command)
@@ -52,40 +49,47 @@ class BrokerHandlers:
             return Command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         registration = _read_registration(header, command, connection)
         deletes_absent = self._settings.config.deletes_absent_topics
-        outcome = self._routes.register(registration, connection, self._monotonic_ms(), deletes_absent=deletes_absent)
+        outcome = self._routes.register(
+            registration, connection, self._clock.monotonic_ms(), deletes_absent=deletes_absent
+        )
         if not outcome.is_accepted:
             return Command.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
         self._watch(connection)
         reply = RegisterBrokerReply(outcome.master_ha_address, outcome.master_address)
         return Command.response(ResponseCode.SUCCESS, None, reply, self._order_body())
 
+    @answers(RequestCode.UNREGISTER_BROKER)
     def unregister(self, command: Command, _connection: Connection) -> Command:
         """Forget a broker that stops."""
         header = decode_header(UnregisterBrokerHeader, command)
         self._routes.unregister(Identity(header.cluster_name, header.broker_name, header.broker_id, header.broker_addr))
         return Command.response(ResponseCode.SUCCESS)
 
+    @answers(RequestCode.QUERY_DATA_VERSION)
     def compare_version(self, command: Command, _connection: Connection) -> Command:
         """Tell a broker whether its topics are the ones it registered last."""
         header = decode_header(BrokerHeader, command)
         known = self._routes.version_of(header.cluster_name, header.broker_addr)
-        self._routes.refresh(header.cluster_name, header.broker_addr, self._monotonic_ms())
+        self._routes.refresh(header.cluster_name, header.broker_addr, self._clock.monotonic_ms())
         asked = decode_body_if_any(DataVersion, command.body)
         is_changed = known is None or known != asked
         body = b"" if known is None else encode_body(known)
         return Command.response(ResponseCode.SUCCESS, None, DataVersionReply(changed=is_changed), body)
 
+    @answers(RequestCode.BROKER_HEARTBEAT)
     def hear(self, command: Command, _connection: Connection) -> Command:
         """Note that a broker is alive."""
         header = decode_header(BrokerHeartbeatHeader, command)
-        self._routes.refresh(header.cluster_name, header.broker_addr, self._monotonic_ms())
+        self._routes.refresh(header.cluster_name, header.broker_addr, self._clock.monotonic_ms())
         return Command.response(ResponseCode.SUCCESS)
 
+    @answers(RequestCode.WIPE_WRITE_PERM_OF_BROKER)
     def wipe_write(self, command: Command, _connection: Connection) -> Command:
         """Take a broker's topics out of what producers see."""
         count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=False)
         return Command.response(ResponseCode.SUCCESS, None, WipeWriteReply(wipe_topic_count=count))
 
+    @answers(RequestCode.ADD_WRITE_PERM_OF_BROKER)
     def add_write(self, command: Command, _connection: Connection) -> Command:
         """Put a broker's topics back into what producers see."""
         count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=True)
@@ -93,7 +97,7 @@ class BrokerHandlers:
 
     def _order_body(self) -> bytes:
         """Return the order configuration; an empty one clears the flags of topics, none leaves them."""
-        table = self._order_table() if self._settings.config.returns_order_table else None
+        table = self._kv.namespace(ORDER_NAMESPACE) if self._settings.config.returns_order_table else None
         return b"" if table is None else encode_body(KVTable(table=dict(table)))
 
     def _watch(self, connection: Connection) -> None:

@@ -19,7 +19,8 @@ from ..remoting.bodies.route import KVTable
 from ..remoting.codec.command import Command, decode_header
 from ..remoting.codec.request_codes import RequestCode
 from ..remoting.headers.namesrv import KvHeader, KvReply, NamespaceHeader, PutKvHeader
-from ..remoting.transport.connection import Connection, Handler
+from ..remoting.transport.connection import Connection
+from ..remoting.transport.server import answers
 
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
@@ -71,16 +72,9 @@ class KvHandlers:
         self._kv = kv
         self._save = save
 
-    def table(self) -> dict[int, Handler]:
-        """Return the handler of each request code."""
-        return {
-            RequestCode.PUT_KV_CONFIG: self._put,
-            RequestCode.GET_KV_CONFIG: self._get,
-            RequestCode.DELETE_KV_CONFIG: self._delete,
-            RequestCode.GET_KVLIST_BY_NAMESPACE: self._list,
-        }
-
-    def _put(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
+    @answers(RequestCode.PUT_KV_CONFIG)
+    def put(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
+        """Store a value; answered when it is saved."""
         header = decode_header(PutKvHeader, command)
         if header.namespace is None or header.key is None:
             return Command.response(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
@@ -92,12 +86,16 @@ class KvHandlers:
         self._kv.put(header.namespace, header.key, header.value)
         return self._saved()
 
-    def _delete(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
+    @answers(RequestCode.DELETE_KV_CONFIG)
+    def delete(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
+        """Forget a value; answered when that is saved."""
         header = decode_header(KvHeader, command)
         self._kv.delete(header.namespace, header.key)
         return self._saved()
 
-    def _get(self, command: Command, _connection: Connection) -> Command:
+    @answers(RequestCode.GET_KV_CONFIG)
+    def get(self, command: Command, _connection: Connection) -> Command:
+        """Tell a value."""
         header = decode_header(KvHeader, command)
         value = self._kv.get(header.namespace, header.key)
         if value is None:
@@ -105,7 +103,9 @@ class KvHandlers:
             return Command.response(ResponseCode.QUERY_NOT_FOUND, remark)
         return Command.response(ResponseCode.SUCCESS, None, KvReply(value=value))
 
-    def _list(self, command: Command, _connection: Connection) -> Command:
+    @answers(RequestCode.GET_KVLIST_BY_NAMESPACE)
+    def list_namespace(self, command: Command, _connection: Connection) -> Command:
+        """Tell all values of a namespace."""
         namespace = decode_header(NamespaceHeader, command).namespace
         table = self._kv.namespace(namespace)
         if table is None:

@@ -10,8 +10,7 @@ A view of a route is a new route, the table stays as it is: an acting master is 
 the requester's zone.
 """
 
-from collections.abc import Callable, Mapping
-
+from ..common.clock import Clock
 from ..common.codes import ResponseCode
 from ..common.ids import format_address
 from ..common.names import PERM_WRITE
@@ -27,9 +26,12 @@ from ..remoting.bodies.route import (
     TopicRouteData,
 )
 from ..remoting.codec.command import Command, decode_header
+from ..remoting.codec.request_codes import RequestCode
 from ..remoting.headers.namesrv import BrokerGroupHeader, RouteHeader
 from ..remoting.transport.connection import Connection
+from ..remoting.transport.server import answers
 from .config import LiveSettings
+from .kv_table import ORDER_NAMESPACE, KvTable
 from .routes import BrokerGroup, FoundRoute, NameServerRoutes, QueueShape
 
 MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"  # the topics by which a group's members find each other
@@ -67,19 +69,14 @@ FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further detai
 class RouteHandlers:
     """Routes, and who is there."""
 
-    def __init__(
-        self,
-        routes: NameServerRoutes,
-        settings: LiveSettings,
-        order_table: Callable[[], Mapping[str, str] | None],
-        monotonic_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, routes: NameServerRoutes, settings: LiveSettings, kv: KvTable, clock: Clock) -> None:
         self._routes = routes
         self._settings = settings
-        self._order_table = order_table
-        self._monotonic_ms = monotonic_ms
-        self._started_at_ms = monotonic_ms()
+        self._kv = kv
+        self._clock = clock
+        self._started_at_ms = clock.monotonic_ms()
 
+    @answers(RequestCode.GET_ROUTEINFO_BY_TOPIC)
     def find_route(self, command: Command, connection: Connection) -> Command:
         """Tell where a topic lives."""
         header = decode_header(RouteHeader, command)
@@ -96,12 +93,14 @@ class RouteHandlers:
         body = encode_body_for(command, data, accepts_strict=header.accept_standard_json_only)
         return Command.response(ResponseCode.SUCCESS, None, None, body)
 
+    @answers(RequestCode.GET_BROKER_CLUSTER_INFO)
     def list_brokers(self, command: Command, connection: Connection) -> Command:
         """Tell every broker group and cluster."""
         groups = {group.broker_name: self._broker_data(group, connection) for group in self._routes.groups()}
         info = ClusterInfo(broker_addr_table=groups, cluster_addr_table=self._routes.clusters())
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body_for(command, info, accepts_strict=None))
 
+    @answers(RequestCode.GET_BROKER_MEMBER_GROUP)
     def list_members(self, command: Command, connection: Connection) -> Command:
         """Tell the addresses of one broker group, none when it is unknown."""
         header = decode_header(BrokerGroupHeader, command)
@@ -111,6 +110,7 @@ class RouteHandlers:
         body = encode_body_for(command, BrokerMemberGroupBody(broker_member_group=members), accepts_strict=None)
         return Command.response(ResponseCode.SUCCESS, None, None, body)
 
+    @answers(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
     def list_system_topics(self, _command: Command, connection: Connection) -> Command:
         """Tell the topics named after clusters and brokers, and one broker that knows the others."""
         groups = self._routes.groups()
@@ -123,7 +123,7 @@ class RouteHandlers:
 
     def _is_warming_up(self) -> bool:
         config = self._settings.config
-        age_ms = self._monotonic_ms() - self._started_at_ms
+        age_ms = self._clock.monotonic_ms() - self._started_at_ms
         return config.waits_for_service and age_ms < 1000 * config.service_wait_seconds
 
     def _view(self, header: RouteHeader) -> FoundRoute | None:
@@ -138,7 +138,7 @@ class RouteHandlers:
         return route
 
     def _order_of(self, topic: str) -> str | None:
-        table = self._order_table() if self._settings.config.shows_order_table else None
+        table = self._kv.namespace(ORDER_NAMESPACE) if self._settings.config.shows_order_table else None
         return table.get(topic) if table else None
 
     def _broker_data(self, group: BrokerGroup, connection: Connection) -> BrokerData:

@@ -7,10 +7,8 @@ Inside the block the port is bound; after it no connection, task or timer is lef
 """
 
 import asyncio
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -30,7 +28,7 @@ from ..remoting.transport.server import RemotingServer
 from ..store.files.config_files import load_config, save_config_text
 from .config import LiveSettings, NameServerConfig
 from .handlers import name_server_handlers
-from .kv_table import ORDER_NAMESPACE, KvFile, KvHandlers, KvTable
+from .kv_table import KvFile, KvTable
 from .routes import NameServerRoutes
 
 
@@ -95,19 +93,13 @@ class NameServer:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the port and every connection."""
         await self._stack.aclose()
 
     def _request_handlers(self) -> RequestHandlers:
-        handlers = name_server_handlers(self._routes, self._settings, self._order_table, self._clock.monotonic_ms)
-        kv_handlers = KvHandlers(self._kv, self._save_kv if self._config.kv_path else None)
-        return RequestHandlers({**handlers, **kv_handlers.table()})
-
-    def _order_table(self) -> Mapping[str, str] | None:
-        return self._kv.namespace(ORDER_NAMESPACE)
+        save = self._save_kv if self._config.kv_path else None
+        return RequestHandlers(name_server_handlers(self._routes, self._settings, self._kv, save, self._clock))
 
     async def _drop_silent(self) -> int:
         for link in self._routes.expire(self._clock.monotonic_ms()):

@@ -12,7 +12,6 @@ Rules:
 
 import logging
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from ..common.errors import (
@@ -114,7 +113,7 @@ class MessageStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -21,7 +21,8 @@ from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.frames import NO_ANSWER
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.client import CreateTopicHeader, GroupHeader, TopicHeader
-from ...remoting.transport.connection import Connection, Handler
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.server import answers
 from ...store.files.file_sync import SlowStep
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import MakeKnown
@@ -51,17 +52,7 @@ class AdminHandlers:
         self._set_batch_topic = set_batch_topic
         self._own_topics = own_topics
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.UPDATE_AND_CREATE_TOPIC: self.put_topic,
-            Code.GET_TOPIC_CONFIG: self.get_topic,
-            Code.GET_ALL_TOPIC_CONFIG: self.list_topics,
-            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.put_group,
-            Code.GET_SUBSCRIPTIONGROUP_CONFIG: self.get_group,
-            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.list_groups,
-        }
-
+    @answers(Code.UPDATE_AND_CREATE_TOPIC)
     def put_topic(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         """Create or change a topic; answered when the name servers know it."""
         header = decode_header(CreateTopicHeader, command)
@@ -88,6 +79,7 @@ class AdminHandlers:
         self._make_known([header.topic], made.settle)
         return made
 
+    @answers(Code.GET_TOPIC_CONFIG)
     def get_topic(self, command: Command, _connection: Connection) -> Command:
         """Tell the settings of one topic."""
         name = decode_header(TopicHeader, command).topic
@@ -96,10 +88,12 @@ class AdminHandlers:
             return Command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}")
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(topic))
 
+    @answers(Code.GET_ALL_TOPIC_CONFIG)
     def list_topics(self, _command: Command, _connection: Connection) -> Command:
         """Tell the settings of all topics."""
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._topics.content()))
 
+    @answers(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
     def put_group(self, command: Command, _connection: Connection) -> Command:
         """Create or change a consumer group; nothing happens when there is none in the request."""
         group = decode_body_if_any(SubscriptionGroupConfig, command.body)
@@ -111,6 +105,7 @@ class AdminHandlers:
         self._groups.put(group)
         return Command.response(ResponseCode.SUCCESS)
 
+    @answers(Code.GET_SUBSCRIPTIONGROUP_CONFIG)
     def get_group(self, command: Command, _connection: Connection) -> Command:
         """Tell the settings of one group, which is created if it may be."""
         name = decode_header(GroupHeader, command).group
@@ -119,6 +114,7 @@ class AdminHandlers:
             return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(group))
 
+    @answers(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def list_groups(self, _command: Command, _connection: Connection) -> Command:
         """Tell the settings of all groups."""
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._groups.content()))
@@ -149,14 +145,7 @@ class CleaningHandlers:
         self._topics = topics
         self._own_system = own_system
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_expired_queues,
-            Code.CLEAN_UNUSED_TOPIC: self.clean_unused_topics,
-            Code.DELETE_EXPIRED_COMMITLOG: self.delete_expired_log,
-        }
-
+    @answers(Code.DELETE_EXPIRED_COMMITLOG)
     def delete_expired_log(self, _command: Command, _connection: Connection) -> Command:
         """Delete expired files of the log now."""
         self._job.cleaner.ask()
@@ -164,10 +153,12 @@ class CleaningHandlers:
             self._job.start(self._round, "delete expired files")
         return Command.response(ResponseCode.SUCCESS)
 
+    @answers(Code.CLEAN_EXPIRED_CONSUMEQUEUE)
     def clean_expired_queues(self, command: Command, _connection: Connection) -> Outcome[Command]:
         """Remove queues that have lost all records."""
         return self._answer(command, lambda: self._job.cleaner.expired_queues(self._is_system))
 
+    @answers(Code.CLEAN_UNUSED_TOPIC)
     def clean_unused_topics(self, command: Command, _connection: Connection) -> Outcome[Command]:
         """Remove the queues of topics that are not there."""
         return self._answer(command, lambda: self._job.cleaner.unused_topics(self._is_used))
@@ -196,12 +187,7 @@ class RuntimeInfoHandlers:
         self._info = info
         self._job = job
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.GET_BROKER_RUNTIME_INFO: self.answer,
-        }
-
+    @answers(Code.GET_BROKER_RUNTIME_INFO)
     def answer(self, _command: Command, _connection: Connection) -> Outcome[Command]:
         """Answer when the disks have been measured."""
 

@@ -27,16 +27,17 @@ from ...common.clock import Clock
 from ...common.errors import MessageIllegalError, RecordError, StoreNotWritableError
 from ...common.names import SCHEDULE_TOPIC
 from ...common.record import decode_record
-from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
+from ...remoting.transport.event_loop import TaskScope, repeat, wait_until_due
 from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.consume_queue import Entry
 from ...store.message_store import MessageStore
+from ..outcomes.group_commit import WriteRetry
 from .delay_progress import DelayProgress, DelaySaveJob, DeliveredCopies, find_copies, find_start
 from .delayed_messages import deliverable
 
 MOST_MESSAGES = 32
 MOST_BYTES = 1 << 20
-RETRY_MS = LOOK_MS = 1_000
+RETRY_MS = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -228,8 +229,8 @@ class DelayJob:
         self._delivery = delivery
         self._clock = clock
         self._woken = delivery.armed
+        self._retry = WriteRetry("delivery of delayed messages is", RETRY_MS)
         self._is_stopped = False
-        self._is_refused = False
 
     async def run(self) -> int | None:
         """Wait for the deadline, or deliver if it has passed; return the pause."""
@@ -237,36 +238,20 @@ class DelayJob:
         if self._is_stopped:
             return None
         if wait_ms is None or wait_ms > 0:
-            await self._wait()
+            self._woken.clear()
+            await wait_until_due(self._woken, lambda: self._delivery.wait_ms, self._clock)
             return 0
-        try:
-            self._delivery.deliver_due()
-        except (StoreNotWritableError, OSError) as error:
-            if not self._is_refused:
-                text = "delivery of delayed messages is paused, retrying every %d ms: the store rejects writes: %s"
-                _log.warning(text, RETRY_MS, error)
-            self._is_refused = True
-            return RETRY_MS
-        self._is_refused = False
-        await asyncio.sleep(0)  # others have their turn
-        return 0
+        return await self._retry.run(self._deliver)
 
     def stop(self) -> None:
         """Deliver nothing more."""
         self._is_stopped = True
         self._woken.set()
 
-    async def _wait(self) -> None:
-        """Return when something has arrived, or something is due."""
-        self._woken.clear()
-        while not self._woken.is_set():
-            wait_ms = self._delivery.wait_ms
-            if wait_ms is None:
-                await self._woken.wait()
-            elif wait_ms <= 0:
-                return
-            else:
-                await wait_at_most(self._woken, min(wait_ms, LOOK_MS), self._clock)
+    async def _deliver(self) -> int:
+        self._delivery.deliver_due()
+        await asyncio.sleep(0)  # others have their turn
+        return 0
 
 
 def start_delivery(

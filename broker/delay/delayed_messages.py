@@ -135,7 +135,7 @@ class DelayRouting:
     """Sends messages that ask for a delay or a time to where they wait."""
 
     def __init__(self, now_ms: Callable[[], int], delays: Delays, timers: TimerRouting | None = None) -> None:
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._delays = delays
         self._timers = timers
 
@@ -154,7 +154,7 @@ class DelayRouting:
         if level := self._delays.level_of(new.properties):
             return self._delays.park(new, level)
         if self._timers is not None:
-            return self._timers.rewrite(new, self._now_ms()) or new
+            return self._timers.rewrite(new, self.now_ms()) or new
         if _asks_for_timer(new.topic, new.properties):
             raise MessageRefusedError(ResponseCode.SYSTEM_ERROR, _NO_WHEEL, status="WHEEL_TIMER_NOT_ENABLE")
         return new

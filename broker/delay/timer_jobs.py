@@ -23,14 +23,14 @@ from contextlib import AsyncExitStack
 from ...common.clock import Clock
 from ...common.errors import StoreNotWritableError
 from ...common.names import TIMER_TOPIC
-from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
+from ...remoting.transport.event_loop import TaskScope, repeat, wait_until_due
 from ...store.files.files import NO_ROOM
 from ...store.message_store import MessageStore
 from ...store.timer.timers import Timers
-from ..outcomes.group_commit import wait_flushed
+from ..outcomes.group_commit import WriteRetry, wait_flushed
 from .timer_delivery import TimerDelivery
 
-RETRY_MS = LOOK_MS = 1_000
+RETRY_MS = 1_000
 _MOST_PIECES = 1_000
 _log = logging.getLogger(__name__)
 
@@ -46,25 +46,12 @@ class TimerJob:
         self._clock = clock
         self._woken = delivery.has_arrivals
         self._on_worked = on_worked
+        self._retry = WriteRetry("delivery of timer messages is", RETRY_MS)
         self._is_stopped = False
-        self._is_refused = False
 
     async def run(self) -> int | None:
         """Do a piece of work, or wait for the next; return the pause."""
-        if self._is_stopped:
-            return None
-        try:
-            is_done = await self._advance()
-        except (StoreNotWritableError, OSError) as error:
-            if not self._is_refused:
-                text = "delivery of timer messages is paused, retrying every %d ms: the store rejects writes: %s"
-                _log.warning(text, RETRY_MS, error)
-            self._is_refused = True
-            return RETRY_MS
-        self._is_refused = False
-        if is_done:
-            await self._wait()
-        return 0
+        return None if self._is_stopped else await self._retry.run(self._advance)
 
     def stop(self) -> None:
         """Deliver nothing more."""
@@ -85,30 +72,19 @@ class TimerJob:
                 return
             pieces += 1
 
-    async def _advance(self) -> bool:
-        """Do a piece of work; tell whether it was the last for now."""
+    async def _advance(self) -> int:
         self._woken.clear()
         slow = self._delivery.advance()
         if slow is not None:
             await asyncio.get_running_loop().run_in_executor(self._worker, slow)
-            return False
+            return 0
         if self._on_worked is not None and self._delivery.timers.is_open:
             self._on_worked()
         if self._delivery.is_idle:
-            return True
-        await asyncio.sleep(0)  # others have their turn
-        return False
-
-    async def _wait(self) -> None:
-        """Return when something has arrived, or something is due."""
-        while not self._woken.is_set():
-            wait_ms = self._delivery.wait_ms
-            if wait_ms is None:
-                await self._woken.wait()
-            elif wait_ms <= 0:
-                return
-            else:
-                await wait_at_most(self._woken, min(wait_ms, LOOK_MS), self._clock)
+            await wait_until_due(self._woken, lambda: self._delivery.wait_ms, self._clock)
+        else:
+            await asyncio.sleep(0)  # others have their turn
+        return 0
 
 
 class TimerSaveJob:

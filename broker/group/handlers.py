@@ -43,7 +43,8 @@ from ...remoting.headers.offset import (
     SearchOffsetHeader,
     StoreTimeReply,
 )
-from ...remoting.transport.connection import Connection, Handler, Reply
+from ...remoting.transport.connection import Connection, Reply
+from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
 from ..outcomes.scheduler import MakeKnown
 from ..topic.topics import TopicTable
@@ -108,15 +109,7 @@ class ClientHandlers:
         self._monotonic_ms = monotonic_ms
         self._watched: set[Connection] = set()
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.HEART_BEAT: self.heartbeat,
-            Code.UNREGISTER_CLIENT: self.unregister,
-            Code.GET_CONSUMER_LIST_BY_GROUP: self.list_consumers,
-            Code.CHECK_CLIENT_CONFIG: self.check_client,
-        }
-
+    @answers(Code.HEART_BEAT)
     def heartbeat(self, command: Command, connection: Connection) -> Reply:
         """Take in what a client says about itself."""
         data = decode_body(HeartbeatData, command.body)
@@ -135,6 +128,7 @@ class ClientHandlers:
         self._make_known(created, joined.settle)
         return joined
 
+    @answers(Code.UNREGISTER_CLIENT)
     def unregister(self, command: Command, connection: Connection) -> Command:
         """Let a client leave a group of consumers, of producers, or both."""
         header = decode_header(UnregisterClientHeader, command)
@@ -146,6 +140,7 @@ class ClientHandlers:
                 self._notifier.tell(group)
         return Command.response(ResponseCode.SUCCESS)
 
+    @answers(Code.GET_CONSUMER_LIST_BY_GROUP)
     def list_consumers(self, command: Command, _connection: Connection) -> Command:
         """Tell the client id of every member of a group."""
         name = decode_header(ConsumerGroupHeader, command).consumer_group
@@ -155,6 +150,7 @@ class ClientHandlers:
         body = encode_body(ConsumerList(consumer_id_list=client_ids))
         return Command.response(ResponseCode.SUCCESS, None, None, body)
 
+    @answers(Code.CHECK_CLIENT_CONFIG)
     def check_client(self, command: Command, _connection: Connection) -> Command:
         """Tell whether the subscription of a client that starts can be served."""
         asked = decode_body_if_any(CheckClientBody, command.body)
@@ -240,19 +236,14 @@ class LockHandlers:
         self._locks = locks
         self._monotonic_ms = monotonic_ms
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.LOCK_BATCH_MQ: self.lock,
-            Code.UNLOCK_BATCH_MQ: self.unlock,
-        }
-
+    @answers(Code.LOCK_BATCH_MQ)
     def lock(self, command: Command, _connection: Connection) -> Command:
         """Give a client what is free of the queues that it wants; tell what it holds now."""
         wish = decode_lock_body(command.body)
         held = self._locks.take(wish.consumer_group, wish.client_id, wish.mq_set, self._monotonic_ms())
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(LockedQueues(queues=held)))
 
+    @answers(Code.UNLOCK_BATCH_MQ)
     def unlock(self, command: Command, _connection: Connection) -> Command:
         """Take back what a client gives up."""
         wish = decode_lock_body(command.body)
@@ -281,17 +272,7 @@ class ProgressHandlers:
         self._groups = groups
         self._members = members
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.QUERY_CONSUMER_OFFSET: self.find_committed,
-            Code.UPDATE_CONSUMER_OFFSET: self.commit,
-            Code.SEARCH_OFFSET_BY_TIMESTAMP: self.find_by_time,
-            Code.GET_MAX_OFFSET: self.find_max,
-            Code.GET_MIN_OFFSET: self.find_min,
-            Code.GET_EARLIEST_MSG_STORETIME: self.find_first_time,
-        }
-
+    @answers(Code.QUERY_CONSUMER_OFFSET)
     def find_committed(self, command: Command, _connection: Connection) -> Command:
         """Tell how far a group has come.
 
@@ -308,6 +289,7 @@ class ProgressHandlers:
                 return Command.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND_REMARK)
         return _offset_answer(committed or 0)
 
+    @answers(Code.UPDATE_CONSUMER_OFFSET)
     def commit(self, command: Command, _connection: Connection) -> Command:
         """Store how far a group has come; a negative offset, which some clients send, is passed over."""
         header = decode_header(CommitOffsetHeader, command)
@@ -327,6 +309,7 @@ class ProgressHandlers:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Command.response(ResponseCode.SUCCESS)
 
+    @answers(Code.SEARCH_OFFSET_BY_TIMESTAMP)
     def find_by_time(self, command: Command, _connection: Connection) -> Command:
         """Tell which offset of a queue belongs to a time."""
         header = decode_header(SearchOffsetHeader, command)
@@ -334,16 +317,19 @@ class ProgressHandlers:
         boundary: Literal["LOWER", "UPPER"] = "UPPER" if is_upper else "LOWER"
         return _offset_answer(self._store.offset_by_time(header.topic, header.queue_id, header.at_ms, boundary))
 
+    @answers(Code.GET_MAX_OFFSET)
     def find_max(self, command: Command, _connection: Connection) -> Command:
         """Tell the offset that the next message of a queue will have."""
         header = decode_header(MaxOffsetHeader, command)
         return _offset_answer(self._store.max_offset(header.topic, header.queue_id))
 
+    @answers(Code.GET_MIN_OFFSET)
     def find_min(self, command: Command, _connection: Connection) -> Command:
         """Tell the first offset of a queue."""
         header = decode_header(QueueHeader, command)
         return _offset_answer(self._store.min_offset(header.topic, header.queue_id))
 
+    @answers(Code.GET_EARLIEST_MSG_STORETIME)
     def find_first_time(self, command: Command, _connection: Connection) -> Command:
         """Tell when the first message of a queue was stored."""
         header = decode_header(QueueHeader, command)

@@ -10,11 +10,13 @@ Rules (``GroupCommitService``, ``FlushDiskWatcher``)
     5. When a flush fails, all who wait are told; nobody learns that a message is stored.
     6. Somebody may watch how the flushes go (``FlushWatch``): ``disk_stall`` does.
     7. Jobs that save what depends on the log wait by themselves, whatever the store's setting (``wait_flushed``).
+    8. Jobs whose messages the store does not take try again; that is logged once until it takes them (``WriteRetry``).
 """
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 from ...common.clock import Clock, TimerHandle
@@ -23,6 +25,7 @@ from ...common.outcome import Outcome
 from ...common.properties import WAIT, parse_properties
 from ...store.message_store import MessageStore
 
+_log = logging.getLogger(__name__)
 _WAITS = f"\x02{WAIT}\x01true\x02"
 
 
@@ -170,3 +173,25 @@ async def wait_flushed(store: MessageStore) -> None:
 def _settle(flushed: asyncio.Future[StoreNotWritableError | None], failure: StoreNotWritableError | None) -> None:
     if not flushed.done():
         flushed.set_result(failure)
+
+
+class WriteRetry:
+    """Runs the rounds of a job that writes to the store; ``what`` is paused when the store does not take it."""
+
+    def __init__(self, what: str, pause_ms: int) -> None:
+        self._what = what
+        self._pause_ms = pause_ms
+        self._is_refused = False
+
+    async def run(self, work: Callable[[], Awaitable[int]]) -> int:
+        """Do some work and return the pause that it asks for, or the one before it is tried again."""
+        try:
+            pause_ms = await work()
+        except (StoreNotWritableError, OSError) as error:
+            if not self._is_refused:
+                text = "%s paused, retrying every %d ms: the store rejects writes: %s"
+                _log.warning(text, self._what, self._pause_ms, error)
+            self._is_refused = True
+            return self._pause_ms
+        self._is_refused = False
+        return pause_ms

@@ -15,7 +15,8 @@ from ...remoting.headers.pull import (
     PullReply,
     encode_pull_reply,
 )
-from ...remoting.transport.connection import Connection, Handler
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.server import answers
 from ...store.consumequeue.queue_reader import ReadStatus
 from ..settings.refusal import BrokerIdentity, Refusal
 from .fetch import Fetched, FetchOperation
@@ -42,13 +43,7 @@ class PullHandlers:
         self._fetches = fetches
         self._own = own
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.PULL_MESSAGE: self.pull,
-            Code.LITE_PULL_MESSAGE: self.lite_pull,
-        }
-
+    @answers(Code.PULL_MESSAGE)
     def pull(self, command: Command, connection: Connection) -> Outcome[Fetched | Refusal]:
         """Return what there is in a queue, or wait for it."""
         header = _read_pull(command)
@@ -61,6 +56,7 @@ class PullHandlers:
             outcome.encode = partial(_encode_held, header, connection)
         return outcome
 
+    @answers(Code.LITE_PULL_MESSAGE)
     def lite_pull(self, command: Command, connection: Connection) -> Command | Outcome[Fetched | Refusal]:
         """Do the same for consumers of this kind, if they are served."""
         config = self._own.config

@@ -9,7 +9,8 @@ from ...common.errors import HeaderError
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.pull import QueryMessageHeader, QueryMessageReply, ViewMessageHeader
-from ...remoting.transport.connection import Connection, Handler
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.server import answers
 from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore
 
@@ -23,13 +24,7 @@ class QueryHandlers:
         self._store = store
         self._unique_key_count = unique_key_count
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.QUERY_MESSAGE: self.query,
-            Code.VIEW_MESSAGE_BY_ID: self.view,
-        }
-
+    @answers(Code.QUERY_MESSAGE)
     def query(self, command: Command, _connection: Connection) -> Command:
         """Find messages by key, unique key or tag."""
         header = decode_header(QueryMessageHeader, command)
@@ -44,6 +39,7 @@ class QueryHandlers:
             return Command.response(ResponseCode.QUERY_NOT_FOUND, remark, reply)
         return Command.response(ResponseCode.SUCCESS, None, reply, b"".join(found.records))
 
+    @answers(Code.VIEW_MESSAGE_BY_ID)
     def view(self, command: Command, _connection: Connection) -> Command:
         """Return the message at a position of the log."""
         log_offset = decode_header(ViewMessageHeader, command).log_offset

@@ -6,6 +6,7 @@ of the store's host and the position in the log.
 
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 from ...common.codes import ResponseCode
@@ -27,7 +28,8 @@ from ...remoting.codec.frames import Encoded
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.message import RecallHeader, RecallReply, ReplyPushHeader, SendBackHeader
 from ...remoting.headers.send import SendReplies, decode_send_header
-from ...remoting.transport.connection import Connection, Handler
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.server import answers
 from ...store.consumequeue.appended import Appended
 from ..group.members import Members
 from ..settings.refusal import Refusal
@@ -59,25 +61,14 @@ class SendHandlers:
         self._recalls = recalls
         self._answers = answers
         self._fields = answers.fields()
-        self._host_text = ""
         self._encode = self._encode_sent  # bound once, and not for each send
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.SEND_MESSAGE: self.send,
-            Code.SEND_MESSAGE_V2: self.send,
-            Code.SEND_BATCH_MESSAGE: self.send,
-            Code.CONSUMER_SEND_MSG_BACK: self.send_back,
-            Code.RECALL_MESSAGE: self.recall,
-            Code.SEND_REPLY_MESSAGE: self.reply,
-            Code.SEND_REPLY_MESSAGE_V2: self.reply,
-        }
+    @cached_property
+    def _host_text(self) -> str:
+        """The host in message ids, which is the one in the records; it is certain before the first message comes."""
+        return format_offset_id(self._sends.store.store_host, 0)[:-_OFFSET_DIGITS]
 
-    def set_store_host(self, store_host: bytes) -> None:
-        """Change the host in the message ids, which must be the one in the records."""
-        self._host_text = format_offset_id(store_host, 0)[:-_OFFSET_DIGITS]
-
+    @answers(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
     def send(self, command: Command, connection: Connection) -> Outcome[Sent]:
         """Store a message, or the messages of a batch."""
         header = decode_send_header(command)
@@ -89,12 +80,14 @@ class SendHandlers:
         outcome.encode = self._encode
         return outcome
 
+    @answers(Code.CONSUMER_SEND_MSG_BACK)
     def send_back(self, command: Command, _connection: Connection) -> Outcome[Refusal | None]:
         """Store the copy of a message that is to be consumed again, or of one that is given up."""
         outcome = self._send_backs.send_back(decode_header(SendBackHeader, command), command.version)
         outcome.encode = _encode_send_back
         return outcome
 
+    @answers(Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2)
     def reply(self, command: Command, connection: Connection) -> Outcome[ReplySent | Refusal]:
         """Store a reply and pass it on to who asked."""
         sender = Sender(connection.remote_address, command.version, not command.flag & ONEWAY)
@@ -102,6 +95,7 @@ class SendHandlers:
         outcome.encode = self._encode_reply
         return outcome
 
+    @answers(Code.RECALL_MESSAGE)
     def recall(self, command: Command, connection: Connection) -> Outcome[str | Refusal]:
         """Keep a message from being delivered."""
         outcome = self._recalls.recall(decode_header(RecallHeader, command), connection.remote_address)

@@ -10,7 +10,6 @@ Rules
 """
 
 import re
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...common.codes import ResponseCode
@@ -52,18 +51,11 @@ class Recall(Protocol):
 class RecallOperation:
     """Takes recalls."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        topics: TopicTable,
-        routing: DelayRouting,
-        scheduler: Scheduler,
-        now_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, config: BrokerConfig, topics: TopicTable, routing: DelayRouting, scheduler: Scheduler) -> None:
         self._config = config
         self._topics = topics
         self._routing = routing
-        self._store, self._scheduler, self._now_ms = scheduler.store, scheduler, now_ms
+        self._store, self._scheduler, self._now_ms = scheduler.store, scheduler, routing.now_ms
 
     def recall(self, recall: Recall, producer: tuple[str, int]) -> Outcome[str | Refusal]:
         """Keep a message from being delivered; the answer is its unique key."""

@@ -54,7 +54,6 @@ from ...store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from ..delay.delayed_messages import TIMER_NAMES, DelayRouting
 from ..delay.timer_messages import recall_handle_of
 from ..group.groups import GroupTable
-from ..group.queue_locks import QueueLocks
 from ..outcomes.group_commit import wants_to_wait
 from ..outcomes.scheduler import Scheduler
 from ..settings.refusal import FAQ, BrokerIdentity, Refusal
@@ -110,23 +109,21 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
 
 
 class SendValidator:
-    """Admits messages; creates topics on the way."""
+    """Admits messages; creates topics on the way. What a group consumes in order at the moment is never tried again."""
 
     def __init__(
         self,
         own: BrokerIdentity,
         topics: TopicTable,
         groups: GroupTable,
-        locks: QueueLocks,
-        monotonic_ms: Callable[[], int],
+        consumes_in_order: Callable[[str], bool],
     ) -> None:
         self._own = own
         self._is_writable = bool(own.config.permission & PERM_WRITE)
         self._topics = topics
         self._unsaved = topics.unsaved
         self._groups = groups
-        self._locks = locks
-        self._monotonic_ms = monotonic_ms
+        self._consumes_in_order = consumes_in_order
 
     def validate(self, message: Destination, version: int, producer: tuple[str, int]) -> Admission | Refusal:
         """Return where a message goes, or why it is refused; ``version`` is its sender's release."""
@@ -188,7 +185,7 @@ class SendValidator:
         most = group.retry_max_times
         if version >= Release.V3_4_9 and message.max_reconsume_times is not None:
             most = message.max_reconsume_times
-        if (message.reconsume_times or 0) <= most and not self._locks.is_any_live(name, self._monotonic_ms()):
+        if (message.reconsume_times or 0) <= most and not self._consumes_in_order(name):
             return admission
         letters = dead_letters(self._topics, name)
         return Admission(letters.topic, letters.queue_id, new_topics + letters.new_topics, is_dead_letter=True)
@@ -280,7 +277,7 @@ Sent = Appended | SendReceipt | Refusal
 
 
 class SendOperations:
-    """Stores what producers send; ``refuses_transactions`` is the remark for their messages, if they are refused."""
+    """Stores what producers send."""
 
     def __init__(
         self,
@@ -288,10 +285,7 @@ class SendOperations:
         validator: SendValidator,
         enricher: PropertyEnricher,
         routing: DelayRouting,
-        *,
-        broker_name: str,
-        max_message_bytes: int,
-        refuses_transactions: str | None = None,
+        own: BrokerIdentity,
     ) -> None:
         self._scheduler = scheduler
         self._flushes_first = scheduler.flushes_first
@@ -299,9 +293,9 @@ class SendOperations:
         self._validator = validator
         self._enricher = enricher
         self._routing = routing
-        self._broker_name = broker_name
-        self._most_bytes = max_message_bytes
-        self._refuses_transactions = refuses_transactions
+        self._own = own
+        self.store = scheduler.store
+        self._most_bytes = self.store.config.max_message_bytes
 
     def send(self, message: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         """Store a message."""
@@ -350,13 +344,13 @@ class SendOperations:
         is_delayed_retry = new.reconsume_times > 0 and self._routing.is_delayed(new.properties)
         if not is_transactional(new.properties, is_delayed_retry=is_delayed_retry):
             return self._routing.place(new)
-        if self._refuses_transactions is not None:
-            raise MessageRefusedError(ResponseCode.NO_PERMISSION, self._refuses_transactions)
+        if self._own.config.refuses_transactions:
+            raise MessageRefusedError(ResponseCode.NO_PERMISSION, self._own.forbids("sending transaction message"))
         return half_of(new)
 
     def _receipt(self, stored: Appended, sent: NewRecord, placed: NewRecord) -> SendReceipt:
         """Return what the sender of a message learns that is stored elsewhere; a timer message can be recalled."""
-        handle = recall_handle_of(placed, self._broker_name) if placed.topic == TIMER_TOPIC else None
+        handle = recall_handle_of(placed, self._own.config.broker_name) if placed.topic == TIMER_TOPIC else None
         key = placed.properties.get(UNIQ_KEY)
         return SendReceipt((stored.log_offset,), sent.queue_id, stored.queue_offset, key, recall_handle=handle)
 

@@ -14,7 +14,7 @@ from ...common.names import TRANSACTION_DISCARD_TOPIC
 from ...common.record import NewRecord, Record
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ...store.message_store import MessageStore
-from ..outcomes.group_commit import wait_flushed
+from ..outcomes.group_commit import WriteRetry, wait_flushed
 from ..topic.topics import TopicTable
 from .checks import CheckRequest, CheckSender, GiveUp, TransactionChecks
 from .half_messages import given_up
@@ -26,44 +26,26 @@ _log = logging.getLogger(__name__)
 class CheckJob:
     """Checks the open transactions of a broker, with a pause of ``period_ms`` between rounds."""
 
-    def __init__(
-        self,
-        transactions: Transactions,
-        checks: TransactionChecks,
-        sender: CheckSender,
-        clock: Clock,
-        period_ms: int,
-    ) -> None:
+    def __init__(self, checks: TransactionChecks, sender: CheckSender, clock: Clock, period_ms: int) -> None:
         self._store = checks.store
-        self._transactions = transactions
+        self._transactions = checks.transactions
         self._checks = checks
         self._sender = sender
         self._clock = clock
         self._period_ms = period_ms
+        self._retry = WriteRetry("transaction checks are", period_ms)
         self._has_read = False
-        self._is_refused = False
 
     async def run(self) -> int:
         """Read op messages the first time, later check; return the pause."""
-        try:
-            if not self._has_read:
-                return await self._read()
-            await self._check()
-        except (StoreNotWritableError, OSError) as error:
-            if not self._is_refused:
-                text = "transaction checks are paused, retrying every %d ms: the store rejects writes: %s"
-                _log.warning(text, self._period_ms, error)
-            self._is_refused = True
-            return self._period_ms
-        self._is_refused = False
-        return self._period_ms
+        return await self._retry.run(self._check if self._has_read else self._read)
 
     async def _read(self) -> int:
         self._has_read = not self._transactions.read_ops()
         await asyncio.sleep(0)  # others have their turn
         return self._period_ms if self._has_read else 0
 
-    async def _check(self) -> None:
+    async def _check(self) -> int:
         began_at_ms, is_last = self._store.time.stamp_ms(), False
         self._transactions.mark()
         self._sender.begin()
@@ -74,6 +56,7 @@ class CheckJob:
                 raise step.failure
             is_last = step.is_last
             await asyncio.sleep(0)  # others have their turn
+        return self._period_ms
 
     async def _ask(self, questions: list[CheckRequest]) -> None:
         if self._transactions.has_copies and self._store.confirm_offset < self._store.log_max_offset:

@@ -42,7 +42,6 @@ from ...common.properties import (
 )
 from ...common.record import NewRecord, Record, decode_record
 from ...store.consumequeue.appended import Appended
-from ...store.message_store import MessageStore
 from .half_messages import asked_again, real_place, spared
 from .transactions import Transactions
 
@@ -146,16 +145,11 @@ class TransactionChecks:
     """The rounds of one broker; ``commit`` writes what was appended to the store."""
 
     def __init__(
-        self,
-        store: MessageStore,
-        commit: Callable[[], None],
-        transactions: Transactions,
-        rules: CheckRules,
-        give_up: GiveUp,
+        self, transactions: Transactions, commit: Callable[[], None], rules: CheckRules, give_up: GiveUp
     ) -> None:
-        self.store = store
+        self.store = transactions.store
+        self.transactions = transactions
         self._commit = commit
-        self._transactions = transactions
         self._rules = rules
         self._give_up = give_up
 
@@ -165,7 +159,7 @@ class TransactionChecks:
         Raises:
             StoreNotWritableError: Nothing of it could be written; it comes next again.
         """
-        turn = _Turn(self._transactions.cursors.half, self.store.log_append_offset)
+        turn = _Turn(self.transactions.cursors.half, self.store.log_append_offset)
         failure: StoreNotWritableError | OSError | None = None
         is_last = now_ms - began_at_ms > MOST_ROUND_MS
         try:
@@ -174,7 +168,7 @@ class TransactionChecks:
         except (StoreNotWritableError, OSError) as error:  # what was appended before is committed and done with
             failure = error
         self._commit()
-        self._transactions.pass_to(turn.position)
+        self.transactions.pass_to(turn.position)
         return Step(turn.questions, is_last, failure)
 
     def _has_room(self, turn: "_Turn") -> bool:
@@ -184,7 +178,7 @@ class TransactionChecks:
         """Pass one open half message; tell whether there was one that may be passed."""
         store = self.store
         end = store.max_offset(HALF_TOPIC, 0)
-        turn.position = self._transactions.next_open(max(turn.position, store.min_offset(HALF_TOPIC, 0)), end)
+        turn.position = self.transactions.next_open(max(turn.position, store.min_offset(HALF_TOPIC, 0)), end)
         if turn.position >= end:
             return False
         turn.count += 1
@@ -194,7 +188,7 @@ class TransactionChecks:
             if verdict is CheckVerdict.STOP:
                 return False
             self._copy(half, verdict, turn)
-            self._transactions.settle(turn.position)
+            self.transactions.settle(turn.position)
         turn.position += 1
         return True
 
@@ -207,7 +201,7 @@ class TransactionChecks:
             times = check_times(half.properties) + 1
             copy = spared(half) if verdict is CheckVerdict.SPARE else asked_again(half, times)
             placed = self.store.append(copy)
-            self._transactions.note_copy(half.queue_offset, placed.queue_offset)
+            self.transactions.note_copy(half.queue_offset, placed.queue_offset)
             if verdict is CheckVerdict.ASK:
                 turn.questions.append(CheckRequest(copy, placed, half.stored_at_ms))
         except MessageIllegalError as error:

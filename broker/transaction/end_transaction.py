@@ -15,7 +15,6 @@ newest half message, as if nobody had ever been asked. What is no message of a t
 there (``AdminBrokerProcessor``).
 """
 
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...common.codes import ResponseCode
@@ -52,17 +51,12 @@ class EndTransaction:
     """Commits and rolls back."""
 
     def __init__(
-        self,
-        transactions: Transactions,
-        rules: CheckRules,
-        routing: DelayRouting,
-        scheduler: Scheduler,
-        now_ms: Callable[[], int],
+        self, transactions: Transactions, rules: CheckRules, routing: DelayRouting, scheduler: Scheduler
     ) -> None:
         self._transactions = transactions
         self._rules = rules
         self._routing = routing
-        self._store, self._scheduler, self._now_ms = scheduler.store, scheduler, now_ms
+        self._store, self._scheduler, self._now_ms = scheduler.store, scheduler, routing.now_ms
         self._copies = HalfCopies(scheduler.store)
 
     def end(self, end: TransactionEnd, *, waits: bool = True) -> Outcome[Refusal | None]:

@@ -12,7 +12,8 @@ from ...common.record import NewRecord, encode_record
 from ...remoting.codec.command import ONEWAY, Command, decode_header
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader, ResumeCheckHeader
-from ...remoting.transport.connection import Connection, Handler
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.server import answers
 from ..group.members import Members
 from ..settings.refusal import Refusal
 from .checks import CheckRequest
@@ -30,13 +31,7 @@ class TransactionHandlers:
         self._ends = ends
         self._resumes = resumes
 
-    def by_code(self) -> dict[int, Handler]:
-        """Return who answers which request code."""
-        return {
-            Code.END_TRANSACTION: self.end,
-            Code.RESUME_CHECK_HALF_MESSAGE: self.resume,
-        }
-
+    @answers(Code.END_TRANSACTION)
     def end(self, command: Command, _connection: Connection) -> Outcome[Refusal | None]:
         """Take in what has become of a transaction."""
         header = decode_header(EndTransactionHeader, command)
@@ -45,6 +40,7 @@ class TransactionHandlers:
             outcome.encode = _encode_end
         return outcome
 
+    @answers(Code.RESUME_CHECK_HALF_MESSAGE)
     def resume(self, command: Command, _connection: Connection) -> Outcome[Refusal | None]:
         """Have producers asked once more about a message that was given up."""
         try:

@@ -114,7 +114,7 @@ class Transactions:
         *,
         most_op_bytes: int = 4096,
     ) -> None:
-        self._store = store
+        self.store = store
         self._join = join
         self._now_ms = now_ms
         self._offsets = offsets
@@ -172,8 +172,8 @@ class Transactions:
         """Add the op messages to a commit; the scheduler calls this."""
         self._joined, self._unnamed = self._unnamed, []
         try:
-            for new in op_messages(self._joined, self._most_op_bytes, self._now_ms(), self._store.store_host):
-                self._store.append(new)
+            for new in op_messages(self._joined, self._most_op_bytes, self._now_ms(), self.store.store_host):
+                self.store.append(new)
         except StoreError as error:  # known to memory all the same: only after a restart they are checked again
             _log.warning(
                 "writing op messages failed, settled transactions are checked again after a restart: %s", error
@@ -190,15 +190,15 @@ class Transactions:
 
     def read_ops(self) -> bool:
         """Read some of the op messages that were there at the start; tell whether there are more."""
-        end = self._store.max_offset(OP_HALF_TOPIC, 0)
-        entries = self._store.entries(OP_HALF_TOPIC, 0, self._next_op, OPS_A_TURN)
+        end = self.store.max_offset(OP_HALF_TOPIC, 0)
+        entries = self.store.entries(OP_HALF_TOPIC, 0, self._next_op, OPS_A_TURN)
         for log_offset, size, _ in entries:
             self._read_op(log_offset, size)
         self._next_op += len(entries)
         return bool(entries) and self._next_op < end
 
     def _read_op(self, log_offset: int, size: int) -> None:
-        data = self._store.record_at(log_offset, size)
+        data = self.store.record_at(log_offset, size)
         try:
             op = None if data is None else decode_record(data)
         except RecordError as error:
@@ -206,7 +206,7 @@ class Transactions:
             return
         if op is None:
             return  # gone, or the filling before a queue's first entry
-        end = self._store.max_offset(HALF_TOPIC, 0)
+        end = self.store.max_offset(HALF_TOPIC, 0)
         for half_offset in settled_offsets(op):
             if self.cursors.half <= half_offset < end:
                 self._settled.add(half_offset)
@@ -216,7 +216,7 @@ class Transactions:
     def mark(self) -> None:
         """Note at the beginning of a round what is there: when it has been passed, its op messages are done with."""
         self._late.clear()
-        mark = Cursors(self._store.max_offset(HALF_TOPIC, 0), self._store.max_offset(OP_HALF_TOPIC, 0))
+        mark = Cursors(self.store.max_offset(HALF_TOPIC, 0), self.store.max_offset(OP_HALF_TOPIC, 0))
         if len(self._marks) == _MOST_MARKS:
             self._marks.pop()
         if not self._marks or self._marks[-1] != mark:
@@ -242,4 +242,4 @@ class Transactions:
     def _committed(self, topic: str) -> int:
         """Return the saved cursor, moved into its queue."""
         saved = self._offsets.committed(TRANSACTION_GROUP, topic, 0) or 0
-        return min(max(saved, self._store.min_offset(topic, 0)), self._store.max_offset(topic, 0))
+        return min(max(saved, self.store.min_offset(topic, 0)), self.store.max_offset(topic, 0))

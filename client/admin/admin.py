@@ -22,7 +22,6 @@ theirs over that, so it is refused then. A group that a broker does not know is 
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from ...common.clock import Clock
@@ -119,9 +118,7 @@ class Admin:
             await stack.enter_async_context(self._entered)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the connections."""
         await self._lifecycle.close()
 

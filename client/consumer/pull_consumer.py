@@ -13,7 +13,6 @@ the end; ``commit`` stores those of all messages that were handed out, now. With
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
-from types import TracebackType
 from typing import Self
 
 from ...common.clock import Clock
@@ -169,9 +168,7 @@ class PullConsumer:
                 await self._member.rebalance.wait_first_run(START_WAIT_MS)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop pulling, store the offsets of finished messages and leave the group."""
         await self._lifecycle.close()
 

@@ -12,7 +12,6 @@ With ``settings.is_broadcast`` every member has every queue, and its offsets are
 
 import logging
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self
 
 from ...common.clock import Clock
@@ -179,9 +178,7 @@ class PushConsumer:
             await self._member.check_filters()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop pulling, let running listeners end, store the offsets and leave the group."""
         await self._lifecycle.close()
 

@@ -26,7 +26,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ...common.clock import Clock
@@ -219,11 +218,9 @@ class BulkSender:
         await self._scope.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Give up what is still under way."""
-        await self._scope.__aexit__(kind, error, trace)
+        await self._scope.__aexit__(*error)
 
     async def put(self, outbound: Sequence[OutboundMessage]) -> BulkHandle:
         """Start to send messages; waits while too much is under way.

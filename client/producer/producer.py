@@ -21,7 +21,6 @@ import os
 import socket
 from asyncio import _get_running_loop as running_loop  # pyright: ignore[reportPrivateUsage] # None, not an error, where no loop runs
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from ...common.clock import Clock
@@ -95,9 +94,7 @@ class Producer:
             stack.push_async_callback(self._stop)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Wait for the sends that are under way, which end within their time limits, and close."""
         await self._lifecycle.close()
 

@@ -16,7 +16,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from ...common.clock import Clock
@@ -222,9 +221,7 @@ class Session:
             stack.callback(self._lifecycle.end)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """End the jobs and close the connections."""
         await self._lifecycle.close()
 

@@ -28,7 +28,6 @@ import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, BinaryIO, Final, NamedTuple, Self
 
 import msgspec
@@ -171,9 +170,7 @@ class DumpReader:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the file."""
         self._file.close()
 

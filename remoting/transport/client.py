@@ -9,7 +9,6 @@ Upstream: ``NettyRemotingClient``.
 
 import asyncio
 import ssl
-from types import TracebackType
 from typing import Any, Self
 
 from ...common.clock import Clock
@@ -59,13 +58,11 @@ class ConnectionPool:
         self._is_closed = False
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """End every connection and attempt; who still waits gets ``ConnectionClosedError``."""
         self._is_closed = True
         try:
-            await self._tasks.__aexit__(kind, error, traceback)
+            await self._tasks.__aexit__(*error)
         finally:
             for attempt in self._attempts.values():  # their tasks ended before they began
                 attempt.set_result(_CLOSED)

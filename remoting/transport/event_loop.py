@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ...common.clock import Clock
@@ -62,6 +61,7 @@ Job = Callable[[], Awaitable[int | None]]
 
 FIRST_PAUSE_MS = 1000
 LONGEST_PAUSE_MS = 60_000
+LOOK_MS = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -80,9 +80,7 @@ class TaskScope:
         await self._group.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Cancel the tasks and wait until they have ended."""
         for task in tuple(self._tasks):
             task.cancel()
@@ -119,6 +117,21 @@ async def wait_at_most(event: asyncio.Event, limit_ms: int, clock: Clock) -> Non
     with suppress(TimeoutError):
         async with clock.timeout(limit_ms):
             await event.wait()
+
+
+async def wait_until_due(event: asyncio.Event, left_ms: Callable[[], int | None], clock: Clock) -> None:
+    """Return when an event has happened, or ``left_ms`` says that no time is left; None waits for the event alone.
+
+    It is asked each second: somebody may set the clock forward, or the machine has slept.
+    """
+    while not event.is_set():
+        wait_ms = left_ms()
+        if wait_ms is None:
+            await event.wait()
+        elif wait_ms <= 0:
+            return
+        else:
+            await wait_at_most(event, min(wait_ms, LOOK_MS), clock)
 
 
 def _name_of(job: Job) -> str:

@@ -15,19 +15,42 @@ import errno
 import os
 import resource
 import socket
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable
+from typing import Self, TypeVar
 
 from ...common.clock import Clock
 from ...common.errors import AddressInUseError, ConfigError
 from ...common.ids import Address
-from .connection import Connection, RequestHandlers
+from .connection import Connection, Handler, Reply, RequestHandlers
 from .connections import Connections
 from .limits import Limits
 
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 32  # asyncio takes its backlog for this too, and when descriptors run out it reports each of them
 _MAX_PORT = 65_535
+_CODES = "request_codes"
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Reply])
+
+
+def answers(*codes: int) -> Callable[[HandlerT], HandlerT]:
+    """Mark a method as the handler of request codes; ``handlers_of`` finds it."""
+
+    def mark(handler: HandlerT) -> HandlerT:
+        setattr(handler, _CODES, codes)
+        return handler
+
+    return mark
+
+
+def handlers_of(*adapters: object) -> dict[int, Handler]:
+    """Return the marked methods of adapters by request code."""
+    return {
+        int(code): getattr(adapter, name)
+        for adapter in adapters
+        for name, method in vars(type(adapter)).items()
+        for code in getattr(method, _CODES, ())
+    }
 
 
 class RemotingServer:
@@ -73,9 +96,7 @@ class RemotingServer:
         self._port = server.sockets[0].getsockname()[1]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop listening and end every connection."""
         server, self._server = self._server, None
         if server is not None:

@@ -25,7 +25,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ...client.session.interceptors import RequestPipeline
@@ -122,11 +121,9 @@ class PullConnections:
         await self._pool.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close the connections."""
-        await self._pool.__aexit__(None, None, None)
+        await self._pool.__aexit__(*error)
 
     def address_of(self, pulled: QueueRange) -> str:
         """Return where the broker of a range is, as far as is known."""

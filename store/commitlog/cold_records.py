@@ -7,7 +7,6 @@ between is not there.
 
 import struct
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Final, Self
 
 from ...common.record import MAGIC_V1, MAGIC_V2
@@ -29,7 +28,7 @@ class ColdRecords:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for descriptor in self._open.values():
             self._files.close(descriptor)
         self._open.clear()

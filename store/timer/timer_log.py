@@ -22,7 +22,6 @@ import errno
 import os
 import struct
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ..files.files import Files, make_tree, zero_range
@@ -219,7 +218,7 @@ class UnitReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         for descriptor in self._open.values():
             self._files.close(descriptor)
         self._open.clear()

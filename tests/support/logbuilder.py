@@ -70,6 +70,10 @@ class LogBuilder:
         """End the file with a blank."""
         room = self.segment_bytes - len(self._segments[-1])
         self._segments[-1] += struct.pack(">iI", room, MAGIC_BLANK) + bytes(room - 8)
+        self.begin_file()
+
+    def begin_file(self) -> None:
+        """Put what follows into the next file."""
         self._segments.append(bytearray())
 
     def save(self) -> pathlib.Path:

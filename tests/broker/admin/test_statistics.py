@@ -22,7 +22,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def statistics(clock: ManualClock) -> BrokerStatistics:
     """Return figures that begin now."""
-    return BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts())
+    return BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms))
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_percentiles_are_interpolated_within_classes(
 
 async def test_midnight_begins_a_day(statistics: BrokerStatistics, clock: ManualClock, vienna: None) -> None:
     """The totals of a midnight are this morning's until the next one, and yesterday's then."""
-    statistics = BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts())
+    statistics = BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms))
     statistics.puts.add([record("T", clock.now_ms())] * 2)
     clock.advance_to(next_midnight_ms(clock.now_ms()) - 1_000)
     await sample(statistics, clock, 1)

@@ -382,12 +382,12 @@ async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, cloc
         found = results[queue_offset]
         return ReadResult(ReadStatus.FOUND if found else ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [], found)
 
-    config, counts = BrokerConfig.from_java({"storePathRootDir": str(tmp_path)}), ReadCounts()
+    config, counts = BrokerConfig.from_java({"storePathRootDir": str(tmp_path)}), ReadCounts(clock.monotonic_ms)
     topics, groups, members = TopicTable(config, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
     filters = FilterSelection(config, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
     validator = FetchValidator(BrokerIdentity(config, "127.0.0.1"), topics, groups, members, filters)
     offsets, long_polling = OffsetTable(clock.now_ms), LongPolling(clock)
-    fetches = FetchOperation(read, validator, offsets, long_polling, counts=counts, monotonic_ms=clock.monotonic_ms)
+    fetches = FetchOperation(read, validator, offsets, long_polling, counts)
     topics.put(make_topic("T", 4))
     for took_ms in results:
         wanted = PullHeader(

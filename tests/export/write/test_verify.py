@@ -1,8 +1,9 @@
 """Exported files are compared with the report of their export."""
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,12 @@ from rocketlet.export.write.verify import compare, find_outputs, read_outputs
 from rocketlet.export.write.writers import open_writer
 
 TAGS = Selection(tags=frozenset({"TagA", "TagB"}))
+
+
+def write_rows(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
+    """Write rows as a Parquet file."""
+    batch = pa.RecordBatch.from_pydict({name: [row[name] for row in rows] for name in rows[0]})
+    pq.write_table(pa.Table.from_batches([batch]), path)
 
 
 def export(java_stores: JavaStores, folder: pathlib.Path, selection: Selection) -> tuple[pa.Table, Report]:
@@ -93,7 +100,7 @@ def test_rows_that_stand_for_others_are_found(log: LogBuilder, read: Read, tmp_p
         log.add(properties={"TAGS": tag})
     log.save()
     rows, report = read(log.root, options=ReadOptions(Selection(tags=frozenset({"a"}))))
-    pq.write_table(pa.Table.from_pylist([rows[number] for number in (0, 0, 3, 3)]), tmp_path / "out.parquet")
+    write_rows([rows[number] for number in (0, 0, 3, 3)], tmp_path / "out.parquet")
     assert differences(report, tmp_path / "out.parquet") == [
         "Topic queue 0: repeated queue offsets: 2 instead of 0, the first is 0"
     ]
@@ -105,7 +112,7 @@ def test_rows_of_a_queue_that_was_left_out_are_found(log: LogBuilder, read: Read
     log.add(properties={"TAGS": "b"}, queue_id=1)
     log.save()
     rows, report = read(log.root, options=ReadOptions(Selection(tags=frozenset({"a"}))))
-    pq.write_table(pa.Table.from_pylist([*rows, {**rows[0], "queueId": 1}]), tmp_path / "out.parquet")
+    write_rows([*rows, {**rows[0], "queueId": 1}], tmp_path / "out.parquet")
     assert differences(report, tmp_path / "out.parquet") == ["Topic queue 1: 1 rows instead of 0"]
 
 
@@ -119,7 +126,7 @@ def test_repeats_of_the_log_belong_into_the_files(log: LogBuilder, read: Read, t
     expected = {4: [], 3: ["3 rows instead of 4", "repeated queue offsets: 1 instead of 2, the first is 1"]}
     expected[2] = ["2 rows instead of 4", "repeated queue offsets: 0 instead of 2"]
     for count, lines in expected.items():
-        pq.write_table(pa.Table.from_pylist(rows[:count]), tmp_path / "out.parquet")
+        write_rows(rows[:count], tmp_path / "out.parquet")
         found = differences(report, tmp_path / "out.parquet")
         assert found == told + [f"Topic queue 0: {line}" for line in lines]
 
