@@ -7,7 +7,7 @@ PYRIGHT := $(VENV)/.pyright-ready
 PARTS := broker cli client common export namesrv remoting spark store testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench compatibility durability chaos
+.PHONY: help demo test check fix bench compatibility durability chaos mutants
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -47,6 +47,10 @@ durability: $(READY) ## try to lose messages: crashes, kills, rot, other brokers
 
 chaos: $(READY) ## break servers and network under our client, in a hundred rounds
 	@ROCKETLET_CHAOS_ROUNDS=100 $(BIN)/pytest tests/chaos
+
+mutants: $(READY) ## put faults into each part and count those that its tests see; write docs/reference/testing.md
+	@.ci/tools --try java
+	@$(BIN)/python tests/support/mutants/run.py --page docs/reference/testing.md
 
 $(READY): constraints.txt pyproject.toml
 	@.ci/tools venv

@@ -1,0 +1,283 @@
+"""Put faults into a part and see whether its tests notice (`make mutants`).
+
+    python tests/support/mutants/run.py store broker                60 faults in each, chosen at random
+    python tests/support/mutants/run.py --seed 7 --count 100 store  the same ones again, or more
+    python tests/support/mutants/run.py --page docs/reference/testing.md      all parts; write their figures there
+
+1. The tests of the part run once under coverage: who runs which line, and for how long.
+2. Of all changes that the operators can make in lines that a test runs, so many are chosen by a seed.
+3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, the quickest first, until one
+   fails (killed), takes too long (hung), or half a minute of them has passed (survived). A line outside of functions is
+   run by all who run a line of its file.
+4. A fault that no test can see, since the code means the same, is listed with its proof in `equivalents.json`.
+"""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+import click
+from mutants.operators import Mutation, find_mutations
+
+ROOT: Final = Path(__file__).parents[3]
+PARTS: Final = ("store", "broker", "namesrv", "remoting", "client", "export", "spark")
+EQUIVALENTS: Final = Path(__file__).parent / "equivalents.json"
+MOST_SECONDS: Final = 30.0  # of tests for one fault, as they took without it
+_START_SECONDS: Final = 10.0
+_TIMED_OUT: Final = " Timeout ++"  # says pytest-timeout
+_SLOWER: Final = 5  # than without the fault is taken for hung
+_LEFT_OUT: Final = shutil.ignore_patterns(
+    ".git", ".venv", "__pycache__", ".hypothesis", "target", "build", "node_modules"
+)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Who runs which line of a part."""
+
+    seconds: Mapping[str, float]
+    lines: Mapping[str, Mapping[int, Sequence[str]]]
+
+    def tests_of(self, file: str, mutation: Mutation) -> list[str]:
+        """Return the tests that run a line, the quickest first."""
+        lines = self.lines.get(file, {})
+        at_line = lines.get(mutation.line, ())
+        found = {name for names in lines.values() for name in names} if not mutation.function else set(at_line)
+        return sorted(found, key=lambda name: self.seconds[name])
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A mutation of a file, and the tests that have to see it."""
+
+    file: str
+    mutation: Mutation
+    tests: Sequence[str]
+
+    @property
+    def key(self) -> str:
+        """What stays the same when other lines of the file change."""
+        before, after = (_one_line(text) for text in (self.mutation.before, self.mutation.after))
+        return f"{self.file}: {self.mutation.function or 'module'}: {before} -> {after}"
+
+    def __str__(self) -> str:
+        before, after = (_one_line(text) for text in (self.mutation.before, self.mutation.after))
+        return f"{self.file}:{self.mutation.line}: {before} -> {after}"
+
+
+@dataclass
+class Verdicts:
+    """What became of the faults of a part."""
+
+    part: str
+    outcomes: list[tuple[Fault, str]]
+
+    def count(self, outcome: str) -> int:
+        """Return how many ended so."""
+        return sum(each == outcome for _, each in self.outcomes)
+
+    @property
+    def share(self) -> float:
+        """How many of those that can be seen were seen; hung ones were."""
+        visible = len(self.outcomes) - self.count("equivalent")
+        return (self.count("killed") + self.count("hung")) / visible if visible else 1.0
+
+
+class Workshop:
+    """Copies of the checkout in which faults may be made, one for each worker."""
+
+    def __init__(self, directory: Path, workers: int) -> None:
+        self._free: SimpleQueue[Path] = SimpleQueue()
+        self._stamp = time.time()
+        for number in range(workers):
+            copy = directory / str(number) / "rocketlet"
+            shutil.copytree(ROOT, copy, symlinks=True, ignore=_LEFT_OUT)
+            (copy / ".venv").symlink_to(ROOT / ".venv")
+            self._free.put(copy)
+
+    def record(self, part: str) -> Recording:
+        """Run the tests of a part and return who runs which line."""
+        copy = self._free.get()
+        target = copy.parent / f"{part}.json"
+        command = ["-m", "coverage", "run", f"--source={copy / part}", f"--data-file={target}.data", "-m", "pytest"]
+        command += ["-p", "mutants.recorder", f"--recording={target}", *_QUIETLY, f"tests/{part}"]
+        _, ended = self._python(copy, command, None)
+        if not target.exists():
+            raise click.ClickException(f"the tests of {part} did not run:\n{ended}")
+        found = json.loads(target.read_text())
+        names = [name for name, _ in found["tests"]]
+        lines = {
+            file: {int(line): [names[number] for number in numbers] for line, numbers in of_file.items()}
+            for file, of_file in found["lines"].items()
+        }
+        self._free.put(copy)
+        return Recording(dict(found["tests"]), lines)
+
+    def judge(self, fault: Fault, seconds: Mapping[str, float]) -> str:
+        """Make a fault and return what its tests say: killed, hung or survived."""
+        copy = self._free.get()
+        path = copy / fault.file
+        source = path.read_bytes()
+        try:
+            self._write(path, fault.mutation.apply(source))
+            return self._run(copy, fault.tests, seconds)
+        finally:
+            self._write(path, source)
+            self._free.put(copy)
+
+    def check(self, recording: Recording) -> None:
+        """Refuse a part whose tests fail though there is no fault."""
+        copy = self._free.get()
+        if (
+            self._run(copy, sorted(recording.seconds, key=recording.seconds.__getitem__), recording.seconds)
+            != "survived"
+        ):
+            raise click.ClickException("tests fail without a fault; run them, and repair them first")
+        self._free.put(copy)
+
+    def _run(self, copy: Path, tests: Sequence[str], seconds: Mapping[str, float]) -> str:
+        """Run tests, of which only some are run if they take long, and return what they say."""
+        chosen = list(_affordable(tests, seconds))
+        arguments = copy.parent / "tests.txt"
+        arguments.write_text("\n".join(chosen))
+        each = f"--timeout={_START_SECONDS + _SLOWER * max(seconds[name] for name in chosen):.0f}"
+        limit = 2 * _START_SECONDS + _SLOWER * sum(seconds[name] for name in chosen)
+        try:
+            code, output = self._python(copy, ["-m", "pytest", "-x", *_QUIETLY, each, f"@{arguments}"], limit)
+        except subprocess.TimeoutExpired:
+            return "hung"
+        if _TIMED_OUT in output:
+            return "hung"
+        return "killed" if code else "survived"
+
+    def _write(self, path: Path, source: bytes) -> None:
+        """Write a source with a time of its own, so that no compiled form of another is taken for its own."""
+        path.write_bytes(source)
+        self._stamp += 2
+        os.utime(path, (self._stamp, self._stamp))
+
+    def _python(self, copy: Path, command: Sequence[str], limit: float | None) -> tuple[int, str]:
+        paths = [str(copy.parent), str(copy / "tests/support"), str(copy / "bench")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTEST_ADDOPTS": ""}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment.pop("CI", None)
+        started = subprocess.Popen(
+            [sys.executable, *command],
+            cwd=copy,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output = started.communicate(timeout=limit)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, 9)  # with the servers that the tests have started
+            started.communicate()
+            raise
+        return started.returncode, output
+
+
+_QUIETLY: Final = ("-q", "--no-header", "--tb=no", "--durations=0", "-p", "no:cacheprovider", "-p", "no:xdist")
+
+
+def _affordable(tests: Iterable[str], seconds: Mapping[str, float]) -> Iterable[str]:
+    spent = 0.0
+    for name in tests:
+        spent += seconds[name]
+        yield name
+        if spent > MOST_SECONDS:
+            return
+
+
+def choose(part: str, recording: Recording, count: int, seed: int) -> list[Fault]:
+    """Return so many faults of a part, by chance; those in lines that no test runs are left out."""
+    faults: list[Fault] = []
+    for path in sorted((ROOT / part).rglob("*.py")):
+        file = str(path.relative_to(ROOT))
+        for mutation in find_mutations(path.read_bytes()):
+            tests = recording.tests_of(file, mutation)
+            if tests:
+                faults.append(Fault(file, mutation, tests))
+    return random.Random(f"{part} {seed}").sample(faults, min(count, len(faults)))
+
+
+def run_part(workshop: Workshop, part: str, count: int, seed: int, workers: int) -> Verdicts:
+    """Judge faults of a part."""
+    click.echo(f"{part}: running its tests once")
+    recording = workshop.record(part)
+    workshop.check(recording)
+    equivalents: dict[str, str] = json.loads(EQUIVALENTS.read_text())
+
+    def judge(fault: Fault) -> tuple[Fault, str]:
+        outcome = "equivalent" if fault.key in equivalents else workshop.judge(fault, recording.seconds)
+        if outcome != "killed":
+            click.echo(f"  {outcome}: {fault}")
+        return fault, outcome
+
+    with ThreadPoolExecutor(workers) as pool:
+        verdicts = Verdicts(part, list(pool.map(judge, choose(part, recording, count, seed))))
+    click.echo(_summary(verdicts))
+    return verdicts
+
+
+def _summary(verdicts: Verdicts) -> str:
+    counts = Counter(outcome for _, outcome in verdicts.outcomes)
+    text = ", ".join(f"{counts[each]} {each}" for each in ("killed", "hung", "survived", "equivalent"))
+    return f"{verdicts.part}: {len(verdicts.outcomes)} faults, {text}: {100 * verdicts.share:.0f} % seen"
+
+
+def _one_line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def write_page(page: Path, all_verdicts: Sequence[Verdicts], seed: int) -> None:
+    """Replace the figures and survivors in a page, between its two marks."""
+    rows = [
+        f"| {each.part} | {len(each.outcomes)} | {each.count('killed')} | {each.count('hung')} | "
+        f"{each.count('survived')} | {each.count('equivalent')} | {100 * each.share:.0f} % |"
+        for each in all_verdicts
+    ]
+    survivors = [f"- `{fault}`" for each in all_verdicts for fault, outcome in each.outcomes if outcome == "survived"]
+    table = ["| part | faults | killed | hung | survived | equivalent | seen |", "|---|---|---|---|---|---|---|", *rows]
+    text = "\n".join([f"Seed {seed}:", "", *table, "", "Survivors of that run:", "", *(survivors or ["none"])])
+    before, _, rest = page.read_text().partition("<!-- mutants -->\n")
+    after = rest.partition("<!-- end of mutants -->\n")[2]
+    page.write_text(f"{before}<!-- mutants -->\n{text}\n<!-- end of mutants -->\n{after}")
+
+
+@click.command()
+@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.option("--count", default=60, show_default=True, help="How many faults in each part.")
+@click.option("--seed", type=int, help="Choose the same faults again.")
+@click.option("--workers", default=2, show_default=True, help="How many at a time.")
+@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Write figures and survivors there.")
+def main(parts: Sequence[str], count: int, seed: int | None, workers: int, page: Path | None) -> None:
+    """Put faults into parts and see whether their tests notice."""
+    seed = random.randrange(1 << 20) if seed is None else seed
+    click.echo(f"seed {seed}")
+    with tempfile.TemporaryDirectory(prefix="rocketlet-mutants-") as directory:
+        workshop = Workshop(Path(directory), workers)
+        verdicts = [run_part(workshop, part, count, seed, workers) for part in parts or PARTS]
+    for each in verdicts:
+        click.echo(_summary(each))
+    if page is not None:
+        write_page(page, verdicts, seed)
+
+
+if __name__ == "__main__":
+    main()
