@@ -118,7 +118,8 @@ class MessageReturner:
     def _properties_of(self, message: ReceivedMessage) -> str:
         properties = dict(message.properties)
         properties.pop(TRANSACTION_PREPARED, None)
-        properties.setdefault(ORIGIN_MESSAGE_ID, message.message_id)
+        if not properties.get(ORIGIN_MESSAGE_ID, "").strip():
+            properties[ORIGIN_MESSAGE_ID] = message.message_id
         properties[RETRY_TOPIC] = message.topic
         properties[RECONSUME_TIME] = str(message.reconsume_times + 1)
         properties[MAX_RECONSUME_TIMES] = str(self.max_retries)

@@ -169,3 +169,16 @@ async def test_refusal_is_worded_as_java_does(case: Case, settings: dict[str, st
     async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
         answer = await case.ask(caller)
     assert (answer.code, answer.remark) == (case.code, case.remark)
+
+
+@pytest.mark.parametrize(("model", "code"), [("CLUSTERING", ResponseCode.SUCCESS), (None, ResponseCode.NO_PERMISSION)])
+async def test_group_that_may_not_broadcast_shares_its_queues(model: str | None, code: int, caller: Caller) -> None:
+    """``consumeBroadcastEnable`` keeps nobody from consuming as a cluster."""
+    await caller.send()
+    if model is None:
+        answer = await pull_broadcast(caller)
+    else:
+        await put_group(caller, "consumeBroadcastEnable")
+        await caller.heartbeat("client", "consumers", {"T": "*"}, messageModel=model)
+        answer = await pull_as_member(caller)
+    assert answer.code == code

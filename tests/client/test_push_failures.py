@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from inbox import Inbox
-from push_bench import BACK, BEAT, COMMIT, PULL, Bench, Failing, Feed, pulled, records
+from push_bench import BACK, BEAT, COMMIT, PULL, Bench, Failing, Feed, Stored, pulled, records
 from scripted_cluster import ScriptedCluster, offset_of, refused, silent
 
 from rocketlet.client import ConsumeResult, FlowLimits, PushConsumer, ReceivedMessage
@@ -57,14 +57,15 @@ async def test_failed_message_that_is_not_taken_back_runs_again_after_5_s(bench:
 @pytest.mark.feature("B18")
 async def test_refused_offset_is_replaced_by_that_of_the_broker(bench: Bench) -> None:
     """The offset that the broker names is stored, the queue is taken anew and pulled from there."""
-    bench.broker.answers[PULL] = Feed(pulled(40, code=ResponseCode.PULL_OFFSET_MOVED))
+    bench.broker.answers[PULL] = Feed(pulled(40, code=ResponseCode.PULL_OFFSET_MOVED), pulled(42, records(40, 2)))
     bench.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of((bench.commits() or [7])[-1])
+    inbox = Inbox()
     consumer = bench.consumer()
-    consumer.subscribe("T", "*", Inbox())
+    consumer.subscribe("T", "*", inbox)
     async with consumer:
-        await bench.broker.wait_asked(PULL, 2)
-        assert [pull.queue_offset for pull in bench.pulls()] == [7, 40]
-    assert bench.commits()[0] == 40
+        await inbox.wait_for(2)
+        assert [pull.queue_offset for pull in bench.pulls()][:2] == [7, 40]
+    assert (bench.commits()[0], bench.commits()[-1]) == (40, 42)
 
 
 @pytest.mark.feature("B15")
@@ -168,6 +169,42 @@ async def test_failures_of_a_given_up_queue_are_left_to_its_new_owner(bench: Ben
         may_fail.set()
     assert bench.broker.asked(BACK) == []
     assert 6 not in bench.commits()
+
+
+async def test_listener_of_a_queue_that_went_and_came_back_moves_no_offset(bench: Bench) -> None:
+    """What it has finished comes again to the new listener, whose message alone counts from now on."""
+    bench.broker.answers[PULL] = Stored(5, 6)
+    bench.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of(5)
+    begun, may_end = (asyncio.Event(), asyncio.Event()), (asyncio.Event(), asyncio.Event())
+    ended = asyncio.Event()
+
+    async def take(number: int) -> None:
+        begun[number].set()
+        await may_end[number].wait()
+
+    async def first(_: list[ReceivedMessage]) -> None:
+        await take(0)
+        ended.set()
+
+    async def second(_: list[ReceivedMessage]) -> None:
+        await take(1)
+
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", first)
+    async with consumer:
+        await begun[0].wait()
+        consumer.unsubscribe("T")
+        await bench.elapse_until(lambda: not consumer.queues)
+        consumer.subscribe("T", "*", second)
+        await bench.elapse_until(begun[1].is_set)
+        may_end[0].set()
+        await ended.wait()
+        commits = len(bench.commits())
+        await bench.elapse_until(lambda: len(bench.commits()) > commits)
+        stored = bench.commits()
+        may_end[1].set()
+    assert set(stored) == {5}
+    assert bench.commits()[-1] == 6
 
 
 async def test_closing_is_bounded_when_a_broker_is_silent(bench: Bench) -> None:

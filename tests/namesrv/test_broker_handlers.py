@@ -75,6 +75,21 @@ async def test_broker_may_ask_for_its_own_expiry(caller: Caller, nameserver: Nam
     assert found["brokerDatas"][0]["brokerAddrs"] == {"0": BROKER["brokerAddr"]}
 
 
+@pytest.mark.feature("N6")
+@pytest.mark.parametrize("code", [RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT, None])
+async def test_question_for_the_data_version_is_a_sign_of_life(
+    code: RequestCode | None, caller: Caller, nameserver: NameServer, clock: ManualClock
+) -> None:
+    """A broker whose topics do not change asks for their version instead of registering, and stays."""
+    async with open_caller(nameserver.address) as broker:
+        await register(broker, heartbeatTimeoutMillis="30000")
+        for _ in range(3):
+            await clock.elapse(20_000)
+            if code is not None:
+                assert (await broker.ask(code, BROKER, json.dumps(VERSION).encode())).code == ResponseCode.SUCCESS
+        assert (await route_body(caller) is None) is (code is None)
+
+
 @pytest.mark.feature("N8")
 async def test_unregistration_names_the_address(caller: Caller) -> None:
     """An address is taken out whatever id it is said to have; the rest of its group, and other groups, stay."""

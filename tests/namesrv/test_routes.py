@@ -128,6 +128,22 @@ def test_newcomer_with_older_state_is_ignored() -> None:
     assert table.version_of("c", newcomer.address) is None
 
 
+def test_broker_that_is_back_at_another_address_is_found_there(routes: NameServerRoutes) -> None:
+    """Its old connection, which ends later, and its old address, which unregisters, take nothing away any more."""
+    moved = MASTER._replace(address="10.0.0.9:10911")
+    routes.register(registration(SLAVE), object(), 0)
+    assert routes.register(registration(moved), object(), 10) == Registered(True)
+    answer = routes.register(registration(SLAVE), object(), 10)
+    assert answer == Registered(True, moved.address, moved.address + "1")
+    for _ in range(2):
+        route = routes.route("T")
+        assert route is not None
+        assert route.queues == {"broker-a": QueueShape(4, 4, 6)}
+        assert [group.addresses for group in route.groups] == [{0: moved.address, 1: SLAVE.address}]
+        assert routes.drop_link(LINK) in ([MASTER], [])
+        routes.unregister(MASTER)
+
+
 def test_unregister_of_last_address_removes_group_and_topics(routes: NameServerRoutes) -> None:
     """Nothing is left of a broker group without an address."""
     routes.unregister(MASTER)

@@ -23,9 +23,9 @@ BEAT = RequestCode.HEART_BEAT
 HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
 
 
-def records(first: int, count: int, body: bytes = b"x") -> bytes:
+def records(first: int, count: int, body: bytes = b"x", properties: bytes = b"") -> bytes:
     """Return stored records of queue 0 of T."""
-    new = NewRecord("T", 0, body, b"", {}, 0, 0, 0, HOST)
+    new = NewRecord("T", 0, body, properties, {}, 0, 0, 0, HOST)
     return b"".join(
         encode_record(new, queue_offset=offset, log_offset=100 * offset, stored_at_ms=0, store_host=HOST)
         for offset in range(first, first + count)
@@ -48,6 +48,20 @@ class Feed:
         """Answer the next pull."""
         is_of_topic = decode_header(PullHeader, command).topic == "T"
         return self._answers.pop(0) if self._answers and is_of_topic else Outcome[Command]()
+
+
+class Stored:
+    """Answers pulls of T with the messages of a queue, from the offset asked for on; never behind their end."""
+
+    def __init__(self, first: int, end: int) -> None:
+        self._first, self._end = first, end
+
+    def __call__(self, command: Command) -> Reply:
+        """Answer a pull."""
+        header = decode_header(PullHeader, command)
+        if header.topic != "T" or not self._first <= header.queue_offset < self._end:
+            return Outcome[Command]()
+        return pulled(self._end, records(header.queue_offset, self._end - header.queue_offset))
 
 
 class Bench:

@@ -118,6 +118,18 @@ def test_deletion_of_another_second_deletes_nothing(world: TimerWorld) -> None:
 
 
 @pytest.mark.feature("L8")
+def test_deletion_beside_its_target_in_the_slot(world: TimerWorld) -> None:
+    """It may stand before or behind it, has a key of its own, and deletes no neighbour; it is not delivered itself."""
+    at_ms = world.now_ms + 10 * SECOND_MS
+    world.send(b"early", at_ms, UNIQ_KEY="own1", TIMER_DEL_UNIQKEY="U2")
+    for number in range(5):
+        world.send(b"%d" % number, at_ms)
+    world.send(b"late", at_ms, UNIQ_KEY="own2", TIMER_DEL_UNIQKEY="U4")
+    world.pass_ms(20 * SECOND_MS)
+    assert world.bodies() == [b"0", b"1", b"3"]
+
+
+@pytest.mark.feature("L8")
 def test_deletion_rolls_with_its_target(world: TimerWorld) -> None:
     """Both go round together, and meet in the slot of the time asked for."""
     at_ms = world.now_ms + 3 * DAY_MS

@@ -191,6 +191,19 @@ async def test_commit_flag_stores_the_offset_once(caller: Caller, clock: ManualC
     assert (await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, query)).ext["offset"] == "1"
 
 
+@pytest.mark.feature("P9")
+@pytest.mark.parametrize(("commit_offset", "stored"), [(0, "0"), (1, "1"), (-1, "3")])
+async def test_offset_on_a_pull_may_be_the_first(commit_offset: int, stored: str, caller: Caller) -> None:
+    """With the flag 0 is an offset, which sets a group back to the beginning; a negative number is none."""
+    await send_tagged(caller, "a", "b", "c")
+    query = {"consumerGroup": "consumers", "topic": "T", "queueId": "0"}
+    await caller.pull(queue_offset=0)  # which makes the group
+    answer = await caller.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {**query, "commitOffset": "3"})
+    assert answer.code == ResponseCode.SUCCESS
+    await caller.pull(queue_offset=0, sys_flag=PULL_SUBSCRIPTION | PULL_COMMIT_OFFSET, commit_offset=commit_offset)
+    assert (await caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, query)).ext["offset"] == stored
+
+
 @pytest.mark.feature("P10")
 async def test_batch_of_a_pull_is_limited(caller: Caller) -> None:
     """A pull gives at most 32 messages and 256 KiB, but always the first message."""

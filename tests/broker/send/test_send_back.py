@@ -104,6 +104,17 @@ async def test_retry_keeps_the_message(caller: Caller, clock: ManualClock) -> No
         assert retried.reconsume_times == attempt
 
 
+@pytest.mark.parametrize("origin", ["", " ", "\t"])
+async def test_blank_origin_is_none(origin: str, caller: Caller, clock: ManualClock) -> None:
+    """A property ORIGIN_MESSAGE_ID without an id, which anybody may send, is replaced (``UtilAll.isBlank``)."""
+    answer = await caller.send("T", b"body", properties=f"ORIGIN_MESSAGE_ID\x01{origin}\x02own\x01v\x02")
+    (first,) = await records(caller, "T")
+    await send_back(caller, first.log_offset, level=1)
+    await clock.elapse(1_000)
+    (retried,) = await records(caller, RETRY)
+    assert retried.properties["ORIGIN_MESSAGE_ID"] == answer.ext["msgId"]
+
+
 @pytest.mark.feature("C21", "C24", "L4")
 @pytest.mark.parametrize("version", ["5.4.0", "4.9.8"])
 async def test_recorded_send_back_is_served_as_java_did(

@@ -60,6 +60,24 @@ async def test_messages_of_a_key(address: str) -> None:
             await admin.messages_by_key("T", all_, max_messages=0)
 
 
+@pytest.mark.feature("Q4", "Q5")
+async def test_words_of_one_hash_are_told_apart(address: str) -> None:
+    """Indexes hold hashes: of Aa and BB, the same one, and of one key in topics of these names."""
+    async with Admin(address) as admin, Producer("pg", address) as producer:
+        word = uuid.uuid4().hex[:6]
+        keys, topics = (f"Aa{word}", f"BB{word}"), (f"{word}Aa", f"{word}BB")
+        for topic in topics:
+            await admin.create_topic(topic, TopicSettings(read_queues=1, write_queues=1))
+        for topic in topics:
+            await send_all(producer, *(Message(topic, f"{topic} {key}".encode(), keys=[key]) for key in keys))
+        for topic in topics:
+            for key in keys:
+                while not (found := await admin.messages_by_key(topic, key)):
+                    pass
+                assert [message.body for message in found] == [f"{topic} {key}".encode()]
+                assert await admin.message(topic, key) is None
+
+
 async def test_messages_of_a_span_of_time(address: str) -> None:
     """All that was stored from one instant on and before another, with the tags asked for; later ones are left out."""
     async with Admin(address) as admin, Producer("pg", address) as producer:

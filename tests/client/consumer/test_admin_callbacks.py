@@ -91,6 +91,10 @@ async def test_offsets_of_a_topic_are_told(bench: Bench) -> None:
         header = GroupTopicHeader(topic="T", group="cg")
         answer = await ask(bench, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
         assert decode_body(ConsumerOffsets, answer.body).message_queue_table == {QUEUE: 3}
+        consumer.unsubscribe("T")  # the next owner's offset would seem to be that of before
+        await bench.elapse_until(lambda: not consumer.queues)
+        answer = await ask(bench, RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, header)
+        assert decode_body(ConsumerOffsets, answer.body).message_queue_table == {}
 
 
 async def test_reset_begins_anew_at_the_offset(bench: Bench) -> None:

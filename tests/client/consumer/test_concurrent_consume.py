@@ -10,7 +10,14 @@ from scripted_cluster import ScriptedCluster, refused
 from rocketlet.client import ConsumeResult, PushConsumer, PushConsumerSettings, ReceivedMessage, Retry, Session
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ClientStateError, ConfigError
-from rocketlet.common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, parse_properties
+from rocketlet.common.properties import (
+    DELAY,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+    encode_properties,
+    parse_properties,
+)
 from rocketlet.remoting.codec.command import decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.message import SendBackHeader
@@ -88,6 +95,22 @@ async def test_message_that_is_not_taken_back_is_sent_to_the_retry_topic(bench: 
     assert (properties[RETRY_TOPIC], properties[DELAY]) == ("T", "3")
     assert properties[ORIGIN_MESSAGE_ID]
     assert bench.commits()[-1] == 6
+
+
+@pytest.mark.parametrize(("origin", "is_kept"), [("7F00000100002A9F0000000000000001", True), ("", False), (" ", False)])
+async def test_message_that_is_not_taken_back_again_keeps_its_first_id(
+    bench: Bench, origin: str, is_kept: bool
+) -> None:
+    """However often it fails, it says which message it was at first; a blank says nothing (``UtilAll.isBlank``)."""
+    text = encode_properties({UNIQ_KEY: "U", ORIGIN_MESSAGE_ID: origin, RETRY_TOPIC: "First"})
+    bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1, properties=text)))
+    bench.broker.answers[BACK] = refused(ResponseCode.SYSTEM_ERROR)
+    consumer = bench.consumer()
+    consumer.subscribe("T", "*", Failing(1))
+    async with consumer:
+        [sent] = await bench.broker.wait_asked(SEND)
+    properties = parse_properties(decode_send_header(sent).properties or "")
+    assert properties[ORIGIN_MESSAGE_ID] == (origin if is_kept else "U")
 
 
 async def test_another_broker_takes_what_the_first_refuses(bench: Bench) -> None:

@@ -6,17 +6,19 @@ from collections.abc import Callable
 
 import pytest
 from inbox import Inbox
-from push_bench import COMMIT, PULL, Bench, Feed, pulled, records
-from scripted_cluster import ScriptedCluster, refused, silent
+from push_bench import COMMIT, PULL, Bench, Feed, Stored, pulled, records
+from scripted_cluster import ScriptedCluster, offset_of, refused, silent
 
-from rocketlet.client import ConsumeResult, PushConsumer, ReceivedMessage, Retry
+from rocketlet.client import ConsumeResult, MessageQueue, PushConsumer, ReceivedMessage, Retry
+from rocketlet.client.consumer.orderly_consume import OrderlyConsumer
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.outcome import Outcome
 from rocketlet.common.properties import MAX_RECONSUME_TIMES, RECONSUME_TIME, RETRY_TOPIC, parse_properties
 from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import LockBatchBody, LockedQueues
-from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.remoting.headers.offset import CommitOffsetHeader
 from rocketlet.remoting.headers.send import decode_send_header
 
 LOCK = RequestCode.LOCK_BATCH_MQ
@@ -275,7 +277,74 @@ async def test_queue_that_is_given_up_keeps_its_lock_until_its_listener_ends(ben
         await bench.broker.wait_asked(UNLOCK)
         [unlocked] = decode_body(LockBatchBody, bench.broker.asked(UNLOCK)[0].body).mq_set
         assert unlocked.topic == "T"
-        assert bench.commits()[-1] == 1
+        before = bench.broker.requests[: bench.broker.requests.index(bench.broker.asked(UNLOCK)[0])]
+        stored = [decode_header(CommitOffsetHeader, each) for each in before if each.code == COMMIT]
+        assert [each.commit_offset for each in stored if each.topic == "T"][-1] == 1
+
+
+@pytest.mark.feature("B22")
+async def test_queue_is_not_taken_again_before_its_offset_is_stored(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the old listener runs, and until what it finished is stored, a rebalance that gives it back must wait."""
+    bench.broker.answers[PULL] = Stored(0, 2)
+    bench.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of((bench.commits() or [0])[-1])
+    begun, may_end, may_leave, again = asyncio.Event(), asyncio.Event(), asyncio.Event(), Script()
+
+    async def slow(_: list[ReceivedMessage]) -> None:
+        begun.set()
+        await may_end.wait()
+
+    wait_unused = OrderlyConsumer.wait_unused
+
+    async def wait_longer(self: OrderlyConsumer, queue: MessageQueue) -> None:
+        await wait_unused(self, queue)
+        await may_leave.wait()
+
+    monkeypatch.setattr(OrderlyConsumer, "wait_unused", wait_longer)
+    consumer = orderly(bench, slow)
+    async with consumer:
+        await begun.wait()
+        consumer.unsubscribe("T")
+        await bench.elapse_until(lambda: not consumer.queues)
+        consumer.subscribe("T", "*", again)
+        for event in (may_end, may_leave):
+            for _ in range(50):  # several rebalances: they come soon while a queue cannot be taken
+                await bench.clock.elapse(100)
+            assert "T" not in {queue.topic for queue in consumer.queues}
+            assert len(bench.pulls()) <= 2
+            event.set()
+        await bench.elapse_until(lambda: bool(again.calls))
+    assert again.calls == [[1]]
+    assert bench.commits()[-1] == 2
+
+
+@pytest.mark.feature("B22")
+async def test_closing_stores_what_was_finished_of_a_queue_that_is_still_in_use(bench: Bench) -> None:
+    """A listener that never ends keeps its queue, given up or not; the message before is not consumed again."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    begun, given_up = asyncio.Event(), asyncio.Event()
+
+    async def stuck(messages: list[ReceivedMessage]) -> None:
+        if messages[0].queue_offset == 1:
+            begun.set()
+            await asyncio.Event().wait()
+
+    consumer = orderly(bench, stuck)
+    consumer.on_queues_changed(lambda queues: None if queues else given_up.set())
+
+    async def live() -> None:
+        async with consumer:
+            await begun.wait()
+            consumer.unsubscribe("T")
+            await given_up.wait()
+
+    async with asyncio.TaskGroup() as group:
+        living = group.create_task(live())
+        await given_up.wait()
+        commits = len(bench.commits())
+        await bench.elapse_until(living.done)
+    assert bench.commits()[commits:] == [1]
 
 
 @pytest.mark.feature("B22")

@@ -137,6 +137,17 @@ async def test_share_follows_the_members(bench: Bench) -> None:
     assert bench.owner.owned == set(QUEUES)
 
 
+@pytest.mark.feature("B1")
+async def test_every_member_sorts_queues_and_members_itself(bench: Bench) -> None:
+    """Brokers and name servers list them in any order: two members that sort differently would share some queues."""
+    queues = [MessageQueue("T", broker, queue_id) for broker in ("broker-b", "broker-a") for queue_id in (10, 2, 9)]
+    for queues_found in (queues, queues[::-1]):
+        for members in (["you", "me", "it"], ["it", "me", "you"], ["me", "you", "it"]):
+            bench.source.queues, bench.source.members = {"T": queues_found}, members
+            await bench.rebalance.run()
+            assert bench.owner.owned == {MessageQueue("T", "broker-a", 10), MessageQueue("T", "broker-b", 2)}
+
+
 @pytest.mark.feature("B12")
 async def test_surplus_member_is_idle(bench: Bench) -> None:
     """With more members than queues the last ones own nothing."""

@@ -106,6 +106,28 @@ async def test_routes_are_asked_for_every_30_s(cluster: ScriptedCluster) -> None
     assert brokers == {"broker-a", "broker-b"}
 
 
+@pytest.mark.feature("K2")
+async def test_broker_that_is_back_at_another_address_is_found_soon(cluster: ScriptedCluster) -> None:
+    """A connection that fails has the routes asked for within a second; sends and heartbeats go to the new address."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    old = await cluster.add_broker("broker-a")
+    async with Session(cluster.nameserver.address, clock) as session, Producer("pg", session=session) as producer:
+        await producer.send(Message("T", b"x"))
+        await old.close()
+        new = await cluster.add_broker("broker-a")
+        with pytest.raises(RemotingError):
+            await session.call(old.address, Command.request(RequestCode.GET_BROKER_RUNTIME_INFO), 3000)
+        await clock.elapse(1000)
+        await cluster.nameserver.wait_asked(ROUTE, 2)
+        await clock.settle()
+        await producer.send(Message("T", b"x"))
+        assert [command.code for command in new.requests] == [BEAT, RequestCode.SEND_MESSAGE_V2]
+        assert (session.master_of("broker-a"), [*session.connections]) == (new.address, [new.address])
+        await clock.elapse(30_000)
+        await new.wait_asked(BEAT, 2)
+
+
 async def test_topic_that_vanishes_keeps_its_route(cluster: ScriptedCluster) -> None:
     """A name server that forgot a topic, as after its restart, does not stop the sends."""
     clock = ManualClock()

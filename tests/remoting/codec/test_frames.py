@@ -136,6 +136,8 @@ def test_prefix_is_two_ints():
         (bytes.fromhex("0000000300000000"), "frame is 7 bytes"),
         (bytes.fromhex("0000000400000001"), "header is 1 bytes, the frame holds 0"),
         (bytes.fromhex("0000000500ffffff") + b"x", "header is 16777215 bytes"),
+        (bytes.fromhex("0000000600000003") + b"{}" + ROUTE_QUESTION, "header is 3 bytes, the frame holds 2"),
+        (bytes.fromhex("0000000601000064") + b"{}" + ROUTE_QUESTION, "header is 100 bytes, the frame holds 2"),
         (bytes.fromhex("0000000602000002") + b"{}", "serialise type 2 is unknown"),
         (bytes.fromhex("00000006ff000002") + b"{}", "serialise type -1 is unknown"),
         (bytes.fromhex("0000000400000000"), "the header is no JSON"),

@@ -35,6 +35,27 @@ def test_length_that_runs_past_the_end_is_an_error(position: int, length: int):
         decode_binary_header(bytes(damaged))
 
 
+def test_value_that_runs_past_the_table_is_an_error():
+    """Also into bytes that the header still has, and backwards into what would be another field."""
+    shorter = bytearray(SAMPLE)
+    struct.pack_into(">i", shorter, 18, 7)
+    backwards = SAMPLE[:18] + struct.pack(">i", 7 + 65_534 + 4) + struct.pack(">h1si", 1, b"a", -2) + bytes(65_538)
+    for damaged in (bytes(shorter), backwards):
+        with pytest.raises(FrameError, match="a field of the binary header is"):
+            decode_binary_header(damaged)
+
+
+@pytest.mark.parametrize("position", range(3))
+def test_empty_field_is_none(position: int):
+    """A value, or a name with its value, of length 0 is left out wherever it stands; those beside it stay."""
+    fields = [struct.pack(">h1si1s", 1, name, 1, b"v") for name in (b"a", b"b")]
+    for empty in (struct.pack(">h1si", 1, b"e", 0), struct.pack(">hi", 0, 0)):
+        table = b"".join([*fields[:position], empty, *fields[position:]])
+        header = SAMPLE[:13] + struct.pack(">ii", 0, len(table)) + table
+        command = decode_binary_header(header)
+        assert (command.remark, command.ext) == (None, {"a": "v", "b": "v"})
+
+
 def test_text_that_is_not_utf8_is_an_error():
     """A remark, name or value that is not UTF-8 is refused."""
     for position in (17, 24, 29):

@@ -13,8 +13,10 @@ def test_defaults_are_javas() -> None:
     assert (config.segment_bytes, config.queue_file_bytes) == (1_073_741_824, 300_000 * 20)
     assert config.index_file_bytes == 420_000_040
     assert config.log_directories == ("/data/commitlog",)
-    assert len(config.delays_ms) == 18
-    assert (config.delays_ms[0], config.delays_ms[-1]) == (1_000, 7_200_000)
+    seconds, minutes, hours = (1, 5, 10, 30), (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30), (1, 2)
+    lengths = *seconds, *(60 * each for each in minutes), *(3_600 * each for each in hours)
+    assert config.delays_ms == tuple(1_000 * length for length in lengths)
+    assert config.delay_levels == "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
 def test_settings_come_by_javas_keys() -> None:

@@ -66,6 +66,20 @@ def test_deletions_are_known_before_the_first_message(world: TimerWorld) -> None
     assert len(slot.batch) == MOST_RECORDS
 
 
+def test_deletions_are_known_wherever_they_stand_in_a_long_slot(world: TimerWorld) -> None:
+    """The oldest, one in the middle and the newest unit of a slot that is read in several parts."""
+    at_ms = world.now_ms + 5 * SECOND_MS
+    for number in range(MANY):
+        if number in {0, MANY // 2}:
+            world.recall(f"U{number}", at_ms)
+        world.send(b"%d" % number, at_ms)
+    world.recall("Ulast", at_ms)
+    world.work()
+    slot = DueSlot(world.timers, at_ms // SECOND_MS - 1)
+    slot.load()
+    assert slot.deleted == {"U0", f"U{MANY // 2}", "Ulast"}
+
+
 def test_empty_slot_is_finished(world: TimerWorld) -> None:
     """A tick without messages has nothing to load."""
     tick = fill(world, 1)
