@@ -24,10 +24,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "support"))
 
 from interop.servers import RocketletServer
+from local_spark import cpu_ticks_of_family, start_spark
 
 from rocketlet.client import Admin, Message, MessageQueue, Producer, TopicSettings
 from rocketlet.remoting.transport.event_loop import TaskScope
-from rocketlet.spark import register
 
 TOPIC_QUEUES: Final = 250
 MANY: Final = 1_000
@@ -90,17 +90,9 @@ async def ask_progress(nameserver: str, queues: int) -> tuple[int, int]:
 
 def cpu_of(java: int, broker: int) -> Cpu:
     """Return what the processes have used so far."""
-    stats: dict[int, tuple[int, float]] = {}
-    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        stats[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:13])) / _TICKS
-    ours = {java}
-    while more := {pid for pid, (parent, _) in stats.items() if parent in ours} - ours:
-        ours |= more
-    return Cpu(stats[java][1], {pid: stats[pid][1] for pid in ours - {java}}, stats[broker][1])
+    used = {pid: (user + system) / _TICKS for pid, (user, system, *_) in cpu_ticks_of_family(java).items()}
+    (user, system, *_) = cpu_ticks_of_family(broker)[broker]
+    return Cpu(used.pop(java), used, (user + system) / _TICKS)
 
 
 def read(name: str, frame: DataFrame, expected: int) -> None:
@@ -129,22 +121,6 @@ def measure_idle(name: str, query: StreamingQuery, pids: tuple[int, int], second
     query.stop()
 
 
-def _start(folder: str) -> SparkSession:
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    settings: dict[str, Any] = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": folder,
-        "spark.sql.warehouse.dir": f"{folder}/warehouse",
-    }
-    spark = SparkSession.builder.master("local[2]").appName("bench").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    register(spark)
-    return spark
-
-
 @click.command()
 @click.option("--queues", default=5_000, show_default=True)
 @click.option("--idle-seconds", default=60, show_default=True)
@@ -156,7 +132,8 @@ def main(queues: int, idle_seconds: int) -> None:
             started = time.perf_counter()
             expected = asyncio.run(fill(server.namesrv, queues))
             click.echo(f"{queues} queues with {expected} messages, made in {time.perf_counter() - started:.1f} s")
-            spark = _start(folder)
+            os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+            spark = start_spark(place, 2, {})
             jvm: Any = getattr(spark, "_jvm")  # noqa: B009 # not in the public interface
             java = int(jvm.java.lang.ProcessHandle.current().pid())
             pids = java, server.pid

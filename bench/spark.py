@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 import pyarrow as pa
@@ -23,12 +23,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "support"))
+
+from local_spark import cpu_ticks_of_family, start_spark
 from samplelog import write_log
 
 from rocketlet.export.columns.schema import SCHEMA, pick_columns
 from rocketlet.export.plan.read_plan import PlanOptions, plan_stores
 from rocketlet.export.write.log_reader import LogReader, ReadOptions
-from rocketlet.spark import register
 
 METADATA: Final = (
     "topic", "queueId", "queueOffset", "logOffset", "flag", "sysFlag", "bornTimestamp", "storeTimestamp",
@@ -146,33 +149,12 @@ def _cost(sink: Callable[[DataFrame], None], frame: DataFrame) -> Cost:
 
 def _cpu_seconds() -> float:
     """Return the CPU time of all processes that descend from this one, and of those that they have seen end."""
-    stats: dict[int, tuple[int, int]] = {}
-    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        stats[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-    ours = {os.getpid()}
-    while more := {pid for pid, (parent, _) in stats.items() if parent in ours} - ours:
-        ours |= more
-    return sum(stats[pid][1] for pid in ours - {os.getpid()}) / _TICKS
+    return sum(sum(ticks) for pid, ticks in cpu_ticks_of_family(os.getpid()).items() if pid != os.getpid()) / _TICKS
 
 
-def _start(cores: int, folder: str) -> SparkSession:
+def _start(cores: int, folder: pathlib.Path) -> SparkSession:
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    settings: dict[str, Any] = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": folder,
-        "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        "spark.sql.session.timeZone": "UTC",
-    }
-    spark = SparkSession.builder.master(f"local[{cores}]").appName("bench").config(map=settings).getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    register(spark)
+    spark = start_spark(folder, cores, {})
     spark.dataSource.register(ConstantSource)
     return spark
 
@@ -188,7 +170,7 @@ def main(megabytes: int, body_bytes: int, cores: int, rounds: int, split_bytes: 
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
         write_log(place / "store", megabytes * 1_000_000, body_bytes)
-        bench = Bench(_start(cores, folder), place, split_bytes)
+        bench = Bench(_start(cores, place), place, split_bytes)
         click.echo(f"{megabytes} MB of log, bodies of {body_bytes} bytes, {len(bench.splits)} splits, {cores} cores")
         bench.compare("metadata into noop", METADATA, bench.to_noop, rounds)
         bench.compare("bodies and properties into noop", CONTENT, bench.to_noop, rounds)

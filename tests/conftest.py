@@ -1,6 +1,8 @@
 """Fixtures that every folder of tests uses."""
 
 import pathlib
+import time
+from collections.abc import Callable, Iterator
 
 import hypothesis
 import pytest
@@ -26,6 +28,19 @@ hypothesis.settings.load_profile("rocketlet")
 def vectors() -> pathlib.Path:
     """Return the folder of bytes that were recorded from an official broker and its clients."""
     return pathlib.Path(__file__).parent / "vectors"
+
+
+@pytest.fixture
+def time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Return a call that takes the process to another time zone; after the test it is back."""
+
+    def travel(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield travel
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture

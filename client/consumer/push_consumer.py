@@ -196,9 +196,10 @@ class PushConsumer:
         if self.settings.max_topic_messages is not None or self.settings.max_topic_bytes is not None:
             self._divide_limits()
         queues = self.queues
-        if queues != self._told and self._on_queues_changed is not None:
+        if queues != self._told:
             self._told = queues
-            self._on_queues_changed(queues)
+            if self._on_queues_changed is not None:
+                self._on_queues_changed(queues)
 
     # messages
 

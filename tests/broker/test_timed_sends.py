@@ -1,6 +1,8 @@
 """Timer messages and recalls, by raw requests to a broker whose clock the test moves."""
 
 import pathlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -221,15 +223,22 @@ async def test_recall_prevents_delivery(broker: Broker, caller: Caller, clock: M
     assert told.items() <= deletion.properties.items()
 
 
+@asynccontextmanager
+async def first_of_two_recalled(
+    config: BrokerConfig, clock: ManualClock
+) -> AsyncGenerator[tuple[Broker, Caller, list[Command]]]:
+    """Run a broker with two timer messages, one of which is recalled; yield the answers to the sends with it."""
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        answers = [await send(caller, body, TIMER_DELAY_SEC=10) for body in (b"recalled", b"other")]
+        await recall(caller, answers[0].ext["recallHandle"])
+        yield broker, caller, answers
+
+
 @pytest.mark.feature("L8")
 async def test_recall_that_names_its_topic(settings: dict[str, str], clock: ManualClock) -> None:
     """With appendTopicForTimerDeleteKey a recall has the form of brokers before 5.4.0, and works as well."""
-    async with (
-        Broker(timer_settings(settings, appendTopicForTimerDeleteKey="true"), clock) as broker,
-        open_caller(broker.address) as caller,
-    ):
-        answers = [await send(caller, body, TIMER_DELAY_SEC=10) for body in (b"recalled", b"other")]
-        await recall(caller, answers[0].ext["recallHandle"])
+    config = timer_settings(settings, appendTopicForTimerDeleteKey="true")
+    async with first_of_two_recalled(config, clock) as (broker, caller, answers):
         await clock.elapse(20_000)
         await wait_bodies(broker, caller, b"other")
         (deletion,) = [one for one in await records(caller, TIMER_TOPIC) if one.body == b"0"]
@@ -267,12 +276,8 @@ def _told(answer: Command) -> tuple[int, str | None, dict[str, str]]:
 @pytest.mark.feature("L8")
 async def test_recall_waits_for_the_disk(settings: dict[str, str], clock: ManualClock) -> None:
     """Under SYNC_FLUSH timer messages and recalls are answered when they are flushed, and work as well."""
-    async with (
-        Broker(timer_settings(settings, flushDiskType="SYNC_FLUSH"), clock) as broker,
-        open_caller(broker.address) as caller,
-    ):
-        answers = [await send(caller, body, TIMER_DELAY_SEC=10) for body in (b"recalled", b"other")]
-        await recall(caller, answers[0].ext["recallHandle"])
+    config = timer_settings(settings, flushDiskType="SYNC_FLUSH")
+    async with first_of_two_recalled(config, clock) as (broker, caller, _):
         assert broker.store.flushed_offset == broker.store.log_max_offset
         await clock.elapse(20_000)
         await wait_bodies(broker, caller, b"other")

@@ -9,7 +9,7 @@ import pytest
 from chaos.servers import Lasting, Network
 from chaos.traffic import running_traffic
 from interop.servers import JavaServer
-from interop.toolchain import MissingToolError
+from interop.versions import skipped_without
 
 ROUNDS = 5
 log = logging.getLogger(__name__)
@@ -20,10 +20,8 @@ def test_nothing_acknowledged_is_lost_and_nothing_hangs(tmp_path: pathlib.Path) 
     """Connections break and the process is stopped for a while; then all is as on our own broker."""
     seed = random.randrange(1_000_000)
     log.warning("seed %d", seed)
-    try:
+    with skipped_without("the official broker"):
         server = JavaServer(tmp_path / "store", {})
-    except MissingToolError as missing:
-        pytest.skip(f"the official broker cannot run: {missing}")
     with server:
         asyncio.run(_break_network(server, Lasting(random.Random(seed))))
 

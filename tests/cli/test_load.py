@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 import pytest
-from logbuilder import LogBuilder
+from logbuilder import LogBuilder, write_dump
 
 from rocketlet.cli.main import main
 from rocketlet.client import MessageQueue
@@ -45,10 +45,7 @@ def _lasting(properties: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 @pytest.fixture
 def dump(tmp_path: pathlib.Path) -> pathlib.Path:
     """Return a dump of 3,000 messages in three blocks, which lay in four queues of topic Old; one has no body."""
-    writer = DumpWriter(str(tmp_path / "file.dump"))
-    writer.add([message(number) for number in range(3_000)])
-    writer.close()
-    return tmp_path / "file.dump"
+    return write_dump(tmp_path / "file.dump", map(message, range(3_000)))
 
 
 def message(number: int, body: bytes | None = b"body") -> DumpedMessage:

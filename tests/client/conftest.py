@@ -9,11 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
 import pytest
 import uvloop
-from interop.toolchain import MissingToolError
+from interop.versions import skipped_without
 from official_broker import OfficialBroker
+from push_bench import Bench
 from real_broker import running_broker, running_nameserver
 from scripted_cluster import ScriptedCluster
 
+from rocketlet.client import Producer
 from rocketlet.namesrv.server import NameServer
 
 HERE = pathlib.Path(__file__).parent
@@ -39,6 +41,13 @@ async def cluster() -> AsyncGenerator[ScriptedCluster]:
 
 
 @pytest.fixture
+async def bench(cluster: ScriptedCluster) -> Bench:
+    """Return a push consumer's bench: one scripted broker with one queue of T."""
+    cluster.routes["T"] = {"broker-a": 1}
+    return Bench(cluster, await cluster.add_broker("broker-a"))
+
+
+@pytest.fixture
 async def nameserver() -> AsyncGenerator[NameServer]:
     """Yield a real name server."""
     async with running_nameserver() as running:
@@ -48,10 +57,8 @@ async def nameserver() -> AsyncGenerator[NameServer]:
 @pytest.fixture(scope="session")
 def official_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialBroker]:
     """Return the official broker that the suite's tests share."""
-    try:
+    with skipped_without("the official broker"):
         broker = OfficialBroker(tmp_path_factory.mktemp("official") / "store")
-    except MissingToolError as missing:
-        pytest.skip(f"the official broker cannot run: {missing}")
     with broker:
         yield broker
 
@@ -74,6 +81,13 @@ async def address(official: OfficialBroker | None, tmp_path: pathlib.Path) -> As
         return
     async with running_nameserver() as nameserver, running_broker(nameserver, tmp_path / "store"):
         yield nameserver.address
+
+
+@pytest.fixture
+async def producer(address: str) -> AsyncGenerator[Producer]:
+    """Yield a producer at the broker of ``address``."""
+    async with Producer("pg", address) as running:
+        yield running
 
 
 @pytest.fixture

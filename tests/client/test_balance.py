@@ -4,18 +4,15 @@ import contextlib
 
 import pytest
 from inbox import Inbox, Shares
+from subscribed import push_consumer
 
 from rocketlet.client import (
     Admin,
-    ConsumeFrom,
     Message,
     Producer,
-    PushConsumer,
-    PushConsumerSettings,
     TopicSettings,
 )
 
-SETTINGS = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
 QUEUES = 8
 MESSAGES = 240
 
@@ -26,9 +23,8 @@ async def test_shares_are_equal_before_and_after_members_leave(address: str) -> 
     async with Admin(address) as admin, Producer("pg", address) as producer, contextlib.AsyncExitStack() as stayers:
         await admin.create_topic("T", TopicSettings(read_queues=QUEUES, write_queues=QUEUES))
         shares, inboxes = Shares(), [Inbox() for _ in range(4)]
-        members = [PushConsumer("cg", address, settings=SETTINGS) for _ in inboxes]
-        for member, inbox in zip(members, inboxes, strict=True):
-            member.subscribe("T", "*", inbox)
+        members = [push_consumer(address, inbox) for inbox in inboxes]
+        for member in members:
             shares.watch(member)
         await stayers.enter_async_context(members[0])
         await stayers.enter_async_context(members[1])

@@ -45,6 +45,13 @@ async def send_without_answer(clock: ManualClock, producer: Producer, broker: Sc
     await broker.wait_asked(BEAT, 3)
 
 
+async def leave_a_heartbeat_unanswered(clock: ManualClock, broker: ScriptedServer) -> None:
+    """Let the second heartbeat come; neither it nor later ones are answered."""
+    broker.answers[BEAT] = silent
+    await clock.elapse(1000)
+    await broker.wait_asked(BEAT, 2)
+
+
 async def test_send_without_an_answer_leads_to_a_heartbeat(cluster: ScriptedCluster) -> None:
     """When that is not answered either, the connection is replaced; the next send does not wait for 30 s to pass."""
     async with beating(cluster) as (clock, producer, broker):
@@ -73,9 +80,7 @@ async def test_answered_heartbeat_keeps_the_connection(cluster: ScriptedCluster)
 async def test_silent_broker_is_connected_to_anew(cluster: ScriptedCluster) -> None:
     """A heartbeat without an answer closes the connection, which may be half open."""
     async with beating(cluster) as (clock, producer, broker):
-        broker.answers[BEAT] = silent
-        await clock.elapse(1000)
-        await broker.wait_asked(BEAT, 2)
+        await leave_a_heartbeat_unanswered(clock, broker)
         await clock.elapse(3000)
         del broker.answers[BEAT]
         await producer.send(Message("T", b"x"))
@@ -85,9 +90,7 @@ async def test_silent_broker_is_connected_to_anew(cluster: ScriptedCluster) -> N
 async def test_busy_broker_keeps_its_connection(cluster: ScriptedCluster) -> None:
     """A heartbeat that finds too much before it is no reason to close a connection on which answers come."""
     async with beating(cluster) as (clock, producer, broker):
-        broker.answers[BEAT] = silent
-        await clock.elapse(1000)
-        await broker.wait_asked(BEAT, 2)
+        await leave_a_heartbeat_unanswered(clock, broker)
         await producer.send(Message("T", b"x"))
         await clock.elapse(3000)
         await producer.send(Message("T", b"x"))

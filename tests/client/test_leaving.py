@@ -9,24 +9,19 @@ import uvloop
 from census import take_census
 from inbox import Inbox
 from interop.servers import RocketletServer
+from subscribed import PUSH_FROM_FIRST, pull_consumer
 
 from rocketlet.client import (
     Admin,
-    ConsumeFrom,
     Message,
     Producer,
-    PullConsumer,
-    PullConsumerSettings,
     PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
     Session,
     TransactionProducer,
     TransactionState,
 )
 
-PUSH = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
-PULL = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.SelectorEventLoop,
     "uvloop": uvloop.new_event_loop,
@@ -78,12 +73,10 @@ async def everything(namesrv: str) -> AsyncGenerator[Inbox]:
         shared = await stack.enter_async_context(Producer("leaving-pg", session=session))
         await shared.send(Message("Leaving", b"1"))
         for number, receive in enumerate((inbox, listener.receive)):
-            consumer = PushConsumer(f"leaving-{number}", session=session, settings=PUSH)
+            consumer = PushConsumer(f"leaving-{number}", session=session, settings=PUSH_FROM_FIRST)
             consumer.subscribe("Leaving", "*", receive)
             await stack.enter_async_context(consumer)
-        pulling = PullConsumer("leaving-pull", namesrv, settings=PULL)
-        pulling.subscribe("Leaving")
-        await stack.enter_async_context(pulling)
+        pulling = await stack.enter_async_context(pull_consumer(namesrv, group="leaving-pull", topic="Leaving"))
         admin = await stack.enter_async_context(Admin(namesrv))
         assert len(await admin.queues("Leaving")) == 4
         await inbox.wait_for(2)

@@ -16,8 +16,7 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 async def test_pull_consumer_sends_lite_pulls(cluster: ScriptedCluster) -> None:
     """Request 361 with the subscription, for at most 20 s: as Java's lite pull consumer."""
     cluster.routes["T"] = {"broker-a": 1}
-    broker = await cluster.add_broker("broker-a")
-    broker.answers[RequestCode.LITE_PULL_MESSAGE] = silent
+    broker = await cluster.add_broker("broker-a", {RequestCode.LITE_PULL_MESSAGE: silent})
     async with PullConsumer("cg", cluster.nameserver.address) as consumer:
         await consumer.assign([QUEUE], "A")
         [pull] = await broker.wait_asked(RequestCode.LITE_PULL_MESSAGE)
@@ -29,8 +28,9 @@ async def test_pull_consumer_sends_lite_pulls(cluster: ScriptedCluster) -> None:
 async def test_older_broker_gets_plain_pulls(cluster: ScriptedCluster) -> None:
     """A broker that does not know 361 is asked by 11 from then on, with the same header."""
     cluster.routes["T"] = {"broker-a": 2}
-    broker = await cluster.add_broker("broker-a")
-    broker.answers[RequestCode.LITE_PULL_MESSAGE] = refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    broker = await cluster.add_broker(
+        "broker-a", {RequestCode.LITE_PULL_MESSAGE: refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)}
+    )
     async with PullConsumer("cg", cluster.nameserver.address) as consumer:
         await consumer.assign([QUEUE])
         [pull] = await broker.wait_asked(RequestCode.PULL_MESSAGE)

@@ -6,17 +6,15 @@ import pathlib
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 
-import pytest
 from inbox import Inbox, Shares
-from real_broker import running_broker
+from real_broker import restartable_broker
+from subscribed import consume, push_consumer
 
 from rocketlet.client import (
-    ConsumeFrom,
     ConsumeResult,
     Message,
     Producer,
     PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
     Retry,
     select_by_hash,
@@ -24,15 +22,7 @@ from rocketlet.client import (
 from rocketlet.common.names import dlq_topic
 from rocketlet.namesrv.server import NameServer
 
-ORDERLY = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, is_orderly=True)
 KEYS = 6
-
-
-@pytest.fixture
-async def producer(address: str) -> AsyncGenerator[Producer]:
-    """Yield a producer."""
-    async with Producer("pg", address) as running:
-        yield running
 
 
 class Steps:
@@ -77,9 +67,8 @@ async def test_order_holds_while_members_join_and_leave(address: str, producer: 
 
     @contextlib.asynccontextmanager
     async def member() -> AsyncGenerator[PushConsumer]:
-        consumer = PushConsumer("cg", address, settings=ORDERLY)
+        consumer = push_consumer(address, steps, is_orderly=True)
         shares.watch(consumer)
-        consumer.subscribe("T", "*", steps)
         async with consumer:
             yield consumer
         shares.forget(consumer)
@@ -101,23 +90,17 @@ async def test_failing_message_goes_to_the_dead_letters_and_its_queue_goes_on(ad
     """After its retries the broker has it under the group's dead-letter topic; what is behind it follows."""
     queue = (await producer.send(Message("T", b"bad", keys=["k"], properties={"p": "v"}))).queue
     await producer.send(Message("T", b"good"), queue=queue)
-    inbox, dead = Inbox(), Inbox()
+    inbox = Inbox()
 
     async def refuse_bad(messages: list[ReceivedMessage]) -> Retry | None:
         await inbox(messages)
         return Retry(pause_ms=10) if messages[0].body == b"bad" else None
 
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, is_orderly=True, max_retries=1)
-    consumer = PushConsumer("cg", address, settings=settings)
-    consumer.subscribe("T", "*", refuse_bad)
-    async with consumer:
+    async with push_consumer(address, refuse_bad, is_orderly=True, max_retries=1):
         await inbox.wait_for(3)
     assert [message.body for message in inbox.messages] == [b"bad", b"bad", b"good"]
 
-    undertaker = PushConsumer("undertaker", address, settings=PushConsumerSettings(consume_from=ConsumeFrom.FIRST))
-    undertaker.subscribe(dlq_topic("cg"), "*", dead)
-    async with undertaker:
-        [letter] = await dead.wait_for(1)
+    [letter] = (await consume(address, 1, group="undertaker", topic=dlq_topic("cg"))).messages
     assert (letter.body, letter.keys, letter.properties["p"]) == (b"bad", ("k",), "v")
 
 
@@ -132,16 +115,12 @@ async def test_offset_follows_the_commits(address: str, producer: Producer) -> N
         await inbox(messages)
         return next(answers, ConsumeResult.SUCCESS)
 
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, is_orderly=True, commits_itself=False)
-    consumer = PushConsumer("cg", address, settings=settings)
-    consumer.subscribe("T", "*", commit_two)
+    consumer = push_consumer(address, commit_two, is_orderly=True, commits_itself=False)
     async with consumer:
         await inbox.wait_for(4)
 
     again = Inbox()
-    consumer = PushConsumer("cg", address, settings=ORDERLY)
-    consumer.subscribe("T", "*", again)
-    async with consumer:
+    async with push_consumer(address, again, is_orderly=True):
         await again.wait_for(2)
     assert [message.body for message in again.messages] == [b"2", b"3"]
 
@@ -150,8 +129,7 @@ async def test_locks_are_given_back_at_the_end(address: str, producer: Producer)
     """The next member need not wait until they expire, which takes a minute."""
     await send_steps(producer, 1)
     for _ in range(2):
-        consumer = PushConsumer("cg", address, settings=ORDERLY)
-        consumer.subscribe("T", "*", Inbox())
+        consumer = push_consumer(address, Inbox(), is_orderly=True)
         async with consumer:
             assert len(consumer.queues) == 4
 
@@ -161,16 +139,15 @@ async def test_orderly_consumer_goes_on_after_a_restart_of_the_broker(
 ) -> None:
     """The broker has forgotten its locks; the consumer has not, and nothing is lost."""
     steps = Steps()
-    consumer = PushConsumer("cg", nameserver.address, settings=ORDERLY)
-    consumer.subscribe("T", "*", steps)
-    async with contextlib.AsyncExitStack() as stack, Producer("pg", nameserver.address) as producer:
-        broker = await stack.enter_async_context(running_broker(nameserver, tmp_path / "store"))
-        port = int(broker.address.rpartition(":")[2])
+    consumer = push_consumer(nameserver.address, steps, is_orderly=True)
+    async with (
+        restartable_broker(nameserver, tmp_path / "store") as restart,
+        Producer("pg", nameserver.address) as producer,
+    ):
         await send_steps(producer, 3)
         async with consumer:
             await steps.wait_last(2)
-            await stack.aclose()
-            await stack.enter_async_context(running_broker(nameserver, tmp_path / "store", port=port))
+            await restart()
             await send_steps(producer, 5)
             await steps.wait_last(4)
     assert steps.overlaps == 0

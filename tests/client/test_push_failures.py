@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from inbox import Inbox
+from inbox import HeldListener, Inbox, give_up
 from push_bench import BACK, BEAT, COMMIT, PULL, Bench, Failing, Feed, Stored, pulled, records
-from scripted_cluster import ScriptedCluster, offset_of, refused, silent
+from scripted_cluster import offset_of, refused, silent
 
 from rocketlet.client import ConsumeResult, FlowLimits, PushConsumer, ReceivedMessage
 from rocketlet.common.codes import ResponseCode
@@ -15,20 +15,11 @@ from rocketlet.remoting.headers.message import SendBackHeader
 from rocketlet.testing import ManualClock
 
 
-@pytest.fixture
-async def bench(cluster: ScriptedCluster) -> Bench:
-    """Return a bench."""
-    cluster.routes["T"] = {"broker-a": 1}
-    return Bench(cluster, await cluster.add_broker("broker-a"))
-
-
 async def test_failed_message_goes_back_to_its_broker(bench: Bench) -> None:
     """The broker learns log offset and group and will bring it again; here the message is finished."""
     bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1)))
     listener = Failing(1)
-    consumer = bench.consumer(max_retries=3)
-    consumer.subscribe("T", "*", listener)
-    async with consumer:
+    async with bench.listening(listener, max_retries=3):
         [command] = await bench.broker.wait_asked(BACK)
     header = decode_header(SendBackHeader, command)
     assert (header.group, header.log_offset, header.delay_level) == ("cg", 500, 0)
@@ -42,9 +33,7 @@ async def test_failed_message_that_is_not_taken_back_runs_again_after_5_s(bench:
     bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1)))
     bench.broker.answers[BACK] = refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
     listener = Failing(2)
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", listener)
-    async with consumer:
+    async with bench.listening(listener):
         for calls in (1, 2):
             await listener.wait_calls(calls)
             await bench.broker.wait_asked(BACK, calls)
@@ -60,9 +49,7 @@ async def test_refused_offset_is_replaced_by_that_of_the_broker(bench: Bench) ->
     bench.broker.answers[PULL] = Feed(pulled(40, code=ResponseCode.PULL_OFFSET_MOVED), pulled(42, records(40, 2)))
     bench.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of((bench.commits() or [7])[-1])
     inbox = Inbox()
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", inbox)
-    async with consumer:
+    async with bench.listening(inbox):
         await inbox.wait_for(2)
         assert [pull.queue_offset for pull in bench.pulls()][:2] == [7, 40]
     assert (bench.commits()[0], bench.commits()[-1]) == (40, 42)
@@ -81,20 +68,12 @@ async def test_refused_offset_is_replaced_by_that_of_the_broker(bench: Bench) ->
 async def test_pulling_pauses_above_a_limit(bench: Bench, limits: FlowLimits, count: int, body: bytes) -> None:
     """No pull is made while listeners are behind; the first that ends lets the next pull go."""
     bench.broker.answers[PULL] = Feed(pulled(count, records(0, count, body)))
-    may_end = asyncio.Event()
-    begun = asyncio.Event()
-
-    async def slow(_: list[ReceivedMessage]) -> None:
-        begun.set()
-        await may_end.wait()
-
-    consumer = bench.consumer(limits=limits)
-    consumer.subscribe("T", "*", slow)
-    async with consumer:
-        await begun.wait()
+    held = HeldListener()
+    async with bench.listening(held, limits=limits):
+        await held.begun.wait()
         await bench.clock.elapse(1000)
         assert [pull.queue_offset for pull in bench.pulls()] == [0]
-        may_end.set()
+        held.may_end.set()
         await bench.broker.wait_asked(PULL, 2)
         assert bench.pulls()[1].queue_offset == count
 
@@ -102,9 +81,7 @@ async def test_pulling_pauses_above_a_limit(bench: Bench, limits: FlowLimits, co
 async def test_pull_after_an_error_waits_a_second(bench: Bench) -> None:
     """A broker in trouble is not hammered; the offset is kept."""
     bench.broker.answers[PULL] = Feed(Command.response(ResponseCode.SYSTEM_BUSY, "cold data"))
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", Inbox())
-    async with consumer:
+    async with bench.listening(Inbox()):
         await bench.broker.wait_asked(PULL)
         assert await bench.elapse_until(lambda: len(bench.pulls()) > 1) >= 1000
         assert [pull.queue_offset for pull in bench.pulls()] == [0, 0]
@@ -113,9 +90,7 @@ async def test_pull_after_an_error_waits_a_second(bench: Bench) -> None:
 async def test_broker_that_does_not_know_us_gets_a_heartbeat(bench: Bench) -> None:
     """After SUBSCRIPTION_NOT_EXIST it is told at once, not with the next heartbeat of the timer."""
     bench.broker.answers[PULL] = Feed(Command.response(ResponseCode.SUBSCRIPTION_NOT_EXIST, "who?"))
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", Inbox())
-    async with consumer:
+    async with bench.listening(Inbox()):
         await bench.broker.wait_asked(PULL)
         beats = len(bench.broker.asked(BEAT))
         await bench.elapse_until(lambda: len(bench.broker.asked(BEAT)) > beats + 1)
@@ -126,9 +101,7 @@ async def test_offsets_are_stored_every_5_s_and_with_pulls(bench: Bench) -> None
     """A pull carries the offset that is known then; the timer stores it without a pull."""
     bench.broker.answers[PULL] = Feed(pulled(1, records(0, 1)), pulled(3, records(1, 2)))
     inbox = Inbox()
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", inbox)
-    async with consumer:
+    async with bench.listening(inbox):
         await inbox.wait_for(3)
         await bench.elapse_until(lambda: 3 in bench.commits())
         assert bench.broker.asked(COMMIT)[0].is_oneway
@@ -141,9 +114,7 @@ async def test_offsets_are_stored_every_5_s_and_with_pulls(bench: Bench) -> None
 async def test_answer_without_messages_moves_the_offset(bench: Bench) -> None:
     """A group whose tags do not come does not read the same messages again after a restart."""
     bench.broker.answers[PULL] = Feed(pulled(77, code=ResponseCode.PULL_RETRY_IMMEDIATELY))
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", Inbox())
-    async with consumer:
+    async with bench.listening(Inbox()):
         await bench.broker.wait_asked(PULL, 2)
     assert bench.commits()[-1] == 77
 
@@ -151,22 +122,12 @@ async def test_answer_without_messages_moves_the_offset(bench: Bench) -> None:
 async def test_failures_of_a_given_up_queue_are_left_to_its_new_owner(bench: Bench) -> None:
     """When another member has the queue, neither the offset moves nor does the message go back."""
     bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1)))
-    begun, may_fail = asyncio.Event(), asyncio.Event()
-
-    async def fail_late(_: list[ReceivedMessage]) -> ConsumeResult:
-        begun.set()
-        await may_fail.wait()
-        return ConsumeResult.RETRY
-
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", fail_late)
-    given_up = asyncio.Event()
-    consumer.on_queues_changed(lambda queues: None if queues else given_up.set())
+    held = HeldListener(ConsumeResult.RETRY)
+    consumer = bench.listening(held)
     async with consumer:
-        await begun.wait()
-        consumer.unsubscribe("T")
-        await given_up.wait()
-        may_fail.set()
+        await held.begun.wait()
+        await give_up(consumer)
+        held.may_end.set()
     assert bench.broker.asked(BACK) == []
     assert 6 not in bench.commits()
 
@@ -189,12 +150,10 @@ async def test_listener_of_a_queue_that_went_and_came_back_moves_no_offset(bench
     async def second(_: list[ReceivedMessage]) -> None:
         await take(1)
 
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", first)
+    consumer = bench.listening(first)
     async with consumer:
         await begun[0].wait()
-        consumer.unsubscribe("T")
-        await bench.elapse_until(lambda: not consumer.queues)
+        await give_up(consumer)
         consumer.subscribe("T", "*", second)
         await bench.elapse_until(begun[1].is_set)
         may_end[0].set()
@@ -209,8 +168,7 @@ async def test_listener_of_a_queue_that_went_and_came_back_moves_no_offset(bench
 
 async def test_closing_is_bounded_when_a_broker_is_silent(bench: Bench) -> None:
     """Neither offsets nor the farewell can keep the block open: 3 s for each."""
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", Inbox())
+    consumer = bench.listening(Inbox())
     async with asyncio.TaskGroup() as group:
         left = asyncio.Event()
         group.create_task(live_until(consumer, left, bench))

@@ -1,29 +1,17 @@
 """Failed messages of concurrent consumers against a real broker."""
 
-from collections.abc import AsyncGenerator
-
 import pytest
 from inbox import Inbox
+from subscribed import push_consumer
 
-from rocketlet.client import ConsumeFrom, Message, Producer, PushConsumer, PushConsumerSettings, ReceivedMessage, Retry
+from rocketlet.client import Message, Producer, ReceivedMessage, Retry
 from rocketlet.common.names import dlq_topic
-
-FIRST = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
-
-
-@pytest.fixture
-async def producer(address: str) -> AsyncGenerator[Producer]:
-    """Yield a producer."""
-    async with Producer("pg", address) as running:
-        yield running
 
 
 async def read_dead_letters(address: str, count: int) -> list[ReceivedMessage]:
     """Return the dead letters of the group, in order of their bodies."""
     inbox = Inbox()
-    undertaker = PushConsumer("undertaker", address, settings=FIRST)
-    undertaker.subscribe(dlq_topic("cg"), "*", inbox)
-    async with undertaker:
+    async with push_consumer(address, inbox, group="undertaker", topic=dlq_topic("cg")):
         return sorted(await inbox.wait_for(count), key=lambda letter: letter.body)
 
 
@@ -39,9 +27,7 @@ async def test_rest_of_a_batch_goes_to_the_dead_letters(address: str, producer: 
         await inbox(messages)
         return Retry(from_index=1, delay_level=-1)
 
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, batch_messages=3)
-    consumer = PushConsumer("cg", address, settings=settings)
-    consumer.subscribe("T", "*", give_up)
+    consumer = push_consumer(address, give_up, batch_messages=3)
     async with consumer:
         await inbox.wait_for(3)
     letters = await read_dead_letters(address, 2)
@@ -49,9 +35,7 @@ async def test_rest_of_a_batch_goes_to_the_dead_letters(address: str, producer: 
 
     again = Inbox()
     await producer.send(Message("T", b"next"), queue=queue)
-    consumer = PushConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T", "*", again)
-    async with consumer:
+    async with push_consumer(address, again):
         await again.wait_for(1)
     assert again.bodies == {b"next": 1}
 
@@ -65,9 +49,7 @@ async def test_chosen_level_is_the_delay(address: str, producer: Producer) -> No
         await inbox(messages)
         return Retry(delay_level=1) if messages[0].reconsume_times == 0 else None
 
-    consumer = PushConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T", "*", fail_once)
-    async with consumer:
+    async with push_consumer(address, fail_once):
         first, second = await inbox.wait_for(2)
     assert (second.topic, second.body, second.keys, second.reconsume_times) == ("T", b"x", ("k",), 1)
     assert second.message_id == first.message_id == sent.message_id

@@ -13,10 +13,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+from subscribed import push_consumer
 
-from rocketlet.client import ConsumeFrom, Message, Producer, PushConsumer, PushConsumerSettings
-
-SETTINGS = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
+from rocketlet.client import Message, Producer
 
 
 class Shop:
@@ -31,8 +30,7 @@ class Shop:
 
     @contextlib.asynccontextmanager
     async def _live(self, _application: Starlette) -> AsyncGenerator[None]:
-        consumer = PushConsumer("shop", self._namesrv, settings=SETTINGS)
-        consumer.subscribe("orders", "*", self._inbox)
+        consumer = push_consumer(self._namesrv, self._inbox, group="shop", topic="orders")
         async with Producer("shop", self._namesrv) as self._producer, consumer:
             yield
 

@@ -1,9 +1,8 @@
-import json
 import logging
-import pathlib
 from typing import Any
 
 import pytest
+from javastores import java_cases
 
 from rocketlet.common.allocation import (
     AllocateMachineRoomNearby,
@@ -22,9 +21,7 @@ from rocketlet.common.allocation import (
 )
 from rocketlet.common.message import MessageQueue
 
-CASES: list[dict[str, Any]] = json.loads(
-    (pathlib.Path(__file__).parents[1] / "vectors/allocate/allocate.json").read_text("utf-8")
-)
+CASES = java_cases("allocate/allocate.json")
 CONFIGURED = (MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1))
 
 

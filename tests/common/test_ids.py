@@ -1,14 +1,14 @@
 import ipaddress
 import json
 import pathlib
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from javastores import java_cases
 
 from rocketlet.common.errors import DecodeError
 from rocketlet.common.ids import (
@@ -23,9 +23,7 @@ from rocketlet.common.ids import (
     unique_id_created_at,
 )
 
-CASES: list[dict[str, Any]] = json.loads(
-    (pathlib.Path(__file__).parents[1] / "vectors/codec/ids.json").read_text("utf-8")
-)
+CASES = java_cases("codec/ids.json")
 OFFSET_IDS = [case for case in CASES if case["kind"] == "offsetMsgId"]
 DECODED_IDS = [case for case in CASES if case["kind"] == "decodeOffsetMsgId"]
 UNIQUE_IDS = [case for case in CASES if case["kind"] == "uniqId"]
@@ -36,12 +34,8 @@ def _at(*date: int) -> int:
 
 
 @pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+def _utc(time_zone: Callable[[str], None]) -> None:
+    time_zone("UTC")
 
 
 @pytest.mark.parametrize("case", OFFSET_IDS, ids=lambda case: case["id"])

@@ -1,21 +1,19 @@
 import enum
 import json
-import pathlib
 from typing import Any, Literal
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from javastores import java_cases
 
 from rocketlet.common.errors import JsonError
 from rocketlet.common.java_json import read_json, read_json_as, write_json
 from rocketlet.common.lenient_json import parse_lenient
 from rocketlet.common.message import MessageQueue
 
-CASES: list[dict[str, Any]] = json.loads(
-    (pathlib.Path(__file__).parents[1] / "vectors/codec/json-reading.json").read_text("utf-8")
-)
+CASES = java_cases("codec/json-reading.json")
 HEADERS = [case for case in CASES if case["kind"] == "header"]
 BODIES = [case for case in CASES if case["kind"] == "body"]
 QUEUE = MessageQueue("T", "b", 0)

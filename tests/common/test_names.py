@@ -1,14 +1,11 @@
-import json
-import pathlib
 from typing import Any
 
 import pytest
+from javastores import java_cases
 
 from rocketlet.common import names
 
-CASES: list[dict[str, Any]] = json.loads(
-    (pathlib.Path(__file__).parents[1] / "vectors/codec/names.json").read_text("utf-8")
-)
+CASES = java_cases("codec/names.json")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case["name"])[:20])

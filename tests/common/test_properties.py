@@ -1,10 +1,9 @@
-import json
-import pathlib
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from javastores import java_cases
 
 from rocketlet.common.properties import (
     PROPERTY_CRC_BYTES,
@@ -17,9 +16,7 @@ from rocketlet.common.properties import (
     tags_code,
 )
 
-CASES: list[dict[str, Any]] = json.loads(
-    (pathlib.Path(__file__).parents[1] / "vectors/codec/properties.json").read_text("utf-8")
-)
+CASES = java_cases("codec/properties.json")
 ENCODED = [case for case in CASES if case["op"] == "encode"]
 DECODED = [case for case in CASES if case["op"] == "decode"]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)
@@ -65,9 +62,7 @@ def test_properties_round_trip(properties: dict[str, str]) -> None:
     assert parse_properties(encode_properties(properties)) == properties
 
 
-HASHES: list[dict[str, Any]] = json.loads(
-    (pathlib.Path(__file__).parents[1] / "vectors/codec/tagscode.json").read_text("utf-8")
-)
+HASHES = java_cases("codec/tagscode.json")
 
 
 def _hash_slowly(text: str) -> int:
@@ -108,9 +103,7 @@ def test_tags_code_is_the_same_cached_or_not(tags: str) -> None:
     assert tags_code(tags) == tags_code(tags) == _hash_slowly(tags)
 
 
-CHECKSUMS: list[dict[str, Any]] = json.loads(
-    (pathlib.Path(__file__).parents[1] / "vectors/codec/crc32.json").read_text("utf-8")
-)
+CHECKSUMS = java_cases("codec/crc32.json")
 
 
 @pytest.mark.parametrize("case", [case for case in CHECKSUMS if "crc32" in case])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from javastores import java_cases
 
 from rocketlet.common.compression import inflate
 from rocketlet.common.errors import DecodeError, RecordError
@@ -38,7 +39,7 @@ from rocketlet.common.record import (
 )
 
 VECTORS = pathlib.Path(__file__).parents[1] / "vectors"
-CASES: list[dict[str, Any]] = json.loads((VECTORS / "codec/records.json").read_text("utf-8"))
+CASES = java_cases("codec/records.json")
 RECORDS = [case for case in CASES if case["op"].startswith("MessageDecoder.encode") and "message" in case]
 BATCH_RECORDS = [case for case in CASES if case["op"] == "MessageDecoder.encodeMessage"]
 BATCH = next(case for case in CASES if case["op"] == "MessageDecoder.encodeMessages")

@@ -1,12 +1,11 @@
 """Pull answers as messages: what the short way makes of records is what the long way makes of them."""
 
-import json
-import pathlib
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from javastores import java_cases
 
 from rocketlet.common.errors import DecodeError, RecordError
 from rocketlet.common.ids import encode_host
@@ -23,7 +22,7 @@ from rocketlet.common.record import (
 )
 
 HOST = encode_host("10.0.0.2", 10911)
-CASES = json.loads((pathlib.Path(__file__).parents[1] / "vectors/codec/records.json").read_text("utf-8"))
+CASES = java_cases("codec/records.json")
 RECORDS = [
     bytes.fromhex(case["hex"]) for case in CASES if case["op"].startswith("MessageDecoder.encode") and "message" in case
 ]

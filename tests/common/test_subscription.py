@@ -1,15 +1,12 @@
-import json
-import pathlib
 from typing import Any
 
 import pytest
+from javastores import java_cases
 
 from rocketlet.common.properties import java_hash
 from rocketlet.common.subscription import Subscription, parse_tag_expression
 
-CASES: list[dict[str, Any]] = json.loads(
-    (pathlib.Path(__file__).parents[1] / "vectors/codec/subscriptions.json").read_text("utf-8")
-)
+CASES = java_cases("codec/subscriptions.json")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: repr(case["expression"]))

@@ -18,11 +18,11 @@ async def connected(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[Connection, MemoryTransport]]:
     """Start a broker with Java's default sizes and connect to it."""
-    services = observe(monkeypatch, broker_server)
+    observed = observe(monkeypatch, broker_server)
     clock = ManualClock()
     settings = {"storePathRootDir": str(tmp_path / "store"), "listenPort": "0", "brokerName": "broker-a"}
     async with broker_server.Broker(BrokerConfig.from_java(settings), clock):
-        yield connect_in_memory(services[0], clock)
+        yield connect_in_memory(observed[0].handlers, clock)
 
 
 @pytest.fixture

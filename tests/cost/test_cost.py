@@ -2,16 +2,15 @@ import gc
 import json
 import pathlib
 import platform
-import sys
 import tracemalloc
 from collections.abc import Sequence
-from types import FrameType
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pytest
 from clientframes import batch_body, batches, pulls, sends
+from growth import count_calls
 from memory_connection import MemoryTransport
 
 from rocketlet.remoting.transport.connection import Connection
@@ -57,24 +56,14 @@ def workload(name: str) -> Workload:
     return Workload([next(frames) for _ in range(READS)], 32)
 
 
-def count_calls(connection: Connection, work: Workload) -> float:
+def calls_per_message(connection: Connection, work: Workload) -> float:
     """Return calls of Python and C functions per message."""
-    calls = 0
 
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        if event in ("call", "c_call"):
-            calls += 1
-
-    gc.disable()
-    sys.setprofile(count)
-    try:
+    def serve() -> None:
         for read in work.reads:
             connection.data_received(read)
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return calls / len(work.reads) / work.messages
+
+    return count_calls(serve) / len(work.reads) / work.messages
 
 
 def measure_peak(connection: Connection, work: Workload) -> float:
@@ -110,8 +99,10 @@ async def test_cost_of_a_message_has_not_risen(name: str, connected: tuple[Conne
     if name.startswith("pull"):
         for read in send_reads(32):
             connection.data_received(read)
-    count_calls(connection, workload(name))  # fills caches
-    cost = Cost(round(count_calls(connection, workload(name)), 2), round(measure_peak(connection, workload(name))))
+    calls_per_message(connection, workload(name))  # fills caches
+    cost = Cost(
+        round(calls_per_message(connection, workload(name)), 2), round(measure_peak(connection, workload(name)))
+    )
     allowed, tolerance = recorded(name)
     assert b'"code":0,' in transport.last_write[:64]
     assert cost.calls <= allowed.calls * tolerance, f"{name}: {cost}"
@@ -124,11 +115,11 @@ async def test_backlog_does_not_slow_sends(connected: tuple[Connection, MemoryTr
     connection, transport = connected
     connection.data_received(send_reads(1)[0])
     await transport.has_written.wait()
-    count_calls(connection, workload("send, 32 in a read"))  # fills caches
-    empty = count_calls(connection, workload("send, 32 in a read"))
+    calls_per_message(connection, workload("send, 32 in a read"))  # fills caches
+    empty = calls_per_message(connection, workload("send, 32 in a read"))
     sent, backlog = 0, batches("Cost", QUEUES, batch_body(32, BODY))
     while sent < 100_000:
         connection.data_received(next(backlog))
         assert b'"code":0,' in transport.last_write[:64]
         sent += 32
-    assert count_calls(connection, workload("send, 32 in a read")) <= empty * 1.01
+    assert calls_per_message(connection, workload("send, 32 in a read")) <= empty * 1.01

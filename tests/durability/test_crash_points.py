@@ -7,10 +7,9 @@ import sys
 import pytest
 from crash.disk import Disk
 from crash.ledger import Ledger
-from crash.recorder import Recorder
+from crash.recorder import Item, Mark, Recorder
 from crash.steps import STEPS, run_workload
 from crash.survey import StateName, Survey
-from crash.trace import Item, Mark
 from crash.world import World
 from durability_page import Trial, Trials
 

@@ -17,8 +17,8 @@ import pytest
 from interop.clients import Admin
 from interop.driver import Driver
 from interop.servers import JavaServer, RocketletServer, Server
-from interop.toolchain import MissingToolError, build_go
-from interop.versions import DEFAULT_JAVA, JavaDriver
+from interop.toolchain import build_go
+from interop.versions import DEFAULT_JAVA, JavaDriver, skipped_without
 
 HERE = pathlib.Path(__file__).parent
 NewTopic = Callable[..., str]
@@ -34,17 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _start_java(version: str) -> JavaDriver:
-    try:
+    with skipped_without("the official Java client"):
         return JavaDriver(version)
-    except MissingToolError as missing:
-        pytest.skip(f"the official Java client cannot run: {missing}")
 
 
 def _start_go() -> Driver:
-    try:
+    with skipped_without("the official Go client"):
         return Driver("go", lambda _: [str(build_go())])
-    except MissingToolError as missing:
-        pytest.skip(f"the official Go client cannot run: {missing}")
 
 
 def _start_python() -> Driver:
@@ -58,10 +54,8 @@ def _start_server(store: pathlib.Path, replaced: Server | None = None, **setting
 
 
 def _start_java_server(store: pathlib.Path, replaced: Server | None = None, **settings: str) -> Server:
-    try:
+    with skipped_without("the official broker"):
         return JavaServer(store, settings, replaced)
-    except MissingToolError as missing:
-        pytest.skip(f"the official broker cannot run: {missing}")
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +87,12 @@ def go() -> Iterator[Driver]:
 def drivers(java: Driver, request: pytest.FixtureRequest) -> Callable[[str], Driver]:
     """Return a call that gives the driver of a client by its name."""
     return lambda name: java if name == "java" else request.getfixturevalue(name)
+
+
+@pytest.fixture
+def driver(client: str, drivers: Callable[[str], Driver]) -> Driver:
+    """Return the driver of the client that the test runs with."""
+    return drivers(client)
 
 
 @pytest.fixture
@@ -138,6 +138,16 @@ def rocketlet_up() -> Iterator[StartServer]:
 
 
 @pytest.fixture(scope="module")
+def fresh_server(rocketlet_up: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Server]:
+    """Return a call that starts ``rocketlet up`` on a directory of its own, with Java's settings."""
+
+    def start(**settings: str) -> Server:
+        return rocketlet_up(tmp_path_factory.mktemp("fresh") / "store", **settings)
+
+    return start
+
+
+@pytest.fixture(scope="module")
 def java_broker() -> Iterator[StartServer]:
     """Return a call that starts the official name server and broker on a store directory."""
     with ExitStack() as started:
@@ -152,10 +162,8 @@ def java_broker() -> Iterator[StartServer]:
 def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Return our servers, then the official ones; open transactions are checked once a second."""
     settings = {"transactionCheckInterval": "1000", "transactionTimeOut": "500"}
-    try:
+    with skipped_without("the official broker"):
         started: Server = request.param(tmp_path_factory.mktemp("either") / "store", settings)
-    except MissingToolError as missing:
-        pytest.skip(f"the official broker cannot run: {missing}")
     with started:
         yield started
 

@@ -30,14 +30,14 @@ def numbered(first: int, after: int) -> dict[bytes, Outgoing]:
 @pytest.mark.feature("C29")
 @every_client
 def test_each_member_gets_everything(
-    client: str, drivers: Callable[[str], Driver], java: Driver, server: Server, new_topic: NewTopic
+    client: str, driver: Driver, java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
     """Two members get all messages of all queues, once each; one that starts late gets only what is new."""
     topic, early, late = new_topic(), numbered(0, 40), numbered(40, 80)
     about = member(server.namesrv, topic)
     with (
         PushConsumer(java, **about, **JAVA) as first,
-        PushConsumer(drivers(client), **about, **(JAVA if client == "java" else GO)) as second,
+        PushConsumer(driver, **about, **(JAVA if client == "java" else GO)) as second,
         Producer(java, namesrv=server.namesrv) as producer,
     ):
         for one in (first, second) if client == "java" else (first,):  # Go's starts with the first message anyway

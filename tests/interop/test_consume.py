@@ -27,11 +27,9 @@ def bodies(messages: Iterable[Received | Outgoing]) -> list[bytes]:
 
 @pytest.mark.feature("P18", "P19", "P22", "C31", "B28")
 @every_client
-def test_each_group_gets_its_tags(
-    client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
-) -> None:
+def test_each_group_gets_its_tags(driver: Driver, java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Groups with `A || B`, `C` and `*` get 20 of 20, 10 of 10 and everything, untagged messages too."""
-    topic, driver = new_topic(), drivers(client)
+    topic = new_topic()
     messages = tagged("A", "B", "C", None, times=10)
     with Producer(java, namesrv=server.namesrv) as producer:
         producer.send_all(topic, *messages, mode="async")
@@ -156,13 +154,13 @@ def test_group_gets_its_retry_topic(java: Driver, admin: Admin, server: Server, 
 @pytest.mark.feature("C8")
 @every_client
 def test_consumer_goes_on_where_its_group_was(
-    client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
+    driver: Driver, java: Driver, server: Server, new_topic: NewTopic
 ) -> None:
     """The next consumer of a group gets what came after the last one stopped, and nothing again.
 
     Who stops does not wait for listeners: what they have just received would come again.
     """
-    topic, driver = new_topic(), drivers(client)
+    topic = new_topic()
     group = f"{topic}-group"
     about = {"namesrv": server.namesrv, "group": group, "subscriptions": {topic: "*"}}
     with Producer(java, namesrv=server.namesrv) as producer:

@@ -14,18 +14,16 @@ TOPIC = "delayed"
 
 
 @pytest.fixture(scope="module")
-def delays(rocketlet_up: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def delays(fresh_server: StartServer) -> Server:
     """Start a server with four short levels."""
-    return rocketlet_up(tmp_path_factory.mktemp("delays") / "store", **LEVELS)
+    return fresh_server(**LEVELS)
 
 
 @pytest.mark.feature("L1")
 @pytest.mark.parametrize("client", ["java", "go"])
-def test_each_level_has_its_delay(
-    client: str, drivers: Callable[[str], Driver], java: Driver, delays: Server, new_name: Callable[[], str]
-) -> None:
+def test_each_level_has_its_delay(driver: Driver, java: Driver, delays: Server, new_name: Callable[[], str]) -> None:
     """Messages of levels 3, 1 and 2 come in order of their delays, none before its time, once and unchanged."""
-    topic, driver = new_name(), drivers(client)
+    topic = new_name()
     about = {"namesrv": delays.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "late"}}
     with Producer(java, namesrv=delays.namesrv) as maker:
         maker.send_all(topic, Outgoing(b"now", tags="late"))

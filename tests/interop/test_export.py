@@ -63,11 +63,9 @@ def exported_rows(rows: list[Row]) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def traffic(
-    java: Driver, rocketlet_up: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Traffic]:
+def traffic(java: Driver, fresh_server: Callable[..., Server]) -> Iterator[Traffic]:
     """Send through `rocketlet up`, read everything with the Java client, and leave the broker running."""
-    with rocketlet_up(tmp_path_factory.mktemp("export") / "store", **SMALL_FILES) as server:
+    with fresh_server(**SMALL_FILES) as server:
         write_traffic(java, server.namesrv)
         messages = [message for topic in COUNTS for message in read_topic(java, server.namesrv, topic)]
         messages.sort(key=lambda message: message.log_offset)

@@ -19,9 +19,9 @@ TAGS_A_OR_B = "(TAGS is not null and TAGS in ('TagA', 'TagB'))"
 
 
 @pytest.fixture(scope="module")
-def filtering(rocketlet_up: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def filtering(fresh_server: StartServer) -> Server:
     """Return a server with property filters switched on."""
-    return rocketlet_up(tmp_path_factory.mktemp("filters") / "store", **FILTERING)
+    return fresh_server(**FILTERING)
 
 
 @pytest.fixture
@@ -56,12 +56,12 @@ def sql(topic: str, expression: str) -> dict[str, Any]:
 
 @pytest.mark.feature("P23")
 @every_client
-def test_tags_by_sql(client: str, drivers: Drivers, java: Driver, filtering: Server, topic: str) -> None:
+def test_tags_by_sql(driver: Driver, java: Driver, filtering: Server, topic: str) -> None:
     """`TAGS in ('TagA', 'TagB')` brings 32 of 48 messages."""
     messages = [Outgoing(tag.encode(), tags=tag) for tag in ("TagA", "TagB", "TagC")] * 16
     send(java, filtering, topic, *messages)
     about = {"namesrv": filtering.namesrv, "group": f"{topic}-group", "subscriptions": sql(topic, TAGS_A_OR_B)}
-    with PushConsumer(drivers(client), **about) as consumer:
+    with PushConsumer(driver, **about) as consumer:
         assert sorted(message.body for message in consumer.received(32)) == [b"TagA"] * 16 + [b"TagB"] * 16
         send(java, filtering, topic, Outgoing(b"TagC", tags="TagC"), Outgoing(b"last", tags="TagA"))
         assert consumer.received(33)[-1].body == b"last"

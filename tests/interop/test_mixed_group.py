@@ -14,6 +14,7 @@ from interop.driver import Driver
 from interop.mixed_group import MixedGroup
 from interop.servers import BROKER_NAME, Server
 from interop.toolchain import JAVA_VERSION, OLD_JAVA_VERSION
+from subscribed import push_consumer
 
 from rocketlet.client import (
     AllocateMessageQueueAveragely,
@@ -21,17 +22,13 @@ from rocketlet.client import (
     AllocateMessageQueueByMachineRoom,
     AllocateMessageQueueConsistentHash,
     AllocateMessageQueueStrategy,
-    ConsumeFrom,
     Message,
     Producer,
-    PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
 )
 
 NewTopic = Callable[..., str]
 Row = tuple[AllocateMessageQueueStrategy, dict[str, object], dict[str, object]]
-SETTINGS = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +45,7 @@ class Member:
 
     def __init__(self, group: str, topic: str, namesrv: str) -> None:
         self.bodies: list[bytes] = []
-        self.consumer = PushConsumer(group, namesrv, settings=SETTINGS)
-        self.consumer.subscribe(topic, "*", self._receive)
+        self.consumer = push_consumer(namesrv, self._receive, group=group, topic=topic)
         self.consumer.on_queues_changed(lambda _: self._changed.set())
         self._changed = asyncio.Event()
 
@@ -117,8 +113,7 @@ async def test_our_client_reads_what_java_sent(java: Driver, server: Server, new
     async def receive(messages: list[ReceivedMessage]) -> None:
         await received.put(messages[0])
 
-    consumer = PushConsumer(f"{topic}-group", server.namesrv, settings=SETTINGS)
-    consumer.subscribe(topic, "tag", receive)
+    consumer = push_consumer(server.namesrv, receive, group=f"{topic}-group", topic=topic, expression="tag")
     async with consumer, asyncio.timeout(30):
         message = await received.get()
     assert (message.body, message.tags, message.keys) == (large, "tag", ("a", "b"))

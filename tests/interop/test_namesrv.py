@@ -14,8 +14,8 @@ from interop.driver import Driver, DriverError
 from interop.parts import Cluster, brokers_in, mqadmin, start_cluster, start_nameserver
 from interop.servers import Server
 from interop.tap import Tap
-from interop.toolchain import JAVA_VERSION, MissingToolError, java_command
-from interop.versions import DEFAULT_JAVA, every_client, every_java
+from interop.toolchain import JAVA_VERSION, java_command
+from interop.versions import DEFAULT_JAVA, every_client, every_java, skipped_without
 
 CLUSTER = "DefaultCluster"
 NewName = Callable[[], str]
@@ -86,11 +86,11 @@ def test_template_topic_of_two_brokers(java: Driver, cluster: Cluster, new_name:
 @pytest.mark.feature("N23")
 @every_client
 def test_route_is_written_as_its_reader_expects(
-    client: str, drivers: Callable[[str], Driver], server: Server, new_topic: Callable[..., str]
+    client: str, driver: Driver, server: Server, new_topic: Callable[..., str]
 ) -> None:
     """Java's clients, from 4.9.4 on, get routes as strict JSON; Go's, which calls itself older, with bare numbers."""
     topic = new_topic()
-    with Tap(server) as tap, Producer(drivers(client), namesrv=tap.namesrv) as producer:
+    with Tap(server) as tap, Producer(driver, namesrv=tap.namesrv) as producer:
         producer.send_all(topic, Outgoing(b"sent by that route"))
         routes = tap.routes(topic)
     key = b'{"0":' if client == "java" else b"{0:"
@@ -229,10 +229,8 @@ def test_official_master_and_slave_register(tmp_path: pathlib.Path, java: Driver
     settings = {"brokerClusterName": CLUSTER, "brokerName": "pair"}
     with ExitStack() as started:
         server = started.enter_context(start_nameserver(tmp_path))
-        try:
+        with skipped_without("the official broker"):
             pair = started.enter_context(Driver("java-server", java_command))
-        except MissingToolError as missing:
-            pytest.skip(f"the official broker cannot run: {missing}")
         roles = {"0": "ASYNC_MASTER", "1": "SLAVE"}
         addresses = {
             number: pair.call(

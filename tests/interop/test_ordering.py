@@ -1,8 +1,8 @@
 """Ordered consumption by the official clients: by queue and as a whole, while members change and listeners refuse."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
 from itertools import chain
 
 import pytest
@@ -47,6 +47,13 @@ def ordered(server: Server, topic: str, **settings: object) -> dict[str, object]
     }
 
 
+@contextmanager
+def joined(java: Driver, server: Server, topic: str) -> Generator[list[PushConsumer]]:
+    """Give two ordered members of the topic's group, which leave it again."""
+    with PushConsumer(java, **ordered(server, topic)) as one, PushConsumer(java, **ordered(server, topic)) as two:
+        yield [one, two]
+
+
 def send_to_each(java: Driver, server: Server, topic: str, queues: int, messages: list[Outgoing]) -> None:
     """Send the same messages to each queue, in order."""
     with Producer(java, namesrv=server.namesrv) as producer:
@@ -60,8 +67,7 @@ def send_to_each(java: Driver, server: Server, topic: str, queues: int, messages
 def test_each_queue_is_consumed_in_order(
     queues: int,
     count: int,
-    client: str,
-    drivers: Callable[[str], Driver],
+    driver: Driver,
     java: Driver,
     server: Server,
     new_topic: NewTopic,
@@ -69,7 +75,7 @@ def test_each_queue_is_consumed_in_order(
     """The messages of each queue reach an ordered listener as they were sent, none twice."""
     topic = new_topic(queues)
     send_to_each(java, server, topic, queues, numbered(0, count))
-    with PushConsumer(drivers(client), **ordered(server, topic)) as consumer:
+    with PushConsumer(driver, **ordered(server, topic)) as consumer:
         received = by_queue(consumer.received(queues * count))
     assert received == dict.fromkeys(range(queues), bodies(0, count))
 
@@ -79,8 +85,7 @@ def test_each_queue_is_consumed_in_order(
 def test_one_queue_is_one_members(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Of two members one gets all messages of a single queue in order; when it stops, the other goes on."""
     topic = new_topic(1)
-    with ExitStack() as clients:
-        members = [clients.enter_context(PushConsumer(java, **ordered(server, topic))) for _ in range(2)]
+    with joined(java, server, topic) as members:
         owner, other = sorted(members, key=lambda member: str(member.client_id))
         assert (len(owner.queues(topic, 1)), other.queues(topic, 0)) == (1, [])
         send_to_each(java, server, topic, 1, numbered(0, 50))
@@ -96,14 +101,11 @@ def test_one_queue_is_one_members(java: Driver, server: Server, new_topic: NewTo
 def test_order_of_queues_while_members_come_and_go(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Two members own two of four queues each, four own one each, then two own two; each queue's order holds."""
     topic = new_topic(4)
-    with ExitStack() as clients:
-        members = [clients.enter_context(PushConsumer(java, **ordered(server, topic))) for _ in range(2)]
-        consume_share(java, server, topic, members, numbered(0, 30))
-        members += [clients.enter_context(PushConsumer(java, **ordered(server, topic))) for _ in range(2)]
-        consume_share(java, server, topic, members, numbered(30, 60))
-        for member in members[2:]:
-            member.stop()
-        consume_share(java, server, topic, members[:2], numbered(60, 90))
+    with joined(java, server, topic) as stayers:
+        consume_share(java, server, topic, stayers, numbered(0, 30))
+        with joined(java, server, topic) as guests:
+            consume_share(java, server, topic, stayers + guests, numbered(30, 60))
+        consume_share(java, server, topic, stayers, numbered(60, 90))
 
 
 def consume_share(

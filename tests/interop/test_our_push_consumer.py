@@ -10,12 +10,12 @@ from inbox import Inbox
 from interop import clients
 from interop.driver import Driver
 from interop.servers import Server
+from subscribed import push_consumer
 
 from rocketlet.client import ConsumeFrom, Message, MessageQueue, Producer, PushConsumer, PushConsumerSettings
 
 NewTopic = Callable[..., str]
 BROADCAST = {"messageModel": "BROADCASTING", "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET"}
-ORDERLY = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, is_orderly=True)
 INSTANCE = "one-of-two"
 
 
@@ -82,8 +82,7 @@ async def test_orderly_group_of_java_and_us(java: Driver, server: Server, new_to
         for number in numbers:
             await producer.send(Message(topic, b"%d" % number), queue=MessageQueue(topic, "broker-a", number % 4))
 
-    consumer = PushConsumer(group, server.namesrv, settings=ORDERLY)
-    consumer.subscribe(topic, "*", inbox)
+    consumer = push_consumer(server.namesrv, inbox, group=group, topic=topic, is_orderly=True)
     settings = {"consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET"}
     async with Producer("pg", server.namesrv) as producer, asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         async with consumer, java_member(java, **about, settings=settings) as official:

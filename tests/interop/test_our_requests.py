@@ -9,14 +9,12 @@ import pytest
 from interop.clients import Admin, Requester, Responder
 from interop.driver import Driver
 from interop.servers import Server
+from subscribed import push_consumer
 
 from rocketlet.client import (
-    ConsumeFrom,
     Message,
     Producer,
     ProducerSettings,
-    PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
     SendResult,
     reply_to,
@@ -61,10 +59,7 @@ async def our_responder(topic: str, server: Server) -> AsyncGenerator[OurRespond
     """Run our consumer of the requests to a topic."""
     async with Producer(f"{topic}-answers", server.namesrv, settings=SETTINGS) as producer, asyncio.timeout(60):
         responder = OurResponder(producer)
-        settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
-        consumer = PushConsumer(f"{topic}-group", server.namesrv, settings=settings)
-        consumer.subscribe(topic, "*", responder)
-        async with consumer:
+        async with push_consumer(server.namesrv, responder, group=f"{topic}-group", topic=topic):
             yield responder
 
 
@@ -93,15 +88,13 @@ async def topic(either: Server, java: Driver, new_name: Callable[[], str]) -> st
 
 @pytest.mark.feature("Q1", "K16")
 @pytest.mark.parametrize("client", ["java", "go"])
-async def test_official_responder_replies_to_us(
-    client: str, either: Server, drivers: Callable[[str], Driver], topic: str
-) -> None:
+async def test_official_responder_replies_to_us(either: Server, driver: Driver, topic: str) -> None:
     """Each of our requests gets its reply, long ones too, ten at a time; the replies are answered SEND_OK."""
     about = {"namesrv": either.namesrv, "group": f"{topic}-group", "topic": topic}
     bodies = [*(b"%d" % number for number in range(9)), LONG]
     async with (
         Producer("requesters", either.namesrv, settings=SETTINGS) as producer,
-        official(lambda: Responder(drivers(client), **about)) as responder,
+        official(lambda: Responder(driver, **about)) as responder,
         asyncio.TaskGroup() as group,
     ):
         requests = [producer.request(Message(topic, body), timeout_ms=WAIT_MS) for body in bodies]

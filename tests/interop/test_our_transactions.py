@@ -12,12 +12,10 @@ from interop import clients
 from interop.driver import Driver
 from interop.servers import Server
 from order_book import OrderBook, about
+from subscribed import push_consumer
 
 from rocketlet.client import (
-    ConsumeFrom,
     Message,
-    PushConsumer,
-    PushConsumerSettings,
     TransactionProducer,
     TransactionProducerSettings,
     TransactionState,
@@ -38,9 +36,7 @@ def producer_of(topic: str, server: Server, book: OrderBook) -> TransactionProdu
 async def everything_of(topic: str, server: Server) -> AsyncGenerator[Inbox]:
     """Consume all that the topic has ever held."""
     inbox = Inbox()
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
-    consumer = PushConsumer(f"{topic}-consumers", server.namesrv, settings=settings)
-    consumer.subscribe(topic, "*", inbox)
+    consumer = push_consumer(server.namesrv, inbox, group=f"{topic}-consumers", topic=topic)
     async with consumer, asyncio.timeout(40):
         yield inbox
 

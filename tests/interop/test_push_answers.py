@@ -10,19 +10,16 @@ from inbox import Inbox
 from interop.clients import Admin
 from interop.parts import mqadmin
 from interop.servers import JavaServer
+from subscribed import push_consumer
 
 from rocketlet.client import (
-    ConsumeFrom,
     ConsumeResult,
     Message,
     Producer,
     PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
     Sql,
 )
-
-FIRST = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
 
 
 class Office:
@@ -75,9 +72,7 @@ async def test_java_asks_a_running_consumer(office: Office) -> None:
         await inbox(messages)
 
     def make_consumer() -> PushConsumer:
-        consumer = PushConsumer("cg", office.server.namesrv, settings=FIRST)
-        consumer.subscribe("T", "*", listen)
-        return consumer
+        return push_consumer(office.server.namesrv, listen)
 
     async with make_consumer():
         await inbox.wait_for(3)
@@ -121,9 +116,7 @@ async def test_java_asks_an_orderly_consumer(office: Office) -> None:
     """Its answer says that it is orderly and which queues are locked; other groups of the session answer themselves."""
     result = await office.producer.send(Message("T", b"x"))
     inbox = Inbox()
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, is_orderly=True)
-    consumer = PushConsumer("orderly", office.server.namesrv, settings=settings)
-    consumer.subscribe("T", "*", inbox)
+    consumer = push_consumer(office.server.namesrv, inbox, group="orderly", is_orderly=True)
     async with consumer:
         await inbox.wait_for(1)
         told = await office.call("consumeMessageDirectly", "orderly", consumer.client_id, "T", result.message_id)
@@ -138,8 +131,9 @@ async def test_official_broker_chooses_by_our_condition(office: Office) -> None:
     for amount in range(6):
         await office.producer.send(Message("Amounts", str(amount).encode(), properties={"amount": str(amount)}))
     inbox = Inbox()
-    consumer = PushConsumer("conditional", office.server.namesrv, settings=FIRST)
-    consumer.subscribe("Amounts", Sql("amount BETWEEN 2 AND 3"), inbox)
+    consumer = push_consumer(
+        office.server.namesrv, inbox, group="conditional", topic="Amounts", expression=Sql("amount BETWEEN 2 AND 3")
+    )
     async with consumer:
         await inbox.wait_for(2)
     assert inbox.bodies == {b"2": 1, b"3": 1}

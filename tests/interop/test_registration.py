@@ -8,7 +8,8 @@ import pytest
 from interop.clients import Admin
 from interop.driver import Driver
 from interop.parts import Part, start_broker
-from interop.toolchain import MissingToolError, java_command
+from interop.toolchain import java_command
+from interop.versions import skipped_without
 
 from rocketlet.store.files.config_files import save_config_text
 
@@ -18,11 +19,8 @@ FORGETFUL = {"deleteTopicWithBrokerRegistration": "true"}
 @pytest.fixture
 def java_nameserver() -> Iterator[Driver]:
     """Run a process in which the official name server can start."""
-    try:
-        with Driver("java-server", java_command) as process:
-            yield process
-    except MissingToolError as missing:
-        pytest.skip(f"the official name server cannot run: {missing}")
+    with skipped_without("the official name server"), Driver("java-server", java_command) as process:
+        yield process
 
 
 def save_topics(store: pathlib.Path, count: int) -> set[str]:

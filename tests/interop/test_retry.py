@@ -14,9 +14,9 @@ LEVELS = {"messageDelayLevel": " ".join(f"{level}s" for level in range(1, 19))}
 
 
 @pytest.fixture(scope="module")
-def server(rocketlet_up: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(fresh_server: StartServer) -> Server:
     """Start a server with eighteen short levels."""
-    return rocketlet_up(tmp_path_factory.mktemp("retries") / "store", **LEVELS)
+    return fresh_server(**LEVELS)
 
 
 @pytest.fixture
@@ -29,14 +29,16 @@ def topic(java: Driver, server: Server, new_name: NewName) -> str:
     return name
 
 
+def member(server: Server, topic: str) -> dict[str, object]:
+    """Return the arguments of a consumer of the topic's group."""
+    return {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
+
+
 @pytest.mark.feature("C17", "C24")
 @every_client
-def test_failed_message_comes_back_after_growing_delays(
-    client: str, drivers: Callable[[str], Driver], server: Server, topic: str
-) -> None:
+def test_failed_message_comes_back_after_growing_delays(driver: Driver, server: Server, topic: str) -> None:
     """A message that fails twice comes after levels 3 and 4, as itself: its topic, keys, tag and id, its attempts."""
-    about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
-    with PushConsumer(drivers(client), **about, failures=2) as consumer:
+    with PushConsumer(driver, **member(server, topic), failures=2) as consumer:
         first, second, third = consumer.received(3)
     assert [one.reconsume_times for one in (first, second, third)] == [0, 1, 2]
     assert [one.properties.get("DELAY") for one in (second, third)] == ["3", "4"]
@@ -53,8 +55,7 @@ def test_failed_message_comes_back_after_growing_delays(
 @every_java
 def test_null_and_exception_mean_later(failure: str, java: Driver, server: Server, topic: str) -> None:
     """A listener that returns null, or throws, gets the message again."""
-    about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
-    with PushConsumer(java, **about, failures=1, failure=failure, delayLevel=1) as consumer:
+    with PushConsumer(java, **member(server, topic), failures=1, failure=failure, delayLevel=1) as consumer:
         assert [one.reconsume_times for one in consumer.received(2)] == [0, 1]
 
 
@@ -62,9 +63,8 @@ def test_null_and_exception_mean_later(failure: str, java: Driver, server: Serve
 @every_java
 def test_stuck_listener_means_later(java: Driver, server: Server, topic: str) -> None:
     """A message whose listener does not come back in time is sent back, and comes again to another thread."""
-    about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
     settings = {"awaitTerminationMillisWhenShutdown": 0}
-    with PushConsumer(java, **about, failures=1, failure="hang", settings=settings) as consumer:
+    with PushConsumer(java, **member(server, topic), failures=1, failure="hang", settings=settings) as consumer:
         assert len(consumer.received(1)) == 1
         consumer.expire()
         assert [one.reconsume_times for one in consumer.received(2)] == [0, 1]
@@ -75,9 +75,8 @@ def test_stuck_listener_means_later(java: Driver, server: Server, topic: str) ->
 def test_no_retries_at_all(java: Driver, server: Server, topic: str) -> None:
     """With maxReconsumeTimes=0 a message is consumed once and is a dead letter, which can be read and sent again."""
     group = f"{topic}-group"
-    about = {"namesrv": server.namesrv, "group": group, "subscriptions": {topic: "*"}}
     dead = {"namesrv": server.namesrv, "group": f"{group}-dead", "subscriptions": {f"%DLQ%{group}": "*"}}
-    with PushConsumer(java, **about, failures=9, settings={"maxReconsumeTimes": 0}) as consumer:
+    with PushConsumer(java, **member(server, topic), failures=9, settings={"maxReconsumeTimes": 0}) as consumer:
         (only,) = consumer.received(1)
         _wait_letters(java, server, group)
         with PushConsumer(java, **dead) as undertaker, Producer(java, namesrv=server.namesrv) as producer:
@@ -91,15 +90,12 @@ def test_no_retries_at_all(java: Driver, server: Server, topic: str) -> None:
 
 @pytest.mark.feature("C21", "C26")
 @every_client
-def test_dead_letter_after_the_last_retry(
-    client: str, drivers: Callable[[str], Driver], java: Driver, server: Server, topic: str
-) -> None:
+def test_dead_letter_after_the_last_retry(driver: Driver, java: Driver, server: Server, topic: str) -> None:
     """A message that fails more often than its group allows lies in the dead letters, with one attempt more."""
     group = f"{topic}-group"
     java.call("mqadmin", args=_group_arguments(server, group, retries=1))
-    about = {"namesrv": server.namesrv, "group": group, "subscriptions": {topic: "*"}}
     settings = {"maxReconsumeTimes": 1}
-    with PushConsumer(drivers(client), **about, failures=9, settings=settings) as consumer:
+    with PushConsumer(driver, **member(server, topic), failures=9, settings=settings) as consumer:
         assert len(consumer.received(2)) == 2
         (letter,) = _wait_letters(java, server, group)
         assert (letter.body, letter.reconsume_times, len(consumer.received())) == (b"hard", 2, 2)
@@ -110,8 +106,7 @@ def test_dead_letter_after_the_last_retry(
 def test_listener_gives_up_at_once(java: Driver, server: Server, topic: str) -> None:
     """A listener that asks for delay level -1 sends the message to the dead letters."""
     group = f"{topic}-group"
-    about = {"namesrv": server.namesrv, "group": group, "subscriptions": {topic: "*"}}
-    with PushConsumer(java, **about, failures=9, delayLevel=-1) as consumer:
+    with PushConsumer(java, **member(server, topic), failures=9, delayLevel=-1) as consumer:
         assert len(consumer.received(1)) == 1
         (letter,) = _wait_letters(java, server, group)
         assert (letter.body, letter.reconsume_times, len(consumer.received())) == (b"hard", 1, 1)
@@ -123,7 +118,7 @@ def test_retry_is_for_one_group(java: Driver, server: Server, topic: str) -> Non
     """A group whose listener succeeds does not see the retries of another."""
     about = {"namesrv": server.namesrv, "subscriptions": {topic: "*"}}
     with (
-        PushConsumer(java, **about, group=f"{topic}-group", failures=1, delayLevel=1) as fails,
+        PushConsumer(java, **member(server, topic), failures=1, delayLevel=1) as fails,
         PushConsumer(java, **about, group=f"{topic}-other") as works,
     ):
         assert len(fails.received(2)) == 2

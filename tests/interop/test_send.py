@@ -1,9 +1,9 @@
 """Every kind of send of the official clients is stored once, whole, and read back by the official Java client."""
 
-import pathlib
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from random import Random
 
 import pytest
@@ -54,15 +54,32 @@ def assert_same(sent: Sequence[Outgoing], read: Sequence[Received]) -> None:
         assert original.properties.items() <= message.properties.items()
 
 
+def send_and_read(
+    clients: tuple[Driver, Driver], server: Server, topic: str, messages: Sequence[Outgoing], mode: str
+) -> tuple[Sequence[Sent], Sequence[Received]]:
+    """Send with one client and read the topic with the other, which must find just that; return both's answers."""
+    sender, reader = clients
+    with Producer(sender, namesrv=server.namesrv) as producer:
+        results = producer.send_all(topic, *messages, mode=mode)
+    read = read_topic(reader, server.namesrv, topic)
+    assert_same(messages, read)
+    return results, read
+
+
+@contextmanager
+def administered(java: Driver, server: Server) -> Generator[tuple[Server, Admin, Producer]]:
+    """Give a server with an administrator and a producer."""
+    with Admin(java, namesrv=server.namesrv) as admin, Producer(java, namesrv=server.namesrv) as producer:
+        yield server, admin, producer
+
+
 @pytest.mark.feature("S1", "S15", "S23", "P1")
 @every_client
-def test_sync_send_is_consumed_as_sent(
-    client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
-) -> None:
+def test_sync_send_is_consumed_as_sent(driver: Driver, java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Ten sends each get SEND_OK and the next offset of their queue; a consumer gets all ten as they were."""
     topic, messages = new_topic(), make_messages(10)
     with (
-        Producer(drivers(client), namesrv=server.namesrv) as producer,
+        Producer(driver, namesrv=server.namesrv) as producer,
         PushConsumer(java, namesrv=server.namesrv, group=f"{topic}-group", subscriptions={topic: "*"}) as consumer,
     ):
         results = producer.send_all(topic, *messages)
@@ -77,15 +94,10 @@ def test_sync_send_is_consumed_as_sent(
 
 @pytest.mark.feature("S2")
 @every_client
-def test_async_send_tells_its_callback(
-    client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
-) -> None:
+def test_async_send_tells_its_callback(driver: Driver, java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A hundred sends in flight are each answered to their own callback, with ids and offsets that the store holds."""
     topic, messages = new_topic(), make_messages(100)
-    with Producer(drivers(client), namesrv=server.namesrv) as producer:
-        results = producer.send_all(topic, *messages, mode="async")
-    read = read_topic(java, server.namesrv, topic)
-    assert_same(messages, read)
+    results, read = send_and_read((driver, java), server, topic, messages, mode="async")
     stored = {message.msg_id: message for message in read}
     for message, result in zip(messages, results, strict=True):
         place = stored[result.msg_id]
@@ -96,11 +108,11 @@ def test_async_send_tells_its_callback(
 
 @pytest.mark.feature("S3")
 @every_client
-def test_oneway_send_arrives(client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic) -> None:
+def test_oneway_send_arrives(driver: Driver, java: Driver, server: Server, new_topic: NewTopic) -> None:
     """One-way sends arrive, though nothing answers them."""
     topic, messages = new_topic(), make_messages(20)
     with (
-        Producer(drivers(client), namesrv=server.namesrv) as producer,
+        Producer(driver, namesrv=server.namesrv) as producer,
         PushConsumer(java, namesrv=server.namesrv, group=f"{topic}-group", subscriptions={topic: "*"}) as consumer,
     ):
         producer.send(topic, *messages, mode="oneway")
@@ -109,15 +121,10 @@ def test_oneway_send_arrives(client: str, drivers: Drivers, java: Driver, server
 
 @pytest.mark.feature("S17")
 @every_client
-def test_batch_becomes_single_messages(
-    client: str, drivers: Drivers, java: Driver, server: Server, new_topic: NewTopic
-) -> None:
+def test_batch_becomes_single_messages(driver: Driver, java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A batch of ten is ten messages with own ids and following offsets, in one queue."""
     topic, messages = new_topic(), make_messages(10)
-    with Producer(drivers(client), namesrv=server.namesrv) as producer:
-        (result,) = producer.send_all(topic, *messages, mode="batch")
-    read = read_topic(java, server.namesrv, topic)
-    assert_same(messages, read)
+    (result,), read = send_and_read((driver, java), server, topic, messages, mode="batch")
     assert [message.body for message in read] == [message.body for message in messages]
     assert {message.queue_id for message in read} == {result.queue_id}
     assert [message.queue_offset for message in read] == list(range(10))
@@ -186,14 +193,14 @@ def test_languages_read_each_other(
 @pytest.mark.feature("S5", "N1", "N23")
 @every_client
 def test_first_send_creates_the_topic(
-    client: str, drivers: Drivers, admin: Admin, server: Server, new_name: Callable[[], str]
+    driver: Driver, admin: Admin, server: Server, new_name: Callable[[], str]
 ) -> None:
     """A send to a topic that nobody created makes it, with 4 queues, and its route is there at once.
 
     Java 5.4.0 reads routes as strict JSON; Go, which says it is 4.5.2, gets and reads the older dialect.
     """
     topic = new_name()
-    with Producer(drivers(client), namesrv=server.namesrv) as producer:
+    with Producer(driver, namesrv=server.namesrv) as producer:
         producer.send_all(topic, Outgoing(b"first"))
         route = admin.call("examineTopicRouteInfo", topic)
     (queues,) = route["queueDatas"]
@@ -259,12 +266,9 @@ def test_nothing_is_not_sent(java: Driver, server: Server, new_topic: NewTopic) 
 
 @pytest.mark.feature("S7")
 @every_java
-def test_topic_is_not_created_when_that_is_off(
-    rocketlet_up: Callable[..., Server], java: Driver, tmp_path: pathlib.Path
-) -> None:
+def test_topic_is_not_created_when_that_is_off(fresh_server: Callable[..., Server], java: Driver) -> None:
     """With autoCreateTopicEnable=false a client finds no route, and the broker answers 17 to one that sends anyway."""
-    server = rocketlet_up(tmp_path / "store", autoCreateTopicEnable="false")
-    with Admin(java, namesrv=server.namesrv) as admin, Producer(java, namesrv=server.namesrv) as producer:
+    with administered(java, fresh_server(autoCreateTopicEnable="false")) as (server, admin, producer):
         admin.create_topic(server.broker, "known", 1)
         producer.send_all("known", Outgoing(b"body"))
         (lost,) = producer.send("unknown", Outgoing(b"body"))
@@ -281,9 +285,9 @@ def test_topic_is_not_created_when_that_is_off(
 @pytest.mark.feature("S10")
 @every_client
 @pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"])
-def test_topic_of_the_broker_is_not_sent_to(topic: str, client: str, drivers: Drivers, server: Server) -> None:
+def test_topic_of_the_broker_is_not_sent_to(topic: str, driver: Driver, server: Server) -> None:
     """Sends to the broker's own topics fail: Java's client refuses them itself, Go's is refused by the broker."""
-    with Producer(drivers(client), namesrv=server.namesrv) as producer:
+    with Producer(driver, namesrv=server.namesrv) as producer:
         (refused,) = producer.send(topic, Outgoing(b"body"))
     assert (refused.status, refused.error is None) == ("", False)
     assert f"Sending message to topic[{topic}] is forbidden." in (refused.error.message if refused.error else "")
@@ -306,12 +310,9 @@ def test_queue_that_is_not_there(java: Driver, server: Server, new_topic: NewTop
 
 @pytest.mark.feature("S25")
 @every_java
-def test_broker_that_may_not_be_written(
-    rocketlet_up: Callable[..., Server], java: Driver, tmp_path: pathlib.Path
-) -> None:
+def test_broker_that_may_not_be_written(fresh_server: Callable[..., Server], java: Driver) -> None:
     """With brokerPermission=4 mqadmin shows routes without the write bit; ordered topics are refused with 16."""
-    server = rocketlet_up(tmp_path / "store", brokerPermission="4")
-    with Admin(java, namesrv=server.namesrv) as admin, Producer(java, namesrv=server.namesrv) as producer:
+    with administered(java, fresh_server(brokerPermission="4")) as (server, admin, producer):
         admin.create_topic(server.broker, "ordered", 1, order=True)
         admin.create_topic(server.broker, "plain", 1)
         printed = java.call("mqadmin", args=["topicRoute", "-n", server.namesrv, "-t", "plain"])["output"]

@@ -8,7 +8,8 @@ import pytest
 from interop.clients import Admin
 from interop.driver import Driver
 from interop.servers import Server
-from interop.toolchain import QUICK_JVM, MissingToolError, build_spring
+from interop.toolchain import QUICK_JVM, build_spring
+from interop.versions import skipped_without
 
 RUN_LIMIT_S = 150  # a consumer looks for routes of a new topic every 30 s
 # It shows open transactions to their producer soon; nothing else differs from a plain `rocketlet up`.
@@ -38,10 +39,8 @@ CONSUMED = {
 @pytest.fixture(scope="module")
 def spring() -> str:
     """Return the class path of the application."""
-    try:
+    with skipped_without("the Spring Boot application"):
         return build_spring()
-    except MissingToolError as missing:
-        pytest.skip(f"the Spring Boot application cannot run: {missing}")
 
 
 @pytest.mark.timeout(RUN_LIMIT_S + 60)

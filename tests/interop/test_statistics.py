@@ -23,9 +23,9 @@ STALLING = {
 
 
 @pytest.fixture(scope="module")
-def counted(rocketlet_up: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def counted(fresh_server: StartServer) -> Server:
     """Start a server with a delay level of one second."""
-    return rocketlet_up(tmp_path_factory.mktemp("counted") / "store", messageDelayLevel="1s 2s")
+    return fresh_server(messageDelayLevel="1s 2s")
 
 
 def status(java: Driver, server: Server) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from interop.driver import Driver
 from interop.parts import mqadmin
 from interop.servers import JavaServer
-from interop.toolchain import MissingToolError
+from interop.versions import skipped_without
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from stream_run import StreamRun
 from threaded_cluster import send_texts
@@ -23,10 +23,8 @@ COLUMNS = pick_live_columns(["queueId", "queueOffset", "body", "brokerName"])
 @pytest.fixture
 def namesrv(tmp_path: pathlib.Path) -> Iterator[str]:
     """Run the official broker, which the tool asks for the statistics of groups, and return its name server."""
-    try:
+    with skipped_without("the official broker"):
         official = JavaServer(tmp_path / "official" / "store", {})
-    except MissingToolError as missing:
-        pytest.skip(f"the official broker cannot run: {missing}")
     with official:
         yield official.namesrv
 

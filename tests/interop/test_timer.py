@@ -20,9 +20,9 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
-def timers(rocketlet_up: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def timers(fresh_server: StartServer) -> Server:
     """Start a server that lets producers recall."""
-    return rocketlet_up(tmp_path_factory.mktemp("timers") / "store", **SETTINGS)
+    return fresh_server(**SETTINGS)
 
 
 @contextmanager

@@ -15,9 +15,9 @@ TEN = [b"%d" % number for number in range(10)]
 
 
 @pytest.fixture(scope="module")
-def checking(rocketlet_up: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def checking(fresh_server: StartServer) -> Server:
     """Start a server that checks soon and often, and gives a transaction up after three checks."""
-    return rocketlet_up(tmp_path_factory.mktemp("checking") / "store", transactionCheckMax="3", **CHECKS)
+    return fresh_server(transactionCheckMax="3", **CHECKS)
 
 
 def participant(driver: Driver, server: Server, topic: str) -> TransactionProducer:
@@ -39,10 +39,10 @@ def make_topic(driver: Driver, server: Server, topic: str) -> None:
 @pytest.mark.feature("T1", "T2")
 @every_client
 def test_committed_messages_are_delivered(
-    client: str, drivers: Callable[[str], Driver], java: Driver, checking: Server, new_name: Callable[[], str]
+    driver: Driver, java: Driver, checking: Server, new_name: Callable[[], str]
 ) -> None:
     """Of ten that are committed and ten that are rolled back the ten are delivered, each once and unchanged."""
-    topic, driver = new_name(), drivers(client)
+    topic = new_name()
     make_topic(java, checking, topic)
     with participant(driver, checking, topic) as producer, consumer_of(driver, checking, topic) as consumer:
         producer.send(topic, *(b"not " + body for body in TEN), outcome="rollback", checked="rollback")

@@ -75,7 +75,7 @@ def test_topic_with_more_queues_on_one_broker(java: Driver, cluster: Cluster, ne
 def test_sends_go_on_when_a_broker_is_killed(
     request: pytest.FixtureRequest,
     client: str,
-    drivers: Callable[[str], Driver],
+    driver: Driver,
     java: Driver,
     cluster: Cluster,
     new_name: NewName,
@@ -85,7 +85,7 @@ def test_sends_go_on_when_a_broker_is_killed(
     with Admin(java, namesrv=cluster.nameservers[0].address) as tools:
         for broker in cluster.brokers.values():
             tools.create_topic(broker.address, topic, 2)
-        with Producer(drivers(client), namesrv=cluster.namesrv) as producer:
+        with Producer(driver, namesrv=cluster.namesrv) as producer:
             early = producer.send_all(topic, *numbered(8))
             assert {result.queue and result.queue.broker_name for result in early} == {"broker-a", "broker-b"}
             begun = producer.begin_send(topic, *numbered(2000))
@@ -98,7 +98,7 @@ def test_sends_go_on_when_a_broker_is_killed(
         may_lose_one = request.node.get_closest_marker("old_java") is not None
         assert [error and error.message for error in failed] in ([], ["sendDefaultImpl call timeout"] * may_lose_one)
         tools.await_route(topic, ["broker-b"])
-        with Producer(drivers(client), namesrv=cluster.namesrv) as producer:
+        with Producer(driver, namesrv=cluster.namesrv) as producer:
             late = producer.send_all(topic, *numbered(8))
     assert {result.queue and result.queue.broker_name for result in late} == {"broker-b"}
 

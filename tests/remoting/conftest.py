@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 import uvloop
+from hostile import Ground, serving_broker, serving_names
 
 from rocketlet.common.clock import Clock
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.event_loop import LoopClock
 
 
@@ -40,6 +42,19 @@ def read_frames(vectors: pathlib.Path) -> Callable[[str], list[dict[str, Any]]]:
             return [json.loads(line) for line in lines]
 
     return read
+
+
+@pytest.fixture(params=["broker", "name server"])
+async def either(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> AsyncGenerator[tuple[Ground, int, dict[str, str]]]:
+    """Run a broker or a name server; yield with it a request that costs it little."""
+    if request.param == "broker":
+        async with serving_broker(monkeypatch, tmp_path) as ground:
+            yield ground, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "none"}
+    else:
+        async with serving_names(monkeypatch) as ground:
+            yield ground, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"}
 
 
 @pytest.fixture

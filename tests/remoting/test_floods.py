@@ -7,11 +7,11 @@ import pathlib
 import resource
 import socket
 import tracemalloc
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from hostile import Ground, frame, reset, serving_broker, serving_names
+from hostile import Ground, frame, reset, serving_broker
 from raw_calls import heartbeat_body, open_caller, until
 
 from rocketlet.common.codes import ResponseCode
@@ -30,20 +30,6 @@ MEMBERS = 500
 GROUP_SIZE = 10
 MOST_BYTES_EACH = 4_000  # of Python objects, for both ends; 2,950 were measured
 DESCRIPTORS = 2 * CONNECTIONS + admission.FILE_DESCRIPTORS + 1_000  # both ends are in this process
-CHEAP = {
-    "broker": (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "none"}),
-    "name server": (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"}),
-}
-
-
-@pytest.fixture(params=CHEAP)
-async def either(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> AsyncGenerator[tuple[Ground, int, dict[str, str]]]:
-    """Run a broker or a name server; return with it a request that costs it little."""
-    is_broker = request.param == "broker"
-    async with serving_broker(monkeypatch, tmp_path) if is_broker else serving_names(monkeypatch) as ground:
-        yield ground, *CHEAP[request.param]
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import pytest
-from hostile import BAD_FRAMES, Ground, frame, is_ended, numbered, send_while_taken, serving_broker, serving_names
+from hostile import BAD_FRAMES, Ground, frame, is_ended, numbered, send_while_taken, serving_broker
 from raw_calls import heartbeat_body, open_caller, pull_header, until
 
 from rocketlet.common.codes import ResponseCode
@@ -24,8 +24,6 @@ LIMITS = Limits()
 ANSWER_BYTES = (1 << 18) + 10_000  # of a pull: Java's limit for messages in memory, and what stands around it
 READ_BYTES = 1 << 18  # at once, by either loop
 REQUESTS = 100_000
-CHEAP = {"broker": (RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "none"})}
-CHEAP["name server"] = (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "none"})
 
 
 @pytest.fixture
@@ -33,16 +31,6 @@ async def broker(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Asy
     """Run a broker."""
     async with serving_broker(monkeypatch, tmp_path) as ground:
         yield ground
-
-
-@pytest.fixture(params=CHEAP)
-async def either(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
-) -> AsyncGenerator[tuple[Ground, int, dict[str, str]]]:
-    """Run a broker or a name server; return with it a request that costs it little."""
-    is_broker = request.param == "broker"
-    async with serving_broker(monkeypatch, tmp_path) if is_broker else serving_names(monkeypatch) as ground:
-        yield ground, *CHEAP[request.param]
 
 
 def _small_window(peer: socket.socket) -> socket.socket:

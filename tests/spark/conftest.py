@@ -1,10 +1,11 @@
 """Stores for the tests of the data source."""
 
 import pathlib
+from collections.abc import Iterator
 
 import pytest
 from javastores import STORES, JavaStores, unpack_store
-from logbuilder import LogBuilder
+from threaded_cluster import ThreadedCluster
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +16,9 @@ def java_stores(vectors: pathlib.Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def log(tmp_path: pathlib.Path) -> LogBuilder:
-    """Return an empty log with files of 4 KiB."""
-    return LogBuilder(tmp_path / "store")
+def cluster(tmp_path: pathlib.Path) -> Iterator[ThreadedCluster]:
+    """Yield a cluster with one broker, broker-a, and a topic T of two queues."""
+    with ThreadedCluster(tmp_path) as running:
+        running.start_broker()
+        running.create_topic("T", 2)
+        yield running

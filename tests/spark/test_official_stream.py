@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from interop.servers import JavaServer
-from interop.toolchain import MissingToolError
+from interop.versions import skipped_without
 from pyspark.sql.streaming.datasource import ReadMaxRows
 from real_broker import SMALL_FILES
 from stream_run import StreamRun
@@ -25,10 +25,8 @@ COLUMNS = pick_live_columns(["queueId", "queueOffset", "body", "brokerName"])
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaServer]:
     """Return the official broker with its name server."""
-    try:
+    with skipped_without("the official broker"):
         server = JavaServer(tmp_path_factory.mktemp("official") / "store", SMALL_FILES)
-    except MissingToolError as missing:
-        pytest.skip(f"the official broker cannot run: {missing}")
     with server:
         yield server
 

@@ -1,7 +1,6 @@
 """Streams through Spark: checkpoints, restarts, availableNow, and what comes while they run."""
 
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,15 +8,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from threaded_cluster import ThreadedCluster
-
-
-@pytest.fixture
-def cluster(tmp_path: pathlib.Path) -> Iterator[ThreadedCluster]:
-    """Yield a cluster with one broker, broker-a, and a topic T of two queues."""
-    with ThreadedCluster(tmp_path) as running:
-        running.start_broker()
-        running.create_topic("T", 2)
-        yield running
 
 
 class Stream:

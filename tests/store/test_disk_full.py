@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from stores import LimitedFiles, StoreDirectory, new_record, read_all, sample
+from stores import LimitedFiles, StoreDirectory, assert_recovered, new_record, read_all, sample
 
 from rocketlet.common.errors import StoreError, StoreFullError
 from rocketlet.store.files.checkpoint import load_checkpoint
@@ -229,9 +229,7 @@ def test_failing_disk_stops_writing_for_good(directory: StoreDirectory, monkeypa
     with pytest.raises(StoreError, match="Input/output error"):
         store.append(new_record())
     assert read_all(store) == {("T", 0): [(0, b"body")]}
-    directory.close_all()
-    assert directory.abort.exists()
-    assert read_all(directory.open()) == {("T", 0): [(0, b"body")]}
+    assert_recovered(directory)
 
 
 def test_keys_are_found_while_the_index_has_no_room(directory: StoreDirectory, disk: LimitedFiles) -> None:

@@ -10,14 +10,17 @@ from rocketlet.common.record import decode_record
 from rocketlet.store.consumequeue.consume_queue import ENTRY
 
 Golden = Callable[[str], GoldenStore]
-names = pytest.mark.parametrize("name", ["plain", "killed", "delay-retry", "batchcrc"])
 
 
-@names
+@pytest.fixture(params=["plain", "killed", "delay-retry", "batchcrc"])
+def java(request: pytest.FixtureRequest, golden: Golden) -> GoldenStore:
+    """Return a directory that a Java broker wrote, with its answers."""
+    return golden(request.param)
+
+
 @pytest.mark.feature("H9")
-def test_log_and_queues_have_the_bounds_that_java_answered(golden: Golden, name: str) -> None:
+def test_log_and_queues_have_the_bounds_that_java_answered(java: GoldenStore) -> None:
     """Log ends, queue ends and earliest store times are Java's; so is the list of queues."""
-    java = golden(name)
     store = java.directory.open()
     assert (store.log_min_offset, store.log_max_offset) == (
         java.truth["commitLogMinOffset"],
@@ -30,22 +33,18 @@ def test_log_and_queues_have_the_bounds_that_java_answered(golden: Golden, name:
         assert store.earliest_stored_at(topic, queue_id) == queue["earliestStoreTime"]
 
 
-@names
 @pytest.mark.feature("P1")
-def test_queues_read_back_what_java_pulled(golden: Golden, name: str) -> None:
+def test_queues_read_back_what_java_pulled(java: GoldenStore) -> None:
     """Every message of every queue comes back with all its fields, in order."""
-    java = golden(name)
     store = java.directory.open()
     for topic, queue_id, queue in java.queues():
         found = [as_truth(record) for record in read_queue(store, topic, queue_id)]
         assert found == [{key: message[key] for key in found[0]} for message in queue["messages"]]
 
 
-@names
 @pytest.mark.feature("Q6")
-def test_record_at_finds_every_message_by_its_log_offset(golden: Golden, name: str) -> None:
+def test_record_at_finds_every_message_by_its_log_offset(java: GoldenStore) -> None:
     """Records of batch queues included, since these are read through the log."""
-    java = golden(name)
     store = java.directory.open()
     for message in java.messages():
         record = store.record_at(message["physicOffset"])
@@ -55,10 +54,8 @@ def test_record_at_finds_every_message_by_its_log_offset(golden: Golden, name: s
         assert store.record_at(message["physicOffset"] + 1) is None
 
 
-@names
-def test_queue_entries_are_those_that_java_lists(golden: Golden, name: str) -> None:
+def test_queue_entries_are_those_that_java_lists(java: GoldenStore) -> None:
     """Log offset, size and tags code of every entry, deliver times of delayed messages included."""
-    java = golden(name)
     java.directory.open()
     for topic, queue_id, queue in java.queues():
         folder = java.directory.root / "consumequeue" / topic / str(queue_id)
@@ -70,26 +67,22 @@ def test_queue_entries_are_those_that_java_lists(golden: Golden, name: str) -> N
         assert entries[queue["minOffset"] :] == queue["consumeQueue"]
 
 
-@names
 @pytest.mark.feature("Q8")
-def test_time_searches_give_javas_offsets(golden: Golden, name: str) -> None:
+def test_time_searches_give_javas_offsets(java: GoldenStore) -> None:
     """Both boundaries, at, between, before and after the store times."""
-    java = golden(name)
     store = java.directory.open()
     for topic, queue_id, queue in java.queues():
         for at_ms, boundary, offset in queue["searchOffset"]:
             assert store.offset_by_time(topic, queue_id, at_ms, boundary) == offset, (topic, queue_id, at_ms, boundary)
 
 
-@names
 @pytest.mark.feature("Q4", "Q5", "Q7")
-def test_key_queries_give_javas_records(golden: Golden, name: str) -> None:
+def test_key_queries_give_javas_records(java: GoldenStore) -> None:
     """By key, unique key and tag, with limits and time ranges.
 
     After a kill Java enters the last message before its start file twice (store.md §4.3) and counts it twice against
     the limit; here it is entered once.
     """
-    java = golden(name)
     store = java.directory.open()
     for wanted in java.truth["queryMessage"]:
         count = 32 if wanted["uniqueKeyQuery"] else wanted["maxNum"]
@@ -97,16 +90,14 @@ def test_key_queries_give_javas_records(golden: Golden, name: str) -> None:
         found = store.query(wanted["topic"], wanted["key"], count, wanted["begin"], wanted["end"], kind=kind)
         expected = sorted(set(wanted["physicOffsets"]))
         doubled = len(wanted["physicOffsets"]) - len(expected)
-        assert doubled == 0 or name == "killed"
+        assert doubled == 0 or java.name == "killed"
         assert found.log_offsets[-len(expected) :] == expected if expected else not found.log_offsets
         assert len(found.log_offsets) in (len(expected), len(expected) + doubled)
         assert [decode_record(record).log_offset for record in found.records] == found.log_offsets
 
 
-@names
-def test_directory_reads_the_same_after_a_clean_stop_and_a_kill(golden: Golden, name: str) -> None:
+def test_directory_reads_the_same_after_a_clean_stop_and_a_kill(java: GoldenStore) -> None:
     """Closing changes no file of a cleanly stopped store, and the next start finds what this one found."""
-    java = golden(name)
     java.directory.open()
     java.directory.close_all()
     before = file_bytes(java.directory.root / "consumequeue"), file_bytes(java.directory.root / "commitlog")
@@ -117,10 +108,8 @@ def test_directory_reads_the_same_after_a_clean_stop_and_a_kill(golden: Golden, 
     assert (file_bytes(java.directory.root / "consumequeue"), file_bytes(java.directory.root / "commitlog")) == before
 
 
-@names
-def test_queues_written_anew_are_javas_bytes(golden: Golden, name: str) -> None:
+def test_queues_written_anew_are_javas_bytes(java: GoldenStore) -> None:
     """Without ``consumequeue/`` all queues are written from the log, to the same bytes."""
-    java = golden(name)
     java.directory.open()  # brings a killed store to its end first
     java.directory.close_all()
     before = file_bytes(java.directory.root / "consumequeue")
@@ -130,10 +119,9 @@ def test_queues_written_anew_are_javas_bytes(golden: Golden, name: str) -> None:
     assert file_bytes(java.directory.root / "consumequeue") == before
 
 
-@pytest.mark.parametrize("name", ["plain", "delay-retry", "batchcrc"])
-def test_index_written_anew_is_javas_bytes(golden: Golden, name: str) -> None:
+@pytest.mark.parametrize("java", ["plain", "delay-retry", "batchcrc"], indirect=True)
+def test_index_written_anew_is_javas_bytes(java: GoldenStore) -> None:
     """Without ``index/`` all keys are entered from the log, to the same headers, slots and entries."""
-    java = golden(name)
     before = file_bytes(java.directory.root / "index")
     shutil.rmtree(java.directory.root / "index")
     java.directory.open()

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import msgspec
 import pytest
 from raw_calls import TIMEOUT_MS, until
+from served import observe
 
 import rocketlet.broker.server as broker_module
 import rocketlet.namesrv.server as nameserver_module
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.remoting.codec.command import ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
@@ -66,9 +66,9 @@ async def serving(handlers: RequestHandlers, limits: Limits | None = None) -> As
 async def serving_names(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Ground]:
     """Run a real name server."""
     clock = ManualClock()
-    servers = _observe(monkeypatch, nameserver_module)
+    observed = observe(monkeypatch, nameserver_module)
     async with nameserver_module.NameServer(NameServerConfig(port=0), clock) as nameserver:
-        yield Ground(nameserver.address, servers[0], clock)
+        yield Ground(nameserver.address, observed[0].server, clock)
 
 
 @contextlib.asynccontextmanager
@@ -77,24 +77,10 @@ async def serving_broker(
 ) -> AsyncGenerator[Ground]:
     """Run a real broker that knows no name server."""
     clock = ManualClock()
-    servers = _observe(monkeypatch, broker_module)
+    observed = observe(monkeypatch, broker_module)
     config = BrokerConfig.from_java({**SETTINGS, "storePathRootDir": str(store), **settings})
     async with broker_module.Broker(config, clock) as broker:
-        yield Ground(broker.address, servers[0], clock)
-
-
-def _observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[RemotingServer]:
-    servers: list[RemotingServer] = []
-
-    class ObservedServer(RemotingServer):
-        def __init__(
-            self, host: str, port: int, handlers: RequestHandlers, clock: Clock, limits: Limits | None = None
-        ) -> None:
-            super().__init__(host, port, handlers, clock, limits)
-            servers.append(self)
-
-    monkeypatch.setattr(module, "RemotingServer", ObservedServer)
-    return servers
+        yield Ground(broker.address, observed[0].server, clock)
 
 
 def frame(

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
-from rocketlet.client import MessageQueue, PushConsumer, ReceivedMessage
+from rocketlet.client import ConsumeResult, MessageQueue, PushConsumer, ReceivedMessage
 
 
 class Inbox:
@@ -30,6 +30,35 @@ class Inbox:
             self._arrived.clear()
             await self._arrived.wait()
         return self.messages
+
+    async def wait_body(self, body: bytes) -> ReceivedMessage:
+        """Return the first message with a body."""
+        while not (found := [message for message in self.messages if message.body == body]):
+            await self.wait_for(len(self.messages) + 1)
+        return found[0]
+
+
+class HeldListener:
+    """A listener that does not end before it may, and then gives its result."""
+
+    def __init__(self, result: ConsumeResult = ConsumeResult.SUCCESS) -> None:
+        self.begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self._result = result
+
+    async def __call__(self, _messages: list[ReceivedMessage]) -> ConsumeResult:
+        """Wait until it may end."""
+        self.begun.set()
+        await self.may_end.wait()
+        return self._result
+
+
+async def give_up(consumer: PushConsumer, topic: str = "T") -> None:
+    """Unsubscribe a consumer from its only topic and return when it owns no queue of it any more."""
+    given_up = asyncio.Event()
+    consumer.on_queues_changed(lambda queues: None if queues else given_up.set())
+    consumer.unsubscribe(topic)
+    await given_up.wait()
 
 
 class Shares:

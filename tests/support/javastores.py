@@ -1,4 +1,4 @@
-"""The store directories that a Java broker wrote, and what a Java client read from them, as export rows."""
+"""What Java wrote: cases of its codecs, store directories, and what its client read from them, as export rows."""
 
 import base64
 import hashlib
@@ -13,6 +13,7 @@ from rocketlet.export.report.report import Report
 from rocketlet.export.write.log_reader import ReadOptions
 
 STORES = ("plain", "killed", "delay-retry", "batchcrc")
+VECTORS = pathlib.Path(__file__).parents[1] / "vectors"
 Row = dict[str, Any]
 JavaStores = Mapping[str, pathlib.Path]
 
@@ -23,6 +24,11 @@ class Read(Protocol):
     def __call__(self, *stores: pathlib.Path | str, options: ReadOptions | None = None) -> tuple[list[Row], Report]:
         """Read the stores."""
         ...
+
+
+def java_cases(path: str) -> list[dict[str, Any]]:
+    """Return the cases of a file below ``tests/vectors``: what Java's classes were given and what they returned."""
+    return json.loads((VECTORS / path).read_text("utf-8"))
 
 
 def unpack_store(vectors: pathlib.Path, name: str, folder: pathlib.Path) -> pathlib.Path:

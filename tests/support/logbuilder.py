@@ -3,12 +3,13 @@
 import pathlib
 import struct
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rocketlet.common.ids import encode_host
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import MAGIC_BLANK, NewRecord, encode_record
+from rocketlet.export.write.dump_file import DumpedMessage, DumpWriter
 
 HOST = encode_host("192.0.2.1", 10911)
 FIRST_MS = 1_700_000_000_000
@@ -89,3 +90,11 @@ class LogBuilder:
     def files(self) -> list[pathlib.Path]:
         """Return the files of the saved log."""
         return sorted((self.root / "commitlog").iterdir())
+
+
+def write_dump(path: pathlib.Path, messages: Iterable[DumpedMessage]) -> pathlib.Path:
+    """Write a dump of messages and return its path."""
+    writer = DumpWriter(str(path))
+    writer.add(list(messages))
+    writer.close()
+    return path

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from scripted_cluster import ScriptedCluster, ScriptedServer
+from subscribed import PUSH_FROM_FIRST
 
-from rocketlet.client import ConsumeFrom, ConsumeResult, PushConsumer, PushConsumerSettings, ReceivedMessage
+from rocketlet.client import ConsumeResult, Listener, PushConsumer, ReceivedMessage
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import NewRecord, encode_record
@@ -72,10 +75,16 @@ class Bench:
         self.broker = broker
         self.clock = ManualClock()
 
-    def consumer(self, **settings: object) -> PushConsumer:
+    def consumer(self, **settings: Any) -> PushConsumer:
         """Return a consumer that begins at the first message."""
-        chosen = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, **settings)  # pyright: ignore[reportArgumentType] # by name
+        chosen = replace(PUSH_FROM_FIRST, **settings)
         return PushConsumer("cg", self.cluster.nameserver.address, settings=chosen, clock=self.clock)
+
+    def listening(self, listener: Listener, **settings: Any) -> PushConsumer:
+        """Return such a consumer with a listener of T."""
+        consumer = self.consumer(**settings)
+        consumer.subscribe("T", "*", listener)
+        return consumer
 
     async def elapse_until(self, is_reached: Callable[[], bool]) -> int:
         """Move the clock on until something is so, and return by how much."""

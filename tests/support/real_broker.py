@@ -2,7 +2,7 @@
 
 import contextlib
 import pathlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
@@ -37,6 +37,22 @@ async def running_broker(
     }
     async with Broker(BrokerConfig.from_java(all_settings), LoopClock()) as broker:
         yield broker
+
+
+@contextlib.asynccontextmanager
+async def restartable_broker(
+    nameserver: NameServer, store: pathlib.Path
+) -> AsyncGenerator[Callable[[], Awaitable[None]]]:
+    """Run a broker; what is yielded stops it and starts it again on its files and at its port."""
+    async with contextlib.AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(running_broker(nameserver, store))
+        port = int(broker.address.rpartition(":")[2])
+
+        async def restart() -> None:
+            await stack.aclose()
+            await stack.enter_async_context(running_broker(nameserver, store, port=port))
+
+        yield restart
 
 
 @contextlib.asynccontextmanager

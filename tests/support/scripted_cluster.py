@@ -5,12 +5,13 @@ code; what is not in the table is answered with an empty success.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Self
 
 from rocketlet.common.codes import ResponseCode
+from rocketlet.common.message import MessageQueue
 from rocketlet.common.names import PERM_READ, PERM_WRITE
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.bodies.body import decode_body, encode_body
@@ -28,6 +29,8 @@ from rocketlet.remoting.transport.server import RemotingServer
 Answer = Callable[[Command], Reply]
 
 READ_WRITE = PERM_READ | PERM_WRITE
+QUEUE = MessageQueue("T", "broker-a", 0)
+RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
 OFFSET_ID = "7F00000100002A9F0000000000000000"
 
 
@@ -48,16 +51,9 @@ class ScriptedServer:
         host, port = self._server.address
         return f"{host}:{port}"
 
-    async def __aenter__(self) -> Self:
-        """Listen."""
+    async def listen(self) -> None:
+        """Listen until it is closed."""
         await self._server.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Listen no more."""
-        await self.close()
 
     async def close(self) -> None:
         """Listen no more; a second call does nothing."""
@@ -83,6 +79,20 @@ class ScriptedServer:
         return Command.response(ResponseCode.SUCCESS) if answer is None else answer(command)
 
 
+@asynccontextmanager
+async def _open(server: ScriptedServer) -> AsyncGenerator[ScriptedServer]:
+    await server.listen()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def scripted_server(name: str) -> AbstractAsyncContextManager[ScriptedServer]:
+    """Open a server that answers everything with an empty success."""
+    return _open(ScriptedServer(name))
+
+
 class ScriptedCluster:
     """A name server and brokers; ``routes`` says which broker has how many queues of a topic."""
 
@@ -94,7 +104,7 @@ class ScriptedCluster:
 
     async def __aenter__(self) -> Self:
         """Start the name server."""
-        await self._stack.enter_async_context(self.nameserver)
+        await self._stack.enter_async_context(_open(self.nameserver))
         return self
 
     async def __aexit__(
@@ -103,12 +113,16 @@ class ScriptedCluster:
         """End every server."""
         await self._stack.aclose()
 
-    async def add_broker(self, name: str) -> ScriptedServer:
-        """Start a broker: it stores what it is sent, has offset 0 and no message for all, knows who sent heartbeats."""
+    async def add_broker(self, name: str, answers: dict[int, Answer] | None = None) -> ScriptedServer:
+        """Start a broker: it stores what it is sent, has offset 0 and no message for all, knows who sent heartbeats.
+
+        Requests of the codes in ``answers`` it answers as these say.
+        """
         broker = ScriptedServer(name, {RequestCode.SEND_MESSAGE_V2: stored, RequestCode.PULL_MESSAGE: silent})
         broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of(0)
         broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda _: members_in(broker)
-        self.brokers[name] = await self._stack.enter_async_context(broker)
+        broker.answers |= answers or {}
+        self.brokers[name] = await self._stack.enter_async_context(_open(broker))
         return broker
 
     def route_of(self, topic: str) -> TopicRouteData:

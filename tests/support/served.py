@@ -29,25 +29,32 @@ class Served(NamedTuple):
     handlers: Mapping[int, Handler]
 
 
-def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[RequestHandlers]:
-    """Return a list to which the handlers of each server that a module starts is added."""
-    services: list[RequestHandlers] = []
+class Observed(NamedTuple):
+    """The listening end of a server, and who answers which code."""
+
+    server: RemotingServer
+    handlers: RequestHandlers
+
+
+def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[Observed]:
+    """Return a list to which each server that a module starts is added."""
+    found: list[Observed] = []
 
     class ObservedServer(RemotingServer):
         def __init__(
             self, host: str, port: int, handlers: RequestHandlers, clock: Clock, limits: Limits | None = None
         ) -> None:
-            services.append(handlers)
             super().__init__(host, port, handlers, clock, limits)
+            found.append(Observed(self, handlers))
 
     monkeypatch.setattr(module, "RemotingServer", ObservedServer)
-    return services
+    return found
 
 
 @asynccontextmanager
 async def serve_broker(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
     """Run a broker that filters by properties."""
-    services, clock = observe(monkeypatch, broker_server), ManualClock()
+    observed, clock = observe(monkeypatch, broker_server), ManualClock()
     settings = {
         "storePathRootDir": str(tmp_path / "store"),
         "listenPort": "0",
@@ -58,20 +65,20 @@ async def serve_broker(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) 
     async with broker_server.Broker(BrokerConfig.from_java(settings), clock) as broker:
         async with open_caller(broker.address) as caller:
             await prepare_broker(caller)
-        connection, transport = connect_in_memory(services[0], clock)
-        yield Served(connection, transport, services[0].by_code)
+        connection, transport = connect_in_memory(observed[0].handlers, clock)
+        yield Served(connection, transport, observed[0].handlers.by_code)
         connection.connection_lost(None)
 
 
 @asynccontextmanager
 async def serve_nameserver(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
     """Run a name server that knows a broker."""
-    services, clock = observe(monkeypatch, namesrv_server), ManualClock()
+    observed, clock = observe(monkeypatch, namesrv_server), ManualClock()
     async with (
         namesrv_server.NameServer(NameServerConfig(port=0), clock) as server,
         open_caller(server.address) as caller,
     ):
         await prepare_nameserver(caller)
-        connection, transport = connect_in_memory(services[0], clock)
-        yield Served(connection, transport, services[0].by_code)
+        connection, transport = connect_in_memory(observed[0].handlers, clock)
+        yield Served(connection, transport, observed[0].handlers.by_code)
         connection.connection_lost(None)

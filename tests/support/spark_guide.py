@@ -16,15 +16,13 @@ import zipfile
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from subscribed import push_consumer
 from threaded_cluster import ThreadedCluster
 
 from rocketlet.client import (
     Admin,
-    ConsumeFrom,
     Message,
     Producer,
-    PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
     Retry,
 )
@@ -122,10 +120,7 @@ async def fail_to_bill(nameserver: str, payments: int, fails: Callable[[Received
             all_seen.set()
         return Retry(delay_level=-1) if fails(messages[0]) else None
 
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
-    consumer = PushConsumer(GROUP, nameserver, settings=settings)
-    consumer.subscribe("payments", "*", bill)
-    async with consumer:
+    async with push_consumer(nameserver, bill, group=GROUP, topic="payments"):
         await all_seen.wait()
 
 

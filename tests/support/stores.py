@@ -157,6 +157,13 @@ def read_all(store: MessageStore) -> dict[tuple[str, int], list[tuple[int, bytes
     }
 
 
+def assert_recovered(directory: StoreDirectory) -> None:
+    """Check that closing leaves ``abort``, and that the next start finds the one message that was written."""
+    directory.close_all()
+    assert directory.abort.exists()
+    assert read_all(directory.open()) == {("T", 0): [(0, b"body")]}
+
+
 def file_bytes(folder: pathlib.Path) -> dict[str, bytes]:
     """Return the content of every file below a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

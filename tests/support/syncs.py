@@ -47,13 +47,12 @@ def _name(path: str) -> str:
     return re.split(r"/(?:store|copy0)(?:/|$)", path)[-1]
 
 
-class RecordedSyncs(LimitedFiles):
-    """Knows what was flushed, in order."""
+class NamedFiles(LimitedFiles):
+    """Knows the path of each descriptor."""
 
     def __init__(self) -> None:
         super().__init__()
         self.opened: dict[int, str] = {}
-        self.synced: list[str] = []
 
     def open(self, path: str, *, writable: bool = False) -> int:
         """Open and remember."""
@@ -71,6 +70,14 @@ class RecordedSyncs(LimitedFiles):
         """Close and forget."""
         del self.opened[descriptor]
         super().close(descriptor)
+
+
+class RecordedSyncs(NamedFiles):
+    """Knows what was flushed, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
 
     def sync(self, descriptor: int) -> None:
         """Flush and remember."""
@@ -106,6 +113,14 @@ class CrowdedFiles(RecordedSyncs):
     def _check(self, path: str) -> None:
         if self.is_crowded:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+
+def flush_what_is_due(store: MessageStore) -> None:
+    """Flush the log to its end, which is due."""
+    done = threading.Event()
+    store.flush_when_due(lambda _: done.set())
+    assert done.wait(30)
+    assert store.flushed_offset == store.log_max_offset
 
 
 LOG = "commitlog/00000000000000000000"

@@ -1,7 +1,7 @@
 """What is counted, and what is made of it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -26,13 +26,9 @@ def statistics(clock: ManualClock) -> BrokerStatistics:
 
 
 @pytest.fixture
-def vienna(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def vienna(time_zone: Callable[[str], None]) -> None:
     """Live in a time zone that changes its clocks."""
-    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+    time_zone("CET-1CEST,M3.5.0,M10.5.0/3")
 
 
 def record(topic: str, stored_at_ms: int, size: int = 100, inner_batch: int | None = None) -> Appended:

@@ -81,32 +81,35 @@ def test_data_version_moves_with_deliveries(progress: DelayProgress) -> None:
     assert progress.content().data_version.timestamp == 7
 
 
-@pytest.mark.feature("L3")
-async def test_progress_is_saved_when_the_messages_are_on_disk(
-    progress: DelayProgress, folder: ConfigFolder, store: MessageStore, disk: SlowDisk
-) -> None:
-    """Saving flushes the log first, so that no crash leaves an offset behind which a delivered message is lost."""
+@pytest.fixture
+def moved(progress: DelayProgress, store: MessageStore) -> DelayProgress:
+    """Return the progress behind a message of the store, which is not on disk yet."""
     store.append(new_record())
     store.commit()
     progress.move(1, 1)
+    return progress
+
+
+@pytest.mark.feature("L3")
+async def test_progress_is_saved_when_the_messages_are_on_disk(
+    moved: DelayProgress, folder: ConfigFolder, store: MessageStore, disk: SlowDisk
+) -> None:
+    """Saving flushes the log first, so that no crash leaves an offset behind which a delivered message is lost."""
     before = disk.syncs
-    await DelaySaveJob(store, folder, progress, 10_000).run()
+    await DelaySaveJob(store, folder, moved, 10_000).run()
     assert (store.flushed_offset, saved(folder)) == (store.log_max_offset, {1: 1})
     assert disk.syncs > before
     before = disk.syncs
-    await DelaySaveJob(store, folder, progress, 10_000).run()
+    await DelaySaveJob(store, folder, moved, 10_000).run()
     assert disk.syncs == before
 
 
 async def test_progress_is_not_saved_when_the_disk_fails(
-    progress: DelayProgress, folder: ConfigFolder, store: MessageStore, disk: SlowDisk
+    moved: DelayProgress, folder: ConfigFolder, store: MessageStore, disk: SlowDisk
 ) -> None:
     """When the flush fails the file keeps what was certain, and the last save of a broker only logs it."""
-    store.append(new_record())
-    store.commit()
-    progress.move(1, 1)
     disk.go_on(failing=True)
-    job = DelaySaveJob(store, folder, progress, 10_000)
+    job = DelaySaveJob(store, folder, moved, 10_000)
     with pytest.raises(StoreNotWritableError):
         await job.run()
     await job.run_once()

@@ -202,26 +202,24 @@ async def test_message_that_is_not_there(log_offset: int, caller: Caller) -> Non
     assert await records(caller, DLQ) == []
 
 
-async def test_unknown_group(settings: dict[str, str], clock: ManualClock) -> None:
-    """Where groups are not made by themselves an unknown one is answered 26."""
-    settings["autoCreateSubscriptionGroup"] = "false"
+async def answer_with(settings: dict[str, str], clock: ManualClock) -> tuple[int, str | None]:
+    """Return what a broker with settings answers to a message that is given back."""
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         answer = await send_back(caller, 0)
-    assert (answer.code, answer.remark) == (
-        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-        f"subscription group not exist, g {FAQ}",
-    )
+    return answer.code, answer.remark
+
+
+async def test_unknown_group(settings: dict[str, str], clock: ManualClock) -> None:
+    """Where groups are not made by themselves an unknown one is answered 26."""
+    code, remark = await answer_with({**settings, "autoCreateSubscriptionGroup": "false"}, clock)
+    assert code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert remark == f"subscription group not exist, g {FAQ}"
 
 
 async def test_broker_that_may_not_be_written_to(settings: dict[str, str], clock: ManualClock) -> None:
     """With brokerPermission=4 the answer is 16 and names the broker."""
-    settings["brokerPermission"] = "4"
-    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
-        answer = await send_back(caller, 0)
-    assert (answer.code, answer.remark) == (
-        ResponseCode.NO_PERMISSION,
-        "the broker[127.0.0.1] sending message is forbidden",
-    )
+    code, remark = await answer_with({**settings, "brokerPermission": "4"}, clock)
+    assert (code, remark) == (ResponseCode.NO_PERMISSION, "the broker[127.0.0.1] sending message is forbidden")
 
 
 async def test_retry_topic_that_may_not_be_written_to(caller: Caller) -> None:

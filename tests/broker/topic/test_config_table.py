@@ -34,6 +34,13 @@ def offsets_with(queue_offset: int | None = None) -> OffsetTable:
     return table
 
 
+async def load_offsets(folder: ConfigFolder) -> OffsetTable:
+    """Return the offsets that stand in a folder."""
+    loaded = offsets_with()
+    await asyncio.to_thread(folder.load, loaded)
+    return loaded
+
+
 async def test_saved_table_is_loaded(folder: ConfigFolder) -> None:
     """What was saved fills the next table; without a file nothing happens."""
     fresh = offsets_with()
@@ -63,9 +70,7 @@ async def test_backup_stands_in_for_a_broken_file(folder: ConfigFolder, tmp_path
     table.commit("g", "T", 0, 6)
     await folder.save(table)
     (tmp_path / "config" / "consumerOffset.json").write_text('{"offsetTable":')
-    loaded = offsets_with()
-    await asyncio.to_thread(folder.load, loaded)
-    assert loaded.committed("g", "T", 0) == 5
+    assert (await load_offsets(folder)).committed("g", "T", 0) == 5
 
 
 async def test_broken_file_without_backup_stops_the_start(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:
@@ -85,14 +90,11 @@ async def test_damaged_file_keeps_its_good_backup(folder: ConfigFolder, tmp_path
     await folder.save(table)
     path = tmp_path / "config" / "consumerOffset.json"
     path.write_text(broken)
-    loaded = offsets_with()
-    await asyncio.to_thread(folder.load, loaded)
+    loaded = await load_offsets(folder)
     loaded.commit("g", "T", 0, 7)
     await folder.save(loaded)
     path.write_text(broken)
-    again = offsets_with()
-    await asyncio.to_thread(folder.load, again)
-    assert again.committed("g", "T", 0) == 5
+    assert (await load_offsets(folder)).committed("g", "T", 0) == 5
 
 
 async def test_null_where_nothing_is_lost_is_read(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:

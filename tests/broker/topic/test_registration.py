@@ -152,9 +152,8 @@ async def test_silent_name_server_costs_a_second(
 async def until_known(nameserver: NameServer, topic: str) -> None:
     """Wait until a name server has a route; the answers to us let the broker's requests come in between."""
     async with open_caller(nameserver.address) as caller:
-        answer = await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-        while answer.code != ResponseCode.SUCCESS:
-            answer = await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+        while (await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})).code != ResponseCode.SUCCESS:
+            pass
 
 
 async def test_name_server_that_forgot_the_broker_is_told_everything(
@@ -427,12 +426,9 @@ async def test_topic_is_answered_while_no_flush_ends(
     async with open_caller(starting.address) as caller:
         disk.get_stuck()
         async with asyncio.TaskGroup() as group:
-            answers = [
-                group.create_task(caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)),
-                group.create_task(caller.send("U")),
-                group.create_task(caller.send("U")),
-                group.create_task(caller.heartbeat("c", "g", {"U": "*"})),
-            ]
+            creation = caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
+            calls = creation, caller.send("U"), caller.send("U"), caller.heartbeat("c", "g", {"U": "*"})
+            answers = [group.create_task(call) for call in calls]
             await until(disk.waiting.is_set)
             await until_known(nameserver, "T")
             await until_known(nameserver, "U")
@@ -549,8 +545,11 @@ async def test_new_topic_leaves_the_others_in_the_routes(settings: dict[str, str
                 assert (await route(nameserver.address)).code == ResponseCode.SUCCESS
 
 
-async def send_unsaved(settings: dict[str, str], clock: ManualClock, disk: SlowDisk, twin: pathlib.Path) -> None:
-    """Store messages of a new topic while nothing reaches the disk, and leave what a kill would then leave."""
+@pytest.fixture
+async def killed(
+    settings: dict[str, str], clock: ManualClock, disk: SlowDisk, tmp_path: pathlib.Path
+) -> dict[str, str]:
+    """Return the settings over what a kill leaves of topic U, which got messages while nothing reached the disk."""
     async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
         assert (await caller.send("before")).code == ResponseCode.SUCCESS
         disk.get_stuck()
@@ -560,25 +559,19 @@ async def send_unsaved(settings: dict[str, str], clock: ManualClock, disk: SlowD
             clock.advance(1000)
         assert sending.result().code == ResponseCode.SUCCESS
         assert not is_saved(settings, "U")
-        shutil.copytree(settings["storePathRootDir"], twin)
+        shutil.copytree(settings["storePathRootDir"], tmp_path / "twin")
         disk.go_on()
+    return settings | {"storePathRootDir": str(tmp_path / "twin")}
 
 
 async def test_topic_that_was_not_saved_is_made_again_after_a_kill(
-    settings: dict[str, str],
-    clock: ManualClock,
-    nameserver: NameServer,
-    disk: SlowDisk,
-    tmp_path: pathlib.Path,
-    caplog: pytest.LogCaptureFixture,
+    killed: dict[str, str], clock: ManualClock, nameserver: NameServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its acknowledged messages are pulled, its route is known, and its next message follows; the log names it."""
-    await send_unsaved(settings, clock, disk, tmp_path / "twin")
-    settings |= {"storePathRootDir": str(tmp_path / "twin"), "autoCreateTopicEnable": "false"}
+    settings = killed | {"autoCreateTopicEnable": "false"}
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
-        assert (
-            "topic U has messages, but was not saved before the broker ended: made again with 3 queues" in caplog.text
-        )
+        told = "topic U has messages, but was not saved before the broker ended: made again with 3 queues"
+        assert told in caplog.text
         assert is_saved(settings, "U")
         await until_known(nameserver, "U")
         (record,) = iter_records((await caller.pull("U", queue_id=2)).body)

@@ -6,17 +6,16 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from official_broker import OfficialBroker
+from subscribed import pull_consumer
 
 from rocketlet.client import (
     Admin,
     ClientSettings,
-    ConsumeFrom,
     GroupSettings,
     Message,
     MessageQueue,
     Producer,
     PullConsumer,
-    PullConsumerSettings,
     Session,
     TopicSettings,
 )
@@ -132,7 +131,6 @@ async def test_use_outside_the_block_is_refused(address: str) -> None:
         await admin.brokers()
 
 
-FIRST = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
 BODIES = [b"0", b"1", b"2", b"3", b"4"]
 _numbers = itertools.count(1)
 
@@ -167,8 +165,7 @@ class Shop:
     async def read(self, count: int) -> list[bytes]:
         """Read and commit so many messages."""
         got: list[bytes] = []
-        consumer = PullConsumer(self.group, self.address, settings=FIRST)
-        consumer.subscribe("T")
+        consumer = pull_consumer(self.address, group=self.group)
         async with consumer:
             while len(got) < count:
                 got += [message.body for message in await consumer.poll(max_messages=count - len(got))]
@@ -271,8 +268,7 @@ async def test_offsets_are_not_set_under_a_consumer(shop: Shop) -> None:
 async def test_official_broker_moves_a_group_that_consumes(official_shop: Shop) -> None:
     """The consumer gets everything again without being asked."""
     group = official_shop.group
-    consumer = PullConsumer(group, official_shop.address, settings=FIRST)
-    consumer.subscribe("T")
+    consumer = pull_consumer(official_shop.address, group=group)
     async with consumer, Producer("pg", official_shop.address) as producer:
         got: Counter[bytes] = Counter()
         while got.total() < 10:

@@ -1,11 +1,9 @@
 """What a push consumer answers to the requests of a scripted broker."""
 
-import asyncio
-
 import pytest
-from inbox import Inbox
+from inbox import HeldListener, Inbox
 from push_bench import PULL, Bench, Feed, pulled, records
-from scripted_cluster import ScriptedCluster, offset_of
+from scripted_cluster import offset_of
 
 from rocketlet.client import MessageQueue, PushConsumer, Session
 from rocketlet.common.codes import ResponseCode
@@ -20,13 +18,6 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 LIMIT_MS = 3000
 
 
-@pytest.fixture
-async def bench(cluster: ScriptedCluster) -> Bench:
-    """Return a bench."""
-    cluster.routes["T"] = {"broker-a": 1}
-    return Bench(cluster, await cluster.add_broker("broker-a"))
-
-
 async def ask(bench: Bench, code: RequestCode, header: object, body: bytes = b"") -> Command:
     """Ask the client as its broker does."""
     command = Command.request(code, header, body)  # pyright: ignore[reportArgumentType] # any header
@@ -36,16 +27,9 @@ async def ask(bench: Bench, code: RequestCode, header: object, body: bytes = b""
 async def test_running_info_tells_of_the_queues(bench: Bench) -> None:
     """Offsets, what is buffered, the subscriptions and when it began."""
     bench.broker.answers[PULL] = Feed(pulled(3, records(0, 3)))
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def stuck(_: object) -> None:
-        begun.set()
-        await may_end.wait()
-
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", stuck)
-    async with consumer:
-        await begun.wait()
+    held = HeldListener()
+    async with bench.listening(held):
+        await held.begun.wait()
         answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader(consumer_group="cg"))
         info = decode_body(RunningInfo, answer.body)
         queue = info.mq_table[QUEUE]
@@ -56,7 +40,7 @@ async def test_running_info_tells_of_the_queues(bench: Bench) -> None:
         header = RunningInfoHeader(consumer_group="cg", with_stacks=True)
         answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         assert "test_running_info_tells_of_the_queues" in (decode_body(RunningInfo, answer.body).jstack or "")
-        may_end.set()
+        held.may_end.set()
 
 
 async def test_other_group_of_the_session_answers_itself(bench: Bench) -> None:
@@ -84,8 +68,7 @@ async def test_offsets_of_a_topic_are_told(bench: Bench) -> None:
     """Those in memory, which may be ahead of the stored ones."""
     bench.broker.answers[PULL] = Feed(pulled(3, records(0, 3)))
     inbox = Inbox()
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", inbox)
+    consumer = bench.listening(inbox)
     async with consumer:
         await inbox.wait_for(3)
         header = GroupTopicHeader(topic="T", group="cg")
@@ -101,16 +84,9 @@ async def test_reset_begins_anew_at_the_offset(bench: Bench) -> None:
     """It is stored first; a listener that still runs does not move it, and other topics are left alone."""
     bench.broker.answers[PULL] = Feed(pulled(6, records(5, 1)))
     bench.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of((bench.commits() or [5])[-1])
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def stuck(_: object) -> None:
-        begun.set()
-        await may_end.wait()
-
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", stuck)
-    async with consumer:
-        await begun.wait()
+    held = HeldListener()
+    async with bench.listening(held):
+        await held.begun.wait()
         offsets = {QUEUE: 2, MessageQueue("U", "broker-a", 0): 1}
         body = encode_body(ResetOffsets(offset_table=offsets))
         command = Command.request(
@@ -118,7 +94,7 @@ async def test_reset_begins_anew_at_the_offset(bench: Bench) -> None:
         )
         bench.broker.connections[0].send_oneway(command)
         await bench.elapse_until(lambda: bench.pulls()[-1].queue_offset == 2)
-        may_end.set()
+        held.may_end.set()
     assert set(bench.commits()) == {2}
 
 
@@ -127,9 +103,7 @@ async def test_reset_begins_anew_at_the_offset(bench: Bench) -> None:
 )
 async def test_message_that_cannot_be_read_is_answered_with_an_error(bench: Bench, body: bytes, remark: str) -> None:
     """The administrator learns why."""
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", Inbox())
-    async with consumer:
+    async with bench.listening(Inbox()):
         header = ConsumeDirectlyHeader(consumer_group="cg", broker_name="broker-a")
         answer = await ask(bench, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, body)
         assert answer.code == ResponseCode.SYSTEM_ERROR
@@ -139,8 +113,7 @@ async def test_message_that_cannot_be_read_is_answered_with_an_error(bench: Benc
 async def test_message_out_of_turn_needs_a_listener(bench: Bench) -> None:
     """Its offset does not move, and without a listener of its topic that is the answer."""
     inbox = Inbox()
-    consumer = bench.consumer()
-    consumer.subscribe("T", "*", inbox)
+    consumer = bench.listening(inbox)
     async with consumer:
         header = ConsumeDirectlyHeader(consumer_group="cg", broker_name="broker-a")
         answer = await ask(bench, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, records(9, 1))

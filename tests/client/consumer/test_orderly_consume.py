@@ -1,11 +1,12 @@
 """Orderly consumption against a scripted broker: order, rests, dead letters, commits and locks."""
 
 import asyncio
+import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 import pytest
-from inbox import Inbox
+from inbox import HeldListener, Inbox, give_up
 from push_bench import COMMIT, PULL, Bench, Feed, Stored, pulled, records
 from scripted_cluster import ScriptedCluster, offset_of, refused, silent
 
@@ -75,8 +76,7 @@ def locks() -> Locks:
 async def bench(cluster: ScriptedCluster, locks: Locks) -> Bench:
     """Return a bench whose broker locks queues."""
     cluster.routes["T"] = cluster.routes["%RETRY%cg"] = {"broker-a": 1}
-    broker = await cluster.add_broker("broker-a")
-    broker.answers[LOCK] = locks
+    broker = await cluster.add_broker("broker-a", {LOCK: locks})
     return Bench(cluster, broker)
 
 
@@ -256,24 +256,29 @@ async def test_queue_locked_by_another_member_is_not_taken(bench: Bench, locks: 
         await bench.elapse_until(lambda: len(consumer.queues) == 1)
 
 
+async def live(consumer: PushConsumer, entered: asyncio.Event, done: asyncio.Event) -> None:
+    """Enter a consumer, say so, and leave it when the test is done with it."""
+    async with consumer:
+        entered.set()
+        await done.wait()
+
+
+@contextlib.asynccontextmanager
+async def given_up_while_held(bench: Bench) -> AsyncGenerator[HeldListener]:
+    """Give a listener that is at the first of two messages, when its consumer has given the queue up."""
+    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
+    held = HeldListener()
+    async with orderly(bench, held) as consumer:
+        await held.begun.wait()
+        await give_up(consumer)
+        yield held
+
+
 async def test_queue_that_is_given_up_keeps_its_lock_until_its_listener_ends(bench: Bench) -> None:
     """What the listener finishes then still counts: the offset is stored before the lock is given back."""
-    bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def slow(_: list[ReceivedMessage]) -> None:
-        begun.set()
-        await may_end.wait()
-
-    consumer = orderly(bench, slow)
-    given_up = asyncio.Event()
-    consumer.on_queues_changed(lambda queues: None if queues else given_up.set())
-    async with consumer:
-        await begun.wait()
-        consumer.unsubscribe("T")
-        await given_up.wait()
+    async with given_up_while_held(bench) as held:
         assert all(decode_body(LockBatchBody, each.body).mq_set[0].topic != "T" for each in bench.broker.asked(UNLOCK))
-        may_end.set()
+        held.may_end.set()
         await bench.broker.wait_asked(UNLOCK)
         [unlocked] = decode_body(LockBatchBody, bench.broker.asked(UNLOCK)[0].body).mq_set
         assert unlocked.topic == "T"
@@ -354,13 +359,7 @@ async def test_lock_that_was_asked_for_is_given_back_at_the_end(bench: Bench) ->
     consumer = orderly(bench, Script())
     async with asyncio.TaskGroup() as group:
         entered, done = asyncio.Event(), asyncio.Event()
-
-        async def live() -> None:
-            async with consumer:
-                entered.set()
-                await done.wait()
-
-        group.create_task(live())
+        group.create_task(live(consumer, entered, done))
         await bench.elapse_until(entered.is_set)
         done.set()
         [*_, last] = await bench.broker.wait_asked(UNLOCK)
@@ -398,21 +397,10 @@ def topics_of(requests: list[Command]) -> list[set[str]]:
 @pytest.mark.feature("B22")
 async def test_queue_that_is_given_up_is_confirmed_until_its_listener_ends(bench: Bench) -> None:
     """Else another member might run the queue's messages beside it, after 60 s."""
-    bench.broker.answers[PULL] = Feed(pulled(1, records(0, 1)))
-    begun, may_end = asyncio.Event(), asyncio.Event()
-
-    async def slow(_: list[ReceivedMessage]) -> None:
-        begun.set()
-        await may_end.wait()
-
-    consumer = orderly(bench, slow)
-    async with consumer:
-        await begun.wait()
-        consumer.unsubscribe("T")
-        await bench.elapse_until(lambda: not consumer.queues)
+    async with given_up_while_held(bench) as held:
         asked = len(bench.broker.asked(LOCK))
         await bench.elapse_until(lambda: len(bench.broker.asked(LOCK)) > asked)
-        may_end.set()
+        held.may_end.set()
         assert "T" in topics_of(bench.broker.asked(LOCK))[-1]
 
 
@@ -432,13 +420,7 @@ async def test_locks_are_not_confirmed_after_they_were_given_back(bench: Bench) 
     begun_at_ms = bench.clock.monotonic_ms()
     async with asyncio.TaskGroup() as group:
         entered, done = asyncio.Event(), asyncio.Event()
-
-        async def live() -> None:
-            async with consumer:
-                entered.set()
-                await done.wait()
-
-        living = group.create_task(live())
+        living = group.create_task(live(consumer, entered, done))
         await bench.elapse_until(entered.is_set)
         goodbye = Outcome[Command]()
         bench.broker.answers[leave] = lambda _: goodbye
@@ -457,17 +439,11 @@ async def test_locks_are_not_confirmed_after_they_were_given_back(bench: Bench) 
 async def test_silent_broker_does_not_stop_the_others(bench: Bench) -> None:
     """Locks are asked of each broker; one that does not answer delays its own queues."""
     bench.cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}
-    other = await bench.cluster.add_broker("broker-b")
-    other.answers[LOCK] = silent
+    other = await bench.cluster.add_broker("broker-b", {LOCK: silent})
     consumer = orderly(bench, Script())
     async with asyncio.TaskGroup() as group:
-        done = asyncio.Event()
-
-        async def live() -> None:
-            async with consumer:
-                await done.wait()
-
-        group.create_task(live())
+        entered, done = asyncio.Event(), asyncio.Event()
+        group.create_task(live(consumer, entered, done))
         await bench.elapse_until(lambda: len(consumer.queues) == 1)
         assert [queue.broker_name for queue in consumer.queues] == ["broker-a"]
         other.answers[LOCK] = Locks()

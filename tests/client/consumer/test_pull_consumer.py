@@ -3,35 +3,24 @@
 import asyncio
 import pathlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from real_broker import running_broker
+from real_broker import restartable_broker
+from subscribed import PULL_FROM_FIRST, pull_consumer, push_consumer
 
 from rocketlet.client import (
-    ConsumeFrom,
     Message,
     MessageQueue,
     Producer,
     PullConsumer,
     PullConsumerSettings,
-    PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
 )
 from rocketlet.client.session.callbacks import QueueCallbacks
 from rocketlet.common.errors import ClientStateError, ConfigError, RouteNotFoundError
 from rocketlet.namesrv.server import NameServer
-
-FIRST = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
-
-
-@pytest.fixture
-async def producer(address: str) -> AsyncGenerator[Producer]:
-    """Yield a producer at the real broker."""
-    async with Producer("pg", address) as running:
-        yield running
 
 
 async def send_to_one_queue(producer: Producer, count: int, topic: str = "T") -> MessageQueue:
@@ -61,8 +50,7 @@ async def test_messages_of_a_subscription_come_one_by_one(address: str, producer
     """Iteration gives every message of every queue, in the order of each queue."""
     for number in range(12):
         await producer.send(Message("T", str(number).encode()))
-    consumer = PullConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T")
+    consumer = pull_consumer(address)
     got: list[ReceivedMessage] = []
     async with consumer:
         async for message in consumer:
@@ -89,14 +77,12 @@ async def test_unknown_topic_is_told(address: str, caplog: pytest.LogCaptureFixt
 async def test_finished_messages_do_not_come_again(address: str, producer: Producer) -> None:
     """What was handed out last was not finished by asking for more, so it comes again; what was before does not."""
     await send_to_one_queue(producer, 10)
-    consumer = PullConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T")
+    consumer = pull_consumer(address)
     async with consumer:
         async for message in consumer:
             if message.body == b"6":
                 break
-    again = PullConsumer("cg", address, settings=FIRST)
-    again.subscribe("T")
+    again = pull_consumer(address)
     async with again:
         assert numbers(await poll_all(again, 4)) == [6, 7, 8, 9]
 
@@ -105,9 +91,7 @@ async def test_finished_messages_do_not_come_again(address: str, producer: Produ
 async def test_commit_stores_what_was_handed_out(address: str, producer: Producer) -> None:
     """With committing left to the caller, only ``commit`` moves what is stored."""
     queue = await send_to_one_queue(producer, 10)
-    settings = PullConsumerSettings(consume_from=ConsumeFrom.FIRST, commits_itself=False, pull_messages=4)
-    consumer = PullConsumer("cg", address, settings=settings)
-    consumer.subscribe("T")
+    consumer = pull_consumer(address, commits_itself=False, pull_messages=4)
     async with consumer:
         await poll_all(consumer, 4)
         await poll_all(consumer, 4)
@@ -124,7 +108,7 @@ async def test_assigned_queues_are_exactly_those(address: str, producer: Produce
     """Assigning again gives up what is no longer wanted; subscribing as well is refused."""
     for number in range(8):
         await producer.send(Message("T", str(number).encode()))
-    async with PullConsumer("cg", address, settings=FIRST) as consumer:
+    async with PullConsumer("cg", address, settings=PULL_FROM_FIRST) as consumer:
         queues = await consumer.fetch_queues("T")
         assert [queue.queue_id for queue in queues] == [0, 1, 2, 3]
         await consumer.assign(queues[:2])
@@ -159,7 +143,7 @@ async def test_assigning_an_unknown_topic_is_an_error(address: str) -> None:
 async def test_seek_moves_within_the_queue(address: str, producer: Producer) -> None:
     """Back, forth, to both ends; outside the queue and in foreign queues it is refused."""
     queue = await send_to_one_queue(producer, 10)
-    async with PullConsumer("cg", address, settings=FIRST) as consumer:
+    async with PullConsumer("cg", address, settings=PULL_FROM_FIRST) as consumer:
         await consumer.assign([queue])
         assert numbers(await poll_all(consumer, 10)) == list(range(10))
         await consumer.seek(queue, 7)
@@ -189,7 +173,7 @@ async def test_offset_of_a_time_is_found(address: str, producer: Producer) -> No
 async def test_paused_queue_gives_nothing_until_it_goes_on(address: str, producer: Producer) -> None:
     """What was pulled before the pause waits with it."""
     queue = await send_to_one_queue(producer, 3)
-    async with PullConsumer("cg", address, settings=FIRST) as consumer:
+    async with PullConsumer("cg", address, settings=PULL_FROM_FIRST) as consumer:
         await consumer.assign([queue])
         await consumer.poll(max_messages=1)
         consumer.pause([queue])
@@ -215,7 +199,7 @@ async def test_tags_are_filtered_and_not_read_again(address: str, producer: Prod
     """What the expression leaves out moves the offset as well."""
     queue = await send_to_one_queue(producer, 5)
     await producer.send(Message("T", b"5", tags="A"), queue=queue)
-    consumer = PullConsumer("cg", address, settings=FIRST)
+    consumer = PullConsumer("cg", address, settings=PULL_FROM_FIRST)
     consumer.subscribe("T", "A || B")
     async with consumer:
         assert numbers(await poll_all(consumer, 1)) == [5]
@@ -229,8 +213,7 @@ async def test_pull_and_push_members_share_the_queues(address: str, producer: Pr
     await send_to_one_queue(producer, 1)
     pulling = PullConsumer("cg", address)
     pulling.subscribe("T")
-    pushing = PushConsumer("cg", address, settings=PushConsumerSettings(consume_from=ConsumeFrom.FIRST))
-    pushing.subscribe("T", "*", lambda _: None)
+    pushing = push_consumer(address, lambda _: None)
     halved = asyncio.Event()
     pulling.on_queues_changed(lambda queues: halved.set() if len(queues) == 2 else None)
     async with pulling:
@@ -263,18 +246,17 @@ async def test_iteration_ends_when_the_consumer_is_closed(address: str, producer
 async def test_consumer_resumes_after_the_broker_was_restarted(nameserver: NameServer, tmp_path: pathlib.Path) -> None:
     """It reconnects by itself and misses nothing."""
     got: list[ReceivedMessage] = []
-    async with Producer("pg", nameserver.address) as producer:
-        async with running_broker(nameserver, tmp_path / "store") as broker:
-            port = int(broker.address.rpartition(":")[2])
-            queue = await send_to_one_queue(producer, 3)
-            consumer = PullConsumer("cg", nameserver.address, settings=FIRST)
-            await consumer.__aenter__()
-            await consumer.assign([queue])
-            got += await poll_all(consumer, 3)
-        async with running_broker(nameserver, tmp_path / "store", port=port):
-            await producer.send(Message("T", b"3"), queue=queue)
-            got += await poll_all(consumer, 1)
-            await consumer.__aexit__(None, None, None)
+    async with (
+        restartable_broker(nameserver, tmp_path / "store") as restart,
+        Producer("pg", nameserver.address) as producer,
+        PullConsumer("cg", nameserver.address, settings=PULL_FROM_FIRST) as consumer,
+    ):
+        queue = await send_to_one_queue(producer, 3)
+        await consumer.assign([queue])
+        got += await poll_all(consumer, 3)
+        await restart()
+        await producer.send(Message("T", b"3"), queue=queue)
+        got += await poll_all(consumer, 1)
     assert numbers(got) == [0, 1, 2, 3]
 
 
@@ -282,14 +264,10 @@ async def test_leaving_the_block_leaves_nothing_behind(address: str, producer: P
     """No task is left."""
     await send_to_one_queue(producer, 1)
     tasks = asyncio.all_tasks()
-    consumer = PullConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T")
+    consumer = pull_consumer(address)
     async with consumer:
         await poll_all(consumer, 1)
     assert asyncio.all_tasks() <= tasks
-
-
-BY_HAND = PullConsumerSettings(consume_from=ConsumeFrom.FIRST, commits_itself=False)
 
 
 class Diary:
@@ -313,13 +291,6 @@ class Diary:
         self._happened.set()
 
 
-def subscribed(address: str, settings: PullConsumerSettings) -> PullConsumer:
-    """Return a member that has subscribed and not begun."""
-    consumer = PullConsumer("cg", address, settings=settings)
-    consumer.subscribe("T")
-    return consumer
-
-
 async def fill(producer: Producer, per_queue: int) -> None:
     """Send as many messages to each of four queues."""
     await producer.send(Message("T", b"0"))
@@ -332,7 +303,7 @@ async def test_callbacks_follow_the_members(address: str) -> None:
     """Queues come at the start, go when a member joins, come back when it leaves, and go at the end."""
     async with Producer("pg", address) as producer:
         await producer.send(Message("T", b"makes the topic"))
-        first, second = subscribed(address, FIRST), subscribed(address, FIRST)
+        first, second = pull_consumer(address), pull_consumer(address)
         diary, other = Diary(first), Diary(second)
         async with first:
             await diary.wait_for(("assigned", 4))
@@ -352,13 +323,13 @@ async def test_application_commits_before_queues_go(own_address: str) -> None:
     """
     async with Producer("pg", own_address) as producer:
         await fill(producer, 2)
-        first = subscribed(own_address, BY_HAND)
+        first = pull_consumer(own_address, commits_itself=False)
         first.on_queues_revoked(lambda _: first.commit())
         async with first:
             got = 0
             while got < 8:
                 got += len(await first.poll())
-            async with subscribed(own_address, BY_HAND) as second:
+            async with pull_consumer(own_address, commits_itself=False) as second:
                 while len(second.queues) < 2:
                     assert await second.poll(timeout_ms=100) == []
                 committed = [await second.committed(queue) for queue in second.queues]
@@ -370,7 +341,7 @@ async def test_application_seeks_before_queues_are_read(address: str) -> None:
     """A seek in the callback decides where reading begins: nothing before it is handed out."""
     async with Producer("pg", address) as producer:
         await fill(producer, 3)
-        consumer = subscribed(address, FIRST)
+        consumer = pull_consumer(address)
 
         async def begin_at_two(queues: tuple[MessageQueue, ...]) -> None:
             for queue in queues:
@@ -389,7 +360,7 @@ async def test_callback_that_raises_changes_nothing(address: str, caplog: pytest
     """The queues are read all the same, and the log has what was raised."""
     async with Producer("pg", address) as producer:
         await fill(producer, 1)
-        consumer = subscribed(address, FIRST)
+        consumer = pull_consumer(address)
         consumer.on_queues_assigned(_fail)
         async with consumer:
             got = 0
@@ -442,8 +413,7 @@ async def test_consumer_without_anything_to_consume_says_so(address: str) -> Non
 
 async def test_wrong_values_are_refused(address: str) -> None:
     """Types and ranges are checked where the value comes in."""
-    settings = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
-    async with Producer("pg", address) as producer, PullConsumer("cg", address, settings=settings) as consumer:
+    async with Producer("pg", address) as producer, PullConsumer("cg", address, settings=PULL_FROM_FIRST) as consumer:
         queue = (await producer.send(Message("T", b"0"))).queue
         with pytest.raises(TypeError, match="'T' is str, it must be a MessageQueue"):
             await consumer.assign("T")  # pyright: ignore[reportArgumentType] # on purpose

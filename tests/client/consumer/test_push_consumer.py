@@ -8,29 +8,19 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 from inbox import Inbox, Shares
-from real_broker import running_broker
+from real_broker import restartable_broker, running_broker
 from scripted_cluster import ScriptedCluster, silent
+from subscribed import PUSH_FROM_FIRST, consume, push_consumer
 
 from rocketlet.client import (
-    ConsumeFrom,
     Message,
     Producer,
     PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
 )
 from rocketlet.common.errors import ClientStateError
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.request_codes import RequestCode
-
-FIRST = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
-
-
-@pytest.fixture
-async def producer(address: str) -> AsyncGenerator[Producer]:
-    """Yield a producer at the real broker."""
-    async with Producer("pg", address) as running:
-        yield running
 
 
 async def send_all(producer: Producer, topic: str, bodies: Sequence[bytes], tags: str | None = None) -> None:
@@ -49,9 +39,7 @@ async def test_messages_come_as_they_were_sent(address: str, producer: Producer)
     inbox = Inbox()
     message = Message("T", b"z" * 9000, tags="TagA", keys=["k1", "k2"], properties={"color": "grün"}, flag=5)
     result = await producer.send(message)
-    consumer = PushConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T", "*", inbox)
-    async with consumer:
+    async with push_consumer(address, inbox):
         [got] = await inbox.wait_for(1)
 
     assert (got.topic, got.body, got.tags, got.keys, got.flag) == ("T", message.body, "TagA", ("k1", "k2"), 5)
@@ -82,10 +70,9 @@ async def test_two_members_share_a_third_joins_one_leaves(address: str, producer
 
     @contextlib.asynccontextmanager
     async def member() -> AsyncGenerator[PushConsumer]:
-        consumer = PushConsumer("cg", address, settings=FIRST)
+        consumer = push_consumer(address, inbox)
         shares.watch(consumer)
-        for topic in "TU":
-            consumer.subscribe(topic, "*", inbox)
+        consumer.subscribe("U", "*", inbox)
         async with consumer:
             yield consumer
         shares.forget(consumer)
@@ -123,11 +110,7 @@ async def test_offsets_survive_a_restart_of_the_consumer(address: str, producer:
     """What was finished does not come again, what came meanwhile does."""
     await send_all(producer, "T", numbered(10, "a"))
     for prefix in "ab":
-        inbox = Inbox()
-        consumer = PushConsumer("cg", address, settings=FIRST)
-        consumer.subscribe("T", "*", inbox)
-        async with consumer:
-            await inbox.wait_for(10)
+        inbox = await consume(address, 10)
         assert inbox.bodies == Counter(numbered(10, prefix))
         await send_all(producer, "T", numbered(10, "b"))
 
@@ -136,14 +119,12 @@ async def test_offsets_survive_a_restart_of_the_consumer(address: str, producer:
 async def test_offsets_survive_a_restart_of_the_broker(nameserver: NameServer, tmp_path: pathlib.Path) -> None:
     """A consumer finds the broker at its new port and goes on where it was."""
     inbox = Inbox()
-    consumer = PushConsumer("cg", nameserver.address, settings=FIRST)
-    consumer.subscribe("T", "*", inbox)
+    consumer = push_consumer(nameserver.address, inbox)
     async with Producer("pg", nameserver.address) as producer, running_broker(nameserver, tmp_path / "store"):
         await send_all(producer, "T", numbered(8, "a"))
         async with consumer:
             await inbox.wait_for(8)
-    again = PushConsumer("cg", nameserver.address, settings=FIRST)
-    again.subscribe("T", "*", inbox)
+    again = push_consumer(nameserver.address, inbox)
     async with running_broker(nameserver, tmp_path / "store"), Producer("pg", nameserver.address) as producer, again:
         await send_all(producer, "T", numbered(8, "b"))
         await inbox.wait_for(16)
@@ -153,16 +134,15 @@ async def test_offsets_survive_a_restart_of_the_broker(nameserver: NameServer, t
 async def test_consumer_goes_on_after_a_restart_of_the_broker(nameserver: NameServer, tmp_path: pathlib.Path) -> None:
     """A running consumer connects again by itself; the broker is told who it is."""
     inbox = Inbox()
-    consumer = PushConsumer("cg", nameserver.address, settings=FIRST)
-    consumer.subscribe("T", "*", inbox)
-    async with contextlib.AsyncExitStack() as stack, Producer("pg", nameserver.address) as producer:
-        broker = await stack.enter_async_context(running_broker(nameserver, tmp_path / "store"))
-        port = int(broker.address.rpartition(":")[2])
+    consumer = push_consumer(nameserver.address, inbox)
+    async with (
+        restartable_broker(nameserver, tmp_path / "store") as restart,
+        Producer("pg", nameserver.address) as producer,
+    ):
         await send_all(producer, "T", numbered(8, "a"))
         async with consumer:
             await inbox.wait_for(8)
-            await stack.aclose()
-            await stack.enter_async_context(running_broker(nameserver, tmp_path / "store", port=port))
+            await restart()
             await send_all(producer, "T", numbered(8, "b"))
             await inbox.wait_for(16)
     assert set(inbox.bodies) == {*numbered(8, "a"), *numbered(8, "b")}
@@ -193,17 +173,11 @@ async def test_unfinished_message_comes_again(address: str, producer: Producer) 
             begun.set()
             await asyncio.Event().wait()
 
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, close_timeout_ms=0)
-    consumer = PushConsumer("cg", address, settings=settings)
-    consumer.subscribe("T", "*", stuck_on_first)
+    consumer = push_consumer(address, stuck_on_first, close_timeout_ms=0)
     async with consumer:
         await begun.wait()
 
-    inbox = Inbox()
-    consumer = PushConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T", "*", inbox)
-    async with consumer:
-        await inbox.wait_for(2)
+    inbox = await consume(address, 2)
     assert inbox.bodies == Counter([b"first", b"second"])
 
 
@@ -218,9 +192,7 @@ async def test_leaving_waits_for_running_listeners(address: str, producer: Produ
             await asyncio.sleep(0)
         ended.set()
 
-    consumer = PushConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T", "*", slow)
-    async with consumer:
+    async with push_consumer(address, slow):
         await begun.wait()
     assert ended.is_set()
 
@@ -229,11 +201,7 @@ async def test_tags_are_filtered(address: str, producer: Producer) -> None:
     """Only what the expression names comes, also for tags whose hashes are equal."""
     for tags in ("Aa", "BB", "C", None, "D"):
         await producer.send(Message("T", f"{tags}".encode(), tags=tags))
-    inbox = Inbox()
-    consumer = PushConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("T", "Aa || D", inbox)
-    async with consumer:
-        await inbox.wait_for(2)
+    inbox = await consume(address, 2, expression="Aa || D")
     assert inbox.bodies == Counter([b"Aa", b"D"])
 
 
@@ -242,7 +210,7 @@ async def test_subscription_may_change_inside_the_block(address: str, producer: 
     await send_all(producer, "T", [b"t"])
     await send_all(producer, "U", [b"u"])
     inbox, shares = Inbox(), Shares()
-    async with PushConsumer("cg", address, settings=FIRST) as consumer:
+    async with PushConsumer("cg", address, settings=PUSH_FROM_FIRST) as consumer:
         shares.watch(consumer)
         consumer.subscribe("T", "*", inbox)
         await inbox.wait_for(1)
@@ -256,9 +224,7 @@ async def test_subscription_may_change_inside_the_block(address: str, producer: 
 async def test_topic_that_does_not_exist_yet_is_found_later(address: str, producer: Producer) -> None:
     """A consumer that starts first gets the first message of the topic."""
     inbox = Inbox()
-    consumer = PushConsumer("cg", address, settings=FIRST)
-    consumer.subscribe("New", "*", inbox)
-    async with consumer:
+    async with push_consumer(address, inbox, topic="New"):
         await producer.send(Message("New", b"x"))
         await inbox.wait_for(1)
 
@@ -276,10 +242,7 @@ async def test_batches_are_as_large_as_asked(address: str, producer: Producer) -
         if sum(sizes) == 10:
             done.set()
 
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, batch_messages=4)
-    consumer = PushConsumer("cg", address, settings=settings)
-    consumer.subscribe("T", "*", count)
-    async with consumer:
+    async with push_consumer(address, count, batch_messages=4):
         await done.wait()
     assert sorted(sizes) == [2, 4, 4]
 
@@ -304,9 +267,7 @@ async def test_leaving_the_block_leaves_nothing_behind(address: str, producer: P
 
     async def fail_inside() -> None:
         inbox = Inbox()
-        consumer = PushConsumer("cg", address, settings=FIRST)
-        consumer.subscribe("T", "*", inbox)
-        async with consumer:
+        async with push_consumer(address, inbox):
             await inbox.wait_for(1)
             raise KeyError
 

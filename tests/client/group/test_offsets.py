@@ -3,7 +3,7 @@
 import pathlib
 
 import pytest
-from scripted_cluster import ScriptedCluster, offset_of, refused
+from scripted_cluster import QUEUE, RETRY_QUEUE, ScriptedCluster, offset_of, refused
 
 from rocketlet.client.group.broker_requests import BrokerRequests
 from rocketlet.client.group.offsets import (
@@ -22,8 +22,6 @@ from rocketlet.remoting.codec.command import decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.offset import CommitOffsetHeader, SearchOffsetHeader
 
-QUEUE = MessageQueue("T", "broker-a", 0)
-RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
 NOW_MS = 1_700_000_000_000
 
 

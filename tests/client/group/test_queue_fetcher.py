@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 from real_broker import running_broker
-from scripted_cluster import ScriptedCluster, offset_of
+from scripted_cluster import QUEUE, RETRY_QUEUE, ScriptedCluster, offset_of
 
 from rocketlet.client import (
     Admin,
@@ -33,8 +33,6 @@ from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader, PullReply
 
-QUEUE = MessageQueue("T", "broker-a", 0)
-RETRY_QUEUE = MessageQueue("%RETRY%g", "broker-a", 0)
 ALL = parse_tag_expression("T", "*", version=123)
 PUSH = PullPlan("g", 32, 262_144, 15_000)
 HOST = bytes([127, 0, 0, 1, 0, 0, 42, 159])
@@ -266,8 +264,9 @@ async def test_slave_is_not_asked_to_store_offsets(cluster: ScriptedCluster) -> 
 async def test_hook_sees_an_answer_that_refuses_the_offset(cluster: ScriptedCluster) -> None:
     """Each answer to a pull is told, also one without messages that leads elsewhere."""
     cluster.routes["T"] = {"broker-a": 1}
-    broker = await cluster.add_broker("broker-a")
-    broker.answers[RequestCode.PULL_MESSAGE] = lambda _: answer(code=ResponseCode.PULL_OFFSET_MOVED)
+    await cluster.add_broker(
+        "broker-a", {RequestCode.PULL_MESSAGE: lambda _: answer(code=ResponseCode.PULL_OFFSET_MOVED)}
+    )
     seen: asyncio.Queue[PullContext] = asyncio.Queue()
 
     class Seeing:

@@ -25,9 +25,7 @@ Start = Callable[..., Any]
 async def broker(cluster: ScriptedCluster) -> ScriptedServer:
     """Return the only broker of topics T and U, which stores batches at offset 70 of their queue."""
     cluster.routes |= {"T": {"broker-a": 2}, "U": {"broker-a": 1}, "%RETRY%g": {"broker-a": 1}}
-    broker = await cluster.add_broker("broker-a")
-    broker.answers[BATCH] = stored_one_by_one
-    return broker
+    return await cluster.add_broker("broker-a", {BATCH: stored_one_by_one})
 
 
 @pytest.fixture

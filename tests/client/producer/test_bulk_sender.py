@@ -25,9 +25,7 @@ ONE = RequestCode.SEND_MESSAGE_V2
 async def broker(cluster: ScriptedCluster) -> ScriptedServer:
     """Return the broker of topic T, which has four queues."""
     cluster.routes["T"] = {"broker-a": 4}
-    server = await cluster.add_broker("broker-a")
-    server.answers[BATCH] = stored
-    return server
+    return await cluster.add_broker("broker-a", {BATCH: stored})
 
 
 @pytest.fixture

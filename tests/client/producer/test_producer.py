@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from scripted_cluster import ScriptedCluster, ScriptedServer, refused, silent, stored
+from scripted_cluster import ScriptedCluster, ScriptedServer, refused, scripted_server, silent, stored
 
 from rocketlet.client import Message, MessageQueue, Producer, ProducerSettings, SendStatus, select_by_hash
 from rocketlet.common.codes import ResponseCode
@@ -74,14 +74,20 @@ async def test_status_is_that_of_the_answer(
     assert len(headers(broker)) == 1
 
 
+async def error_of_a_send(cluster: ScriptedCluster) -> ResponseError:
+    """Return the error that a producer raises for a message."""
+    async with Producer("pg", cluster.nameserver.address) as producer:
+        with pytest.raises(ResponseError) as raised:
+            await producer.send(Message("T", b"x"))
+    return raised.value
+
+
 @pytest.mark.feature("K11")
 async def test_other_codes_are_errors_at_once(cluster: ScriptedCluster, broker: ScriptedServer) -> None:
     """MESSAGE_ILLEGAL is no fault of the broker: no other is tried, code and remark are in the error."""
     broker.answers[SEND] = refused(ResponseCode.MESSAGE_ILLEGAL, "too long")
-    async with Producer("pg", cluster.nameserver.address) as producer:
-        with pytest.raises(ResponseError, match="too long") as raised:
-            await producer.send(Message("T", b"x"))
-    assert raised.value.code == 13
+    error = await error_of_a_send(cluster)
+    assert (error.code, "too long" in str(error)) == (13, True)
     assert len(headers(broker)) == 1
 
 
@@ -126,11 +132,10 @@ async def test_broker_that_is_gone_is_passed_over(cluster: ScriptedCluster) -> N
 async def test_attempts_end_after_two_retries(cluster: ScriptedCluster, broker: ScriptedServer) -> None:
     """Three attempts are made, then the broker's own error is raised with all of them in its note."""
     broker.answers[SEND] = refused(ResponseCode.SYSTEM_BUSY, "later")
-    async with Producer("pg", cluster.nameserver.address) as producer:
-        with pytest.raises(ResponseError, match="later") as raised:
-            await producer.send(Message("T", b"x"))
+    error = await error_of_a_send(cluster)
+    assert "later" in str(error)
     assert len(headers(broker)) == 3
-    assert raised.value.__notes__[0].startswith("3 attempts: broker-a: answered 2")
+    assert error.__notes__[0].startswith("3 attempts: broker-a: answered 2")
 
 
 @pytest.mark.feature("K6")
@@ -294,7 +299,7 @@ async def test_use_outside_the_block_is_refused(cluster: ScriptedCluster, broker
 
 async def test_name_server_that_is_gone_is_a_typed_error() -> None:
     """Nothing to ask is not the same as an unknown topic."""
-    async with ScriptedServer("gone") as server:
+    async with scripted_server("gone") as server:
         address = server.address
     async with Producer("pg", address) as producer:
         with pytest.raises(ConnectFailedError):

@@ -7,14 +7,12 @@ import pytest
 from real_broker import running_broker, running_nameserver
 from received import received
 from scripted_cluster import ScriptedCluster, ScriptedServer, refused, silent, stored
+from subscribed import push_consumer
 
 from rocketlet.client import (
     Admin,
-    ConsumeFrom,
     Message,
     Producer,
-    PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
     SendResult,
     Session,
@@ -46,9 +44,7 @@ PUSH = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
 async def broker(cluster: ScriptedCluster) -> ScriptedServer:
     """Return the only broker of a cluster with topic T of one queue and the topic of replies."""
     cluster.routes |= {"T": {"broker-a": 1}, "C_REPLY_TOPIC": {"broker-a": 1}}
-    broker = await cluster.add_broker("broker-a")
-    broker.answers[REPLY] = stored
-    return broker
+    return await cluster.add_broker("broker-a", {REPLY: stored})
 
 
 def properties_of(command: Command) -> dict[str, str]:
@@ -300,15 +296,12 @@ async def test_reply_finds_its_way_around_a_broker_that_does_not_know_the_reques
     ):
         await admin.create_topic("T", brokers=["broker-a"])
         sent: list[SendResult] = []
-        settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST)
-        consumer = PushConsumer("cg", nameserver.address, settings=settings)
         async with Producer("replies", nameserver.address) as answers, Producer("pg", nameserver.address) as producer:
 
             async def answer(messages: list[ReceivedMessage]) -> None:
                 sent.append(await answers.send(reply_to(messages[0], b"re: " + messages[0].body)))
 
-            consumer.subscribe("T", "*", answer)
-            async with consumer:
+            async with push_consumer(nameserver.address, answer):
                 bodies = [b"%d" % number for number in range(6)]
                 replies = [await producer.request(Message("T", body), timeout_ms=10_000) for body in bodies]
     assert [reply.body for reply in replies] == [b"re: " + body for body in bodies]

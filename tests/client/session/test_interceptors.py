@@ -1,17 +1,17 @@
 """Names in a namespace: wrapped on the wire, bare for the application."""
 
-import asyncio
 import pathlib
 
 import pytest
+from inbox import Inbox
 from order_book import OrderBook, check_of
 from scripted_cluster import ScriptedCluster
+from subscribed import push_consumer
 
 from rocketlet.client import (
     Admin,
     AllocateMessageQueueConsistentHash,
     ClientSettings,
-    ConsumeFrom,
     Credentials,
     Message,
     MessageQueue,
@@ -19,9 +19,6 @@ from rocketlet.client import (
     ProducerSettings,
     PullConsumer,
     PullConsumerSettings,
-    PushConsumer,
-    PushConsumerSettings,
-    ReceivedMessage,
     TransactionProducer,
     TransactionProducerSettings,
 )
@@ -143,20 +140,12 @@ async def test_brokers_see_wrapped_names_and_the_application_bare_ones(cluster: 
 @pytest.mark.feature("K18")
 async def test_messages_stay_within_their_namespace(address: str) -> None:
     """Producer and consumers of a namespace meet; a consumer of the bare topic sees the wrapped name."""
-    received: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
-
-    async def on_messages(messages: list[ReceivedMessage]) -> None:
-        for message in messages:
-            received.put_nowait(message)
-
+    inbox = Inbox()
     async with Producer("pg", address, settings=ProducerSettings(namespace="ns")) as producer:
         first = await producer.send(Message("T", b"first", tags="a"))
-        consumer = PushConsumer("cg", address, settings=PushConsumerSettings(namespace="ns"))
-        consumer.subscribe("T", "a", on_messages)
-        async with consumer:
+        async with push_consumer(address, inbox, expression="a", namespace="ns") as consumer:
             await producer.send(Message("T", b"second", tags="a"))
-            while (message := await received.get()).body != b"second":
-                pass
+            message = await inbox.wait_body(b"second")
             assert {queue.topic for queue in consumer.queues} == {"T"}
         assert (message.topic, message.queue.topic) == ("T", "T")
 
@@ -210,21 +199,13 @@ async def test_question_about_a_transaction_is_answered_within_the_namespace(clu
 @pytest.mark.feature("K18")
 async def test_queues_are_locked_within_the_namespace(address: str) -> None:
     """An orderly consumer gets messages only of queues that a broker has locked for it."""
-    received: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
-
-    async def on_messages(messages: list[ReceivedMessage]) -> None:
-        for message in messages:
-            received.put_nowait(message)
-
+    inbox = Inbox()
     async with Producer("pg", address, settings=ProducerSettings(namespace="ns")) as producer:
         queue = (await producer.send(Message("T", b"0"))).queue
         for number in range(1, 5):
             await producer.send(Message("T", str(number).encode()), queue=queue)
-    settings = PushConsumerSettings(namespace="ns", is_orderly=True, consume_from=ConsumeFrom.FIRST)
-    consumer = PushConsumer("cg", address, settings=settings)
-    consumer.subscribe("T", "*", on_messages)
-    async with consumer:
-        got = [await received.get() for _ in range(5)]
+    async with push_consumer(address, inbox, namespace="ns", is_orderly=True):
+        got = await inbox.wait_for(5)
     assert [message.body for message in got] == [b"0", b"1", b"2", b"3", b"4"]
     assert {message.topic for message in got} == {"T"}
 

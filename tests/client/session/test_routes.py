@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from scripted_cluster import ScriptedCluster, ScriptedServer, refused, silent
+from scripted_cluster import ScriptedCluster, refused, scripted_server, silent
 
 from rocketlet.client import ClientSettings, Message, Producer, SendStatus
 from rocketlet.client.session.interceptors import RequestPipeline
@@ -138,7 +138,7 @@ def test_address_without_host_and_port_is_refused(text: str) -> None:
 
 async def test_chosen_name_server_is_kept_until_it_fails(cluster: ScriptedCluster) -> None:
     """All requests go to one; when it is gone the other answers the same call and is kept from then on."""
-    async with ScriptedServer("second") as second, ConnectionPool(LoopClock()) as pool:
+    async with scripted_server("second") as second, ConnectionPool(LoopClock()) as pool:
         servers = {each.address: each for each in (cluster.nameserver, second)}
         nameservers = NameServers(tuple(servers), pool, LoopClock(), NOTHING)
         first = servers[nameservers.chosen]
@@ -157,7 +157,11 @@ async def test_chosen_name_server_is_kept_until_it_fails(cluster: ScriptedCluste
 async def test_name_server_that_hangs_leaves_time_for_the_other(cluster: ScriptedCluster) -> None:
     """Of 3 s the first of two has 1.5, so the second answers within the call."""
     clock = ManualClock()
-    async with ScriptedServer("second") as second, ConnectionPool(clock) as pool, asyncio.TaskGroup() as group:
+    async with (
+        scripted_server("second") as second,
+        ConnectionPool(clock) as pool,
+        asyncio.TaskGroup() as group,
+    ):
         servers = {each.address: each for each in (cluster.nameserver, second)}
         nameservers = NameServers(tuple(servers), pool, clock, NOTHING)
         hanging = servers[nameservers.chosen]
@@ -172,7 +176,7 @@ async def test_name_server_that_hangs_leaves_time_for_the_other(cluster: Scripte
 
 async def test_last_failure_is_raised_when_none_answers() -> None:
     """Each is tried once, then the call fails."""
-    async with ScriptedServer("closed") as first, ScriptedServer("closed too") as second:
+    async with scripted_server("closed") as first, scripted_server("closed too") as second:
         addresses = (first.address, second.address)
     async with ConnectionPool(LoopClock()) as pool:
         with pytest.raises(RemotingError, match="cannot connect"):
@@ -181,7 +185,11 @@ async def test_last_failure_is_raised_when_none_answers() -> None:
 
 async def test_dead_name_server_costs_no_call_when_many_ask_at_once() -> None:
     """Calls that find the same server dead move on together: each asks the living one, and it is kept."""
-    async with ScriptedServer("dead") as dead, ScriptedServer("alive") as alive, ConnectionPool(LoopClock()) as pool:
+    async with (
+        scripted_server("dead") as dead,
+        scripted_server("alive") as alive,
+        ConnectionPool(LoopClock()) as pool,
+    ):
         addresses = (dead.address, alive.address)
         await dead.close()
         nameservers = NameServers(addresses, pool, LoopClock(), NOTHING)
@@ -195,7 +203,7 @@ async def test_dead_name_server_costs_no_call_when_many_ask_at_once() -> None:
 
 async def test_server_that_is_no_name_server_is_passed_over(cluster: ScriptedCluster) -> None:
     """A broker's address among them is asked once; its "not supported" is the answer only when all say so."""
-    async with ScriptedServer("broker") as broker, ConnectionPool(LoopClock()) as pool:
+    async with scripted_server("broker") as broker, ConnectionPool(LoopClock()) as pool:
         broker.answers[ASK] = refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "what?")
         nameservers = NameServers(
             (broker.address, cluster.nameserver.address),
@@ -230,7 +238,7 @@ async def test_server_of_another_protocol_is_passed_over(cluster: ScriptedCluste
 
 async def test_producer_goes_on_while_one_name_server_lives(cluster: ScriptedCluster) -> None:
     """Of three one is alive: sends reach the brokers that it names; without it known routes are still good."""
-    async with ScriptedServer("dead") as dead, ScriptedServer("dead too") as other:
+    async with scripted_server("dead") as dead, scripted_server("dead too") as other:
         addresses = f"{dead.address};{cluster.nameserver.address};{other.address}"
     cluster.routes["T"] = {"broker-a": 1}
     await cluster.add_broker("broker-a")

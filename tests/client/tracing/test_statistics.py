@@ -4,14 +4,13 @@ import asyncio
 
 import pytest
 from scripted_cluster import ScriptedCluster, refused
+from subscribed import push_consumer
 
 from rocketlet.client import (
     ConsumeResult,
     Message,
     Producer,
     ProducerSettings,
-    PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
     Statistics,
     Tally,
@@ -92,9 +91,9 @@ async def test_consumption_is_counted(address: str) -> None:
 
     async with Producer("pg", address) as producer:
         queue = (await producer.send(Message("T", b"first of its topic"))).queue
-        settings = PushConsumerSettings(hooks=(statistics,), concurrency=1, max_retries=0)
-        consumer = PushConsumer("cg", address, settings=settings)
-        consumer.subscribe("T", "wanted", on_messages)
+        consumer = push_consumer(
+            address, on_messages, expression="wanted", hooks=(statistics,), concurrency=1, max_retries=0
+        )
         async with consumer:
             for body in (b"good", b"bad", b"last"):
                 await producer.send(Message("T", body, tags="wanted"), queue=queue)

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from scripted_cluster import ScriptedCluster, refused
+from subscribed import push_consumer
 
 from rocketlet.client import (
     ConsumeResult,
@@ -22,8 +23,6 @@ from rocketlet.client import (
     ProducerSettings,
     PullConsumer,
     PullConsumerSettings,
-    PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
 )
 from rocketlet.client.tracing.telemetry import Telemetry
@@ -117,8 +116,7 @@ async def test_send_makes_a_span_and_counts(cluster: ScriptedCluster, collected:
 async def test_failed_send_is_an_error(cluster: ScriptedCluster, collected: Collected) -> None:
     """The span says so, and so do the metrics."""
     cluster.routes["T"] = {"broker-a": 1}
-    broker = await cluster.add_broker("broker-a")
-    broker.answers[RequestCode.SEND_MESSAGE_V2] = refused(ResponseCode.MESSAGE_ILLEGAL)
+    await cluster.add_broker("broker-a", {RequestCode.SEND_MESSAGE_V2: refused(ResponseCode.MESSAGE_ILLEGAL)})
     settings = ProducerSettings(hooks=(collected.hook,))
     async with Producer("pg", cluster.nameserver.address, settings=settings) as producer:
         with pytest.raises(ResponseError):
@@ -147,9 +145,8 @@ async def test_listener_runs_in_the_trace_of_the_send(address: str, collected: C
 
     async with Producer("pg", address, settings=ProducerSettings(hooks=(collected.hook,))) as producer:
         await producer.send(Message("T", b"first of its topic"))
-        consumer = PushConsumer("cg", address, settings=PushConsumerSettings(hooks=(collected.hook,)))
-        consumer.subscribe("T", "wanted", note if in_thread else note_async)
-        async with consumer:
+        listener = note if in_thread else note_async
+        async with push_consumer(address, listener, expression="wanted", hooks=(collected.hook,)):
             await producer.send(Message("T", b"x", tags="wanted"))
             await seen.wait()
     *_, send = collected.spans("send T")
@@ -178,9 +175,7 @@ async def test_failed_listener_is_an_error(address: str, collected: Collected) -
 
     async with Producer("pg", address) as producer:
         await producer.send(Message("T", b"first of its topic"))
-        consumer = PushConsumer("cg", address, settings=PushConsumerSettings(hooks=(collected.hook,), max_retries=0))
-        consumer.subscribe("T", "wanted", fail)
-        async with consumer:
+        async with push_consumer(address, fail, expression="wanted", hooks=(collected.hook,), max_retries=0):
             await producer.send(Message("T", b"x", tags="wanted"))
             await seen.wait()
     [span] = collected.spans("process T")

@@ -7,11 +7,12 @@ import msgpack
 import pyarrow as pa
 import pytest
 from javastores import STORES, unpack_store
+from logbuilder import write_dump
 
 from rocketlet.common.errors import ConfigError, DecodeError
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.plan.selection import Selection
-from rocketlet.export.write.dump_file import COLUMNS, MAGIC, DumpedMessage, DumpReader, DumpWriter, messages_of
+from rocketlet.export.write.dump_file import COLUMNS, MAGIC, DumpedMessage, DumpReader, messages_of
 from rocketlet.export.write.log_reader import ReadOptions, SplitReader
 from rocketlet.export.write.writers import write_all
 
@@ -39,19 +40,13 @@ def message(number: int) -> DumpedMessage:
 @pytest.fixture
 def dump(tmp_path: pathlib.Path) -> pathlib.Path:
     """Return a dump of 2,500 messages, in three blocks."""
-    writer = DumpWriter(str(tmp_path / "file.dump"))
-    writer.add([message(number) for number in range(2_500)])
-    writer.close()
-    return tmp_path / "file.dump"
+    return write_dump(tmp_path / "file.dump", map(message, range(2_500)))
 
 
 @pytest.fixture
 def small(tmp_path: pathlib.Path) -> pathlib.Path:
     """Return a dump of one message."""
-    writer = DumpWriter(str(tmp_path / "small.dump"))
-    writer.add([message(0)])
-    writer.close()
-    return tmp_path / "small.dump"
+    return write_dump(tmp_path / "small.dump", [message(0)])
 
 
 @pytest.mark.parametrize("name", STORES)

@@ -126,26 +126,16 @@ func startConsumer(arguments consumerArguments) (any, error) {
 			return nil, err
 		}
 	}
-	if err := made.Start(); err != nil {
-		return nil, err
-	}
-	return nil, consumers.put(arguments.Name, running)
-}
-
-type receivedArguments struct {
-	Name      string `json:"name"`
-	From      int    `json:"from"`
-	Count     int    `json:"count"`
-	TimeoutMs int64  `json:"timeoutMs"`
+	return consumers.start(arguments.Name, running, made.Start)
 }
 
 // received tells the deliveries from an index on, once there are count of them in all or the time is over.
-func received(arguments receivedArguments) (any, error) {
+func received(arguments waitArguments) (any, error) {
 	running, err := consumers.get(arguments.Name)
 	if err != nil {
 		return nil, err
 	}
-	late := time.After(time.Duration(arguments.TimeoutMs) * time.Millisecond)
+	late := time.After(arguments.limit())
 	for over := false; ; {
 		deliveries, arrived := running.snapshot()
 		if over || len(deliveries) >= arguments.Count {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 )
 
 // named holds the running clients of one kind under the names that the test gave them.
@@ -11,6 +12,18 @@ type named[T any] struct {
 	kind  string
 	mutex sync.Mutex
 	items map[string]T
+}
+
+// Waits for something of the named client: count of it in all, or until the time is over.
+type waitArguments struct {
+	Name      string `json:"name"`
+	From      int    `json:"from"`
+	Count     int    `json:"count"`
+	TimeoutMs int64  `json:"timeoutMs"`
+}
+
+func (w waitArguments) limit() time.Duration {
+	return time.Duration(w.TimeoutMs) * time.Millisecond
 }
 
 func newNamed[T any](kind string) *named[T] {
@@ -25,6 +38,14 @@ func (n *named[T]) put(name string, item T) error {
 	}
 	n.items[name] = item
 	return nil
+}
+
+// start starts a client and keeps it; it is the last step of a command.
+func (n *named[T]) start(name string, item T, start func() error) (any, error) {
+	if err := start(); err != nil {
+		return nil, err
+	}
+	return nil, n.put(name, item)
 }
 
 func (n *named[T]) get(name string) (T, error) {

@@ -44,10 +44,7 @@ func startProducer(arguments producerArguments) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := made.Start(); err != nil {
-		return nil, err
-	}
-	return nil, producers.put(arguments.Name, made)
+	return producers.start(arguments.Name, made, made.Start)
 }
 
 type sendArguments struct {

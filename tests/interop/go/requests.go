@@ -134,10 +134,7 @@ func startResponder(arguments responderArguments) (any, error) {
 	if err := made.Subscribe(arguments.Topic, consumer.MessageSelector{}, running.consume); err != nil {
 		return nil, err
 	}
-	if err := made.Start(); err != nil {
-		return nil, err
-	}
-	return nil, responders.put(arguments.Name, running)
+	return responders.start(arguments.Name, running, made.Start)
 }
 
 func (r *responder) consume(_ context.Context, requests ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
@@ -159,19 +156,13 @@ func (r *responder) respond(request *primitive.MessageExt) map[string]any {
 	return sentValue(r.producer.SendSync(context.Background(), reply))
 }
 
-type answeredArguments struct {
-	Name      string `json:"name"`
-	Count     int    `json:"count"`
-	TimeoutMs int64  `json:"timeoutMs"`
-}
-
 // answered tells what became of the answers, once there are count of them or the time is over.
-func answered(arguments answeredArguments) (any, error) {
+func answered(arguments waitArguments) (any, error) {
 	running, err := responders.get(arguments.Name)
 	if err != nil {
 		return nil, err
 	}
-	late := time.Now().Add(time.Duration(arguments.TimeoutMs) * time.Millisecond)
+	late := time.Now().Add(arguments.limit())
 	for {
 		running.mutex.Lock()
 		found := running.results

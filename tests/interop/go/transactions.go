@@ -43,10 +43,7 @@ func startTransactions(arguments producerArguments) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := made.Start(); err != nil {
-		return nil, err
-	}
-	return nil, participants.put(arguments.Name, made)
+	return participants.start(arguments.Name, made, made.Start)
 }
 
 func sendInTransaction(arguments sendArguments) (any, error) {

@@ -28,14 +28,8 @@ BINARY_ROUTE_QUESTION = bytes.fromhex(
 
 
 def _seen(command: Command) -> dict[str, Any]:
-    return {
-        "code": command.code,
-        "opaque": command.opaque,
-        "flag": command.flag,
-        "version": command.version,
-        "serialize": ("JSON", "ROCKETMQ")[command.serialize],
-        "bodyLength": len(command.body),
-    }
+    fields = {name: getattr(command, name) for name in ("code", "opaque", "flag", "version")}
+    return {**fields, "serialize": ("JSON", "ROCKETMQ")[command.serialize], "bodyLength": len(command.body)}
 
 
 def _all_fields(command: Command) -> tuple[object, ...]:

@@ -20,14 +20,8 @@ TAKEN_BY_OLDER_JAVA = {"unquoted keys"}  # fastjson 1.2 takes them, fastjson2 of
 
 
 def _decoded(command: Command) -> dict[str, Any]:
-    return {
-        "code": command.code,
-        "language": command.language,
-        "version": command.version,
-        "flag": command.flag,
-        "remark": command.remark,
-        "extFields": command.ext,
-    }
+    names = ("code", "language", "version", "flag", "remark")
+    return {**{name: getattr(command, name) for name in names}, "extFields": command.ext}
 
 
 def _expected(result: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import pathlib
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,13 +19,10 @@ COLUMNS = pick_live_columns(["topic", "queueOffset", "body", "brokerName"])
 
 
 @pytest.fixture
-def cluster(tmp_path: pathlib.Path) -> Iterator[ThreadedCluster]:
-    """Yield a cluster with one broker, broker-a, and a topic T of two queues with ten messages."""
-    with ThreadedCluster(tmp_path) as running:
-        running.start_broker()
-        running.create_topic("T", 2)
-        running.send("T", numbers(10))
-        yield running
+def cluster(cluster: ThreadedCluster) -> ThreadedCluster:
+    """Return the cluster with ten messages in T."""
+    cluster.send("T", numbers(10))
+    return cluster
 
 
 @pytest.fixture

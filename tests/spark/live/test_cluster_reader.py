@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from interop.servers import JavaServer
-from interop.toolchain import MissingToolError
+from interop.versions import skipped_without
 from live_clusters import Clients, bodies, numbered, options_of, read
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan
 from threaded_cluster import ThreadedCluster
@@ -40,10 +40,8 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaServer]:
             {"accessKey": USER.access_key, "secretKey": USER.secret_key}
         ),
     }
-    try:
+    with skipped_without("the official broker"):
         server = JavaServer(tmp_path_factory.mktemp("official") / "store", settings)
-    except MissingToolError as missing:
-        pytest.skip(f"the official broker cannot run: {missing}")
     with server:
         yield server
 

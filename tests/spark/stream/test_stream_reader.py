@@ -4,7 +4,7 @@ import asyncio
 import json
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -27,15 +27,6 @@ from rocketlet.spark.stream.stream_options import StreamOptions, parse_stream
 from rocketlet.spark.stream.stream_reader import ClusterStreamReader
 
 COLUMNS = pick_columns(["topic", "queueId", "queueOffset", "body"])
-
-
-@pytest.fixture
-def cluster(tmp_path: pathlib.Path) -> Iterator[ThreadedCluster]:
-    """Yield a cluster with one broker, broker-a, and a topic T of two queues."""
-    with ThreadedCluster(tmp_path) as running:
-        running.start_broker()
-        running.create_topic("T", 2)
-        yield running
 
 
 class Stream(StreamRun):

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from stores import LimitedFiles, StoreDirectory, new_record, read_all, sample
-from syncs import LOG, NAMES, QUEUE, CrowdedFiles, RecordedSyncs, checkpoint, flush, write
+from stores import LimitedFiles, StoreDirectory, assert_recovered, new_record, read_all, sample
+from syncs import LOG, NAMES, QUEUE, CrowdedFiles, RecordedSyncs, checkpoint, flush, flush_what_is_due, write
 
 from rocketlet.common.errors import StoreFullError, StoreNotWritableError
 from rocketlet.store.files.file_sync import SIDE_BY_SIDE_FROM
@@ -216,8 +216,7 @@ def test_failed_flush_makes_the_store_unwritable(directory: StoreDirectory) -> N
     """Every waiter gets the error, also later ones; appends are refused, reads go on, ``abort`` stays."""
     disk = LimitedFiles()
     store = directory.open(disk)
-    store.append(new_record())
-    store.commit()
+    write(store, "T")
     disk.fails_sync = True
     assert isinstance(flush(store), StoreNotWritableError)
     disk.fails_sync = False
@@ -226,9 +225,7 @@ def test_failed_flush_makes_the_store_unwritable(directory: StoreDirectory) -> N
     with pytest.raises(StoreNotWritableError, match="a flush failed"):
         store.append(new_record())
     assert read_all(store) == {("T", 0): [(0, b"body")]}
-    directory.close_all()
-    assert directory.abort.exists()
-    assert read_all(directory.open()) == {("T", 0): [(0, b"body")]}
+    assert_recovered(directory)
 
 
 def test_removed_queue_does_not_fail_the_flush(directory: StoreDirectory) -> None:
@@ -275,22 +272,16 @@ def test_log_whose_name_is_not_on_disk_does_not_count_as_flushed(directory: Stor
     assert flush(store) is None
     assert store.flushed_offset == 0
     files.is_crowded = False
-    asked = threading.Event()
-    store.flush_when_due(lambda _: asked.set())
-    assert asked.wait(30)
-    assert store.flushed_offset == store.log_max_offset
+    flush_what_is_due(store)
 
 
 def test_stop_without_descriptors_keeps_abort(directory: StoreDirectory) -> None:
     """Queues that could not be flushed are made good by the next start."""
     files = CrowdedFiles()
     store = directory.open(files)
-    store.append(new_record())
-    store.commit()
+    write(store, "T")
     files.is_crowded = True
-    directory.close_all()
-    assert directory.abort.exists()
-    assert read_all(directory.open()) == {("T", 0): [(0, b"body")]}
+    assert_recovered(directory)
 
 
 def test_send_without_descriptors_works_later(directory: StoreDirectory) -> None:

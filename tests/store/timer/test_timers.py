@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from stores import LimitedFiles
+from syncs import NamedFiles
 from timers import DAY_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_directory
 
 from rocketlet.common.errors import StoreNotWritableError
@@ -25,34 +26,21 @@ class Call(NamedTuple):
     path: str
 
 
-class WatchedFiles(LimitedFiles):
+class WatchedFiles(NamedFiles):
     """Notes which files are written and synced, in order."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
-        self._paths: dict[int, str] = {}
-
-    def open(self, path: str, *, writable: bool = False) -> int:
-        """Remember the name."""
-        descriptor = super().open(path, writable=writable)
-        self._paths[descriptor] = path
-        return descriptor
-
-    def create(self, path: str, size: int) -> int:
-        """Remember the name."""
-        descriptor = super().create(path, size)
-        self._paths[descriptor] = path
-        return descriptor
 
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
         """Note it."""
-        self.calls.append(Call("write", self._paths[descriptor]))
+        self.calls.append(Call("write", self.opened[descriptor]))
         return super().pwrite(descriptor, data, position)
 
     def sync(self, descriptor: int) -> None:
         """Note it."""
-        self.calls.append(Call("sync", self._paths[descriptor]))
+        self.calls.append(Call("sync", self.opened[descriptor]))
         super().sync(descriptor)
 
     def sync_directory(self, path: str) -> None:

@@ -10,15 +10,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
+from subscribed import pull_consumer, push_consumer
+
 from rocketlet.client import (
-    ConsumeFrom,
     Message,
     Producer,
     ProducerSettings,
     PullConsumer,
-    PullConsumerSettings,
     PushConsumer,
-    PushConsumerSettings,
     ReceivedMessage,
     SendStatus,
 )
@@ -111,9 +110,7 @@ async def running_traffic(namesrv: str) -> AsyncGenerator[Seen]:
         await producer.send(Message(TOPIC, b"makes the topic"))
         for number in range(2):
             await stack.enter_async_context(_pushing(namesrv, seen, f"member-{number}"))
-        polling = PullConsumerSettings(consume_from=ConsumeFrom.FIRST, heartbeat_interval_ms=BEAT_MS)
-        puller = PullConsumer("pulling", namesrv, settings=polling)
-        puller.subscribe(TOPIC)
+        puller = pull_consumer(namesrv, group="pulling", topic=TOPIC, heartbeat_interval_ms=BEAT_MS)
         await stack.enter_async_context(puller)
         await stack.enter_async_context(tasks)
         numbers = itertools.count()
@@ -124,14 +121,10 @@ async def running_traffic(namesrv: str) -> AsyncGenerator[Seen]:
 
 
 def _pushing(namesrv: str, seen: Seen, name: str) -> PushConsumer:
-    settings = PushConsumerSettings(consume_from=ConsumeFrom.FIRST, heartbeat_interval_ms=BEAT_MS)
-    consumer = PushConsumer("pushing", namesrv, settings=settings)
-
     async def receive(messages: list[ReceivedMessage]) -> None:
         seen.add("pushing", messages)
 
-    consumer.subscribe(TOPIC, "*", receive)
-    return consumer
+    return push_consumer(namesrv, receive, group="pushing", topic=TOPIC, heartbeat_interval_ms=BEAT_MS)
 
 
 async def _send(producer: Producer, seen: Seen, numbers: "itertools.count[int]") -> None:

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from crash.trace import (
+from crash.recorder import (
     Content,
     Create,
     Item,

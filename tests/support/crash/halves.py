@@ -115,9 +115,4 @@ def _commit(world: World, transactions: Transactions) -> None:
     if _JOINED:
         _JOINED.clear()
         transactions.join()
-    for new, placed in world.store.appended:
-        world.place(new, placed)
-    world.store.appended.clear()
-    world.commit()
-    if world.is_sync:
-        world.flush()
+    world.commit_appended()

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from crash.disk import Disk, Image
 from crash.ledger import Ledger
+from crash.recorder import Mark
 from crash.steps import run_workload
-from crash.trace import Mark
 from crash.verify import Verification
 from crash.world import STORE, World
 

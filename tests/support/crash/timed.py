@@ -35,7 +35,7 @@ def work_timers(world: World) -> None:
     """Time passes, and messages go into the wheel and come out of it; the progress is saved behind a flush, or not."""
     timers = world.store.timers()
     world.store.appended.clear()
-    delivery = TimerDelivery(world.store, timers, lambda: _commit(world), lambda: world.now_ms)
+    delivery = TimerDelivery(world.store, timers, world.commit_appended, lambda: world.now_ms)
     for _ in range(world.chance.randrange(1, 4)):
         world.pass_time(world.chance.randrange(6_000))
         _work(delivery)
@@ -84,12 +84,3 @@ def _work(delivery: TimerDelivery) -> None:
         slow = delivery.advance()
         if slow is not None:
             slow()
-
-
-def _commit(world: World) -> None:
-    for new, placed in world.store.appended:
-        world.place(new, placed)
-    world.store.appended.clear()
-    world.commit()
-    if world.is_sync:
-        world.flush()

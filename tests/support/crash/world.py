@@ -134,7 +134,7 @@ class World:
 
     def deliver(self, progress: DelayProgress) -> None:
         """Deliver the delayed messages that are due, as a broker does."""
-        delivery = DelayedDelivery(self.store, self._commit_delivered, progress)
+        delivery = DelayedDelivery(self.store, self.commit_appended, progress)
         self.store.appended.clear()
         before = progress.latest()
         while delivery.deliver_due():
@@ -143,7 +143,8 @@ class World:
                     self.recorder.mark(Delivered(level, offset, self.store.log_max_offset))
             before = progress.latest()
 
-    def _commit_delivered(self) -> None:
+    def commit_appended(self) -> None:
+        """Note and commit what the broker itself has appended; under SYNC_FLUSH bring it to the disk."""
         for new, placed in self.store.appended:
             self.place(new, placed)
         self.store.appended.clear()

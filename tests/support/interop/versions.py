@@ -1,7 +1,7 @@
 """Which official clients a test runs with; both decorators need the fixture ``java`` among the test's.
 
     @every_java      ``java`` is the Java client 5.4.0, then 4.9.8
-    @every_client    ``client`` is "java" with each of these two, then "go"
+    @every_client    ``client`` is "java" with each of these two, then "go"; the fixture ``driver`` is its driver
 
 Runs with 4.9.8 carry the marker ``old_java``: ``pytest -m old_java``. Where the environment names one version, that one
 stands for both.
@@ -9,11 +9,13 @@ stands for both.
 
 import os
 import pathlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from interop.driver import Driver
-from interop.toolchain import JAVA_VERSION, OLD_JAVA_VERSION, java_command
+from interop.toolchain import JAVA_VERSION, OLD_JAVA_VERSION, MissingToolError, java_command
 
 _CHOSEN = os.environ.get("ROCKETLET_INTEROP_JAVA")
 DEFAULT_JAVA = _CHOSEN or JAVA_VERSION
@@ -29,6 +31,15 @@ class JavaDriver(Driver):
 
     def _command(self, directory: pathlib.Path) -> list[str]:
         return java_command(directory, self.version)
+
+
+@contextmanager
+def skipped_without(what: str) -> Generator[None]:
+    """Skip the test where a program is not installed that something official needs."""
+    try:
+        yield
+    except MissingToolError as missing:
+        pytest.skip(f"{what} cannot run: {missing}")
 
 
 def java_run(version: str, *more: str) -> Any:

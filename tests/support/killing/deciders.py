@@ -12,15 +12,13 @@ Rules:
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any
 
 from halfcalls import COMMIT, ROLLBACK, Half, asked_half, end, open_producer, pulled, send_half
-from raw_calls import Caller, open_caller
+from interop.servers import RocketletServer
+from killing.raw_load import send_until_killed, until_gone
+from raw_calls import Caller
 
 from rocketlet.common.codes import ResponseCode
-from rocketlet.common.errors import RemotingError
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.transport.event_loop import LoopClock
 
@@ -56,34 +54,24 @@ class Book:
         return told + [f"{body!r} is delivered" for body in delivered if _outcome(body) == ROLLBACK]
 
 
-async def decide_until_killed(
-    address: str, book: Book, chance: random.Random, count: int, kill: Callable[[], None]
-) -> None:
+async def decide_until_killed(server: RocketletServer, book: Book, chance: random.Random, answers: int) -> None:
     """Send messages, decide about most of them, and answer questions; kill after so many answers."""
-    left = count
 
-    async def send() -> None:
-        nonlocal left
-        async with open_caller(address) as caller:
-            while True:
-                body = book.new_body(chance)
-                half = await send_half(caller, body, topic=TOPIC, born_at_ms=_clock.now_ms())
-                book.opened.add(body)
-                if chance.random() < 0.8:
-                    await _tell(caller, half, body, book)
-                left -= 1
-                if left == 0:
-                    kill()
+    async def send_one(caller: Caller) -> None:
+        body = book.new_body(chance)
+        half = await send_half(caller, body, topic=TOPIC, born_at_ms=_clock.now_ms())
+        book.opened.add(body)
+        if chance.random() < 0.8:
+            await _tell(caller, half, body, book)
 
     async def answer() -> None:
-        async with open_producer(address) as producer:
+        async with open_producer(server.broker) as producer:
             while True:
                 await _answer(producer, book)
 
     async with asyncio.TaskGroup() as group:
-        answering = group.create_task(_until_gone(answer()))
-        sending = [group.create_task(_until_gone(send())) for _ in range(WORKERS)]
-        await asyncio.wait(sending)
+        answering = group.create_task(until_gone(answer()))
+        await send_until_killed(server, send_one, WORKERS, answers)
         answering.cancel()
 
 
@@ -112,11 +100,6 @@ async def _tell(caller: Caller, half: Half, body: bytes, book: Book) -> None:
     assert answer.code == ResponseCode.SUCCESS, f"{body!r}: {answer.remark}"
     if _outcome(body) == COMMIT:
         book.committed.add(body)
-
-
-async def _until_gone(work: Coroutine[Any, Any, None]) -> None:
-    with suppress(RemotingError):
-        await work
 
 
 def _outcome(body: bytes) -> int:

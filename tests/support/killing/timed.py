@@ -8,17 +8,14 @@ Rules:
 - One that was not acknowledged may be there or not.
 """
 
-import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any
 
+from interop.servers import RocketletServer
+from killing.raw_load import send_until_killed
 from raw_calls import Caller, open_caller
 
 from rocketlet.common.codes import ResponseCode
-from rocketlet.common.errors import RemotingError
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -62,27 +59,16 @@ class TimedBook:
         return told + [f"{body!r} is delivered though it was recalled" for body in self.recalled & delivered.keys()]
 
 
-async def send_until_killed(
-    address: str, book: TimedBook, chance: random.Random, count: int, kill: Callable[[], None]
-) -> None:
+async def time_until_killed(server: RocketletServer, book: TimedBook, chance: random.Random, answers: int) -> None:
     """Send messages for the next seconds and recall some of them; kill after so many answers."""
-    left = count
 
-    async def send() -> None:
-        nonlocal left
-        async with open_caller(address) as caller:
-            while True:
-                if chance.random() < 0.5:
-                    await _send_delayed(caller, book, chance.choice(LEVELS))
-                else:
-                    await _send(caller, book, chance.choice((50, 120, 400, 1_100, MOST_AHEAD_MS)))
-                left -= 1
-                if left == 0:
-                    kill()
+    async def send_one(caller: Caller) -> None:
+        if chance.random() < 0.5:
+            await _send_delayed(caller, book, chance.choice(LEVELS))
+        else:
+            await _send(caller, book, chance.choice((50, 120, 400, 1_100, MOST_AHEAD_MS)))
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(WORKERS):
-            group.create_task(_until_gone(send()))
+    await send_until_killed(server, send_one, WORKERS, answers)
 
 
 async def wait_for_the_rest(address: str) -> Counter[bytes]:
@@ -115,8 +101,3 @@ async def _send_delayed(caller: Caller, book: TimedBook, level: int) -> None:
     answer = await caller.send(TOPIC, body, properties=f"DELAY\x01{level}\x02")
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     book.sent.add(body)
-
-
-async def _until_gone(work: Coroutine[Any, Any, None]) -> None:
-    with suppress(RemotingError):
-        await work

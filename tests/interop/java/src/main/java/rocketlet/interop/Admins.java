@@ -20,12 +20,9 @@ final class Admins {
 
     @Command("admin.start")
     Object start(Arguments arguments) throws Exception {
-        String name = arguments.text("name");
-        DefaultMQAdminExt admin = new DefaultMQAdminExt();
-        admin.setNamesrvAddr(arguments.text("namesrv"));
-        admin.setInstanceName(arguments.text("instance", Clients.instance(name)));
+        DefaultMQAdminExt admin = Clients.addressed(new DefaultMQAdminExt(), arguments);
         Beans.apply(admin, arguments.object("settings")).start();
-        admins.put(name, admin);
+        admins.put(arguments, admin);
         return null;
     }
 
@@ -99,8 +96,7 @@ final class Admins {
 
     @Command("admin.stop")
     Object stop(Arguments arguments) throws Exception {
-        var client = admins.remove(arguments);
-        Clients.stop(client, client::shutdown);
+        Clients.stop(admins.remove(arguments), DefaultMQAdminExt::shutdown);
         return null;
     }
 

@@ -3,6 +3,7 @@ package rocketlet.interop;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Consumer;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.impl.MQClientManager;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
@@ -23,6 +24,13 @@ final class Clients {
         return name + "#" + ProcessHandle.current().pid();
     }
 
+    /** Gives a client the name server of the arguments and, unless they name one, an instance of its own. */
+    static <T extends ClientConfig> T addressed(T client, Arguments arguments) {
+        client.setNamesrvAddr(arguments.text("namesrv"));
+        client.setInstanceName(arguments.text("instance", instance(arguments.text("name"))));
+        return client;
+    }
+
     /** Closes the connections of a client and lets it open no others: to the servers it died without a good-bye. */
     static void drop(MQClientInstance client) {
         client.getMQClientAPIImpl().getRemotingClient().shutdown();
@@ -37,9 +45,9 @@ final class Clients {
      * Shuts a client down and returns when it has taken leave of the servers; its own threads may take 3 s more to end,
      * since one of them looks only that often whether it shall stop.
      */
-    static void stop(ClientConfig client, Runnable shutdown) throws Exception {
+    static <T extends ClientConfig> void stop(T client, Consumer<T> shutdown) throws Exception {
         MQClientInstance shared = MQClientManager.getInstance().getOrCreateMQClientInstance(client);
-        Thread stopping = new Thread(shutdown, "stopping");
+        Thread stopping = new Thread(() -> shutdown.accept(client), "stopping");
         stopping.setDaemon(true);
         stopping.start();
         Await.until(STOP_LIMIT_MS, () -> shared.getPullMessageService().isStopped() || !stopping.isAlive());

@@ -15,17 +15,15 @@ final class LitePullConsumers {
 
     @Command("lite.start")
     Object start(Arguments arguments) throws Exception {
-        String name = arguments.text("name");
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(arguments.text("group"));
-        consumer.setNamesrvAddr(arguments.text("namesrv"));
-        consumer.setInstanceName(arguments.text("instance", Clients.instance(name)));
+        DefaultLitePullConsumer consumer =
+                Clients.addressed(new DefaultLitePullConsumer(arguments.text("group")), arguments);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         Beans.apply(consumer, arguments.object("settings"));
         for (Map.Entry<String, JsonElement> entry : arguments.object("subscriptions").json().entrySet()) {
             consumer.subscribe(entry.getKey(), entry.getValue().getAsString());
         }
         consumer.start();
-        consumers.put(name, consumer);
+        consumers.put(arguments, consumer);
         return Map.of("clientId", consumer.buildMQClientId());
     }
 
@@ -83,8 +81,7 @@ final class LitePullConsumers {
 
     @Command("lite.stop")
     Object stop(Arguments arguments) throws Exception {
-        var client = consumers.remove(arguments);
-        Clients.stop(client, client::shutdown);
+        Clients.stop(consumers.remove(arguments), DefaultLitePullConsumer::shutdown);
         return null;
     }
 

@@ -12,7 +12,8 @@ final class Named<T> {
         this.kind = kind;
     }
 
-    void put(String name, T item) {
+    void put(Arguments arguments, T item) {
+        String name = arguments.text("name");
         if (items.putIfAbsent(name, item) != null) {
             throw new IllegalArgumentException(kind + " " + name + " is already running");
         }

@@ -22,13 +22,11 @@ final class Producers {
 
     @Command("producer.start")
     Object start(Arguments arguments) throws Exception {
-        String name = arguments.text("name");
-        DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group", name));
-        producer.setNamesrvAddr(arguments.text("namesrv"));
-        producer.setInstanceName(arguments.text("instance", Clients.instance(name)));
+        DefaultMQProducer producer =
+                Clients.addressed(new DefaultMQProducer(arguments.text("group", arguments.text("name"))), arguments);
         producer.setSendMsgTimeout(Clients.SEND_LIMIT_MS);
         Beans.apply(producer, arguments.object("settings")).start();
-        producers.put(name, producer);
+        producers.put(arguments, producer);
         return Map.of("clientId", producer.buildMQClientId());
     }
 
@@ -138,8 +136,7 @@ final class Producers {
 
     @Command("producer.stop")
     Object stop(Arguments arguments) throws Exception {
-        var client = producers.remove(arguments);
-        Clients.stop(client, client::shutdown);
+        Clients.stop(producers.remove(arguments), DefaultMQProducer::shutdown);
         return null;
     }
 

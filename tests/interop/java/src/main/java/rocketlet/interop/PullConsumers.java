@@ -18,12 +18,10 @@ final class PullConsumers {
 
     @Command("pull.start")
     Object start(Arguments arguments) throws Exception {
-        String name = arguments.text("name");
-        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(arguments.text("group", name));
-        consumer.setNamesrvAddr(arguments.text("namesrv"));
-        consumer.setInstanceName(arguments.text("instance", Clients.instance(name)));
+        String group = arguments.text("group", arguments.text("name"));
+        DefaultMQPullConsumer consumer = Clients.addressed(new DefaultMQPullConsumer(group), arguments);
         Beans.apply(consumer, arguments.object("settings")).start();
-        consumers.put(name, consumer);
+        consumers.put(arguments, consumer);
         return Map.of("clientId", consumer.buildMQClientId());
     }
 
@@ -126,8 +124,7 @@ final class PullConsumers {
 
     @Command("pull.stop")
     Object stop(Arguments arguments) throws Exception {
-        var client = consumers.remove(arguments);
-        Clients.stop(client, client::shutdown);
+        Clients.stop(consumers.remove(arguments), DefaultMQPullConsumer::shutdown);
         return null;
     }
 }

@@ -21,10 +21,8 @@ final class PushConsumers {
 
     @Command("consumer.start")
     Object start(Arguments arguments) throws Exception {
-        String name = arguments.text("name");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"));
-        consumer.setNamesrvAddr(arguments.text("namesrv"));
-        consumer.setInstanceName(arguments.text("instance", Clients.instance(name)));
+        DefaultMQPushConsumer consumer =
+                Clients.addressed(new DefaultMQPushConsumer(arguments.text("group")), arguments);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
@@ -43,8 +41,8 @@ final class PushConsumers {
         }
         subscribe(consumer, arguments.object("subscriptions"));
         consumer.start();
-        consumers.put(name, consumer);
-        recorders.put(name, recorder);
+        consumers.put(arguments, consumer);
+        recorders.put(arguments, recorder);
         return Map.of("clientId", consumer.buildMQClientId());
     }
 
@@ -132,8 +130,7 @@ final class PushConsumers {
 
     @Command("consumer.stop")
     Object stop(Arguments arguments) throws Exception {
-        var client = consumers.remove(arguments);
-        Clients.stop(client, client::shutdown);
+        Clients.stop(consumers.remove(arguments), DefaultMQPushConsumer::shutdown);
         return null;
     }
 }

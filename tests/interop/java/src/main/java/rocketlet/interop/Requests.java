@@ -27,7 +27,7 @@ final class Requests {
     @Command("requester.start")
     Object startRequester(Arguments arguments) throws Exception {
         DefaultMQProducer producer = producer(arguments, arguments.text("name"));
-        requesters.put(arguments.text("name"), producer);
+        requesters.put(arguments, producer);
         return Map.of("clientId", producer.buildMQClientId());
     }
 
@@ -78,8 +78,7 @@ final class Requests {
 
     @Command("requester.stop")
     Object stopRequester(Arguments arguments) throws Exception {
-        var client = requesters.remove(arguments);
-        Clients.stop(client, client::shutdown);
+        Clients.stop(requesters.remove(arguments), DefaultMQProducer::shutdown);
         return null;
     }
 
@@ -93,17 +92,14 @@ final class Requests {
         responder.consumer.subscribe(arguments.text("topic"), "*");
         responder.consumer.registerMessageListener(responder);
         responder.consumer.start();
-        responders.put(name, responder);
+        responders.put(arguments, responder);
         return Map.of("clientId", responder.consumer.buildMQClientId());
     }
 
     /** What became of the answers, once there are count of them or the time is over. */
     @Command("responder.answered")
     Object answered(Arguments arguments) throws Exception {
-        Responder responder = responders.get(arguments);
-        int count = arguments.count("count", 0);
-        Await.until(arguments.number("timeoutMs", 10_000), () -> responder.results().size() >= count);
-        return Map.of("results", responder.results());
+        return Map.of("results", Await.enough(arguments, responders.get(arguments)::results));
     }
 
     @Command("responder.release")
@@ -115,8 +111,8 @@ final class Requests {
     @Command("responder.stop")
     Object stopResponder(Arguments arguments) throws Exception {
         Responder stopped = responders.remove(arguments);
-        Clients.stop(stopped.consumer, stopped.consumer::shutdown);
-        Clients.stop(stopped.producer, stopped.producer::shutdown);
+        Clients.stop(stopped.consumer, DefaultMQPushConsumer::shutdown);
+        Clients.stop(stopped.producer, DefaultMQProducer::shutdown);
         return null;
     }
 

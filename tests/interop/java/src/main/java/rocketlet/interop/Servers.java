@@ -43,7 +43,7 @@ final class Servers {
         NamesrvController controller = new NamesrvController(config, netty);
         require(controller.initialize(), "name server");
         controller.start();
-        nameServers.put(arguments.text("name"), controller);
+        nameServers.put(arguments, controller);
         return Map.of("address", HOST + ":" + netty.getListenPort());
     }
 
@@ -71,7 +71,7 @@ final class Servers {
         BrokerController controller = build(settings);
         require(controller.initialize(), "broker");
         controller.start();
-        brokers.put(arguments.text("name"), controller);
+        brokers.put(arguments, controller);
         String address = HOST + ":" + settings.getProperty("listenPort");
         for (String nameServer : settings.getProperty("namesrvAddr").split(";")) {
             awaitRegistration(controller, nameServer, address);

@@ -43,7 +43,7 @@ final class Storms {
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.setSendMsgTimeout(ANSWER_LIMIT_MS);
         producer.start();
-        storms.put(name, new Storm(producer));
+        storms.put(arguments, new Storm(producer));
         return null;
     }
 
@@ -64,7 +64,7 @@ final class Storms {
     @Command("storm.stop")
     Object stop(Arguments arguments) throws Exception {
         DefaultMQProducer producer = storms.remove(arguments).producer;
-        Clients.stop(producer, producer::shutdown);
+        Clients.stop(producer, DefaultMQProducer::shutdown);
         return null;
     }
 

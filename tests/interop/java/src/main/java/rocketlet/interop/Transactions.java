@@ -19,10 +19,8 @@ final class Transactions {
 
     @Command("transaction.start")
     Object start(Arguments arguments) throws Exception {
-        String name = arguments.text("name");
         Participant made = new Participant(arguments.text("group"));
-        made.producer.setNamesrvAddr(arguments.text("namesrv"));
-        made.producer.setInstanceName(Clients.instance(name));
+        Clients.addressed(made.producer, arguments);
         made.producer.setTransactionListener(made);
         made.producer.start();
         if (arguments.has("topic")) {
@@ -30,7 +28,7 @@ final class Transactions {
                     .updateTopicRouteInfoFromNameServer(arguments.text("topic"));
             Clients.announce(made.producer);
         }
-        participants.put(name, made);
+        participants.put(arguments, made);
         return Map.of("clientId", made.producer.buildMQClientId());
     }
 
@@ -59,16 +57,12 @@ final class Transactions {
     /** The messages that the broker has asked about, once there are count of them or the time is over. */
     @Command("transaction.checked")
     Object checked(Arguments arguments) throws Exception {
-        Participant asked = participants.get(arguments);
-        int count = arguments.count("count", 0);
-        Await.until(arguments.number("timeoutMs", 10_000), () -> asked.checks().size() >= count);
-        return Map.of("messages", asked.checks());
+        return Map.of("messages", Await.enough(arguments, participants.get(arguments)::checks));
     }
 
     @Command("transaction.stop")
     Object stop(Arguments arguments) throws Exception {
-        TransactionMQProducer producer = participants.remove(arguments).producer;
-        Clients.stop(producer, producer::shutdown);
+        Clients.stop(participants.remove(arguments).producer, TransactionMQProducer::shutdown);
         return null;
     }
 
