@@ -33,7 +33,7 @@ from .delay.timer_delivery import TimerDelivery
 from .delay.timer_messages import TimerRequests
 from .group.filters import FilterSelection, FilterTable
 from .group.groups import GroupTable, OffsetTable
-from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers
+from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers, SubscriptionHandlers
 from .group.members import Members
 from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
@@ -115,12 +115,12 @@ class Components:
 
     def build_checks(self, give_up: GiveUp | None) -> tuple[CheckJob, CursorSaveJob]:
         """Return who checks open transactions and who saves how far; unless told otherwise, those given up are kept."""
-        config, store = self._config, self._state.store
+        config = self._config
         keep = give_up or keep_given_up(self._state.topics)
         checks = TransactionChecks(self._transactions, self.scheduler.commit, self._check_rules, keep)
         sender = TransactionCheckSender(self._members, config.broker_name)
         job = CheckJob(checks, sender, self._clock, config.check_period_ms)
-        return job, CursorSaveJob(store, self._transactions, config.flush_offsets_ms)
+        return job, CursorSaveJob(self._transactions, config.flush_offsets_ms)
 
     def _build_sends(self) -> SendHandlers:
         config, state, scheduler, routing = self._config, self._state, self.scheduler, self._routing
@@ -165,9 +165,8 @@ class Components:
         return ClientHandlers(
             self._members,
             MemberNotifier(state.groups, state.filters, is_on=self._config.notifies_members),
-            self._filters,
             partial(open_group, state.groups, state.topics),
-            self.registration.make_known,
+            self.scheduler,
             self._clock.monotonic_ms,
         )
 
@@ -177,18 +176,18 @@ class Components:
         own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
         ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler)
         info = RuntimeInfo(self._statistics, self.cleaning, scheduler, self.delay_delivery, self.timer_delivery)
-        make_known, set_batch_topic = self.registration.make_known, state.store.set_batch_topic
         return handlers_of(
             self.sends,
             self.clients,
             self._build_pulls(),
             QueryHandlers(state.store, unique_key_count=config.default_query_count),
             ProgressHandlers(state.store, state.offsets, state.topics, state.groups, self._members),
+            SubscriptionHandlers(self._filters),
             LockHandlers(self._locks, self._clock.monotonic_ms),
             TransactionHandlers(ends, ResumeCheck(scheduler)),
-            AdminHandlers(state.topics, state.groups, make_known, set_batch_topic, own_topics),
+            AdminHandlers(state.topics, state.groups, scheduler, own_topics),
             CleaningHandlers(self.cleaning, state.topics, own_topics),
-            RuntimeInfoHandlers(info, self.cleaning),
+            RuntimeInfoHandlers(info),
         )
 
     def _build_notices(self) -> ArrivalNotices:

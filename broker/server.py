@@ -9,6 +9,7 @@ save the tables, close the store. After it no connection, task, thread, timer or
 """
 
 import asyncio
+import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -61,7 +62,7 @@ class Broker:
         self._files = files
         self._give_up = give_up
         self._clock = clock
-        self._port = config.port
+        self.advertised = Advertised(config.advertised_host, config.advertised_port, (config.host, config.port))
         self._own_ip = ""
         self._store: MessageStore | None = None
         self._clients: ClientHandlers | None = None
@@ -73,14 +74,7 @@ class Broker:
     @property
     def address(self) -> str:
         """The ``host:port`` that clients shall use; after the start, with the port that is bound."""
-        host = self._config.advertised_host or reachable_host(self._config.host)
-        return format_address(host, self._config.advertised_port or self._port)
-
-    @property
-    def advertised(self) -> Advertised | None:
-        """What clients are told if the settings name it, and where the server listens."""
-        host, port = self._config.advertised_host, self._port
-        return Advertised(host, self._config.advertised_port or port, (self._config.host, port)) if host else None
+        return format_address(*self.advertised.told)
 
     @property
     def store(self) -> MessageStore:
@@ -103,7 +97,7 @@ class Broker:
             StoreDamagedError: the store needs ``rocketlet store repair``.
         """
         self._own_ip = await _find_own_ip(self._config, self._clock)
-        if self._config.advertised_host and self._config.advertised_port in {0, self._port}:
+        if self._config.advertised_host and self._config.advertised_port in {0, self._config.port}:
             check_advertised(self._own_ip, self._config.host)
         async with AsyncExitStack() as stack:
             writer = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-files"))
@@ -170,7 +164,8 @@ class Broker:
         stack.callback(parts.scheduler.stop_parking)
         self._start_jobs(stack, tasks, parts, state.delay_saving)
         stack.push_async_callback(parts.registration.stop)
-        links = [NameServerLink(address, pool, self._config, self._port) for address in self._config.nameserver_list]
+        bound = dataclasses.replace(self._config, port=self.advertised.bound[1])
+        links = [NameServerLink(address, pool, bound) for address in bound.nameserver_list]
         await parts.registration.start(links)
 
     def _start_jobs(
@@ -192,13 +187,13 @@ class Broker:
         )
         server = RemotingServer(self._config.host, self._config.port, handlers, self._clock, limits)
         await stack.enter_async_context(server)
-        if self._port != server.address[1]:  # a free port was asked for; nobody can have used it yet
-            self._port = server.address[1]
+        if self._config.port != server.address[1]:  # a free port was asked for; nobody can have used it yet
+            self.advertised = self.advertised._replace(bound=server.address)
             self.store.set_store_host(self._store_host())
 
     def _store_host(self) -> bytes:
         """The host that message ids name: callers of 33 connect to it."""
-        return encode_host(self._own_ip, self._config.advertised_port or self._port)
+        return encode_host(self._own_ip, self.advertised.port or self.advertised.bound[1])
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:

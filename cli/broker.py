@@ -42,14 +42,8 @@ class AloneFlags(BrokerFlags):
     settings.HOST,
     settings.BROKER_PORT,
     click.option("--namesrv", metavar="A;B", help="Name servers to register at.  [default: NAMESRV_ADDR]"),
-    settings.STORE,
-    settings.EPHEMERAL,
-    settings.REPAIR,
-    settings.ADVERTISE,
-    settings.CONFIG,
-    settings.SET,
-    settings.PRINT_CONFIG,
-    settings.LOG_LEVEL,
+    *settings.STORE_OPTIONS,
+    *settings.SHARED_OPTIONS,
 )
 def broker(**flags: Unpack[AloneFlags]) -> None:
     """Start a broker."""

@@ -38,11 +38,7 @@ class NameServerFlags(TypedDict):
 @settings.with_options(
     settings.HOST,
     settings.NAMESRV_PORT,
-    settings.ADVERTISE,
-    settings.CONFIG,
-    settings.SET,
-    settings.PRINT_CONFIG,
-    settings.LOG_LEVEL,
+    *settings.SHARED_OPTIONS,
 )
 def namesrv(**flags: Unpack[NameServerFlags]) -> None:
     """Start a name server."""

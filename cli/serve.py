@@ -97,7 +97,7 @@ async def describe_advertised(servers: Iterable["NameServer | Broker"], clock: C
     """Say what must be forwarded so that clients reach started servers where they are told."""
     from ..remoting.transport.addresses import describe_forwarding
 
-    advertised = [told for server in servers if (told := server.advertised) is not None]
+    advertised = [server.advertised for server in servers if server.advertised.host]
     note = await describe_forwarding(advertised, clock) if advertised else None
     return [note] if note else []
 

@@ -112,6 +112,9 @@ LOG_LEVEL = click.option(
     show_default=True,
     help="Least level of what is logged to stderr.",
 )
+STORE_OPTIONS = (STORE, EPHEMERAL, REPAIR)
+SHARED_OPTIONS = (ADVERTISE, CONFIG, SET, PRINT_CONFIG, LOG_LEVEL)
+"""Of every command that starts a server."""
 
 
 def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -52,17 +52,11 @@ class ClusterMember:
     settings.HOST,
     settings.NAMESRV_PORT,
     settings.BROKER_PORT,
-    settings.STORE,
-    settings.EPHEMERAL,
-    settings.REPAIR,
-    settings.ADVERTISE,
-    settings.CONFIG,
-    settings.SET,
     click.option(
         "--brokers", type=click.IntRange(1, len(BROKER_NAMES)), default=1, show_default=True, help="Number of brokers."
     ),
-    settings.PRINT_CONFIG,
-    settings.LOG_LEVEL,
+    *settings.STORE_OPTIONS,
+    *settings.SHARED_OPTIONS,
 )
 def up(**flags: Unpack[UpFlags]) -> None:
     """Start a name server and a broker, or several."""

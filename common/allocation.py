@@ -35,6 +35,7 @@ from .message import MessageQueue
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+Queues = Sequence[MessageQueue]
 
 
 class AllocateMessageQueueStrategy(Protocol):
@@ -52,33 +53,38 @@ class AllocateMessageQueueStrategy(Protocol):
         ...
 
 
+class _AmongMembers:
+    """Shares queues among the members only; a subclass says how."""
+
+    __slots__ = ()
+
+    def allocate(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Return the queues of one client."""
+        return self._share(client_id, queues, client_ids) if _is_member(group, client_id, queues, client_ids) else []
+
+    def _share(self, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueueAveragely:
+class AllocateMessageQueueAveragely(_AmongMembers):
     """One contiguous block each; the first members get the surplus."""
 
     name = "AVG"
 
-    def allocate(
-        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
-        """Return the block of the client."""
-        if not _is_member(group, client_id, queues, client_ids):
-            return []
+    def _share(self, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
         return _block_of(client_id, client_ids, queues)
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueueAveragelyByCircle:
+class AllocateMessageQueueAveragelyByCircle(_AmongMembers):
     """Queue k belongs to member k modulo their number."""
 
     name = "AVG_BY_CIRCLE"
 
-    def allocate(
-        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
-        """Return every n-th queue."""
-        if not _is_member(group, client_id, queues, client_ids):
-            return []
+    def _share(self, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
         return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
@@ -98,7 +104,7 @@ class AllocateMessageQueueByConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueuePinnedToIp:
+class AllocateMessageQueuePinnedToIp(_AmongMembers):
     """Blocks as ``AllocateMessageQueueAveragely``, for the members at one address only; the others get nothing.
 
     Pins a group to a test machine: while no member runs there, nobody consumes.
@@ -111,11 +117,8 @@ class AllocateMessageQueuePinnedToIp:
         if not self.ip.strip():
             raise ValueError("the ip that queues are pinned to is empty")
 
-    def allocate(
-        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
-        """Return the block of the client among those at the address."""
-        if not _is_member(group, client_id, queues, client_ids) or not self._is_pinned(client_id):
+    def _share(self, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
+        if not self._is_pinned(client_id):
             return []
         pinned = [each for each in client_ids if self._is_pinned(each)]
         return _block_of(client_id, pinned, queues)
@@ -125,18 +128,13 @@ class AllocateMessageQueuePinnedToIp:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueueByMachineRoom:
+class AllocateMessageQueueByMachineRoom(_AmongMembers):
     """Blocks of the queues whose broker name is ``room@name`` with a configured room; the surplus goes round."""
 
     rooms: frozenset[str] = frozenset()
     name = "MACHINE_ROOM"
 
-    def allocate(
-        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
-        """Return the block of the client and its part of the surplus."""
-        if not _is_member(group, client_id, queues, client_ids):
-            return []
+    def _share(self, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
         kept = [queue for queue in queues if self._is_near(queue)]
         index = client_ids.index(client_id)
         share, surplus = divmod(len(kept), len(client_ids))
@@ -189,7 +187,7 @@ def md5_hash(key: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocateMessageQueueConsistentHash:
+class AllocateMessageQueueConsistentHash(_AmongMembers):
     """A hash ring of virtual nodes: a change of the members moves only the queues of those that came or went."""
 
     virtual_nodes: int = 10
@@ -200,12 +198,7 @@ class AllocateMessageQueueConsistentHash:
         if self.virtual_nodes < 0:
             raise ValueError(f"virtual_nodes is {self.virtual_nodes}, must not be negative")
 
-    def allocate(
-        self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
-    ) -> list[MessageQueue]:
-        """Return the queues whose next node on the ring is the client's."""
-        if not _is_member(group, client_id, queues, client_ids):
-            return []
+    def _share(self, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
         ring = self._ring(client_ids)
         if not ring:
             return []

@@ -41,7 +41,7 @@ def inflate(body: bytes | bytearray | memoryview, sys_flag: int) -> bytes:
         return bytes(body)
     kind = (sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT or CompressionKind.ZLIB
     if kind == CompressionKind.ZLIB:
-        return _inflate_zlib(bytes(body))
+        return inflate_zlib(bytes(body), MAX_INFLATED_BYTES)
     if kind == CompressionKind.LZ4:
         return _inflate_lz4(bytes(body))
     if kind == CompressionKind.ZSTD:
@@ -75,13 +75,14 @@ def check_available(kind: CompressionKind) -> None:
         _import_zstandard()
 
 
-def _inflate_zlib(body: bytes) -> bytes:
+def inflate_zlib(body: bytes, limit: int) -> bytes:
+    """Return what a zlib stream holds (raises ``DecodeError``)."""
     inflater = zlib.decompressobj()
     try:
-        result = inflater.decompress(body, MAX_INFLATED_BYTES)
+        result = inflater.decompress(body, limit)
     except zlib.error as error:
         raise DecodeError(f"body of {len(body)} bytes does not inflate: {error}") from error
-    return _whole(result, len(body), at_end=inflater.eof)
+    return _whole(result, len(body), limit, at_end=inflater.eof)
 
 
 def _inflate_lz4(body: bytes) -> bytes:
@@ -92,7 +93,7 @@ def _inflate_lz4(body: bytes) -> bytes:
         result = inflater.decompress(body, MAX_INFLATED_BYTES)
     except RuntimeError as error:
         raise DecodeError(f"body of {len(body)} bytes does not inflate: {error}") from error
-    return _whole(result, len(body), at_end=inflater.eof)
+    return _whole(result, len(body), MAX_INFLATED_BYTES, at_end=inflater.eof)
 
 
 def _inflate_zstd(body: bytes) -> bytes:
@@ -108,11 +109,11 @@ def _inflate_zstd(body: bytes) -> bytes:
                 break
     except zstandard.ZstdError as error:
         raise DecodeError(f"body of {len(body)} bytes does not inflate: {error}") from error
-    return _whole(b"".join(pieces), len(body), at_end=inflater.eof)
+    return _whole(b"".join(pieces), len(body), MAX_INFLATED_BYTES, at_end=inflater.eof)
 
 
-def _whole(result: bytes, compressed_bytes: int, *, at_end: bool) -> bytes:
-    size, limit = len(result), MAX_INFLATED_BYTES
+def _whole(result: bytes, compressed_bytes: int, limit: int, *, at_end: bool) -> bytes:
+    size = len(result)
     if size > limit or (size == limit and not at_end):
         raise DecodeError(f"body of {compressed_bytes} bytes inflates to more than {limit} bytes")
     if not at_end:

@@ -45,6 +45,17 @@ INNER_BATCH: Final = 0x80
 COMPRESSION_MASK: Final = 0x700
 COMPRESSION_SHIFT: Final = 8
 
+# of a pull, which has a sysFlag of its own (``PullSysFlag``)
+PULL_COMMIT_OFFSET: Final = 1
+"""The offset that it brings is to be committed."""
+PULL_SUSPEND: Final = 2
+"""It waits when there is nothing new."""
+PULL_SUBSCRIPTION: Final = 4
+"""Its own subscription counts, and not that of the group's last heartbeat."""
+PULL_CLASS_FILTER: Final = 8
+"""A class of the consumer filters, so that the broker hands out everything."""
+PULL_LITE: Final = 16
+
 
 _OWN_FIELD = {
     TAGS: "tags",

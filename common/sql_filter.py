@@ -203,18 +203,17 @@ class _Parser:
         self.terms = 0
 
     def parse(self) -> Term:
-        terms = [self._conjunction()]
-        while self._words.peek() == "OR":
-            self._words.take()
-            terms.append(self._conjunction())
-        return any_of(terms) if len(terms) > 1 else terms[0]
+        return self._joined("OR", self._conjunction, any_of)
 
     def _conjunction(self) -> Term:
-        terms = [self._equality()]
-        while self._words.peek() == "AND":
+        return self._joined("AND", self._equality, all_of)
+
+    def _joined(self, word: str, read: Callable[[], Term], join: Callable[[list[Term]], Term]) -> Term:
+        terms = [read()]
+        while self._words.peek() == word:
             self._words.take()
-            terms.append(self._equality())
-        return all_of(terms) if len(terms) > 1 else terms[0]
+            terms.append(read())
+        return join(terms) if len(terms) > 1 else terms[0]
 
     def _equality(self) -> Term:
         left = self._comparison()

@@ -21,9 +21,9 @@ from ..remoting.headers.namesrv import (
     WipeWriteReply,
 )
 from ..remoting.transport.connection import Connection
+from ..remoting.transport.connections import WatchedConnections
 from ..remoting.transport.server import answers
 from .config import LiveSettings
-from .kv_table import ORDER_NAMESPACE, KvTable
 from .routes import BrokerRegistration, Identity, NameServerRoutes, QueueShape
 
 EXPIRY_MS = 120_000
@@ -34,12 +34,11 @@ V3_0_11 = 37
 class BrokerHandlers:
     """Registrations, signs of life, and the write permission of brokers."""
 
-    def __init__(self, routes: NameServerRoutes, settings: LiveSettings, kv: KvTable, clock: Clock) -> None:
+    def __init__(self, routes: NameServerRoutes, settings: LiveSettings, clock: Clock) -> None:
         self._routes = routes
         self._settings = settings
-        self._kv = kv
         self._clock = clock
-        self._links: set[Connection] = set()
+        self._links = WatchedConnections(routes.drop_link)
 
     @answers(RequestCode.REGISTER_BROKER)
     def register(self, command: Command, connection: Connection) -> Command:
@@ -54,7 +53,7 @@ class BrokerHandlers:
         )
         if not outcome.is_accepted:
             return Command.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
-        self._watch(connection)
+        self._links.add(connection)
         reply = RegisterBrokerReply(outcome.master_ha_address, outcome.master_address)
         return Command.response(ResponseCode.SUCCESS, None, reply, self._order_body())
 
@@ -97,17 +96,8 @@ class BrokerHandlers:
 
     def _order_body(self) -> bytes:
         """Return the order configuration; an empty one clears the flags of topics, none leaves them."""
-        table = self._kv.namespace(ORDER_NAMESPACE) if self._settings.config.returns_order_table else None
+        table = self._settings.order_for_brokers()
         return b"" if table is None else encode_body(KVTable(table=dict(table)))
-
-    def _watch(self, connection: Connection) -> None:
-        if connection not in self._links:
-            self._links.add(connection)
-            connection.on_close(self._lose)
-
-    def _lose(self, connection: Connection) -> None:
-        self._links.discard(connection)
-        self._routes.drop_link(connection)
 
 
 def _read_topics(command: Command) -> tuple[DataVersion, dict[str, QueueShape]]:

@@ -8,6 +8,7 @@ from typing import Self
 
 from ..common.errors import ConfigError
 from ..common.settings import Setting, describe_settings, parse_settings, setting, setting_keys
+from .kv_table import ORDER_NAMESPACE, KvTable
 
 DEFAULT_PORT = 9876
 
@@ -75,13 +76,22 @@ _log = logging.getLogger(__name__)
 
 
 class LiveSettings:
-    """The settings that count now."""
+    """The settings that count now, with the order configuration of topics, which is in the key-value table."""
 
-    def __init__(self, config: NameServerConfig) -> None:
+    def __init__(self, config: NameServerConfig, kv: KvTable) -> None:
         self.config = config
+        self._kv = kv
 
     def __repr__(self) -> str:
         return f"<LiveSettings {self.config!r}>"
+
+    def order_for_brokers(self) -> Mapping[str, str] | None:
+        """Return the order configuration that registering brokers are told, if they are."""
+        return self._kv.namespace(ORDER_NAMESPACE) if self.config.returns_order_table else None
+
+    def order_for_clients(self) -> Mapping[str, str] | None:
+        """Return the order configuration that routes carry, if they do."""
+        return self._kv.namespace(ORDER_NAMESPACE) if self.config.shows_order_table else None
 
     def blacklisted(self, changes: Mapping[str, str]) -> frozenset[str]:
         """Return the keys that may not be changed."""

@@ -58,8 +58,8 @@ def name_server_handlers(
 ) -> dict[int, Handler]:
     """Return the handler of each request code; ``save`` writes the key-value table."""
     return handlers_of(
-        BrokerHandlers(routes, settings, kv, clock),
-        RouteHandlers(routes, settings, kv, clock),
+        BrokerHandlers(routes, settings, clock),
+        RouteHandlers(routes, settings, clock),
         TopicHandlers(routes, settings),
         ConfigHandlers(settings),
         KvHandlers(kv, save),

@@ -34,8 +34,8 @@ class KvFile(msgspec.Struct, rename="camel", kw_only=True):
 class KvTable:
     """Texts by namespace and key."""
 
-    def __init__(self, content: KvFile | None = None) -> None:
-        self._namespaces = content.config_table if content else {}
+    def __init__(self) -> None:
+        self._namespaces: dict[str, dict[str, str]] = {}
 
     def __repr__(self) -> str:
         return f"<KvTable of {len(self._namespaces)} namespaces>"
@@ -55,6 +55,10 @@ class KvTable:
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
         """Return all values of a namespace, None when there never was one."""
         return self._namespaces.get(namespace)
+
+    def load(self, content: KvFile) -> None:
+        """Take over what the file held."""
+        self._namespaces = content.config_table
 
     def content(self) -> KvFile:
         """Return what the file shall hold."""

@@ -31,8 +31,7 @@ from ..remoting.headers.namesrv import BrokerGroupHeader, RouteHeader
 from ..remoting.transport.connection import Connection
 from ..remoting.transport.server import answers
 from .config import LiveSettings
-from .kv_table import ORDER_NAMESPACE, KvTable
-from .routes import BrokerGroup, FoundRoute, NameServerRoutes, QueueShape
+from .routes import BrokerGroup, FoundRoute, NameServerRoutes
 
 MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"  # the topics by which a group's members find each other
 
@@ -69,10 +68,9 @@ FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further detai
 class RouteHandlers:
     """Routes, and who is there."""
 
-    def __init__(self, routes: NameServerRoutes, settings: LiveSettings, kv: KvTable, clock: Clock) -> None:
+    def __init__(self, routes: NameServerRoutes, settings: LiveSettings, clock: Clock) -> None:
         self._routes = routes
         self._settings = settings
-        self._kv = kv
         self._clock = clock
         self._started_at_ms = clock.monotonic_ms()
 
@@ -87,7 +85,9 @@ class RouteHandlers:
             return _refuse_topic(header.topic)
         data = TopicRouteData(
             broker_datas=[self._broker_data(group, connection) for group in route.groups],
-            queue_datas=[_queue_data(broker_name, shape) for broker_name, shape in route.queues.items()],
+            queue_datas=[
+                QueueData(broker_name=broker_name, **shape._asdict()) for broker_name, shape in route.queues.items()
+            ],
             order_topic_conf=self._order_of(header.topic),
         )
         body = encode_body_for(command, data, accepts_strict=header.accept_standard_json_only)
@@ -138,7 +138,7 @@ class RouteHandlers:
         return route
 
     def _order_of(self, topic: str) -> str | None:
-        table = self._kv.namespace(ORDER_NAMESPACE) if self._settings.config.shows_order_table else None
+        table = self._settings.order_for_clients()
         return table.get(topic) if table else None
 
     def _broker_data(self, group: BrokerGroup, connection: Connection) -> BrokerData:
@@ -165,13 +165,3 @@ def _refuse_topic(topic: str) -> Command:
 def _follow_client(address: str, connection: Connection) -> str:
     host = connection.local_address[0].removeprefix("::ffff:")  # IPv4 on a socket that is bound to "::"
     return format_address(host, int(address.rpartition(":")[2]))
-
-
-def _queue_data(broker_name: str, shape: QueueShape) -> QueueData:
-    return QueueData(
-        broker_name=broker_name,
-        read_queue_nums=shape.read_queues,
-        write_queue_nums=shape.write_queues,
-        perm=shape.perm,
-        topic_sys_flag=shape.sys_flag,
-    )

@@ -26,10 +26,10 @@ from ..remoting.bodies.route import MASTER_ID
 class QueueShape(NamedTuple):
     """The queues of one topic on one broker group (``QueueData``)."""
 
-    read_queues: int
-    write_queues: int
+    read_queue_nums: int
+    write_queue_nums: int
     perm: int
-    sys_flag: int = 0
+    topic_sys_flag: int = 0
 
 
 class Identity(NamedTuple):
@@ -210,7 +210,7 @@ class NameServerRoutes:
 
     def topics_flagged(self, accepts: Callable[[int], bool]) -> list[str]:
         """Return the topics whose system flag, as one of their brokers told it, is accepted."""
-        return [topic for topic, queues in self._queues.items() if accepts(next(iter(queues.values())).sys_flag)]
+        return [topic for topic, queues in self._queues.items() if accepts(next(iter(queues.values())).topic_sys_flag)]
 
     def groups(self) -> list[BrokerGroup]:
         """Return all broker groups."""

@@ -20,7 +20,7 @@ from ..common.ids import format_address
 from ..common.java_json import read_table_as
 from ..common.outcome import Outcome
 from ..remoting.codec.command import Command
-from ..remoting.transport.addresses import ANY_HOSTS, Advertised, check_advertised, is_ip_address, reachable_host
+from ..remoting.transport.addresses import ANY_HOSTS, Advertised, check_advertised, is_ip_address
 from ..remoting.transport.connection import Connection, RequestHandlers
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.limits import server_limits
@@ -38,14 +38,14 @@ class NameServer:
     def __init__(self, config: NameServerConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._settings = LiveSettings(config)
-        self._routes = NameServerRoutes()
         self._kv = KvTable()
+        self._settings = LiveSettings(config, self._kv)
+        self._routes = NameServerRoutes()
         self._kv_turn = asyncio.Lock()
         self._writer: ThreadPoolExecutor | None = None
         self._tasks = TaskScope()
         self._stack = AsyncExitStack()
-        self._port = config.port
+        self.advertised = Advertised(config.advertised_host, config.advertised_port, (config.host, config.port))
 
     def __repr__(self) -> str:
         return f"<NameServer {self.address} {self._routes!r}>"
@@ -53,21 +53,14 @@ class NameServer:
     @property
     def address(self) -> str:
         """The ``host:port`` that clients shall use; after the start, with the port that is bound."""
-        host = self._config.advertised_host or reachable_host(self._config.host)
-        return format_address(host, self._config.advertised_port or self._port)
-
-    @property
-    def advertised(self) -> Advertised | None:
-        """What clients are told if the settings name it, and where the server listens."""
-        host, port = self._config.advertised_host, self._port
-        return Advertised(host, self._config.advertised_port or port, (self._config.host, port)) if host else None
+        return format_address(*self.advertised.told)
 
     @property
     def local_address(self) -> str:
         """The ``host:port`` under which this machine reaches it, whatever clients shall use."""
-        loopback = "::1" if self._config.host == "::" else "127.0.0.1"
-        host = loopback if self._config.host in ANY_HOSTS else self._config.host
-        return format_address(host, self._port)
+        host, port = self.advertised.bound
+        loopback = "::1" if host == "::" else "127.0.0.1"
+        return format_address(loopback if host in ANY_HOSTS else host, port)
 
     async def __aenter__(self) -> Self:
         """Load the key-value table and bind the port.
@@ -80,15 +73,17 @@ class NameServer:
         async with AsyncExitStack() as stack:
             if self._config.kv_path:
                 self._writer = stack.enter_context(ThreadPoolExecutor(1, "rocketlet-files"))
-                self._kv = await asyncio.get_running_loop().run_in_executor(
+                content = await asyncio.get_running_loop().run_in_executor(
                     self._writer, _load_table, self._config.kv_path
                 )
+                if content is not None:
+                    self._kv.load(content)
             await stack.enter_async_context(self._tasks)
             config = self._config
             limits = server_limits(config.max_idle_seconds, config.high_water_bytes, config.low_water_bytes)
             server = RemotingServer(self._config.host, self._config.port, self._request_handlers(), self._clock, limits)
             await stack.enter_async_context(server)
-            self._port = server.address[1]
+            self.advertised = self.advertised._replace(bound=server.address)
             self._tasks.start(repeat(self._drop_silent, self._clock, first_ms=self._config.scan_period_ms), "expiry")
             self._stack = stack.pop_all()
         return self
@@ -124,8 +119,8 @@ class NameServer:
         saved.answer_with(Command.response(ResponseCode.SUCCESS))
 
 
-def _load_table(path: str) -> KvTable:
+def _load_table(path: str) -> KvFile | None:
     try:
-        return KvTable(load_config(path, lambda text: read_table_as(text, KvFile), sets_aside=True))
+        return load_config(path, lambda text: read_table_as(text, KvFile), sets_aside=True)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", key="kvConfigPath") from error

@@ -134,6 +134,7 @@ class Cleaner:
     ) -> None:
         self._config = config
         self._settings = config.cleaning
+        self.period_ms = config.cleaning.period_ms
         self._parts = parts
         self._now_ms = now_ms
         self._asked_rounds = 0
@@ -145,11 +146,6 @@ class Cleaner:
 
     def __repr__(self) -> str:
         return f"<Cleaner of {self._config.root}{', disk full' if self._is_full else ''}>"
-
-    @property
-    def period_ms(self) -> int:
-        """How often a round is due."""
-        return self._settings.period_ms
 
     def ask(self) -> None:
         """Let expired files go in the next rounds, at any hour (``executeDeleteFilesManually``)."""

@@ -25,7 +25,7 @@ from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ...store.files.file_sync import SlowStep
 from ..group.groups import GroupTable
-from ..outcomes.scheduler import MakeKnown
+from ..outcomes.scheduler import Scheduler
 from ..topic.topics import MESSAGE_TYPE, TopicTable, change_attributes, is_batch_topic
 from .cleaning import CleaningJob
 from .runtime_info import RuntimeInfo
@@ -42,14 +42,12 @@ class AdminHandlers:
         self,
         topics: TopicTable,
         groups: GroupTable,
-        make_known: MakeKnown,
-        set_batch_topic: Callable[[str], None],
-        own_topics: frozenset[str] = frozenset(),
+        scheduler: Scheduler,
+        own_topics: frozenset[str],
     ) -> None:
         self._topics = topics
         self._groups = groups
-        self._make_known = make_known
-        self._set_batch_topic = set_batch_topic
+        self._scheduler = scheduler
         self._own_topics = own_topics
 
     @answers(Code.UPDATE_AND_CREATE_TOPIC)
@@ -69,24 +67,20 @@ class AdminHandlers:
         try:
             attributes = change_attributes(known.attributes if known else None, header.attributes or "")
             if is_batch_topic(attributes):
-                self._set_batch_topic(header.topic)
+                self._scheduler.store.set_batch_topic(header.topic)
         except (ValueError, ConfigError) as error:
             return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
         if attributes.get(MESSAGE_TYPE) == _MIXED:
             return Command.response(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
         self._topics.put(_topic(header, attributes))
-        made = Outcome(Command.response(ResponseCode.SUCCESS))
-        self._make_known([header.topic], made.settle)
-        return made
+        return self._scheduler.when_known(Command.response(ResponseCode.SUCCESS), [header.topic])
 
     @answers(Code.GET_TOPIC_CONFIG)
     def get_topic(self, command: Command, _connection: Connection) -> Command:
         """Tell the settings of one topic."""
         name = decode_header(TopicHeader, command).topic
-        topic = self._topics.get(name)
-        if topic is None:
-            return Command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name}")
-        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(topic))
+        remark = f"No topic in this broker. topic: {name}"
+        return _tell(self._topics.get(name), ResponseCode.TOPIC_NOT_EXIST, remark)
 
     @answers(Code.GET_ALL_TOPIC_CONFIG)
     def list_topics(self, _command: Command, _connection: Connection) -> Command:
@@ -109,15 +103,18 @@ class AdminHandlers:
     def get_group(self, command: Command, _connection: Connection) -> Command:
         """Tell the settings of one group, which is created if it may be."""
         name = decode_header(GroupHeader, command).group
-        group = self._groups.find(name)
-        if group is None:
-            return Command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
-        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(group))
+        return _tell(self._groups.find(name), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
 
     @answers(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def list_groups(self, _command: Command, _connection: Connection) -> Command:
         """Tell the settings of all groups."""
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._groups.content()))
+
+
+def _tell(found: TopicConfig | SubscriptionGroupConfig | None, missing_code: int, missing_remark: str) -> Command:
+    if found is None:
+        return Command.response(missing_code, missing_remark)
+    return Command.response(ResponseCode.SUCCESS, None, None, encode_body(found))
 
 
 def _topic(header: CreateTopicHeader, attributes: dict[str, str]) -> TopicConfig:
@@ -183,9 +180,8 @@ class CleaningHandlers:
 class RuntimeInfoHandlers:
     """Answers with the figures of a running broker."""
 
-    def __init__(self, info: RuntimeInfo, job: CleaningJob) -> None:
+    def __init__(self, info: RuntimeInfo) -> None:
         self._info = info
-        self._job = job
 
     @answers(Code.GET_BROKER_RUNTIME_INFO)
     def answer(self, _command: Command, _connection: Connection) -> Outcome[Command]:
@@ -195,7 +191,7 @@ class RuntimeInfoHandlers:
             body = encode_body(KVTable(table=await self._info.measure()))
             return Command.response(ResponseCode.SUCCESS, None, None, body)
 
-        return _answer_when_done(self._job, measure, "tell how the broker is doing")
+        return _answer_when_done(self._info.cleaning, measure, "tell how the broker is doing")
 
 
 def _answer_when_done(job: CleaningJob, work: Callable[[], Awaitable[Command]], name: str) -> Outcome[Command]:

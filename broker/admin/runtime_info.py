@@ -15,6 +15,7 @@ timer…Tps          messages into the timer topic, and out of the wheel, in a s
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from math import log
 from typing import NamedTuple
@@ -82,34 +83,26 @@ _CLASSES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class RuntimeInfo:
     """The figures of a running broker."""
 
-    def __init__(
-        self,
-        statistics: BrokerStatistics,
-        cleaning: CleaningJob,
-        scheduler: Scheduler,
-        delays: DelayedDelivery,
-        timers: TimerDelivery | None,
-    ) -> None:
-        self._statistics = statistics
-        self._cleaning = cleaning
-        self._scheduler = scheduler
-        self._store = scheduler.store
-        self._delays = delays
-        self._timers = timers
+    statistics: BrokerStatistics
+    cleaning: CleaningJob
+    scheduler: Scheduler
+    delays: DelayedDelivery
+    timers: TimerDelivery | None
 
     async def measure(self) -> dict[str, str]:
         """Return all lines; what waits for the disk is measured in a thread (raises ``OSError``)."""
-        disks = await self._cleaning.in_thread(self._cleaning.cleaner.report)
-        table = {**_IDLE, **_pool_lines(self._scheduler.stall), **_statistics_lines(self._statistics)}
-        table["putMessageFailedTimes"] = str(self._scheduler.failed_puts)
-        table |= {**_rate_lines(self._statistics), **_store_lines(self._store), **_disk_lines(disks)}
-        table |= _delay_lines(self._store, self._delays)
-        if self._timers is not None:
-            table |= _timer_lines(self._timers, self._statistics)
-            waiting = await self._cleaning.in_thread(self._timers.timers.count_waiting)
+        disks = await self.cleaning.in_thread(self.cleaning.cleaner.report)
+        table = {**_IDLE, **_pool_lines(self.scheduler.stall), **_statistics_lines(self.statistics)}
+        table["putMessageFailedTimes"] = str(self.scheduler.failed_puts)
+        table |= {**_rate_lines(self.statistics), **_store_lines(self.scheduler.store), **_disk_lines(disks)}
+        table |= _delay_lines(self.scheduler.store, self.delays)
+        if self.timers is not None:
+            table |= _timer_lines(self.timers, self.statistics)
+            waiting = await self.cleaning.in_thread(self.timers.timers.count_waiting)
             table["timerCongestNum"] = str(waiting)
         return table
 

@@ -21,6 +21,7 @@ Rules
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
@@ -175,22 +176,22 @@ class DelayProgress:
         self._latest, self._certain = dict(content.offset_table), dict(content.offset_table)
 
 
+@dataclass(frozen=True, slots=True)
 class DelaySaveJob:
     """Writes the progress, after the log has been flushed."""
 
-    def __init__(self, store: MessageStore, folder: ConfigFolder, progress: DelayProgress, period_ms: int) -> None:
-        self._store = store
-        self._folder = folder
-        self._progress = progress
-        self.period_ms = period_ms
+    store: MessageStore
+    folder: ConfigFolder
+    progress: DelayProgress
+    period_ms: int
 
     async def run(self) -> int:
         """Write it if it has changed; return the pause (raises ``OSError``, ``StoreNotWritableError``)."""
-        if not self._progress.is_certain:
-            latest = self._progress.latest()
-            await wait_flushed(self._store)
-            self._progress.confirm(latest)
-        await self._folder.save(self._progress)
+        if not self.progress.is_certain:
+            latest = self.progress.latest()
+            await wait_flushed(self.store)
+            self.progress.confirm(latest)
+        await self.folder.save(self.progress)
         return self.period_ms
 
     async def run_once(self) -> None:

@@ -69,14 +69,14 @@ class Delays:
         """Return the record that keeps a message until the delay of its level is over."""
         level = min(level, self._highest)
         properties = {name: value for name, value in new.properties.items() if name not in TIMER_NAMES}
-        properties |= {DELAY: str(level), REAL_TOPIC: new.topic, REAL_QUEUE_ID: str(new.queue_id)}
-        return msgspec.structs.replace(
-            new,
-            topic=SCHEDULE_TOPIC,
-            queue_id=level - 1,
-            property_text=encode_properties(properties),
-            properties=properties,
-        )
+        return parked(new, SCHEDULE_TOPIC, level - 1, properties | {DELAY: str(level)})
+
+
+def parked(new: NewRecord, topic: str, queue_id: int, properties: Mapping[str, str]) -> NewRecord:
+    """Return the record that waits in a system topic in place of a message; it says where that belongs."""
+    properties = {**properties, REAL_TOPIC: new.topic, REAL_QUEUE_ID: str(new.queue_id)}
+    text = encode_properties(properties)
+    return msgspec.structs.replace(new, topic=topic, queue_id=queue_id, property_text=text, properties=properties)
 
 
 def deliverable(parked: Record) -> NewRecord:

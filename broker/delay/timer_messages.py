@@ -34,7 +34,6 @@ from ...common.names import RETRY_PREFIX, TIMER_TOPIC
 from ...common.properties import (
     CRC32,
     MAX_PROPERTIES_BYTES,
-    REAL_QUEUE_ID,
     REAL_TOPIC,
     TIMER_DEL_UNIQKEY,
     TIMER_DELAY_MS,
@@ -51,7 +50,7 @@ from ...common.properties import (
 from ...common.record import NewRecord, Record
 from ...store.files.store_config import TimerConfig
 from ...store.timer.timers import TimedMessage
-from .delayed_messages import deliverable
+from .delayed_messages import deliverable, parked
 
 NEVER_PUT_MS: Final = 2**63 - 1
 _ROOM_BYTES: Final = 64  # of the encoder, for what it adds
@@ -158,7 +157,7 @@ class TimerRequests:
         out_ms = (deliver_at_ms + self._ahead_ms(now_ms) - 1) // precision_ms * precision_ms
         if self._is_bounded and self._is_congested(self._count_at(out_ms)):
             raise self._congested()
-        return _parked(new, out_ms)
+        return parked(new, TIMER_TOPIC, 0, new.properties | {TIMER_OUT_MS: str(out_ms)})
 
     def _wanted_at(self, properties: Mapping[str, str], now_ms: int) -> int | None:
         """Return the instant that a message asks for, None when it asks for none."""
@@ -205,21 +204,6 @@ def recall_handle_of(parked: NewRecord, broker_name: str) -> str | None:
     if topic is None or out_ms is None or unique_key is None or topic.startswith(RETRY_PREFIX):
         return None
     return format_recall_handle(RecallHandle(topic, broker_name, str(int(out_ms) + 1), unique_key))
-
-
-def _parked(new: NewRecord, out_ms: int) -> NewRecord:
-    properties = new.properties | {
-        TIMER_OUT_MS: str(out_ms),
-        REAL_TOPIC: new.topic,
-        REAL_QUEUE_ID: str(new.queue_id),
-    }
-    return msgspec.structs.replace(
-        new,
-        topic=TIMER_TOPIC,
-        queue_id=0,
-        property_text=encode_properties(properties),
-        properties=properties,
-    )
 
 
 def _wrap(number: int) -> int:

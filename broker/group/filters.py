@@ -37,7 +37,7 @@ import msgspec
 from msgspec import field
 
 from ...common.codes import ResponseCode
-from ...common.message import BORN_HOST_V6, STORE_HOST_V6
+from ...common.message import BORN_HOST_V6, PULL_CLASS_FILTER, STORE_HOST_V6
 from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC, parse_properties
 from ...common.record import RECORD_HEAD, find_properties
@@ -402,18 +402,14 @@ _NO_DATA = "The broker's consumer filter data is not exist!Your expression may b
 
 
 class Filtered(Protocol):
-    """What a consumer says of the filter that it wants."""
+    """What a consumer says of the filter that it wants; ``sys_flag`` holds the ``PULL_`` bits of ``message.py``."""
 
     topic: str
     consumer_group: str
     subscription: str | None
     expression_type: str | None
     sub_version: int
-
-    @property
-    def has_class_filter(self) -> bool:
-        """Whether a class of the consumer filters."""
-        ...
+    sys_flag: int
 
 
 class FilterSelection:
@@ -444,7 +440,7 @@ class FilterSelection:
             if not fetch.subscription:
                 return _unparsable()
             return self._filter_properties(fetch, fetch.expression_type or SQL92_TYPE, fetch.subscription)
-        if not fetch.subscription or fetch.subscription == ALL or fetch.has_class_filter:
+        if not fetch.subscription or fetch.subscription == ALL or fetch.sys_flag & PULL_CLASS_FILTER:
             return TAKES_ALL
         try:
             return tag_filter(parse_tag_expression(fetch.topic, fetch.subscription))

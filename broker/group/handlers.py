@@ -19,7 +19,6 @@ from typing import Final, Literal
 
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
-from ...common.outcome import Outcome
 from ...common.subscription import Subscription
 from ...remoting.bodies.body import decode_body, decode_body_if_any, encode_body
 from ...remoting.bodies.client import (
@@ -44,9 +43,10 @@ from ...remoting.headers.offset import (
     StoreTimeReply,
 )
 from ...remoting.transport.connection import Connection, Reply
+from ...remoting.transport.connections import WatchedConnections
 from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
-from ..outcomes.scheduler import MakeKnown
+from ..outcomes.scheduler import Scheduler
 from ..topic.topics import TopicTable
 from .filters import FilterSelection, FilterTable
 from .groups import MAX_QUEUES, GroupTable, OffsetTable
@@ -96,18 +96,16 @@ class ClientHandlers:
         self,
         members: Members[Connection],
         notifier: MemberNotifier,
-        filters: FilterSelection,
         open_group: OpenGroup,
-        make_known: MakeKnown,
+        scheduler: Scheduler,
         monotonic_ms: Callable[[], int],
     ) -> None:
         self._members = members
         self._notifier = notifier
-        self._filters = filters
         self._open_group = open_group
-        self._make_known = make_known
+        self._scheduler = scheduler
         self._monotonic_ms = monotonic_ms
-        self._watched: set[Connection] = set()
+        self._links = WatchedConnections(self._lose)
 
     @answers(Code.HEART_BEAT)
     def heartbeat(self, command: Command, connection: Connection) -> Reply:
@@ -115,18 +113,14 @@ class ClientHandlers:
         data = decode_body(HeartbeatData, command.body)
         _check_counts(data)
         client = Client(data.client_id, command.language, command.version)
-        self._watch(connection)
+        self._links.add(connection)
         reply = Command.response(ResponseCode.SUCCESS, None, self._reply_header(data))  # before it is taken in
         created: list[str] = []
         for consumer in data.consumer_data_set:
             created += self._join_consumer(consumer, data, client, connection)
         for producer in data.producer_data_set:
             self._members.join_producer(producer.group_name, client, connection, self._monotonic_ms())
-        if not created:
-            return reply
-        joined = Outcome(reply)
-        self._make_known(created, joined.settle)
-        return joined
+        return self._scheduler.when_known(reply, created) if created else reply
 
     @answers(Code.UNREGISTER_CLIENT)
     def unregister(self, command: Command, connection: Connection) -> Command:
@@ -149,16 +143,6 @@ class ClientHandlers:
             return Command.response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
         body = encode_body(ConsumerList(consumer_id_list=client_ids))
         return Command.response(ResponseCode.SUCCESS, None, None, body)
-
-    @answers(Code.CHECK_CLIENT_CONFIG)
-    def check_client(self, command: Command, _connection: Connection) -> Command:
-        """Tell whether the subscription of a client that starts can be served."""
-        asked = decode_body_if_any(CheckClientBody, command.body)
-        wanted = asked.subscription_data if asked else None
-        refusal = self._filters.check(wanted.expression_type, wanted.sub_string) if wanted else None
-        if refusal is not None:
-            return Command.response(refusal.code, refusal.remark)
-        return Command.response(ResponseCode.SUCCESS)
 
     def connected(self) -> Mapping[Connection, Presence]:
         """Return who is connected, with the groups of each connection."""
@@ -196,13 +180,7 @@ class ClientHandlers:
             self._notifier.tell(group)
         return created
 
-    def _watch(self, connection: Connection) -> None:
-        if connection not in self._watched:
-            self._watched.add(connection)
-            connection.on_close(self._lose)
-
     def _lose(self, connection: Connection) -> None:
-        self._watched.discard(connection)
         for group in self._members.leave_all(connection):
             self._notifier.tell(group)
 
@@ -227,6 +205,23 @@ def _spec(consumer: ConsumerData, fingerprint: int) -> ConsumerSpec:
         {data.topic: data.to_subscription() for data in consumer.subscription_data_set},
         fingerprint,
     )
+
+
+class SubscriptionHandlers:
+    """Answers from the filters."""
+
+    def __init__(self, filters: FilterSelection) -> None:
+        self._filters = filters
+
+    @answers(Code.CHECK_CLIENT_CONFIG)
+    def check_client(self, command: Command, _connection: Connection) -> Command:
+        """Tell whether the subscription of a client that starts can be served."""
+        asked = decode_body_if_any(CheckClientBody, command.body)
+        wanted = asked.subscription_data if asked else None
+        refusal = self._filters.check(wanted.expression_type, wanted.sub_string) if wanted else None
+        if refusal is not None:
+            return Command.response(refusal.code, refusal.remark)
+        return Command.response(ResponseCode.SUCCESS)
 
 
 class LockHandlers:

@@ -16,6 +16,7 @@ from typing import Any, Protocol, final
 import msgspec
 
 from ...common.codes import ResponseCode
+from ...common.message import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from ...common.metadata import SubscriptionGroupConfig, TopicConfig
 from ...common.names import PERM_READ
 from ...common.outcome import Outcome
@@ -45,21 +46,6 @@ class FetchRequest(Filtered, Protocol):
     max_bytes: int | None
     commit_offset: int
     suspend_ms: int
-
-    @property
-    def commits_offset(self) -> bool:
-        """Whether ``commit_offset`` is to be committed."""
-        ...
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether to wait, for ``suspend_ms``, when there is nothing new."""
-        ...
-
-    @property
-    def brings_subscription(self) -> bool:
-        """Whether its own subscription counts, and not that of the group's last heartbeat."""
-        ...
 
 
 class FetchValidator:
@@ -98,7 +84,7 @@ class FetchValidator:
         topic = self._topics.get(fetch.topic)
         if topic is None or not topic.perm & PERM_READ or not 0 <= fetch.queue_id < topic.read_queue_nums:
             return _refuse_queue(fetch, topic, consumer)
-        if fetch.brings_subscription:
+        if fetch.sys_flag & PULL_SUBSCRIPTION:
             return self._filters.own_filter(fetch)
         group = self._members.consumer_group(fetch.consumer_group)
         if group is None:
@@ -183,10 +169,10 @@ class FetchOperation:
         wanted = self._validator.validate(fetch, consumer)
         if type(wanted) is Refusal:
             return Outcome(wanted, is_settled=True)
-        if fetch.commits_offset and fetch.commit_offset >= 0:
+        if fetch.sys_flag & PULL_COMMIT_OFFSET and fetch.commit_offset >= 0:
             self._offsets.commit(fetch.consumer_group, fetch.topic, fetch.queue_id, fetch.commit_offset)
         fetched = self._read(fetch, wanted)
-        if not fetched.has_nothing_new or not fetch.may_wait:
+        if not fetched.has_nothing_new or not fetch.sys_flag & PULL_SUSPEND:
             return Outcome(fetched, is_settled=True)
         queues = {(fetch.topic, fetch.queue_id): fetch.queue_offset}
         held = HeldFetch(queues, wanted.accepts_arrival, partial(self._run_again, fetch, consumer), consumer)

@@ -20,6 +20,7 @@ an answer waits.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ...common.codes import ResponseCode
@@ -87,42 +88,32 @@ class _Passing(NamedTuple):
     kept: Outcome[Appended] | None
 
 
+@dataclass(frozen=True, slots=True)
 class ReplyOperation:
     """Takes replies; they are passed on only, unless ``is_stored``. ``fields`` are properties that all of them get."""
 
-    def __init__(
-        self,
-        validator: SendValidator,
-        prepare_push: PreparePush,
-        routing: DelayRouting,
-        scheduler: Scheduler,
-        tasks: TaskScope,
-        *,
-        is_stored: bool,
-        fields: dict[str, str],
-    ) -> None:
-        self._validator = validator
-        self._prepare_push = prepare_push
-        self._routing = routing
-        self._scheduler = scheduler
-        self._tasks = tasks
-        self._is_stored = is_stored
-        self._fields = fields
+    validator: SendValidator
+    prepare_push: PreparePush
+    routing: DelayRouting
+    scheduler: Scheduler
+    tasks: TaskScope
+    is_stored: bool
+    fields: dict[str, str]
 
     def reply(self, message: ReplyRequest, body: bytes, sender: Sender) -> Outcome[ReplySent | Refusal]:
         """Store a reply and pass it on."""
         if not body:
             return Outcome(Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message has no body"), is_settled=True)
-        admission = self._validator.validate_reply(message, sender.address)
+        admission = self.validator.validate_reply(message, sender.address)
         if isinstance(admission, Refusal):
-            return self._scheduler.when_known(admission, admission.new_topics)
+            return self.scheduler.when_known(admission, admission.new_topics)
         properties, address = (
-            {**parse_properties(message.properties or ""), **self._fields},
+            {**parse_properties(message.properties or ""), **self.fields},
             format_address(*sender.address),
         )
         push, failure = self._prepare(message, body, properties, address)
         kept = None
-        if self._is_stored:
+        if self.is_stored:
             new = _new_record(message, body, sender, admission.queue_id, properties)
             if push is not None:
                 new.properties = push.properties
@@ -130,10 +121,10 @@ class ReplyOperation:
         if not sender.waits:
             if push is not None:
                 push.send_oneway()
-            return self._scheduler.when_known(ReplySent(admission.queue_id, None, None), admission.new_topics)
+            return self.scheduler.when_known(ReplySent(admission.queue_id, None, None), admission.new_topics)
         outcome: Outcome[ReplySent | Refusal] = Outcome(new_topics=admission.new_topics)
         passing = self._pass_on(_Passing(push, failure, admission.queue_id, address, kept), outcome)
-        outcome.on_drop = self._tasks.start(passing, "pass on a reply").cancel
+        outcome.on_drop = self.tasks.start(passing, "pass on a reply").cancel
         return outcome
 
     def _prepare(
@@ -143,7 +134,7 @@ class ReplyOperation:
         client_id = properties.get(REPLY_TO_CLIENT)
         if client_id is None:
             return None, f"reply message properties[{REPLY_TO_CLIENT}] is null"
-        push = self._prepare_push(client_id, message, body, properties, sender)
+        push = self.prepare_push(client_id, message, body, properties, sender)
         if push is None:
             return None, f"push reply message fail, channel of <{client_id}> not found."
         return push, f"push reply message to {client_id}fail."
@@ -155,7 +146,7 @@ class ReplyOperation:
             DecodeError: Its delay level is no number.
         """
         try:
-            kept = self._scheduler.append(self._routing.place(new))
+            kept = self.scheduler.append(self.routing.place(new))
         except (StoreError, MessageRefusedError) as error:
             _log.info("not storing the reply of %s to topic %s: %s", format_address(*sender.address), new.topic, error)
             return None
@@ -167,7 +158,7 @@ class ReplyOperation:
         if kept is not None and kept.failure is not None:  # the commit of its turn has failed
             _log.warning("rejecting the reply of %s, not stored: %s", passing.sender, kept.failure)
             outcome.failure = kept.failure
-            self._scheduler.settle(outcome)
+            self.scheduler.settle(outcome)
         is_taken = passing.push is not None and await passing.push.send()
         if kept is not None:
             await _wait_settled(kept)
@@ -176,7 +167,7 @@ class ReplyOperation:
             outcome.answer = ReplySent(
                 passing.queue_id, None if is_taken else passing.failure, kept.answer if kept and is_stored else None
             )
-            self._scheduler.settle(outcome)
+            self.scheduler.settle(outcome)
 
 
 def _new_record(

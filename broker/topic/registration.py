@@ -68,13 +68,15 @@ class RegisterOutcome(NamedTuple):
 
 
 class NameServerLink:
-    """Registers one broker at one name server; ``lost`` is set when the connection of a registration has ended."""
+    """Registers one broker at one name server; ``lost`` is set when the connection of a registration has ended.
 
-    def __init__(self, address: str, pool: ConnectionPool, config: BrokerConfig, port: int) -> None:
+    The port in its settings is the one that is bound.
+    """
+
+    def __init__(self, address: str, pool: ConnectionPool, config: BrokerConfig) -> None:
         self.address = address
         self._pool = pool
         self._config = config
-        self._port = port
         self._connection: Connection | None = None
         self._is_registered = False
         self.lost = asyncio.Event()
@@ -97,9 +99,9 @@ class NameServerLink:
         host = await self._own_host()
         header = RegisterBrokerHeader(
             broker_name=self._config.broker_name,
-            broker_addr=format_address(host, self._config.advertised_port or self._port),
+            broker_addr=format_address(host, self._config.advertised_port or self._config.port),
             cluster_name=self._config.cluster_name,
-            ha_server_addr=format_address(host, self._config.ha_port or self._port + 1),
+            ha_server_addr=format_address(host, self._config.ha_port or self._config.port + 1),
             broker_id=self._config.broker_id,
             compressed=registration.is_compressed,
             body_crc32=crc31(body),
@@ -136,7 +138,7 @@ class NameServerLink:
             host = await self._own_host()
             header = UnregisterBrokerHeader(
                 broker_name=self._config.broker_name,
-                broker_addr=format_address(host, self._config.advertised_port or self._port),
+                broker_addr=format_address(host, self._config.advertised_port or self._config.port),
                 cluster_name=self._config.cluster_name,
                 broker_id=self._config.broker_id,
             )

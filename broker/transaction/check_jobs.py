@@ -7,13 +7,13 @@ counted from the end of the one before. The cursors are saved as often as consum
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from ...common.clock import Clock
 from ...common.errors import StoreNotWritableError
 from ...common.names import TRANSACTION_DISCARD_TOPIC
 from ...common.record import NewRecord, Record
 from ...remoting.transport.event_loop import TaskScope, repeat
-from ...store.message_store import MessageStore
 from ..outcomes.group_commit import WriteRetry, wait_flushed
 from ..topic.topics import TopicTable
 from .checks import CheckRequest, CheckSender, GiveUp, TransactionChecks
@@ -67,20 +67,19 @@ class CheckJob:
             self._sender.ask(question, self._store.store_host)
 
 
+@dataclass(frozen=True, slots=True)
 class CursorSaveJob:
     """Has the cursors saved that have moved."""
 
-    def __init__(self, store: MessageStore, transactions: Transactions, period_ms: int) -> None:
-        self._store = store
-        self._transactions = transactions
-        self.period_ms = period_ms
+    transactions: Transactions
+    period_ms: int
 
     async def run(self) -> int:
         """Do it once; return the pause (raises ``OSError``, ``StoreNotWritableError``)."""
-        cursors = self._transactions.cursors
-        if not self._transactions.is_saved(cursors):
-            await wait_flushed(self._store)
-            self._transactions.save(cursors)
+        cursors = self.transactions.cursors
+        if not self.transactions.is_saved(cursors):
+            await wait_flushed(self.transactions.store)
+            self.transactions.save(cursors)
         return self.period_ms
 
     async def run_once(self) -> None:

@@ -25,8 +25,6 @@ Rules (``TransactionalMessageBridge``, ``TransactionalMessageServiceImpl``)
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import msgspec
-
 from ...common.errors import MessageIllegalError, RecordError
 from ...common.message import TRANSACTION_COMMIT, TRANSACTION_MASK
 from ...common.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, TRANSACTION_DISCARD_TOPIC
@@ -44,6 +42,7 @@ from ...common.properties import (
 )
 from ...common.record import NewRecord, Record, decode_record
 from ...store.message_store import MessageStore
+from ..delay.delayed_messages import parked
 
 
 def is_transactional(properties: Mapping[str, str], *, is_delayed_retry: bool) -> bool:
@@ -53,20 +52,9 @@ def is_transactional(properties: Mapping[str, str], *, is_delayed_retry: bool) -
 
 def half_of(new: NewRecord) -> NewRecord:
     """Return the half message of a sent one."""
-    properties = {
-        **new.properties,
-        TRANSACTION_ID: new.properties[UNIQ_KEY],
-        REAL_TOPIC: new.topic,
-        REAL_QUEUE_ID: str(new.queue_id),
-    }
-    return msgspec.structs.replace(
-        new,
-        topic=HALF_TOPIC,
-        queue_id=0,
-        sys_flag=new.sys_flag & ~TRANSACTION_MASK,
-        properties=properties,
-        property_text=encode_properties(properties),
-    )
+    half = parked(new, HALF_TOPIC, 0, new.properties | {TRANSACTION_ID: new.properties[UNIQ_KEY]})
+    half.sys_flag &= ~TRANSACTION_MASK
+    return half
 
 
 def committed(half: Record) -> NewRecord:

@@ -32,15 +32,13 @@ from ...common.metadata import SubscriptionGroupTable, TopicConfig
 from ...common.names import AUTO_CREATE_TOPIC, client_group_remark
 from ...common.subscription import ALL
 from ...remoting.bodies.body import decode_answer, encode_body
-from ...remoting.bodies.client import ConsumerList
-from ...remoting.bodies.group import ConsumerConnections, ResetOffsets
+from ...remoting.bodies.client import ConsumerConnections, ConsumerList, ResetOffsets
 from ...remoting.bodies.route import KVTable, TopicList
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode
-from ...remoting.headers.admin import DeleteGroupHeader, ResetOffsetHeader
-from ...remoting.headers.client import ConsumerGroupHeader, CreateTopicHeader, TopicHeader
+from ...remoting.headers.client import ConsumerGroupHeader, CreateTopicHeader, DeleteGroupHeader, TopicHeader
 from ...remoting.headers.namesrv import BrokerNameHeader, ClusterHeader
-from ...remoting.headers.offset import ConsumerOffsetHeader, OffsetReply
+from ...remoting.headers.offset import ConsumerOffsetHeader, OffsetReply, ResetOffsetHeader
 from ..group.broker_requests import BrokerRequests
 from ..group.subscriptions import Sql
 from ..session.lifecycle import Lifecycle

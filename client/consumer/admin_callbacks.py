@@ -31,11 +31,11 @@ from ...remoting.bodies.client import (
     ConsumeType,
     DirectResult,
     OwnedQueue,
+    ResetOffsets,
     RunningInfo,
     SubscriptionData,
     TopicFigures,
 )
-from ...remoting.bodies.group import ResetOffsets
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader

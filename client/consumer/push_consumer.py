@@ -22,7 +22,6 @@ from ...common.subscription import ALL
 from ...remoting.bodies.client import ConsumeType
 from ...remoting.transport.connection import Handler as RequestHandler
 from ..group.assigned_queues import Handover
-from ..group.broker_requests import BrokerRequests
 from ..group.consumer_hooks import ConsumerHooks
 from ..group.group_member import GroupMember, MemberPlan
 from ..group.offsets import DEFAULT_INSTANCE, LocalOffsetFile, LocalOffsets, offset_file_of
@@ -235,7 +234,7 @@ class PushConsumer:
             return None
         default_retries = NO_LIMIT if settings.is_orderly else DEFAULT_MAX_RETRIES
         max_retries = default_retries if settings.max_retries < 0 else settings.max_retries
-        return MessageReturner(self.group, self._session, BrokerRequests(self._session), max_retries)
+        return MessageReturner(self.group, self._session, max_retries)
 
     def _make_handlers(self) -> Mapping[int, RequestHandler]:
         locks = self._consume_service.locks if isinstance(self._consume_service, OrderlyConsumer) else None

@@ -43,11 +43,11 @@ NEW_TOPIC_QUEUES = 4
 class MessageReturner:
     """The way back for the messages of one group."""
 
-    def __init__(self, group: str, session: Session, brokers: BrokerRequests, max_retries: int) -> None:
+    def __init__(self, group: str, session: Session, max_retries: int) -> None:
         self.max_retries = max_retries
         self._group = group
         self._session = session
-        self._brokers = brokers
+        self._brokers = BrokerRequests(session)
 
     def __repr__(self) -> str:
         return f"<Returns of {self._group}, {self.max_retries} retries>"

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ...common.errors import ClientError, RocketletError
 from ...common.message import MessageQueue
-from ...remoting.transport.event_loop import TaskScope, repeat
+from ...remoting.transport.event_loop import repeat
 from ..session.callbacks import QueueCallbacks
 from .offsets import GroupOffsets
 from .process_queue import QueueOffsets
@@ -61,16 +61,10 @@ class AssignedQueues(Generic[SinkT]):
     """The owned queues of one consumer."""
 
     def __init__(
-        self,
-        context: FetchContext,
-        tasks: TaskScope,
-        offsets: GroupOffsets,
-        make_sink: MakeSink[SinkT],
-        handover: Handover,
+        self, context: FetchContext, offsets: GroupOffsets, make_sink: MakeSink[SinkT], handover: Handover
     ) -> None:
         self.is_suspended = False
         self._context = context
-        self._tasks = tasks
         self._offsets = offsets
         self._make_sink = make_sink
         self._handover = handover
@@ -150,13 +144,13 @@ class AssignedQueues(Generic[SinkT]):
     def pull_from(self, queue: MessageQueue, start: int) -> None:
         """Start the pull loop of an owned queue, or start it again at another offset."""
         self.stop_pulling([queue])
-        self._fetchers[queue] = QueueFetcher(queue, start, self._context, self._sinks[queue])
+        self._fetchers[queue] = QueueFetcher(self._sinks[queue], start, self._context)
         if not self.is_suspended:
             self._start(queue)
 
     def _start(self, queue: MessageQueue) -> None:
         fetching = repeat(self._fetchers[queue].step, self._context.session.clock)
-        self._pulls[queue] = self._tasks.start(fetching, name=f"pull {queue}")
+        self._pulls[queue] = self._context.tasks.start(fetching, name=f"pull {queue}")
 
     def stop_pulling(self, queues: Iterable[MessageQueue]) -> None:
         """End pull loops; what was pulled stays."""
@@ -192,7 +186,7 @@ class AssignedQueues(Generic[SinkT]):
             await self._leave(queue)
         else:
             self._leaving.add(queue)
-            self._tasks.start(self._leave_when_unused(queue, self._keeper), name=f"leave {queue}")
+            self._context.tasks.start(self._leave_when_unused(queue, self._keeper), name=f"leave {queue}")
 
     async def _leave_when_unused(self, queue: MessageQueue, keeper: QueueKeeper) -> None:
         await keeper.wait_unused(queue)

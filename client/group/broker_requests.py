@@ -21,8 +21,7 @@ from ...common.errors import ResponseError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import Subscription
 from ...remoting.bodies.body import decode_answer, encode_body
-from ...remoting.bodies.client import CheckClientBody, CheckedSubscription, ConsumerList
-from ...remoting.bodies.group import ConsumerConnections
+from ...remoting.bodies.client import CheckClientBody, CheckedSubscription, ConsumerConnections, ConsumerList
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import ConsumerGroupHeader

@@ -59,8 +59,8 @@ class GroupMember(Generic[SinkT]):
             else LocalOffsets(self.group, self.brokers, start, plan.offset_file)
         )
         self._handlers: Mapping[int, Handler] = {}
-        context = FetchContext(session, self.subscriptions, plan.pull, refuse, plan.hooks)
-        self.assigned = AssignedQueues(context, self.tasks, self.offsets, make_sink, plan.handover)
+        context = FetchContext(session, self.subscriptions, plan.pull, refuse, plan.hooks, self.tasks)
+        self.assigned = AssignedQueues(context, self.offsets, make_sink, plan.handover)
         strategy = AllocateMessageQueueAveragely() if is_broadcast else plan.settings.strategy
         if session.namespace.name:
             strategy = NamespacedStrategy(strategy, session.namespace)

@@ -46,21 +46,22 @@ import msgspec
 
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, ResponseError, RocketletError, RouteNotFoundError
-from ...common.message import MessageQueue, ReceivedMessage
+from ...common.message import (
+    PULL_COMMIT_OFFSET,
+    PULL_LITE,
+    PULL_SUBSCRIPTION,
+    PULL_SUSPEND,
+    MessageQueue,
+    ReceivedMessage,
+)
 from ...common.names import RETRY_PREFIX
 from ...common.properties import MAX_OFFSET, MIN_OFFSET, RETRY_TOPIC
 from ...common.record import decode_messages
 from ...common.subscription import Subscription
 from ...remoting.codec.command import Command, header_reader
 from ...remoting.codec.request_codes import RequestCode
-from ...remoting.headers.pull import (
-    PULL_COMMIT_OFFSET,
-    PULL_LITE,
-    PULL_SUBSCRIPTION,
-    PULL_SUSPEND,
-    PullHeader,
-    PullReply,
-)
+from ...remoting.headers.pull import PullHeader, PullReply
+from ...remoting.transport.event_loop import TaskScope
 from ..session.routes import MASTER_ID, choose_address
 from ..session.session import Session
 from ..session.settings import check_queue_offset
@@ -188,7 +189,12 @@ def _restore_topic(message: ReceivedMessage) -> ReceivedMessage:
 
 
 class PullSink(Protocol):
-    """Where pulled messages go, and what that place says about the next pull."""
+    """Where the pulled messages of a queue go, and what that place says about the next pull."""
+
+    @property
+    def queue(self) -> MessageQueue:
+        """The queue."""
+        ...
 
     async def wait_for_room(self) -> int:
         """Return when more may be pulled: the offset to store with that pull, 0 for none."""
@@ -209,21 +215,22 @@ Refuse = Callable[[MessageQueue, int], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """What the fetch loops of one consumer have in common; ``hooks`` is None when there are none."""
+    """What the fetch loops of one consumer have in common, and run in; ``hooks`` is None when there are none."""
 
     session: Session
     subscriptions: SubscriptionTable
     plan: PullPlan
     refuse: Refuse
     hooks: ConsumerHooks | None
+    tasks: TaskScope
     without_lite_pull: set[str] = field(default_factory=set[str])  # addresses of brokers older than 5.0
 
 
 class QueueFetcher:
     """Pulls one queue into a sink; ``step`` is a job."""
 
-    def __init__(self, queue: MessageQueue, next_offset: int, context: FetchContext, sink: PullSink) -> None:
-        self.queue = queue
+    def __init__(self, sink: PullSink, next_offset: int, context: FetchContext) -> None:
+        self.queue = sink.queue
         self.next_offset = next_offset
         self._broker_id = MASTER_ID
         self._context = context

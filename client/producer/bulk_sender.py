@@ -52,16 +52,13 @@ class RateLimiter:
 
     def __init__(self, messages_per_second: float, clock: Clock) -> None:
         self._share_ms = 1000 / messages_per_second
+        self.most_at_once = max(1, int(100 / self._share_ms))
+        """How many messages pass in a tenth of a second: larger steps would not be even."""
         self._clock = clock
         self._free_at_ms = 0.0
 
     def __repr__(self) -> str:
         return f"<RateLimiter {1000 / self._share_ms:g} messages a second>"
-
-    @property
-    def most_at_once(self) -> int:
-        """How many messages pass in a tenth of a second, at least one: larger steps would not be even."""
-        return max(1, int(100 / self._share_ms))
 
     async def wait_turn(self, count: int) -> None:
         """Wait until so many messages may leave."""

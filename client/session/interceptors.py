@@ -160,16 +160,12 @@ class NamespacedStrategy:
     """A strategy that sees names as the other members of the group see them."""
 
     def __init__(self, strategy: AllocateMessageQueueStrategy, namespace: Namespace) -> None:
+        self.name = strategy.name
         self._strategy = strategy
         self._namespace = namespace
 
     def __repr__(self) -> str:
         return f"<NamespacedStrategy {self.name} in {self._namespace.name}>"
-
-    @property
-    def name(self) -> str:
-        """Java's name of the strategy."""
-        return self._strategy.name
 
     def allocate(
         self, group: str, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]

@@ -80,12 +80,17 @@ class TracedKind(enum.IntEnum):
     PRIORITY = 5
 
 
-class PubRecord(msgspec.Struct, frozen=True, tag="Pub", array_like=True):
-    """A message was sent, or a batch as one."""
+class _TraceHead(msgspec.Struct, frozen=True, array_like=True):
+    """What records begin with."""
 
     time_ms: int
     region: str | None
     group: str
+
+
+class PubRecord(_TraceHead, frozen=True, tag="Pub", array_like=True):
+    """A message was sent, or a batch as one."""
+
     topic: str
     message_id: str
     tags: str | None
@@ -98,12 +103,9 @@ class PubRecord(msgspec.Struct, frozen=True, tag="Pub", array_like=True):
     has_succeeded: bool = True
 
 
-class SubBeforeRecord(msgspec.Struct, frozen=True, tag="SubBefore", array_like=True):
+class SubBeforeRecord(_TraceHead, frozen=True, tag="SubBefore", array_like=True):
     """A listener is called with a message; ``request_id`` tells which ``SubAfterRecord`` belongs to it."""
 
-    time_ms: int
-    region: str | None
-    group: str
     request_id: str
     message_id: str
     retries: int
@@ -123,12 +125,9 @@ class SubAfterRecord(msgspec.Struct, frozen=True, tag="SubAfter", array_like=Tru
     group: str | None = None
 
 
-class EndTransactionRecord(msgspec.Struct, frozen=True, tag="EndTransaction", array_like=True):
+class EndTransactionRecord(_TraceHead, frozen=True, tag="EndTransaction", array_like=True):
     """The broker was told how a transaction ended."""
 
-    time_ms: int
-    region: str | None
-    group: str
     topic: str
     message_id: str
     tags: str | None
@@ -140,12 +139,9 @@ class EndTransactionRecord(msgspec.Struct, frozen=True, tag="EndTransaction", ar
     is_from_check: bool = False
 
 
-class RecallRecord(msgspec.Struct, frozen=True, tag="Recall", array_like=True):
+class RecallRecord(_TraceHead, frozen=True, tag="Recall", array_like=True):
     """A message was taken back before it was due."""
 
-    time_ms: int
-    region: str | None
-    group: str
     topic: str
     message_id: str | None
     has_succeeded: bool

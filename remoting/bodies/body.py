@@ -1,12 +1,12 @@
 """Bodies: structs on our side, JSON in Java's dialect on the wire (``spec/remoting.md`` §5).
 
-    bodies_route     105, 106, 206, 901            name server to everybody
-    bodies_register  103, 322, 21                  broker to name server, topics
-    bodies_client    34, 38, 41, 42, 46            clients
-    bodies_group     201, 352                      subscription groups
+    route     103 to 106, 206, 322, 901                what name servers are told, and tell
+    client    34, 38, 41, 42, 46, 203, 221, 222, 307   clients and groups
+
+What brokers keep of topics and groups (21, 201, 351, 352) is in ``common/metadata.py``.
 
 A body is a ``msgspec.Struct`` with ``rename="camel"``. What is ``None`` is not written; keys are sorted, nothing is
-blank. Reading takes whatever Java, Go or Node clients send (``common.javajson``).
+blank. Reading takes whatever Java, Go or Node clients send (``common/java_json.py``).
 """
 
 from typing import TypeVar

@@ -1,7 +1,7 @@
-"""Bodies of client life, and of what consumers answer to brokers (``spec/remoting.md`` §4.7, §4.12, §5.5).
+"""Bodies of client life, of groups, and of what consumers answer to brokers (``spec/remoting.md`` §4.7, §4.11, §4.12).
 
     34   HeartbeatData          38   ConsumerList     41, 42  LockBatchBody, answered LockedQueues   46  CheckClientBody
-    221  ConsumerOffsets        307  RunningInfo      309     ConsumedDirectly
+    203  ConsumerConnections    221  ConsumerOffsets  222  ResetOffsets    307  RunningInfo    309  ConsumedDirectly
 
 What a client says of itself is kept as long as it is connected, so that it is bounded here: see ``MAX_GROUPS`` and
 those behind it.
@@ -270,3 +270,28 @@ class ConsumedDirectly(msgspec.Struct, rename="camel", kw_only=True):
     consume_result: DirectResult | None = None
     remark: str | None = None
     spent_ms: Int64 = field(name="spentTimeMills", default=0)
+
+
+class ClientConnection(msgspec.Struct, rename="camel", kw_only=True):
+    """A connection of a client, as a broker sees it."""
+
+    client_addr: str = ""
+    client_id: str = ""
+    language: str = ""
+    version: Int32 = 0
+
+
+class ConsumerConnections(msgspec.Struct, rename="camel", kw_only=True):
+    """Who consumes in a group, and what (``ConsumerConnection``)."""
+
+    connection_set: list[ClientConnection] = field(default_factory=list[ClientConnection])
+    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    subscription_table: dict[str, SubscriptionData] = field(default_factory=dict[str, SubscriptionData])
+
+
+class ResetOffsets(msgspec.Struct, rename="camel", kw_only=True):
+    """Where a group begins again (``ResetOffsetBody``)."""
+
+    offset_table: dict[MessageQueue, Int64] = field(default_factory=dict[MessageQueue, int])

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import field
 
+from ...common.compression import inflate_zlib
 from ...common.errors import DecodeError
 from ...common.java_json import Int32
 from ...common.metadata import DataVersion, TopicConfig, TopicConfigTable
@@ -113,7 +114,7 @@ def decode_registration(body: bytes, take: Callable[[TopicConfig], T]) -> tuple[
         table = decode_body(RegisterBrokerBody, body).topic_config_serialize_wrapper
         _check_count(len(table.topic_config_table))
         return table.data_version, {name: take(topic) for name, topic in table.topic_config_table.items()}
-    data = _inflate(body)
+    data = inflate_zlib(body, MAX_INFLATED_BYTES)
     try:
         return _decode_inflated(data, take)
     except (struct.error, UnicodeDecodeError, ValueError) as error:
@@ -123,19 +124,6 @@ def decode_registration(body: bytes, take: Callable[[TopicConfig], T]) -> tuple[
 def _check_count(topics: int) -> None:
     if topics > MAX_TOPICS:
         raise DecodeError(f"the registration has {topics} topics, limit is {MAX_TOPICS}")
-
-
-def _inflate(body: bytes) -> bytes:
-    stream = zlib.decompressobj()
-    try:
-        data = stream.decompress(body, MAX_INFLATED_BYTES)
-    except zlib.error as error:
-        raise DecodeError(f"the registration is no zlib stream: {error}") from error
-    if stream.unconsumed_tail:
-        raise DecodeError(f"the registration inflates to more than {MAX_INFLATED_BYTES} bytes")
-    if not stream.eof:
-        raise DecodeError(f"the zlib stream of the registration ends after {len(body)} bytes")
-    return data
 
 
 def _decode_inflated(data: bytes, take: Callable[[TopicConfig], T]) -> tuple[DataVersion, dict[str, T]]:

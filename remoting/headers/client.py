@@ -7,6 +7,7 @@
     17   UPDATE_AND_CREATE_TOPIC          CreateTopicHeader         -
     351  GET_TOPIC_CONFIG                 TopicHeader               -
     352  GET_SUBSCRIPTIONGROUP_CONFIG     GroupHeader               -
+    207  DELETE_SUBSCRIPTIONGROUP         DeleteGroupHeader         -
 
 and of what brokers ask consumers for an administrator:
 
@@ -71,6 +72,14 @@ class GroupHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which group."""
 
     group: str
+
+
+class DeleteGroupHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which group goes, and whether its offsets go as well; 4.9 has another name for that."""
+
+    group_name: str
+    clean_offset: bool = False
+    remove_offset: bool = False
 
 
 class GroupTopicHeader(msgspec.Struct, rename="camel", kw_only=True):

@@ -1,4 +1,4 @@
-"""Headers about offsets of queues and of consumers (``spec/remoting.md`` §4.6).
+"""Headers about offsets of queues and of consumers (``spec/remoting.md`` §4.6, §4.11).
 
 14  QUERY_CONSUMER_OFFSET         ConsumerOffsetHeader    OffsetReply
 15  UPDATE_CONSUMER_OFFSET        CommitOffsetHeader      -
@@ -6,6 +6,7 @@
 30  GET_MAX_OFFSET                MaxOffsetHeader         OffsetReply
 31  GET_MIN_OFFSET                QueueHeader             OffsetReply
 32  GET_EARLIEST_MSG_STORETIME    QueueHeader             StoreTimeReply
+222 INVOKE_BROKER_TO_RESET_OFFSET ResetOffsetHeader       -
 
 ``SearchOffsetHeader.boundary_type`` and ``MaxOffsetHeader.committed`` only come from 5.x clients.
 """
@@ -65,3 +66,14 @@ class StoreTimeReply(msgspec.Struct, rename="camel", kw_only=True):
     """When the first message of a queue was stored; -1 if there is none."""
 
     stored_at_ms: Int64 = field(name="timestamp")
+
+
+class ResetOffsetHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Where a group begins again: at an instant, or at the end when that is negative; in all queues or in one."""
+
+    topic: str
+    group: str
+    at_ms: Int64 = field(name="timestamp")
+    is_forced: bool = field(name="isForce", default=True)
+    queue_id: Int32 = -1
+    queue_offset: Int64 | None = field(name="offset", default=None)

@@ -23,15 +23,9 @@ from ..codec.command import JSON, NULL, RESPONSE, Command
 from ..codec.frames import PREFIX, Buffer, Encoded, encode_command
 from ..codec.request_codes import RequestCode
 
-PULL_COMMIT_OFFSET = 1
-PULL_SUSPEND = 2
-PULL_SUBSCRIPTION = 4
-PULL_CLASS_FILTER = 8
-PULL_LITE = 16
-
 
 class PullHeader(msgspec.Struct, rename="camel", kw_only=True, gc=False):
-    """What a consumer wants next; ``sys_flag`` holds the ``PULL_`` bits."""
+    """What a consumer wants next; ``sys_flag`` holds the ``PULL_`` bits of ``message.py``."""
 
     is_strict: ClassVar[bool] = True
     consumer_group: str
@@ -48,26 +42,6 @@ class PullHeader(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     max_bytes: Int32 | None = field(name="maxMsgBytes", default=None)
     request_source: Int32 | None = None
     broker_name: str | None = field(name="bname", default=None)
-
-    @property
-    def commits_offset(self) -> bool:
-        """Whether the offset that it brings is to be committed."""
-        return self.sys_flag & PULL_COMMIT_OFFSET != 0
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether it waits when there is nothing new."""
-        return self.sys_flag & PULL_SUSPEND != 0
-
-    @property
-    def brings_subscription(self) -> bool:
-        """Whether its own subscription counts, and not that of the group's last heartbeat."""
-        return self.sys_flag & PULL_SUBSCRIPTION != 0
-
-    @property
-    def has_class_filter(self) -> bool:
-        """Whether a class of the consumer filters, so that the broker hands out everything."""
-        return self.sys_flag & PULL_CLASS_FILTER != 0
 
 
 class PullReply(msgspec.Struct, rename="camel", kw_only=True):

@@ -17,11 +17,16 @@ _SOMEWHERE = ("192.0.2.1", 9)  # reserved for documentation, so nobody is there;
 
 
 class Advertised(NamedTuple):
-    """Where clients are told that a server is, and where it listens."""
+    """Where settings say that clients find a server, if they do (``--advertise``), and where it listens."""
 
     host: str
     port: int
     bound: Address
+
+    @property
+    def told(self) -> Address:
+        """The address that clients shall use."""
+        return self.host or reachable_host(self.bound[0]), self.port or self.bound[1]
 
 
 def address_of(name: object) -> Address:
@@ -111,11 +116,11 @@ async def describe_forwarding(servers: Sequence[Advertised], clock: Clock) -> st
     unserved = [
         server
         for server in servers
-        if server.port != server.bound[1] or not any(_is_served(ip, server.bound[0]) for ip in own)
+        if server.told[1] != server.bound[1] or not any(_is_served(ip, server.bound[0]) for ip in own)
     ]
     if not unserved:
         return None
-    told = {format_address(host, server.port): format_address(*server.bound) for server in unserved}
+    told = {format_address(*server.told): format_address(*server.bound) for server in unserved}
     forwarded = " and ".join(f"{address} to {bound}" for address, bound in told.items())
     return (
         f"clients are told {' and '.join(told)}, {fault}: they get through only if something forwards {forwarded}, "

@@ -114,3 +114,21 @@ class Connections:
                 _log.info("closing the connection to %s: idle for %d ms", peer, now_ms - quiet_since_ms)
                 connection.abort()
         self._plan_look()
+
+
+class WatchedConnections:
+    """Connections whose owner is told once when one of them has ended, however often it was added."""
+
+    def __init__(self, on_lost: Callable[[Connection], object]) -> None:
+        self._on_lost = on_lost
+        self._watched: set[Connection] = set()
+
+    def add(self, connection: Connection) -> None:
+        """Watch a connection."""
+        if connection not in self._watched:
+            self._watched.add(connection)
+            connection.on_close(self._lose)
+
+    def _lose(self, connection: Connection) -> None:
+        self._watched.discard(connection)
+        self._on_lost(connection)

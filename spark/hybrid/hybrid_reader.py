@@ -20,7 +20,6 @@ Rules:
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -39,7 +38,7 @@ from ..cluster.offset_bounds import DataLoss, make_ranges
 from ..cluster.queue_ranges import QueueExtent, QueueRange, RangePack, pack_ranges, plan_ranges
 from ..live.cluster_reader import RangeReading, narrow, read_part, sample_bytes
 from ..live.cluster_report import ReportedRanges, number_parts
-from ..options.filter_pushdown import PushFilters, push_filters
+from ..options.filter_pushdown import PushFilters
 from ..options.option_values import OptionValues
 from ..options.spark_schemas import check_types
 from ..stream.cluster_poller import snapshot_now
@@ -92,11 +91,7 @@ class HybridReader(DataSourceReader):
         self, filters: list[Filter]
     ) -> Iterable[Filter]:
         """Take what narrows both readings, and return the other filters."""
-        live = self._reading.options
-        if not live.pushes_filters:
-            return filters
-        selection, left, _ = push_filters(live.selection, filters)
-        self._reading = replace(self._reading, options=replace(live, selection=selection))
+        self._reading, left = self._reading.narrowed(filters)
         self.stores.pushFilters(filters)
         return left
 

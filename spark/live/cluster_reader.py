@@ -135,6 +135,13 @@ class RangeReading:
         columns = pick_live_columns(self.schema.names)
         return ReadOptions(self.options.selection, columns, limits, delays_ms=delays_ms)
 
+    def narrowed(self, filters: list[Filter]) -> tuple["RangeReading", list[Filter]]:
+        """Return what filters leave of it, if they are to be taken, and the filters that are left to Spark."""
+        if not self.options.pushes_filters:
+            return self, filters
+        selection, left, _ = push_filters(self.options.selection, filters)
+        return replace(self, options=replace(self.options, selection=selection)), left
+
 
 class ClusterReader(DataSourceReader):
     """Plans one reading of a cluster, and reads its partitions; travels to the tasks."""
@@ -151,11 +158,7 @@ class ClusterReader(DataSourceReader):
         self, filters: list[Filter]
     ) -> Iterable[Filter]:
         """Take what narrows the reading, and return the other filters."""
-        options = self._reading.options
-        if not options.pushes_filters:
-            return filters
-        selection, left, _ = push_filters(options.selection, filters)
-        self._reading = replace(self._reading, options=replace(options, selection=selection))
+        self._reading, left = self._reading.narrowed(filters)
         return left
 
     def partitions(self) -> list[InputPartition]:

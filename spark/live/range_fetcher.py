@@ -33,7 +33,7 @@ from ...client.session.session import Session
 from ...client.session.settings import ssl_context_of
 from ...common.codes import ResponseCode
 from ...common.errors import RemotingError, ResponseError, RocketletError
-from ...common.message import MessageQueue
+from ...common.message import PULL_SUBSCRIPTION, MessageQueue
 from ...common.metadata import TopicConfig
 from ...common.names import is_system_topic
 from ...common.subscription import ALL, TAG_TYPE
@@ -42,7 +42,7 @@ from ...remoting.bodies.body import decode_answer
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import TopicHeader
-from ...remoting.headers.pull import PULL_SUBSCRIPTION, PullFrames, PullHeader, PullReply
+from ...remoting.headers.pull import PullFrames, PullHeader, PullReply
 from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.event_loop import LoopClock, TaskScope
 from ..cluster.cluster import is_transient

@@ -23,7 +23,7 @@ Rules:
 
 import datetime
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -51,6 +51,13 @@ from .option_values import OptionValues
 PUSH_KEY: Final = "spark.sql.python.filterPushdown.enabled"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
+_SIGNS: Final[Mapping[type[Filter], str]] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
 NarrowedSelection = Selection | None
 
 
@@ -72,18 +79,14 @@ def _take(selection: Selection, found: Filter) -> NarrowedSelection:
     match found:
         case IsNotNull(attribute=(name,)) if name in SCHEMA.names and not SCHEMA.field(name).nullable:
             return selection
-        case EqualTo(attribute=(name,), value=value):
-            return _take_any(selection, name, (value,)) if name in _SETS else _take_range(selection, name, "=", value)
+        case EqualTo(attribute=(name,), value=value) if name in _SETS:
+            return _take_any(selection, name, (value,))
         case In(attribute=(name,), value=values) if name in _SETS:
             return _take_any(selection, name, values)
-        case GreaterThan(attribute=(name,), value=value):
-            return _take_range(selection, name, ">", value)
-        case GreaterThanOrEqual(attribute=(name,), value=value):
-            return _take_range(selection, name, ">=", value)
-        case LessThan(attribute=(name,), value=value):
-            return _take_range(selection, name, "<", value)
-        case LessThanOrEqual(attribute=(name,), value=value):
-            return _take_range(selection, name, "<=", value)
+        case EqualTo() | GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual() if (
+            len(found.attribute) == 1
+        ):
+            return _take_range(selection, found.attribute[0], _SIGNS[type(found)], found.value)
         case _:
             return None
 
@@ -137,18 +140,10 @@ def _narrow(first: int | None, behind: int | None, low: int | None, high: int | 
 
 def _text(found: Filter) -> str:
     match found:
-        case EqualTo(attribute=(name,), value=value):
-            return f"{name} = {value}"
         case In(attribute=(name,), value=values):
             return f"{name} in ({', '.join(map(str, values))})"
-        case GreaterThan(attribute=(name,), value=value):
-            return f"{name} > {value}"
-        case GreaterThanOrEqual(attribute=(name,), value=value):
-            return f"{name} >= {value}"
-        case LessThan(attribute=(name,), value=value):
-            return f"{name} < {value}"
-        case LessThanOrEqual(attribute=(name,), value=value):
-            return f"{name} <= {value}"
+        case EqualTo() | GreaterThan() | GreaterThanOrEqual() | LessThan() | LessThanOrEqual():
+            return f"{'.'.join(found.attribute)} {_SIGNS[type(found)]} {found.value}"
         case _:
             return ""
 

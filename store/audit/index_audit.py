@@ -226,15 +226,13 @@ class _Expected(NamedTuple):
 class IndexAudit:
     """Reads the files in order, along with the records of the log; give it every block, then ``finish``."""
 
-    def __init__(self, files: list[IndexFileAudit], report: AuditReport, log: LogAudit, log_start: int) -> None:
+    def __init__(self, files: list[IndexFileAudit], log: LogAudit) -> None:
         self._files = files
-        self._report = report
-        self._log = log
-        self._log_start = log_start
+        self._log, self._report = log, log.report
         self._window = empty_rows()
         self._chunks = self._read()
         self._is_read = False
-        self._fill(log_start)
+        self._fill(log.start)
         self._first = int(self._window.log_offsets[0]) if len(self._window.order) else -1
 
     @property
@@ -319,7 +317,7 @@ class IndexAudit:
 
     def _report_foreign(self, rows: IndexRows) -> None:
         """Report entries that no key of a record belongs to; what has expired or lost its record is not damage here."""
-        is_expired = (rows.log_offsets < self._log_start) & (rows.log_offsets >= 0)
+        is_expired = (rows.log_offsets < self._log.start) & (rows.log_offsets >= 0)
         self._report.counts["expired index entries"] += int(is_expired.sum())
         rows = rows.select(~is_expired)
         for at, log_offset in enumerate(rows.log_offsets.tolist()):

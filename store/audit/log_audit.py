@@ -42,29 +42,31 @@ class _Range(NamedTuple):
 class LogAudit:
     """Walks all files; iterate ``blocks``. ``end`` is where the log ends, once that is done."""
 
-    def __init__(self, files: Files, report: AuditReport, *, sure_at_ms: int, needs_seal: bool) -> None:
+    def __init__(
+        self, files: Files, segments: Sequence[SegmentFile], report: AuditReport, *, sure_at_ms: int, needs_seal: bool
+    ) -> None:
         self._files = files
-        self._report = report
+        self._segments = segments
+        self.report = report
         self._sure_at_ms = sure_at_ms
         self._needs_seal = needs_seal
         self._ranges: list[_Range] = []
         self.last_at_ms = 0
         self._is_over = False
         self.advance: Callable[[int], None] = lambda _: None
-        self.end = 0
+        self.start = self.end = segments[0].base_offset if segments else 0
 
-    def blocks(self, segments: Sequence[SegmentFile]) -> Iterator[Block]:
+    def blocks(self) -> Iterator[Block]:
         """Yield the records of all files, in order."""
-        self.end = segments[0].base_offset if segments else 0
-        for number, segment in enumerate(segments):
+        for number, segment in enumerate(self._segments):
             mapped = self._map(segment)
             if mapped is None:
                 continue
-            self._report.counts["log files"] += 1
+            self.report.counts["log files"] += 1
             if self._is_over:
                 self._check_behind(mapped, 0)
             else:
-                yield from name_file(segment.path, self._blocks_until_cut(mapped, segments[number + 1 :]))
+                yield from name_file(segment.path, self._blocks_until_cut(mapped, self._segments[number + 1 :]))
             self.advance(segment.size)
 
     def finding_at(self, log_offset: int) -> Finding | None:
@@ -76,7 +78,7 @@ class LogAudit:
         try:
             view = self._files.map_written(segment.path, segment.size)
         except FileNotFoundError:
-            self._report.notes.append(f"{segment.path} was removed while the store was read")
+            self.report.notes.append(f"{segment.path} was removed while the store was read")
             return None
         return SegmentBytes(segment.path, segment.base_offset, view)
 
@@ -86,8 +88,8 @@ class LogAudit:
         except StoreDamagedError as cut:
             self.end = segment.base_offset + cut.position
             reason = cut.finding.removeprefix(f"{segment.path} ")
-            self._report.add(Finding("log", segment.path, reason, cut.position, self.end))
-            self._report.add_cut(self.end)
+            self.report.add(Finding("log", segment.path, reason, cut.position, self.end))
+            self.report.add_cut(self.end)
 
     def _segment_blocks(self, segment: SegmentBytes, later: Sequence[SegmentFile]) -> Iterator[Block]:
         position: int | None = 0
@@ -100,18 +102,18 @@ class LogAudit:
             position = self._judge(segment, scan.position, later)
 
     def _check_block(self, block: Block) -> None:
-        self._report.counts["records"] += len(block)
-        self._report.counts["record bytes"] += int(block.heads["size"].sum(dtype=np.int64))
+        self.report.counts["records"] += len(block)
+        self.report.counts["record bytes"] += int(block.heads["size"].sum(dtype=np.int64))
         stored_at = block.number("stored_at_ms")
         has_crc, is_sealed = has_body_crc(block), self._is_sealed(block)
         for row in np.flatnonzero(~has_crc | ~is_sealed | (stored_at <= 0)).tolist():
             time_reason = f"the store time is {int(stored_at[row])}"
             reason = _REASON_BODY if not has_crc[row] else time_reason if is_sealed[row] else _REASON_SEAL
             self._report_record(block, row, reason)
-        self._report.counts["store times that go back"] += int((np.diff(stored_at, prepend=self.last_at_ms) < 0).sum())
+        self.report.counts["store times that go back"] += int((np.diff(stored_at, prepend=self.last_at_ms) < 0).sum())
         self.last_at_ms = int(stored_at[-1])
-        if self._report.cut_at is not None:
-            self._report.sound_behind += int((block.heads["log_offset"] > self._report.cut_at).sum())
+        if self.report.cut_at is not None:
+            self.report.sound_behind += int((block.heads["log_offset"] > self.report.cut_at).sum())
 
     def _is_sealed(self, block: Block) -> npt.NDArray[np.bool_]:
         """Tell which records have their property checksum, or need none."""
@@ -130,8 +132,8 @@ class LogAudit:
     def _report_record(self, block: Block, row: int, reason: str) -> None:
         position = int(block.positions[row])
         path, log_offset = block.segment.path, block.segment.base_offset + position
-        self._report.add(Finding("log", path, reason, position, log_offset, [_hit(block.segment, position)], 1))
-        self._report.add_cut(log_offset)
+        self.report.add(Finding("log", path, reason, position, log_offset, [_hit(block.segment, position)], 1))
+        self.report.add_cut(log_offset)
 
     # --- what is no record
 
@@ -159,8 +161,8 @@ class LogAudit:
         log_offset = segment.base_offset + start
         text = f"{reason}; {end - start} bytes are unreadable up to position {end}"
         finding = Finding("log", segment.path, text, start, log_offset)
-        self._report.add(finding)
-        self._report.add_cut(log_offset)
+        self.report.add(finding)
+        self.report.add_cut(log_offset)
         if len(self._ranges) < _MOST_RANGES:
             self._ranges.append(_Range(log_offset, segment.base_offset + end, finding))
 
@@ -179,7 +181,7 @@ class LogAudit:
         """Tell whether a record behind bad bytes was part of the log; after a kill only what was surely flushed was."""
         if stored_at_ms < self.last_at_ms:
             return False
-        return not self._report.is_open or not self._sure_at_ms or stored_at_ms <= self._sure_at_ms
+        return not self.report.is_open or not self._sure_at_ms or stored_at_ms <= self._sure_at_ms
 
     def _goes_on(self, later: Sequence[SegmentFile]) -> bool:
         for segment in later:
@@ -193,8 +195,8 @@ class LogAudit:
         self.end = segment.base_offset + segment.size
         if room != segment.size - position:
             reason = f"the blank that ends the file names {room} bytes, {segment.size - position} are left"
-            self._report.add(Finding("log", segment.path, reason, position, segment.base_offset + position))
-            self._report.wrong_blanks.append((segment.path, position, segment.size - position))
+            self.report.add(Finding("log", segment.path, reason, position, segment.base_offset + position))
+            self.report.wrong_blanks.append((segment.path, position, segment.size - position))
 
     def _end_log(self, segment: SegmentBytes, position: int, verdict: Verdict) -> None:
         self._is_over = True
@@ -202,9 +204,9 @@ class LogAudit:
         if verdict.is_damage and position < segment.size:
             reason = f"the end of the log is torn: {verdict.reason}"
             finding = Finding("log", segment.path, reason, position, self.end)
-            self._report.add_or_note(finding)
-            if not self._report.is_open:
-                self._report.add_cut(self.end)
+            self.report.add_or_note(finding)
+            if not self.report.is_open:
+                self.report.add_cut(self.end)
                 self._ranges.append(_Range(self.end, segment.base_offset + segment.size, finding))
         else:
             self._check_behind(segment, position)
@@ -215,7 +217,7 @@ class LogAudit:
         if found is None or check_record(segment.view, position, segment.base_offset + position) > 0:
             return
         reason = "bytes stand behind the end of the log"
-        self._report.add_or_note(Finding("log", segment.path, reason, found, segment.base_offset + found))
+        self.report.add_or_note(Finding("log", segment.path, reason, found, segment.base_offset + found))
 
 
 def first_byte(files: Files, segment: SegmentBytes, position: int) -> int | None:

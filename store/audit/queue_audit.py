@@ -27,7 +27,7 @@ from ..consumequeue.consume_queue import ENTRY, PRE_BLANK_SIZE
 from ..files.segments import SegmentFile, segment_path
 from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES
 from ..recovery.dispatcher import is_entry_of_other_levels
-from .audit_report import AuditReport, Finding, Hit, ReadFiles
+from .audit_report import Finding, Hit, ReadFiles
 from .block_keys import BlockKeys
 from .log_audit import LogAudit
 
@@ -92,11 +92,9 @@ class AuditedQueue:
 class QueueAudit:
     """Compares the records of blocks, in order, with the entries of all queues; then ``finish``."""
 
-    def __init__(self, reader: ReadFiles, report: AuditReport, log: LogAudit, log_start: int) -> None:
+    def __init__(self, reader: ReadFiles, log: LogAudit) -> None:
         self._reader = reader
-        self._report = report
-        self._log = log
-        self._log_start = log_start
+        self._log, self._report = log, log.report
         self._queues: dict[tuple[str, int], AuditedQueue] = {}
         self.root = ""
 
@@ -266,7 +264,7 @@ class QueueAudit:
             is_blank &= size == PRE_BLANK_SIZE and log_offset == 0
             if is_blank:
                 self._report.counts["pre-blank entries"] += 1
-            elif 0 <= log_offset < self._log_start and size > 0:
+            elif 0 <= log_offset < self._log.start and size > 0:
                 self._report.counts["expired entries"] += 1
             elif must_have_expired and not self._is_beyond(log_offset):
                 self._orphan(queue, at, log_offset)
@@ -284,7 +282,7 @@ class QueueAudit:
                 continue
             if log_offset >= self._log.end and size > 0 and self._log.finding_at(log_offset) is None:
                 self._beyond(queue, at, log_offset)
-            elif size > 0 and log_offset >= self._log_start:
+            elif size > 0 and log_offset >= self._log.start:
                 self._orphan(queue, at, log_offset)
             else:
                 path, position = queue.place(at)
@@ -402,10 +400,8 @@ class AuditedBatchQueue:
 class BatchAudit:
     """Compares the records of topics with batch queues; then ``finish``."""
 
-    def __init__(self, report: AuditReport, log: LogAudit, log_start: int) -> None:
-        self._report = report
-        self._log = log
-        self._log_start = log_start
+    def __init__(self, log: LogAudit) -> None:
+        self._log, self._report = log, log.report
         self._queues: dict[tuple[str, int], AuditedBatchQueue] = {}
         self.topics: set[str] = set()
 
@@ -465,7 +461,7 @@ class BatchAudit:
 
     def _orphan(self, queue: AuditedBatchQueue, unit: _UnitValues, hit: Hit) -> None:
         log_offset = unit[0]
-        if 0 <= log_offset < self._log_start:
+        if 0 <= log_offset < self._log.start:
             self._report.counts["expired units"] += 1
             return
         damage = self._log.finding_at(log_offset)

@@ -90,16 +90,17 @@ class StoreAudit:
 
     def _run(self) -> None:
         report, config = self.report, self._config
-        start = self._segments[0].base_offset if self._segments else 0
         checkpoint = load_checkpoint(self._files, f"{config.root}/checkpoint")
-        log = LogAudit(self._files, report, sure_at_ms=checkpoint.log_at_ms, needs_seal=config.demands_seals)
+        log = LogAudit(
+            self._files, self._segments, report, sure_at_ms=checkpoint.log_at_ms, needs_seal=config.demands_seals
+        )
         log.advance = self.advance
         topics = _Topics(audit_config(self._reader, config.root, report))
-        queues = self._queue_audit(log, start)
-        batches = self._batch_audit(log, start, topics)
+        queues = self._queue_audit(log)
+        batches = self._batch_audit(log, topics)
         files = find_index_files(self._reader, f"{config.root}/index", config, report) if config.has_index else []
-        index = IndexAudit(files, report, log, start)
-        for block in log.blocks(self._segments):
+        index = IndexAudit(files, log)
+        for block in log.blocks():
             named = name_topics(block)
             keys = BlockKeys(block, named, config.delays_ms)
             queues.compare(block, keys, named, batches.topics)
@@ -142,8 +143,8 @@ class StoreAudit:
             raise ConfigError(f"{found[0].path} has {usual} bytes, {key} is {configured}", key=key)
         return configured
 
-    def _queue_audit(self, log: LogAudit, start: int) -> QueueAudit:
-        audit = QueueAudit(self._reader, self.report, log, start)
+    def _queue_audit(self, log: LogAudit) -> QueueAudit:
+        audit = QueueAudit(self._reader, log)
         audit.root = f"{self._config.root}/consumequeue"
         places = list(self._queue_places(audit.root))
         found = {place: find_files(self._files, [place[0]], self.report, "queue") for place in places}
@@ -161,8 +162,8 @@ class StoreAudit:
             audit.add(queue)
         return audit
 
-    def _batch_audit(self, log: LogAudit, start: int, topics: "_Topics") -> BatchAudit:
-        audit = BatchAudit(self.report, log, start)
+    def _batch_audit(self, log: LogAudit, topics: "_Topics") -> BatchAudit:
+        audit = BatchAudit(log)
         places = list(self._queue_places(f"{self._config.root}/batchconsumequeue"))
         found = {place: find_files(self._files, [place[0]], self.report, "batch queue") for place in places}
         every = [file for files in found.values() for file in files]

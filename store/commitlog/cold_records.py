@@ -7,37 +7,29 @@ between is not there.
 
 import struct
 from collections.abc import Iterator
-from typing import Final, Self
+from typing import Final
 
 from ...common.record import MAGIC_V1, MAGIC_V2
 from ..files.files import Files
+from ..files.segments import SegmentReader
 from .commit_log import CommitLog
 
 RECORD_START: Final = struct.Struct(">iI20xqi")  # total size, magic, log offset, sys flag
 _CHUNK_BYTES = 1 << 20
 
 
-class ColdRecords:
-    """A context manager that keeps the files open which it has read from."""
+class ColdRecords(SegmentReader):
+    """Reads the log beside its maps."""
 
     def __init__(self, files: Files, log: CommitLog) -> None:
-        self._files = files
+        super().__init__(files, log.file_bytes, log.paths.path_of)
         self._log = log
-        self._open: dict[int, int] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self._open.values():
-            self._files.close(descriptor)
-        self._open.clear()
 
     def read(self, log_offset: int, size: int) -> bytes | None:
         """Return the record of that size at the position, ``None`` when there is none (raises ``OSError``)."""
         if size < RECORD_START.size or not self._log.holds(log_offset, size):
             return None
-        data = self._read_bytes(log_offset, size)
+        data = self.read_bytes(log_offset, size)
         if len(data) != size:
             return None
         total_size, magic, named_offset, _ = RECORD_START.unpack_from(data)
@@ -47,7 +39,7 @@ class ColdRecords:
         """Yield the records that hold a text, from a position on at which one begins (raises ``OSError``)."""
         while start < end:
             file_end = self._log.next_file(start)
-            chunk = self._read_bytes(start, min(_CHUNK_BYTES, min(end, file_end) - start))
+            chunk = self.read_bytes(start, min(_CHUNK_BYTES, min(end, file_end) - start))
             position, has_text = 0, text in chunk
             for size in _whole_records(chunk, start):
                 if has_text and chunk.find(text, position, position + size) >= 0:
@@ -60,16 +52,6 @@ class ColdRecords:
                     yield data
                 position = size or file_end - start
             start += position
-
-    def _read_bytes(self, log_offset: int, size: int) -> bytes:
-        base = log_offset - log_offset % self._log.file_bytes
-        try:
-            descriptor = self._open.get(base)
-            if descriptor is None:
-                descriptor = self._open[base] = self._files.open(self._log.paths.path_of(base))
-        except FileNotFoundError:  # it has just been removed
-            return b""
-        return self._files.pread(descriptor, size, log_offset - base)
 
 
 def _whole_records(chunk: bytes, log_offset: int) -> Iterator[int]:

@@ -33,7 +33,7 @@ It does not look into records.
 import errno
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ..files.file_sync import UnsyncedFiles
@@ -309,6 +309,26 @@ class QueueSpace:
         self.descriptors = descriptors
         self.dirty_paths = UnsyncedFiles()
         self.new_directories: set[str] = set()
+
+    def find_queues(self) -> Iterator[tuple[str, int]]:
+        """Yield topic and queue id of each queue that has a directory."""
+        for topic in self.files.list(self.root):
+            for queue in self.files.list(f"{self.root}/{topic.name}") if topic.is_directory else ():
+                if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
+                    yield topic.name, int(queue.name)
+
+    def clear_directory(self, directory: str) -> None:
+        """Remove the files of a directory."""
+        for entry in self.files.list(directory):
+            if not entry.is_directory:
+                self.files.unlink(f"{directory}/{entry.name}")
+                self.new_directories.add(directory)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory, if it is there."""
+        if self.files.exists(path):
+            self.files.remove_directory(path)
+            self.new_directories.add(os.path.dirname(path))
 
 
 class HeadView(NamedTuple):

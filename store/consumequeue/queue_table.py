@@ -24,10 +24,9 @@ Rules of extended entries, which are read and never written (``enableConsumeQueu
 - Queues that are written here have plain tags codes; both kinds may stand in one queue.
 """
 
-import os
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from ...common.errors import ConfigError
 from ...common.java_json import read_json
@@ -124,11 +123,23 @@ def is_same_entry(known: bytes, wanted: bytes) -> bool:
     return known[:12] == wanted[:12] and int.from_bytes(known[12:20], "big", signed=True) <= LAST_ADDRESS
 
 
+QueueT = TypeVar("QueueT", ConsumeQueue, BatchQueue)
+
+
+def _remove_topic(space: QueueSpace, by_key: dict[QueueKey, QueueT], topic: str) -> None:
+    for key in [key for key in by_key if key[0] == topic]:
+        queue = by_key.pop(key)
+        queue.remove()
+        space.clear_directory(queue.directory)
+        space.remove_directory(queue.directory)
+    space.remove_directory(f"{space.root}/{topic}")
+
+
 class BatchQueueTable:
     """The batch queues of a store; ``topics`` are those whose queues are of this kind."""
 
     def __init__(self, space: QueueSpace) -> None:
-        self._space = space
+        self.space = space
         self.topics: set[str] = set()
         self.by_key: dict[tuple[str, int], BatchQueue] = {}
         self.broken: list[BatchQueue] = []
@@ -143,25 +154,13 @@ class BatchQueueTable:
         """Return the queue, made in memory if need be."""
         queue = self.by_key.get((topic, queue_id))
         if queue is None:
-            queue = self.by_key[topic, queue_id] = BatchQueue(self._space, topic, queue_id)
+            queue = self.by_key[topic, queue_id] = BatchQueue(self.space, topic, queue_id)
         return queue
-
-    def clear(self, queue: BatchQueue) -> None:
-        """Remove whatever files the queue's directory holds; the queue begins anew at 0."""
-        queue.remove()
-        for entry in self._space.files.list(queue.directory):
-            if not entry.is_directory:
-                self._space.files.unlink(f"{queue.directory}/{entry.name}")
-                self._space.new_directories.add(queue.directory)
 
     def remove_topic(self, topic: str) -> None:
         """Remove all queues of a topic with their files; its next queues may be of the other kind."""
         self.topics.discard(topic)
-        for key in [key for key in self.by_key if key[0] == topic]:
-            queue = self.by_key.pop(key)
-            self.clear(queue)
-            self._remove_directory(queue.directory)
-        self._remove_directory(f"{self._space.root}/{topic}")
+        _remove_topic(self.space, self.by_key, topic)
 
     def load(self) -> None:
         """Find the queues on disk, their files and their ends.
@@ -169,23 +168,18 @@ class BatchQueueTable:
         Raises:
             ConfigError: Files have another size than the configured one.
         """
-        for topic, queue_id in _queue_directories(self._space.files, self._space.root):
+        for topic, queue_id in self.space.find_queues():
             self.topics.add(topic)
             queue = self.obtain(topic, queue_id)
-            entries = [entry for entry in self._space.files.list(queue.directory) if not entry.is_directory]
+            entries = [entry for entry in self.space.files.list(queue.directory) if not entry.is_directory]
             if not self._take_files(queue, entries):
                 self.broken.append(queue)
             queue.find_end()
 
-    def _remove_directory(self, path: str) -> None:
-        if self._space.files.exists(path):
-            self._space.files.remove_directory(path)
-            self._space.new_directories.add(os.path.dirname(path))
-
     def _take_files(self, queue: BatchQueue, entries: list[DirectoryEntry]) -> bool:
         if entries and entries[-1].size == 0:
-            self._space.files.unlink(f"{queue.directory}/{entries.pop().name}")
-        size = self._space.file_bytes
+            self.space.files.unlink(f"{queue.directory}/{entries.pop().name}")
+        size = self.space.file_bytes
         sizes = {entry.size for entry in entries}
         if len(sizes) == 1 and sizes != {size} and min(sizes) % BATCH_UNIT_BYTES == 0:
             raise ConfigError(
@@ -207,13 +201,6 @@ def batch_space(config: StoreConfig, queues: QueueSpace) -> QueueSpace:
     space = QueueSpace(queues.files, root, config.batch_file_bytes, queues.descriptors, BATCH_UNIT_BYTES)
     space.dirty_paths, space.new_directories = queues.dirty_paths, queues.new_directories
     return space
-
-
-def _queue_directories(files: Files, root: str) -> Iterator[tuple[str, int]]:
-    for topic in files.list(root):
-        for queue in files.list(f"{root}/{topic.name}") if topic.is_directory else ():
-            if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
-                yield topic.name, int(queue.name)
 
 
 def load_batch_topics(files: Files, root: str) -> dict[str, bool]:
@@ -322,21 +309,15 @@ class QueueTable:
         else:
             self.by_key[key] = queue
 
-    def clear(self, queue: ConsumeQueue) -> None:
+    def clear(self, queue: ConsumeQueue | BatchQueue) -> None:
         """Remove whatever files the queue's directory holds; the queue begins anew at 0."""
         queue.remove()
-        for entry in self.space.files.list(queue.directory):
-            if not entry.is_directory:
-                self.space.files.unlink(f"{queue.directory}/{entry.name}")
-                self.space.new_directories.add(queue.directory)
+        space = self.batches.space if isinstance(queue, BatchQueue) else self.space
+        space.clear_directory(queue.directory)
 
     def remove_topic(self, topic: str) -> None:
         """Remove all queues of a topic with their files."""
-        for key in [key for key in self.by_key if key[0] == topic]:
-            queue = self.by_key.pop(key)
-            self.clear(queue)
-            self._remove_directory(queue.directory)
-        self._remove_directory(f"{self.space.root}/{topic}")
+        _remove_topic(self.space, self.by_key, topic)
         self.batches.remove_topic(topic)
         if self.ext is not None:
             self.ext.remove_topic(topic)
@@ -348,7 +329,7 @@ class QueueTable:
             ConfigError: The files have one size that is not the configured one.
         """
         sizes: list[int] = []
-        for topic, queue_id in self._directories():
+        for topic, queue_id in self.space.find_queues():
             queue = self.obtain(topic, queue_id)
             entries = [entry for entry in self.space.files.list(queue.directory) if not entry.is_directory]
             sizes += [entry.size for entry in entries if entry.size]
@@ -357,19 +338,6 @@ class QueueTable:
         self._check_size(sizes)
         for queue in self:
             queue.find_end()
-
-    def _remove_directory(self, path: str) -> None:
-        if self.space.files.exists(path):
-            self.space.files.remove_directory(path)
-            self.space.new_directories.add(os.path.dirname(path))
-
-    def _directories(self) -> Iterator[QueueKey]:
-        for topic in self.space.files.list(self.space.root):
-            if not topic.is_directory:
-                continue
-            for queue in self.space.files.list(f"{self.space.root}/{topic.name}"):
-                if queue.is_directory and queue.name.isascii() and queue.name.isdigit():
-                    yield topic.name, int(queue.name)
 
     def _take_files(self, queue: ConsumeQueue, entries: list[DirectoryEntry]) -> bool:
         if entries and entries[-1].size == 0:

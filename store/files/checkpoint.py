@@ -17,7 +17,7 @@ from .files import Files
 CHECKPOINT_BYTES: Final = 4096
 _FIELDS: Final = struct.Struct(">qqqqq")
 _MARGIN_MS: Final = 3_000
-_LATEST_MS: Final = 4_102_444_800_000  # the year 2100: what lies behind it was not written as a time
+LATEST_MS: Final = 4_102_444_800_000  # the year 2100: what lies behind it was not written as a time
 
 
 class Checkpoint(NamedTuple):
@@ -37,29 +37,38 @@ class Checkpoint(NamedTuple):
 
 def load_checkpoint(files: Files, path: str) -> Checkpoint:
     """Read the file; a missing, short or senseless one is all zeros."""
-    if not files.exists(path):
-        return Checkpoint()
-    descriptor = files.open(path)
-    try:
-        data = files.pread(descriptor, _FIELDS.size, 0)
-    finally:
-        files.close(descriptor)
-    return parse_checkpoint(data)
+    return parse_checkpoint(read_head(files, path, _FIELDS.size))
 
 
 def parse_checkpoint(data: bytes) -> Checkpoint:
     """Return what the file's content says; all zeros if it is short or senseless."""
     data = data[: _FIELDS.size]
     found = Checkpoint(*_FIELDS.unpack(data)) if len(data) == _FIELDS.size else Checkpoint()
-    is_plausible = all(0 <= at_ms < _LATEST_MS for at_ms in found[:3])
+    is_plausible = all(0 <= at_ms < LATEST_MS for at_ms in found[:3])
     return found if is_plausible else Checkpoint()
 
 
 def save_checkpoint(files: Files, path: str, checkpoint: Checkpoint) -> None:
     """Write the file in place and flush it (raises ``OSError``)."""
-    descriptor = files.create(path, CHECKPOINT_BYTES)
+    write_head(files, path, _FIELDS.pack(*checkpoint), CHECKPOINT_BYTES)
+
+
+def read_head(files: Files, path: str, size: int) -> bytes:
+    """Return the first bytes of a file, none without it."""
+    if not files.exists(path):
+        return b""
+    descriptor = files.open(path)
     try:
-        files.pwrite(descriptor, _FIELDS.pack(*checkpoint), 0)
+        return files.pread(descriptor, size, 0)
+    finally:
+        files.close(descriptor)
+
+
+def write_head(files: Files, path: str, data: bytes, file_bytes: int) -> None:
+    """Write the first bytes of a file in place, made with that length if need be, and flush it."""
+    descriptor = files.create(path, file_bytes)
+    try:
+        files.pwrite(descriptor, data, 0)
         files.sync(descriptor)
     finally:
         files.close(descriptor)

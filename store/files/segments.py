@@ -11,8 +11,8 @@ Rules (``MappedFileQueue.doLoad``, store.md §1):
 """
 
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
 
 from ...common.errors import ConfigError, StoreDamagedError
 from .files import Files
@@ -44,6 +44,35 @@ class SegmentFile(NamedTuple):
 def segment_path(directory: str, base_offset: int) -> str:
     """Return the name of the file that begins at the position."""
     return f"{directory}/{base_offset:020d}"
+
+
+class SegmentReader:
+    """Reads files of a kind with descriptors of its own, in any thread; a context manager that keeps them open."""
+
+    def __init__(self, files: Files, file_bytes: int, path_of: Callable[[int], str]) -> None:
+        self._files = files
+        self._file_bytes = file_bytes
+        self._path_of = path_of
+        self._open: dict[int, int] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._open.values():
+            self._files.close(descriptor)
+        self._open.clear()
+
+    def read_bytes(self, position: int, size: int) -> bytes:
+        """Return bytes of one file, as many as it holds; none when it is not there (raises ``OSError``)."""
+        base = position - position % self._file_bytes
+        descriptor = self._open.get(base)
+        if descriptor is None:
+            try:
+                descriptor = self._open[base] = self._files.open(self._path_of(base))
+            except FileNotFoundError:
+                return b""
+        return self._files.pread(descriptor, size, position - base)
 
 
 def repair_command(store: str) -> str:

@@ -24,7 +24,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ...common.errors import ConfigError
 from ...common.settings import parse_settings, setting
@@ -113,15 +113,6 @@ class TimerConfig:
     # not a setting: the file has so many slots
     wheel_slots: int = WHEEL_SLOTS
 
-    @classmethod
-    def from_java(cls, settings: Mapping[str, str]) -> Self:
-        """Read settings with Java's keys.
-
-        Raises:
-            ConfigError: A value that cannot be used; ``key`` names it.
-        """
-        return cls(**parse_settings(cls, settings))
-
     @property
     def most_delay_ms(self) -> int:
         """How far ahead the time of a timer message may lie."""
@@ -179,15 +170,6 @@ class CleaningConfig:
                 raise ConfigError(
                     f"deleteWhen is {self.delete_when!r}, expected hours from 00 to 23 between ;", key="deleteWhen"
                 )
-
-    @classmethod
-    def from_java(cls, settings: Mapping[str, str]) -> Self:
-        """Read settings with Java's keys.
-
-        Raises:
-            ConfigError: A value that cannot be used; ``key`` names it.
-        """
-        return cls(**parse_settings(cls, settings))
 
     @property
     def hours(self) -> frozenset[int]:
@@ -282,8 +264,8 @@ class StoreConfig:
         fields["log_directories"] = _split_paths(settings.get(LOG_KEY, ""))
         fields["read_only_directories"] = _split_paths(settings.get(READ_ONLY_KEY, ""))
         fields["is_sync_flush"] = _parse_flush_type(settings.get(FLUSH_KEY, "ASYNC_FLUSH"))
-        fields["cleaning"] = CleaningConfig.from_java(settings)
-        fields["timers"] = TimerConfig.from_java(settings)
+        fields["cleaning"] = CleaningConfig(**parse_settings(CleaningConfig, settings))
+        fields["timers"] = TimerConfig(**parse_settings(TimerConfig, settings))
         for key, name in _FIELDS.items():
             if key in settings:
                 fields[name] = _parse(key, settings[key], is_flag=isinstance(getattr(cls, name), bool))

@@ -239,10 +239,8 @@ class Recovery:
                 where = self._config.all_log_directories[0]
                 reason = f"it is empty, but {queue.directory} has entries"
                 raise self._damaged(Stop(where, 0, 0, reason, is_torn=False))
-        for queue in self._queues:
+        for queue in (*self._queues, *self._queues.batches):
             self._queues.clear(queue)
-        for queue in self._queues.batches:
-            self._queues.batches.clear(queue)
         if self._index is not None:
             self._index.remove_from(0)
         self._log.set_bounds(0, 0)
@@ -269,10 +267,7 @@ class Recovery:
         rebuild = ConsumeQueueRebuild(self._queues, self._rules, start, is_whole_log=start == self._source.first)
         for queue in (*self._queues.broken, *self._queues.batches.broken):
             _log.warning("consume queue %s is damaged, rebuilding it from the log", queue.directory)
-        for queue in self._queues.broken:
             self._queues.clear(queue)
-        for queue in self._queues.batches.broken:
-            self._queues.batches.clear(queue)
         if start != self._source.first:
             rebuild.skip(self._queues.broken)
             rebuild.batches.skip(self._queues.batches.broken)
@@ -285,10 +280,7 @@ class Recovery:
             return
         for queue in (*broken, *broken_batches):
             _log.warning("consume queue %s lacks records of the log, rebuilding it from the log", queue.directory)
-        for queue in broken:
             self._queues.clear(queue)
-        for queue in broken_batches:
-            self._queues.batches.clear(queue)
         rebuild = ConsumeQueueRebuild(self._queues, self._rules, self._source.first, is_whole_log=True)
         rebuild.limit_to(broken)
         rebuild.batches.limit_to(broken_batches)

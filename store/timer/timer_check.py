@@ -16,13 +16,13 @@ import os
 import struct
 from typing import Final, NamedTuple
 
+from ..files.checkpoint import LATEST_MS, read_head, write_head
 from ..files.files import Files, make_lasting_directory
 
 TIMER_CHECK_BYTES: Final = 4_096
 REBUILDING: Final = 1 << 62
 """Saved as the end of the timer log while it is made anew: more than any log has."""
 _FIELDS: Final = struct.Struct(">7q")
-_LATEST_MS: Final = 4_102_444_800_000  # the year 2100: what lies behind it was not written as a time
 
 
 class TimerCheck(NamedTuple):
@@ -49,17 +49,11 @@ def timer_check_path(root: str) -> str:
 
 def load_timer_check(files: Files, path: str) -> TimerCheck | None:
     """Read the file; ``None`` when there is none, or when it is short or senseless."""
-    if not files.exists(path):
-        return None
-    descriptor = files.open(path)
-    try:
-        data = files.pread(descriptor, _FIELDS.size, 0)
-    finally:
-        files.close(descriptor)
+    data = read_head(files, path, _FIELDS.size)
     if len(data) != _FIELDS.size:
         return None
     found = TimerCheck(*_FIELDS.unpack(data))
-    return found if min(found[:4]) >= 0 and found.read_at_ms < _LATEST_MS else None
+    return found if min(found[:4]) >= 0 and found.read_at_ms < LATEST_MS else None
 
 
 def save_timer_check(files: Files, path: str, check: TimerCheck) -> None:
@@ -67,11 +61,6 @@ def save_timer_check(files: Files, path: str, check: TimerCheck) -> None:
     directory = os.path.dirname(path)
     make_lasting_directory(files, directory)
     is_new = not files.exists(path)
-    descriptor = files.create(path, TIMER_CHECK_BYTES)
-    try:
-        files.pwrite(descriptor, _FIELDS.pack(*check), 0)
-        files.sync(descriptor)
-    finally:
-        files.close(descriptor)
+    write_head(files, path, _FIELDS.pack(*check), TIMER_CHECK_BYTES)
     if is_new:
         files.sync_directory(directory)

@@ -22,10 +22,11 @@ import errno
 import os
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Self
+from functools import partial
+from typing import Final, NamedTuple
 
 from ..files.files import Files, make_tree, zero_range
-from ..files.segments import Layout, SegmentFile, list_segments, segment_path
+from ..files.segments import Layout, SegmentFile, SegmentReader, list_segments, segment_path
 from ..files.store_config import TIMER_LOG_KEY, StoreConfig
 
 UNIT_BYTES: Final = 52
@@ -204,24 +205,15 @@ class TimerLog:
         return self._descriptor
 
 
-class UnitReader:
-    """Reads units with descriptors of its own, in any thread; a context manager."""
+class UnitReader(SegmentReader):
+    """Reads units beside the timer log."""
 
     def __init__(self, files: Files, log: TimerLog) -> None:
-        self._files = files
+        super().__init__(files, log.file_bytes, partial(segment_path, log.directory))
         self._log = log
-        self._open: dict[int, int] = {}
         self._block = b""
         self._block_at = 0
         self.scanned_to = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for descriptor in self._open.values():
-            self._files.close(descriptor)
-        self._open.clear()
 
     def unit(self, position: int) -> TimerUnit | None:
         """Return the unit at a position, ``None`` when none is there; the way back through a slot is short."""
@@ -229,7 +221,7 @@ class UnitReader:
         if not 0 <= at <= len(self._block) - UNIT_BYTES:
             base = position - position % self._log.file_bytes
             self._block_at = max(base, position + UNIT_BYTES - _BLOCK_BYTES)
-            self._block = self._read(self._block_at, position + UNIT_BYTES - self._block_at)
+            self._block = self.read_bytes(self._block_at, position + UNIT_BYTES - self._block_at)
             at = position - self._block_at
         return decode_unit(self._block, at)
 
@@ -238,7 +230,7 @@ class UnitReader:
         self.scanned_to = start
         while True:
             room = self._log.file_bytes - self.scanned_to % self._log.file_bytes
-            data, at = self._read(self.scanned_to, min(_SCAN_BYTES, room)), 0
+            data, at = self.read_bytes(self.scanned_to, min(_SCAN_BYTES, room)), 0
             while (unit := decode_unit(data, at)) is not None and unit.previous < self.scanned_to:
                 yield self.scanned_to, unit
                 self.scanned_to += UNIT_BYTES
@@ -253,23 +245,13 @@ class UnitReader:
         position = start
         while position < end:
             room = self._log.file_bytes - position % self._log.file_bytes
-            data = self._read(position, min(_SCAN_BYTES, room, end - position))
+            data = self.read_bytes(position, min(_SCAN_BYTES, room, end - position))
             for at in range(0, len(data) - UNIT_BYTES + 1, UNIT_BYTES):
                 size, magic, written_at_ms, delay_ms = _TIMES.unpack_from(data, at)
                 if size == UNIT_BYTES and not magic & ~0xF:
                     found[written_at_ms + delay_ms] = position + at
             position += min(_SCAN_BYTES, room)
         return found
-
-    def _read(self, position: int, size: int) -> bytes:
-        base = position - position % self._log.file_bytes
-        descriptor = self._open.get(base)
-        if descriptor is None:
-            try:
-                descriptor = self._open[base] = self._files.open(segment_path(self._log.directory, base))
-            except FileNotFoundError:
-                return b""
-        return self._files.pread(descriptor, size, position - base)
 
 
 def _is_blank(data: bytes) -> bool:

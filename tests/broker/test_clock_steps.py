@@ -15,14 +15,13 @@ from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
-from rocketlet.common.message import MessageQueue
+from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND, MessageQueue
 from rocketlet.common.record import decode_record
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.client import LockedQueues
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -15,9 +15,9 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import parse_offset_id
+from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.record import Record, decode_record, iter_records
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.testing.manual_clock import ManualClock
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"

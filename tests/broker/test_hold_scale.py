@@ -12,11 +12,11 @@ from raw_calls import Caller, open_caller
 from rocketlet.broker.outcomes.scheduler import HeldFetch, LongPolling
 from rocketlet.broker.server import Broker
 from rocketlet.common.codes import ResponseCode
+from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.properties import java_hash
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.files import OS_FILES, Descriptors

@@ -12,10 +12,10 @@ from raw_calls import Caller, open_caller, recorded_calls
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
+from rocketlet.common.message import PULL_SUSPEND
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_SUSPEND
 from rocketlet.testing.manual_clock import ManualClock
 
 TOPICS = {"Topic540": 2, "Topic540Push": 2, "Topic540Order": 2, "Topic540Pull": 1}

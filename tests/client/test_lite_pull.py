@@ -5,9 +5,10 @@ from scripted_cluster import ScriptedCluster, refused, silent
 
 from rocketlet.client import MessageQueue, PullConsumer
 from rocketlet.common.codes import ResponseCode
+from rocketlet.common.message import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.remoting.codec.command import decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND, PullHeader
+from rocketlet.remoting.headers.pull import PullHeader
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 

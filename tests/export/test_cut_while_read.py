@@ -135,7 +135,7 @@ def test_audit_of_a_log_that_is_cut_reports_it(tmp_path: pathlib.Path, monkeypat
     segments = [
         SegmentFile(str(path), int(path.name), FILE_BYTES) for path in sorted(directory.segment().parent.iterdir())
     ]
-    blocks = LogAudit(OS_FILES, report, sure_at_ms=0, needs_seal=False).blocks(segments)
+    blocks = LogAudit(OS_FILES, segments, report, sure_at_ms=0, needs_seal=False).blocks()
     next(blocks)
     os.truncate(directory.segment(), 4_096)
     assert {block.segment.path for block in blocks} == {segment.path for segment in segments[1:]}

@@ -79,7 +79,7 @@ def test_registration_with_same_version_changes_no_queues(routes: NameServerRout
     route, added = routes.route("T"), routes.route("U")
     assert route is not None
     assert added is not None
-    assert route.queues["broker-a"].read_queues == 4
+    assert route.queues["broker-a"].read_queue_nums == 4
 
 
 def test_registration_with_new_version_overwrites_queues(routes: NameServerRoutes) -> None:
@@ -91,7 +91,7 @@ def test_registration_with_new_version_overwrites_queues(routes: NameServerRoute
     )
     route = routes.route("T")
     assert route is not None
-    assert route.queues["broker-a"].read_queues == 9
+    assert route.queues["broker-a"].read_queue_nums == 9
 
 
 def test_slave_brings_no_topics_and_learns_its_master(routes: NameServerRoutes) -> None:

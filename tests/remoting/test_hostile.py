@@ -11,9 +11,9 @@ from hostile import BAD_FRAMES, Ground, frame, is_ended, numbered, send_while_ta
 from raw_calls import heartbeat_body, open_caller, pull_header, until
 
 from rocketlet.common.codes import ResponseCode
+from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.remoting.transport.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")

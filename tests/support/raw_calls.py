@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rocketlet.common.message import MessageQueue
+from rocketlet.common.message import PULL_SUBSCRIPTION, MessageQueue
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import PREFIX, FrameParser
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PullHeader
+from rocketlet.remoting.headers.pull import PullHeader
 from rocketlet.remoting.headers.send import LetterSendHeader
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection, RequestHandlers

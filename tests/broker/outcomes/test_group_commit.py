@@ -14,11 +14,11 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter_records
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.testing.manual_clock import ManualClock
 
 HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND

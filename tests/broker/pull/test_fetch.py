@@ -18,11 +18,12 @@ from rocketlet.broker.settings.refusal import BrokerIdentity
 from rocketlet.broker.topic.topics import TopicTable, make_topic
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConnectionClosedError
+from rocketlet.common.message import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.properties import java_hash
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND, PullHeader
+from rocketlet.remoting.headers.pull import PullHeader
 from rocketlet.store.consumequeue.queue_reader import ReadResult, ReadStatus
 from rocketlet.testing.manual_clock import ManualClock
 

@@ -8,8 +8,7 @@ from scripted_cluster import offset_of
 from rocketlet.client import MessageQueue, PushConsumer, Session
 from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.bodies.body import decode_body, encode_body
-from rocketlet.remoting.bodies.client import ConsumedDirectly, ConsumerOffsets, DirectResult, RunningInfo
-from rocketlet.remoting.bodies.group import ResetOffsets
+from rocketlet.remoting.bodies.client import ConsumedDirectly, ConsumerOffsets, DirectResult, ResetOffsets, RunningInfo
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader

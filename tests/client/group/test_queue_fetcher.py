@@ -24,6 +24,7 @@ from rocketlet.client import (
 from rocketlet.client.group.queue_fetcher import PullPlan, pull_header, read_pull_answer
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import RecordError, ResponseError, RouteNotFoundError
+from rocketlet.common.message import PULL_COMMIT_OFFSET
 from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record
 from rocketlet.common.subscription import parse_tag_expression
@@ -257,8 +258,12 @@ async def test_slave_is_not_asked_to_store_offsets(cluster: ScriptedCluster) -> 
     async with PushConsumer("g", cluster.nameserver.address):
         at_master = decode_header(PullHeader, (await master.wait_asked(RequestCode.PULL_MESSAGE))[0])
         at_slave = decode_header(PullHeader, (await slave.wait_asked(RequestCode.PULL_MESSAGE))[0])
-    assert (at_master.commits_offset, at_master.queue_offset, at_master.commit_offset) == (True, 8, 8)
-    assert (at_slave.commits_offset, at_slave.queue_offset, at_slave.commit_offset) == (False, 9, 0)
+    assert (at_master.sys_flag & PULL_COMMIT_OFFSET, at_master.queue_offset, at_master.commit_offset) == (
+        PULL_COMMIT_OFFSET,
+        8,
+        8,
+    )
+    assert (at_slave.sys_flag & PULL_COMMIT_OFFSET, at_slave.queue_offset, at_slave.commit_offset) == (0, 9, 0)
 
 
 async def test_hook_sees_an_answer_that_refuses_the_offset(cluster: ScriptedCluster) -> None:

@@ -6,9 +6,9 @@ from badinput.case import Case, LongBody, describe_body
 from badinput.variations import Sample, encode_body, vary
 from raw_calls import Caller, heartbeat_body, send_header
 
+from rocketlet.common.message import PULL_SUBSCRIPTION
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
-from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION
 
 SETTINGS_OF_BROKER = {"recallMessageEnable": "true"}
 TOPIC, SENT_TOPIC, GROUP, PRODUCERS, CLIENT = "BadInput", "BadInputSent", "GID-bad", "PID-bad", "client-bad"

@@ -16,9 +16,9 @@ from killing.raw_load import send_until_killed
 from raw_calls import Caller, open_caller
 
 from rocketlet.common.codes import ResponseCode
+from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.pull import PULL_SUBSCRIPTION, PULL_SUSPEND
 
 SETTINGS = {
     "timerPrecisionMs": "100",
