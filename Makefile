@@ -50,7 +50,7 @@ chaos: $(READY) ## break servers and network under our client, in a hundred roun
 
 mutants: $(READY) ## put faults into each part and count those that its tests see; write docs/reference/testing.md
 	@.ci/tools --try java
-	@$(BIN)/python tests/support/mutants/run.py --page docs/reference/testing.md
+	@PYTHONPATH=tests/support $(BIN)/python -m mutants.run --page docs/reference/testing.md
 
 $(READY): constraints.txt pyproject.toml
 	@.ci/tools venv

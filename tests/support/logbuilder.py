@@ -70,11 +70,6 @@ class LogBuilder:
     def roll(self) -> None:
         """End the file with a blank, where there is room for one."""
         room = self.segment_bytes - len(self._segments[-1])
-        self._segments[-1] += struct.pack(">iI", room, MAGIC_BLANK) + bytes(room - 8)
-        self.begin_file()
-
-    def begin_file(self) -> None:
-        """Put what follows into the next file."""
         if room:
             self._segments[-1] += struct.pack(">iI", room, MAGIC_BLANK) + bytes(room - 8)
         self._segments.append(bytearray())

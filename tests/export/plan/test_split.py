@@ -172,7 +172,7 @@ def fill_to_the_last_byte(log: LogBuilder) -> None:
     log.segment_bytes += BLANK_BYTES
     log.add(bytes(4096 - log.end % 4096 - PLAIN_BYTES + 40))
     log.segment_bytes -= BLANK_BYTES
-    log.begin_file()
+    log.roll()
     assert log.end % log.segment_bytes == 0
 
 

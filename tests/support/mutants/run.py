@@ -1,8 +1,9 @@
 """Put faults into a part and see whether its tests notice (`make mutants`).
 
-    python tests/support/mutants/run.py store broker                60 faults in each, chosen at random
-    python tests/support/mutants/run.py --seed 7 --count 100 store  the same ones again, or more
-    python tests/support/mutants/run.py --page docs/reference/testing.md      all parts; write their figures there
+    export PYTHONPATH=tests/support
+    python -m mutants.run store broker                  60 faults in each, chosen at random
+    python -m mutants.run --seed 7 --count 100 store    the same ones again, or more
+    python -m mutants.run --page docs/reference/testing.md      all parts; write their figures there
 
 1. The tests of the part run once under coverage: who runs which line, and for how long.
 2. Of all changes that the operators can make in lines that a test runs, so many are chosen by a seed.
