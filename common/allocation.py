@@ -26,6 +26,7 @@ Where RocketMQ's strategies raise for empty arguments, these return nothing and 
 import hashlib
 import logging
 import struct
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class AllocateMessageQueueStrategy(Protocol):
         ...
 
 
-class _AmongMembers:
+class _AmongMembers(ABC):
     """Shares queues among the members only; a subclass says how."""
 
     __slots__ = ()
@@ -64,8 +65,9 @@ class _AmongMembers:
         """Return the queues of one client."""
         return self._share(client_id, queues, client_ids) if _is_member(group, client_id, queues, client_ids) else []
 
+    @abstractmethod
     def _share(self, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
-        raise NotImplementedError
+        """Return the queues of one of the members."""
 
 
 @dataclass(frozen=True, slots=True)
