@@ -10,6 +10,7 @@ from logbuilder import LogBuilder
 
 pytest_plugins = [
     "blocking",
+    "ci_tests",
     "command_line",
     "durability_page",
     "feature_page",

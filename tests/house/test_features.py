@@ -64,13 +64,29 @@ def test_name_leaves_parameters_out():
 
 
 @pytest.fixture(scope="module")
-def fresh_page(checkout: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def collect_page(checkout: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Return what gives the page of the markers of chosen tests."""
+
+    def collect(*chosen: str) -> str:
+        fresh = tmp_path_factory.mktemp("page") / "compatibility.md"
+        command = [sys.executable, "-m", "pytest", "-q", "--collect-only", f"--compatibility-page={fresh}", *chosen]
+        run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+        assert run.returncode == pytest.ExitCode.OK, run.stdout
+        return fresh.read_text()
+
+    return collect
+
+
+@pytest.fixture(scope="module")
+def fresh_page(collect_page: Callable[..., str]) -> str:
     """Return the page that the markers of all tests give."""
-    fresh = tmp_path_factory.mktemp("page") / "compatibility.md"
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", f"--compatibility-page={fresh}"]
-    run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
-    assert run.returncode == pytest.ExitCode.OK, run.stdout
-    return fresh.read_text()
+    return collect_page()
+
+
+def test_each_row_is_shown_without_the_long_forms(fresh_page: str, collect_page: Callable[..., str]) -> None:
+    """`make test` runs at least one test of each row that has any."""
+    short = parse_page(collect_page("-m", "not ci"))
+    assert {row for row, tests in parse_page(fresh_page).items() if tests and not short[row]} == set()
 
 
 def test_page_is_in_step_with_the_markers(fresh_page: str, checkout: pathlib.Path):

@@ -109,8 +109,9 @@ class FeatureRecorder:
         self._old_java: set[str] = set()
         self.outcomes: dict[str, dict[str, str]] = defaultdict(dict)
 
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note the markers, and stop the run at an unknown row."""
+        """Note the markers of the tests that were chosen, and stop the run at an unknown row."""
         for item in items:
             ids = {str(row) for marker in item.iter_markers("feature") for row in marker.args}
             if unknown := sorted(ids - self._known):

@@ -1,0 +1,33 @@
+"""Marks the tests of ``tests/ci_tests.txt``, and all runs with the Java client 4.9.8, with ``ci``.
+
+`make test` runs the others in ten minutes, `make test-ci` these. A line that names no test stops a run of all tests.
+"""
+
+import pathlib
+
+import pytest
+
+LIST = pathlib.Path(__file__).parent.parent / "ci_tests.txt"
+
+
+def listed() -> set[str]:
+    """Return what the list names."""
+    return {line for line in LIST.read_text().splitlines() if line and not line.startswith("#")}
+
+
+def is_listed(nodeid: str, names: set[str]) -> bool:
+    """Tell whether the list names a test, with all its parameters or with these."""
+    return nodeid in names or nodeid.partition("[")[0] in names
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Mark what is listed."""
+    names = listed()
+    for item in items:
+        if is_listed(item.nodeid, names) or item.get_closest_marker("old_java") is not None:
+            item.add_marker("ci")
+    if session.config.args == [str(LIST.parent)] or session.config.args == [LIST.parent.name]:
+        found = {item.nodeid for item in items} | {item.nodeid.partition("[")[0] for item in items}
+        if missing := sorted(names - found):
+            raise pytest.UsageError(f"{LIST.name} names tests that are not there: {', '.join(missing)}")
