@@ -18,7 +18,8 @@ Rules of consume queues (store.md §3.4, §7.3, §7.4, §15.2):
 
 This is not the ``Dispatcher``, which puts entries behind the last one of a queue, for records that it gets one by one.
 A walk meets entries that are there already, nearly always: it compares whole runs of them as bytes without making a
-value of each record, and has to cut and to shift where they differ. What both share is what a queue gets and how: the
+value of each record, which alone would cost more than twice the whole walk, and has to cut and to shift where they
+differ. What both share is what a queue gets and how: the
 entries are those of ``EntryRules``, and ``ConsumeQueue.write_pending`` alone writes them.
 
 Rules of batch queues (store.md §3.8, §7):
