@@ -7,6 +7,7 @@ from raw_calls import Caller
 
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.settings import parse_java_properties
+from rocketlet.namesrv.handlers import MAX_LINES
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 
@@ -70,3 +71,11 @@ async def test_empty_change_is_none(caller: Caller) -> None:
     before = await settings_of(caller)
     assert (await change(caller, "")).code == ResponseCode.SUCCESS
     assert await settings_of(caller) == before
+
+
+@pytest.mark.feature("N21")
+async def test_change_is_bounded_in_lines(caller: Caller) -> None:
+    """As many lines as are allowed are read, one more are refused unread."""
+    assert (await change(caller, "\n" * MAX_LINES)).code == ResponseCode.SUCCESS
+    answer = await change(caller, "\n" * (MAX_LINES + 1))
+    assert answer.remark == f"the settings have {MAX_LINES + 1} ends of lines, limit is {MAX_LINES}"

@@ -1,5 +1,7 @@
 """The route table without a wire."""
 
+from dataclasses import replace
+
 import pytest
 
 from rocketlet.common.metadata import DataVersion
@@ -205,3 +207,18 @@ def test_topics_of_cluster(routes: NameServerRoutes) -> None:
     routes.register(registration(Identity("d", "x", 0, "h:1"), {"A": TOPICS["T"], "B": TOPICS["T"]}), LINK, 0)
     assert sorted(routes.topics_of("d")) == ["A", "B"]
     assert routes.clusters() == {"c": ["broker-a"], "d": ["x"]}
+
+
+def test_lowest_id_brings_topics_while_slaves_act(routes: NameServerRoutes) -> None:
+    """Without a master the slave with the lowest id stands in for it; others only name their addresses."""
+    routes.unregister(MASTER)
+
+    def act(broker_id: int, topic: str) -> None:
+        who = Identity("c", "broker-a", broker_id, f"10.0.0.{broker_id}:10911")
+        said = registration(who, {topic: QueueShape(1, 1, 6), "T": QueueShape(4, 4, 6)})
+        routes.register(replace(said, acts_as_master=True), LINK, 0)
+
+    act(3, "of 3")
+    act(2, "of 2")
+    act(3, "of 3 behind 2")
+    assert sorted(routes.topics()) == ["T", "of 2", "of 3"]
