@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from interop.clients import Admin, Outgoing, Producer
+from interop.clients import Admin, Outgoing, Producer, await_first_look
 from interop.driver import Driver, DriverError
 from interop.parts import Cluster, brokers_in, mqadmin, start_cluster, start_nameserver
 from interop.servers import Server
@@ -76,6 +76,7 @@ def test_template_topic_of_two_brokers(java: Driver, cluster: Cluster, new_name:
     with Admin(java, namesrv=cluster.namesrv) as admin, Producer(java, namesrv=cluster.namesrv) as producer:
         template = admin.await_route("TBW102", cluster.brokers)["queueDatas"]
         published = [(queue.broker_name, queue.queue_id) for queue in producer.queues("TBW102")]
+        await_first_look(producer, new_name)
         results = producer.send_all(topic, *[Outgoing(b"%d" % number) for number in range(8)])
     assert [(queue["perm"], queue["readQueueNums"], queue["writeQueueNums"]) for queue in template] == [(7, 8, 8)] * 2
     assert published == [(name, number) for name in ("broker-a", "broker-b") for number in range(8)]

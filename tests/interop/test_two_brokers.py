@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Queue
+from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Queue, await_first_look
 from interop.driver import Driver
 from interop.parts import Cluster, mqadmin, start_brokers, start_cluster
 from interop.versions import every_client, every_java
@@ -32,8 +32,7 @@ def test_ten_sends_create_a_topic_on_both_brokers(java: Driver, cluster: Cluster
     """A producer rotates over the template's queues of both brokers, so ten sends give the topic 4 and 4 queues."""
     topic = new_name()
     with Producer(java, namesrv=cluster.namesrv) as producer:
-        for _ in range(4):  # 10 ms after its start the client looks for the routes of all that it has sent to by then
-            producer.send_all(new_name(), Outgoing(b"before"))
+        await_first_look(producer, new_name)
         producer.send_all(topic, *numbered(10))
     with Producer(java, namesrv=cluster.namesrv) as producer:
         queues = Counter(queue.broker_name for queue in producer.queues(topic))

@@ -4,7 +4,7 @@ Field names are ours; their camel-case form is the driver's JSON. Bodies are byt
 """
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -385,3 +385,12 @@ class Admin(_Client):
         answer = self.driver.call("admin.awaitRoute", name=self.name, **about)
         assert answer["routed"], f"no such route of {topic}"
         return self.call("examineTopicRouteInfo", topic)
+
+
+def await_first_look(producer: Producer, new_name: Callable[[], str]) -> None:
+    """Send to new topics until a producer has looked for routes: 10 ms after its start, and every 30 s from then on.
+
+    A look right after the first send to a new topic finds it on one broker, and all later sends go there.
+    """
+    for _ in range(20):  # some hundred milliseconds
+        producer.send_all(new_name(), *[Outgoing(b"before")] * 10)
