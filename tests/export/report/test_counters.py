@@ -115,5 +115,5 @@ def test_damage_that_stands_first_survives_a_merge() -> None:
         {**store_to_json(StoreCounters("s")), "stopped": {"file": "a", "position": 9, "reason": "a broke"}}
     )
     for merged in (counters, pickle.loads(pickle.dumps(other))):  # noqa: S301 # our own bytes
-        merged.merge(pickle.loads(pickle.dumps(other)) if merged is counters else counters)  # noqa: S301
+        merged.merge(pickle.loads(pickle.dumps(other)) if merged is counters else counters)  # noqa: S301 # as above
         assert str(merged.damage) == "a broke"
