@@ -111,6 +111,7 @@ def test_two_brokers_of_one_process(java: Driver, tmp_path: pathlib.Path, new_na
         with start_brokers(tmp_path, 2) as brokers:
             about = {"group": f"{topic}-{number}", "subscriptions": {topic: None}}
             with Producer(java, namesrv=brokers.address) as producer:
+                await_first_look(producer, new_name)
                 results = producer.send_all(topic, *numbered(10))
             with PushConsumer(java, namesrv=brokers.address, **about) as consumer:  # it finds the topic at its start
                 received = consumer.received(10 * (number + 1))
