@@ -47,8 +47,10 @@ class MemoryTransport(asyncio.Transport):
         return False
 
 
-def connect_in_memory(handlers: RequestHandlers, clock: Clock) -> tuple[Connection, MemoryTransport]:
+def connect_in_memory(
+    handlers: RequestHandlers, clock: Clock, transport: MemoryTransport | None = None
+) -> tuple[Connection, MemoryTransport]:
     """Return a connection that is served, and its transport."""
-    connection, transport = Connection(handlers, clock, Limits(), _Home(clock)), MemoryTransport()
+    connection, transport = Connection(handlers, clock, Limits(), _Home(clock)), transport or MemoryTransport()
     connection.connection_made(transport)
     return connection, transport
