@@ -17,6 +17,7 @@ from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose
         ("x = a + b << c\n", [">>", "-"]),
         ("x = 'a' + b\n", []),
         ("x = 7, True, None\n", ["8", "False", "True"]),
+        ("x = 999, 1_000\n", ["1000", "2000"]),
         ("if a:\n    f(b)\n", ["not (a)", "pass"]),
         ("async def f():\n    await g()\n", ["pass"]),
         ("def f():\n    _log.warning('a', 1 + 2)\n", []),

@@ -4,7 +4,7 @@
     compare     a < b   a == b         a <= b   a != b      each comparison becomes its neighbour, or its opposite
     boolean     a and b   not a        a or b   a
     arithmetic  a + b   a << b         a - b   a >> b
-    number      3   0                  4   1
+    number      3   0   120_000        4   1   240000      great ones twice: nobody sees a millisecond more
     constant    True   None            False   True
     condition   if a:  while a:        if not (a):          also of a conditional expression and of a comprehension
     call        f(x)  await f(x)       nothing happens      a statement that is a call only, or raises, or deletes
@@ -72,6 +72,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], str]] = {
     ast.BitOr: "&",
     ast.BitXor: "|",
 }
+_GREAT: Final = 1000
 _EXTREMES: Final = {"min": "max", "max": "min", "sorted": "list"}
 _LOG_NAMES: Final = frozenset({"_log", "logging", "warnings"})
 _SILENT_FUNCTIONS: Final = frozenset({"__repr__", "__str__"})
@@ -171,7 +172,7 @@ class _Finder(ast.NodeVisitor):
         if isinstance(value, bool):
             self._whole("constant", node, str(not value))
         elif isinstance(value, int):
-            self._whole("number", node, str(value + 1))
+            self._whole("number", node, str(value + 1 if value < _GREAT else 2 * value))
         elif value is None:
             self._whole("constant", node, "True")
 
