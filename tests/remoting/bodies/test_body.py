@@ -283,6 +283,16 @@ def test_cut_registration_is_an_error(size: int):
         decode_registration(zlib.compress(INFLATED[:size]), unnamed)
 
 
+def test_registration_of_too_many_topics_is_an_error():
+    """More topics than one turn of the loop can take are refused in both forms; of the compressed one, unread."""
+    table = ",".join(f'"{number}":{{}}' for number in range(100_001))
+    plain = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{table}}}}}}}'.encode()
+    compressed = zlib.compress(INFLATED[:60] + (100_001).to_bytes(4, "big"))
+    for body in (plain, compressed):
+        with pytest.raises(DecodeError, match=r"^the registration has 100001 topics, limit is 100000$"):
+            decode_registration(body, unnamed)
+
+
 def test_cut_zlib_stream_is_an_error():
     """A zlib stream that ends early, or is none, is refused."""
     whole = zlib.compress(INFLATED)
