@@ -13,6 +13,7 @@ from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose
     [
         ("def f(a, b):\n    return a < b\n", ["return None", "<="]),
         ("def f(a):\n    return a is not None\n", ["return None", "is", "True"]),
+        ("def f():\n    return False\n", ["True"]),
         ("def f(a, b):\n    x = a and not b\n", ["or", "(b)"]),
         ("x = a + b << c\n", [">>", "-"]),
         ("x = 'a' + b\n", []),
@@ -70,6 +71,16 @@ def test_faults_are_chosen_by_seed_in_lines_that_tests_run() -> None:
     assert chosen == choose(ROOT, "store", recording, 5, 1) != choose(ROOT, "store", recording, 5, 2)
     assert {fault.file for fault in chosen} == {file}
     assert all(fault.mutation.line < 40 and fault.tests == ["quick", "slow"] for fault in chosen)
+
+
+def test_tests_of_a_module_come_first() -> None:
+    """They are the likeliest to see a fault; what runs at import is run by whoever runs a line of the file."""
+    quick, own, other = "tests/store/test_quick.py::a", "tests/store/files/test_log.py::b", "tests/store/test_c.py::c"
+    recording = Recording({quick: 0.1, own: 2.0, other: 0.2}, {"store/files/log.py": {3: [quick, own], 9: [other]}})
+    default, body, of_class = find_mutations(b"class A:\n    def f(self, a=1):\n        return a\n    b = 2\n")
+    assert [each.at_import for each in (body, default, of_class)] == [False, True, True]
+    assert recording.tests_of("store/files/log.py", body) == [own, quick]
+    assert recording.tests_of("store/files/log.py", default) == [own, quick, other]
 
 
 def test_proofs_belong_to_faults_that_can_be_made() -> None:

@@ -15,7 +15,7 @@
     update      a += b                 a -= b   a = b
 
 Left out is what cannot be seen by intent: annotations, docstrings and other texts, log calls, ``__repr__``, imports,
-``if TYPE_CHECKING``, ``...`` of protocols, and the default of a ``pop`` whose result is not used.
+``if TYPE_CHECKING``, ``...`` of protocols, the default of a ``pop`` whose result is not used, and None for False.
 """
 
 import ast
@@ -26,7 +26,8 @@ from typing import Final, NamedTuple
 class Mutation(NamedTuple):
     """One change: the bytes from ``start`` to ``end`` of a UTF-8 source become ``after``; ``line`` counts from 1.
 
-    ``around`` is what stands before it and behind it in its lines.
+    ``around`` is what stands before it and behind it in its lines. A place of a class, or a default of a parameter, is
+    run ``at_import``, though a function or class holds it.
     """
 
     operator: str
@@ -37,6 +38,7 @@ class Mutation(NamedTuple):
     after: str
     function: str
     around: tuple[str, str]
+    at_import: bool
 
     def __str__(self) -> str:
         before, after = (_shorten(text) for text in (self.before, self.after))
@@ -95,6 +97,7 @@ class _Finder(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
         self._functions: list[str] = []
+        self._bodies = 0  # of functions, around this place
 
     # --- what is passed over
 
@@ -110,8 +113,10 @@ class _Finder(ast.NodeVisitor):
         self._functions.append(node.name)
         for default in (*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)):
             self.visit(default)
+        self._bodies += 1
         for statement in node.body:
             self.visit(statement)
+        self._bodies -= 1
         self._functions.pop()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:  # as above
@@ -224,7 +229,8 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Return(self, node: ast.Return) -> None:  # as above
         if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
-            self._whole("return", node, "return None")
+            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
+                self._whole("return", node, "return None")
             self.visit(node.value)
 
     def visit_Break(self, node: ast.Break) -> None:  # as above
@@ -263,7 +269,9 @@ class _Finder(ast.NodeVisitor):
         before = self._source[start:end].decode()
         head = self._source[self._source.rfind(b"\n", 0, start) + 1 : start].decode().lstrip()
         tail = self._source[end:].partition(b"\n")[0].decode().rstrip()
-        self.found.append(Mutation(operator, line, start, end, before, after, ".".join(self._functions), (head, tail)))
+        function = ".".join(self._functions)
+        at_import = self._bodies == 0
+        self.found.append(Mutation(operator, line, start, end, before, after, function, (head, tail), at_import))
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None, "ast.parse sets it"

@@ -7,9 +7,9 @@
 
 1. The tests of the part run once under coverage: who runs which line, and for how long.
 2. Of all changes that the operators can make in lines that a test runs, so many are chosen by a seed.
-3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, the quickest first, until one
-   fails (killed), takes too long (hung), or half a minute of them has passed (survived). A line outside of functions is
-   run by all who run a line of its file.
+3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, those of its module first, then
+   the quickest, until one fails (killed), takes too long (hung), or half a minute of them has passed (survived). A line
+   that runs when the file is imported is run by all who run a line of its file.
 4. A fault that no test can see, since the code means the same, is listed with its proof in `equivalents.json`.
 """
 
@@ -52,11 +52,12 @@ class Recording:
     lines: Mapping[str, Mapping[int, Sequence[str]]]
 
     def tests_of(self, file: str, mutation: Mutation) -> list[str]:
-        """Return the tests that run a line, the quickest first."""
+        """Return the tests that run a line: first those of the module, of them and of the others the quickest first."""
         lines = self.lines.get(file, {})
         at_line = lines.get(mutation.line, ())
-        found = {name for names in lines.values() for name in names} if not mutation.function else set(at_line)
-        return sorted(found, key=lambda name: self.seconds[name])
+        found = {name for names in lines.values() for name in names} if mutation.at_import else set(at_line)
+        own = f"/test_{Path(file).stem}"
+        return sorted(found, key=lambda name: (own not in name, self.seconds[name]))
 
 
 @dataclass(frozen=True)
