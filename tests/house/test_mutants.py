@@ -76,7 +76,7 @@ def test_faults_are_chosen_by_seed_in_lines_that_tests_run() -> None:
 def test_tests_of_a_module_come_first() -> None:
     """They are the likeliest to see a fault; what runs at import is run by whoever runs a line of the file."""
     quick, own, other = "tests/store/test_quick.py::a", "tests/store/files/test_log.py::b", "tests/store/test_c.py::c"
-    recording = Recording({quick: 0.1, own: 2.0, other: 0.2}, {"store/files/log.py": {3: [quick, own], 9: [other]}})
+    recording = Recording({quick: 0.1, own: 2.0, other: 0.2}, {"store/files/log.py": {3: [quick], 9: [other, own]}})
     default, body, of_class = find_mutations(b"class A:\n    def f(self, a=1):\n        return a\n    b = 2\n")
     assert [each.at_import for each in (body, default, of_class)] == [False, True, True]
     assert recording.tests_of("store/files/log.py", body) == [own, quick]

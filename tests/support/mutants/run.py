@@ -52,11 +52,18 @@ class Recording:
     lines: Mapping[str, Mapping[int, Sequence[str]]]
 
     def tests_of(self, file: str, mutation: Mutation) -> list[str]:
-        """Return the tests that run a line: first those of the module, of them and of the others the quickest first."""
+        """Return the tests that run a line: first those of the module, of them and of the others the quickest first.
+
+        Those of the module are asked even if they run other lines of it only: what the line made may be kept in a cache
+        or a fixture, which the first test has filled.
+        """
         lines = self.lines.get(file, {})
         at_line = lines.get(mutation.line, ())
-        found = {name for names in lines.values() for name in names} if mutation.at_import else set(at_line)
+        if not at_line and not mutation.at_import:
+            return []
         own = f"/test_{Path(file).stem}"
+        everyone = {name for names in lines.values() for name in names}
+        found = [name for name in everyone if mutation.at_import or own in name or name in at_line]
         return sorted(found, key=lambda name: (own not in name, self.seconds[name]))
 
 
