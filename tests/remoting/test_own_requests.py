@@ -12,9 +12,9 @@ from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import ONEWAY, Command
-from rocketlet.remoting.codec.frames import FrameParser, encode_command
+from rocketlet.remoting.codec.frames import Encoded, FrameParser, encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, PendingRequests, Reply, RequestHandlers
+from rocketlet.remoting.transport.connection import Connection, FrameWriter, PendingRequests, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
@@ -167,6 +167,33 @@ async def test_numbers_of_requests_in_flight_are_not_used_twice():
     assert [calls.next_opaque(), calls.next_opaque()] == [2**31 - 1, 3]
     calls.fail_all("the test is over")
     assert len(calls) == 0
+
+
+async def test_frames_of_one_turn_go_out_in_their_order() -> None:
+    """Answers that are one buffer and answers that are several, as pulls are, stand behind each other, none is lost."""
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
+    frames: list[Encoded] = [b"a", [b"b", memoryview(b"c")], b"d", [b"e"], [b"f", b"g"]]
+    for frame in frames:
+        connection.push(frame)
+    assert connection.unsent_bytes == 7
+    connection.writer.flush()
+    assert transport.last_write == b"abcdefg"
+    assert connection.unsent_bytes == 0
+
+
+async def test_frames_for_a_connection_that_is_over_are_dropped() -> None:
+    """What is sent while a connection closes, or before it is made, is not written and not kept."""
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
+    connection.push(b"last")
+    connection.close()
+    assert transport.last_write == b"last"
+    connection.push(b"too late")
+    connection.writer.flush()
+    assert (transport.last_write, connection.unsent_bytes) == (b"last", 0)
+    unmade = FrameWriter(lambda: None)
+    unmade.push(b"x")
+    unmade.flush()
+    assert unmade.unsent_bytes == 0
 
 
 async def test_long_bursts_of_requests_are_written_in_parts() -> None:

@@ -73,9 +73,12 @@ def test_names_and_values_of_any_length_come_through(size: int):
     assert command.ext == fields
 
 
-def test_unknown_language_is_other():
+@pytest.mark.parametrize(
+    ("ordinal", "name"), [(0, "JAVA"), (12, "RUST"), (13, "NODE_JS"), (14, "OTHER"), (127, "OTHER"), (255, "OTHER")]
+)
+def test_unknown_language_is_other(ordinal: int, name: str):
     """A language ordinal that nobody knows does not end the connection."""
-    assert decode_binary_header(SAMPLE[:2] + b"\x7f" + SAMPLE[3:]).language == "OTHER"
+    assert decode_binary_header(SAMPLE[:2] + bytes([ordinal]) + SAMPLE[3:]).language == name
 
 
 def test_only_short_codes_fit():

@@ -64,7 +64,7 @@ class Recording:
         own = f"/test_{Path(file).stem}"
         everyone = {name for names in lines.values() for name in names}
         found = [name for name in everyone if mutation.at_import or own in name or name in at_line]
-        return sorted(found, key=lambda name: (own not in name, self.seconds[name]))
+        return sorted(found, key=lambda name: (own not in name, self.seconds[name], name))
 
 
 @dataclass(frozen=True)
