@@ -181,6 +181,36 @@ async def test_frames_of_one_turn_go_out_in_their_order() -> None:
     assert connection.unsent_bytes == 0
 
 
+@pytest.mark.parametrize(("body_bytes", "is_sent"), [(1 << 16, False), ((1 << 16) + 1, True)])
+async def test_large_frame_does_not_wait_for_others(body_bytes: int, is_sent: bool) -> None:
+    """Up to 64 KiB a frame waits for the others of its turn, a larger one goes out at once."""
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
+    connection.push(bytes(body_bytes))
+    assert (len(transport.last_write) > 0) is is_sent
+    connection.writer.flush()
+    assert len(transport.last_write) == body_bytes
+
+
+@pytest.mark.parametrize("serialize", [0, 1])
+async def test_request_that_waits_is_held_with_its_texts(serialize: int) -> None:
+    """What a server keeps for a peer is counted, fields, remark, body and what the answer needs, until it is sent."""
+    debts: list[Outcome[Command]] = []
+
+    def owe(_command: Command, _connection: Connection) -> Reply:
+        debts.append(Outcome(extra_bytes=70_000))
+        return debts[-1]
+
+    connection, _ = connect_in_memory(RequestHandlers({7: owe}), ManualClock())
+    command = Command.request(7, {"name": "x" * 200}, bytes(1000), serialize=serialize)
+    command.remark = "r" * 30
+    connection.data_received(encode_command(command))
+    fields = len('{"name":""}') if serialize == 0 else len("name")
+    assert connection.held_bytes == 1500 + 2 * (fields + 200) + 30 + 1000 + 70_000
+    debts[0].answer_with(Command.response(0))
+    connection.writer.flush()
+    assert connection.held_bytes == 0
+
+
 async def test_frames_for_a_connection_that_is_over_are_dropped() -> None:
     """What is sent while a connection closes, or before it is made, is not written and not kept."""
     connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
