@@ -51,6 +51,10 @@ class MemoryTransport(asyncio.Transport):
         """Take nothing more."""
         self.is_over = True
 
+    def abort(self) -> None:
+        """Take nothing more."""
+        self.is_over = True
+
 
 def connect_in_memory(handlers: RequestHandlers, clock: Clock) -> tuple[Connection, MemoryTransport]:
     """Return a connection that is served, and its transport."""
