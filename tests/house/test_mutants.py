@@ -13,10 +13,12 @@ from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose
     [
         ("def f(a, b):\n    return a < b\n", ["return None", "<="]),
         ("def f(a):\n    return a is not None\n", ["return None", "is", "True"]),
+        ("def f():\n    return False\n", ["True"]),
         ("def f(a, b):\n    x = a and not b\n", ["or", "(b)"]),
         ("x = a + b << c\n", [">>", "-"]),
         ("x = 'a' + b\n", []),
         ("x = 7, True, None\n", ["8", "False", "True"]),
+        ("x = 999, 1_000\n", ["1000", "2000"]),
         ("if a:\n    f(b)\n", ["not (a)", "pass"]),
         ("async def f():\n    await g()\n", ["pass"]),
         ("def f():\n    _log.warning('a', 1 + 2)\n", []),
@@ -31,11 +33,22 @@ from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose
         ("if TYPE_CHECKING:\n    x = 1\n", []),
         ('def f():\n    """Return 1 + 1."""\n', []),
         ("raise ValueError(1)\n", ["pass", "2"]),
+        ("a.pop(b, None)\nx = a.pop(b, None)\n", ["pass", "True"]),
     ],
 )
 def test_operators_change_what_they_should(source: str, expected: list[str]) -> None:
     """Each place is changed once for each operator; texts, types and log calls are left alone."""
     assert sorted(each.after for each in find_mutations(source.encode())) == sorted(expected)
+
+
+def test_fault_is_named_by_its_place_in_a_line() -> None:
+    """So the proof about one place of a function does not stand for others."""
+    found = find_mutations(b"def f():\n    g(\n        None, None\n    )\n")
+    assert [str(each) for each in found] == [
+        "{g( None, None ) -> pass}",
+        "{None -> True}, None",
+        "None, {None -> True}",
+    ]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -54,10 +67,20 @@ def test_faults_are_chosen_by_seed_in_lines_that_tests_run() -> None:
     file = "store/files/checkpoint.py"
     lines = {line: ["slow", "quick"] for line in range(1, 40)}
     recording = Recording({"slow": 2.0, "quick": 0.1, "other": 0.2}, {file: lines})
-    chosen = choose("store", recording, 5, 1)
-    assert chosen == choose("store", recording, 5, 1) != choose("store", recording, 5, 2)
+    chosen = choose(ROOT, "store", recording, 5, 1)
+    assert chosen == choose(ROOT, "store", recording, 5, 1) != choose(ROOT, "store", recording, 5, 2)
     assert {fault.file for fault in chosen} == {file}
     assert all(fault.mutation.line < 40 and fault.tests == ["quick", "slow"] for fault in chosen)
+
+
+def test_tests_of_a_module_come_first() -> None:
+    """They are the likeliest to see a fault; what runs at import is run by whoever runs a line of the file."""
+    quick, own, other = "tests/store/test_quick.py::a", "tests/store/files/test_log.py::b", "tests/store/test_c.py::c"
+    recording = Recording({quick: 0.1, own: 2.0, other: 0.2}, {"store/files/log.py": {3: [quick], 9: [other, own]}})
+    default, body, of_class = find_mutations(b"class A:\n    def f(self, a=1):\n        return a\n    b = 2\n")
+    assert [each.at_import for each in (body, default, of_class)] == [False, True, True]
+    assert recording.tests_of("store/files/log.py", body) == [own, quick]
+    assert recording.tests_of("store/files/log.py", default) == [own, quick, other]
 
 
 def test_proofs_belong_to_faults_that_can_be_made() -> None:

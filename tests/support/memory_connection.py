@@ -29,6 +29,7 @@ class MemoryTransport(asyncio.Transport):
         self.last_write = b""
         self.unsent_bytes = 0
         self.has_written = asyncio.Event()
+        self.is_over = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Keep the bytes."""
@@ -43,8 +44,16 @@ class MemoryTransport(asyncio.Transport):
         return self.unsent_bytes
 
     def is_closing(self) -> bool:
-        """Return False."""
-        return False
+        """Return whether the test has said so, or the connection was closed."""
+        return self.is_over
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self.is_over = True
+
+    def abort(self) -> None:
+        """Take nothing more."""
+        self.is_over = True
 
 
 def connect_in_memory(

@@ -27,13 +27,19 @@ from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.bodies.body import decode_body, encode_body, encode_body_for
 from rocketlet.remoting.bodies.client import (
     CheckClientBody,
+    ClientConnection,
+    ConsumedDirectly,
+    ConsumerData,
     ConsumerList,
     HeartbeatData,
     LockBatchBody,
     LockedQueues,
+    OwnedQueue,
     SubscriptionData,
+    TopicFigures,
 )
 from rocketlet.remoting.bodies.route import (
+    BrokerData,
     BrokerMemberGroupBody,
     ClusterInfo,
     KVTable,
@@ -255,6 +261,18 @@ def test_long_registration_of_few_topics_is_compressed():
     assert encoded.is_compressed
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_plain_registration_leaves_room_for_the_header_of_its_frame(beyond: int):
+    """A registration that fills a frame but for 64 KiB goes plain, one byte more and it is compressed."""
+    empty = encode_registration([TopicConfig(topic_name="T", attributes={"a": ""})], DataVersion())
+    assert empty is not None
+    room = (16 << 20) - (1 << 16) - len(empty.body)
+    topic = TopicConfig(topic_name="T", attributes={"a": "b" * (room + beyond)})
+    encoded = encode_registration([topic], DataVersion())
+    assert encoded is not None
+    assert encoded.is_compressed is bool(beyond)
+
+
 def test_registration_keeps_the_flags_of_topics_while_a_frame_holds_it():
     """A system flag has no place in the compressed text, so topics with one go plain, however many fit a frame."""
     plain = encode_registration(many_topics(20_000, topic_sys_flag=1), DataVersion())
@@ -281,6 +299,16 @@ def test_cut_registration_is_an_error(size: int):
     """A compressed registration that ends early is refused, wherever it ends."""
     with pytest.raises(DecodeError):
         decode_registration(zlib.compress(INFLATED[:size]), unnamed)
+
+
+def test_registration_of_too_many_topics_is_an_error():
+    """More topics than one turn of the loop can take are refused in both forms; of the compressed one, unread."""
+    table = ",".join(f'"{number}":{{}}' for number in range(100_001))
+    plain = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{table}}}}}}}'.encode()
+    compressed = zlib.compress(INFLATED[:60] + (100_001).to_bytes(4, "big"))
+    for body in (plain, compressed):
+        with pytest.raises(DecodeError, match=r"^the registration has 100001 topics, limit is 100000$"):
+            decode_registration(body, unnamed)
 
 
 def test_cut_zlib_stream_is_an_error():
@@ -327,6 +355,52 @@ def test_body_text_is_read_as_java_reads_it(case: dict[str, Any]):
     if isinstance(read, LockBatchBody):
         read.mq_set = list(dict.fromkeys(read.mq_set))
     assert _plain(msgspec.json.decode(encode_body(read))) == _tree(kind, case["rewritten"].encode())
+
+
+def test_fields_that_a_body_leaves_out():
+    """What older servers and other clients do not write is nothing, no, or 0, as for Java's reader of JSON."""
+    heartbeat = b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"T"}]}]}'
+    assert decode_body(HeartbeatData, heartbeat) == HeartbeatData(
+        client_id="c",
+        heartbeat_fingerprint=0,
+        without_sub=False,
+        producer_data_set=[],
+        consumer_data_set=[
+            ConsumerData(
+                group_name="g",
+                unit_mode=False,
+                consume_from_where=None,
+                consume_type=None,
+                message_model=None,
+                subscription_data_set=[
+                    SubscriptionData(
+                        topic="T",
+                        class_filter_mode=False,
+                        expression_type="TAG",
+                        sub_string="*",
+                        sub_version=0,
+                        code_set=[],
+                        tags_set=[],
+                    )
+                ],
+            )
+        ],
+    )
+    route = TopicRouteData(
+        broker_datas=[BrokerData(broker_addrs={}, cluster=None, enable_acting_master=None, zone_name=None)],
+        queue_datas=[QueueData(read_queue_nums=0, write_queue_nums=0, perm=0, topic_sys_flag=0)],
+    )
+    assert decode_body(TopicRouteData, b'{"brokerDatas":[{}],"queueDatas":[{}]}') == route
+    assert decode_body(LockBatchBody, b'{"clientId":"c","consumerGroup":"g"}').only_this_broker is False
+    assert decode_body(ConsumedDirectly, b"{}") == ConsumedDirectly(
+        order=False, auto_commit=True, spent_ms=0, consume_result=None, remark=None
+    )
+    assert decode_body(ClientConnection, b"{}") == ClientConnection(
+        client_addr="", client_id="", language="", version=0
+    )
+    zeros = msgspec.json.decode(encode_body(OwnedQueue()))
+    assert {value for value in zeros.values() if value is not False} == {0}
+    assert set(msgspec.json.decode(encode_body(TopicFigures())).values()) == {0}
 
 
 def test_heartbeats_of_other_languages_are_read():

@@ -147,3 +147,9 @@ def test_field_table_of_another_shape_is_an_error(text: bytes):
 def test_values_have_javas_texts(value: object, text: str):
     """Values become the text that Java's String.valueOf gives."""
     assert format_text(value) == text
+
+
+def test_request_without_a_header_has_no_fields():
+    """A header that is not given, and one of nothing but None, are an empty table."""
+    assert encode_fields(None) == Command.request(1).ext_table == {}
+    assert encode_fields({"a": "b"}) == {"a": "b"}

@@ -4,7 +4,7 @@
     compare     a < b   a == b         a <= b   a != b      each comparison becomes its neighbour, or its opposite
     boolean     a and b   not a        a or b   a
     arithmetic  a + b   a << b         a - b   a >> b
-    number      3   0                  4   1
+    number      3   0   120_000        4   1   240000      great ones twice: nobody sees a millisecond more
     constant    True   None            False   True
     condition   if a:  while a:        if not (a):          also of a conditional expression and of a comprehension
     call        f(x)  await f(x)       nothing happens      a statement that is a call only, or raises, or deletes
@@ -15,7 +15,7 @@
     update      a += b                 a -= b   a = b
 
 Left out is what cannot be seen by intent: annotations, docstrings and other texts, log calls, ``__repr__``, imports,
-``if TYPE_CHECKING``, and ``...`` of protocols.
+``if TYPE_CHECKING``, ``...`` of protocols, the default of a ``pop`` whose result is not used, and None for False.
 """
 
 import ast
@@ -24,7 +24,11 @@ from typing import Final, NamedTuple
 
 
 class Mutation(NamedTuple):
-    """One change: the bytes from ``start`` to ``end`` of a UTF-8 source become ``after``; ``line`` counts from 1."""
+    """One change: the bytes from ``start`` to ``end`` of a UTF-8 source become ``after``; ``line`` counts from 1.
+
+    ``around`` is what stands before it and behind it in its lines. A place of a class, or a default of a parameter, is
+    run ``at_import``, though a function or class holds it.
+    """
 
     operator: str
     line: int
@@ -33,6 +37,12 @@ class Mutation(NamedTuple):
     before: str
     after: str
     function: str
+    around: tuple[str, str]
+    at_import: bool
+
+    def __str__(self) -> str:
+        before, after = (_shorten(text) for text in (self.before, self.after))
+        return f"{self.around[0]}{{{before} -> {after}}}{self.around[1]}"
 
     def apply(self, source: bytes) -> bytes:
         """Return the source with the fault in it."""
@@ -64,6 +74,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], str]] = {
     ast.BitOr: "&",
     ast.BitXor: "|",
 }
+_GREAT: Final = 1000
 _EXTREMES: Final = {"min": "max", "max": "min", "sorted": "list"}
 _LOG_NAMES: Final = frozenset({"_log", "logging", "warnings"})
 _SILENT_FUNCTIONS: Final = frozenset({"__repr__", "__str__"})
@@ -86,6 +97,7 @@ class _Finder(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
         self._functions: list[str] = []
+        self._bodies = 0  # of functions, around this place
 
     # --- what is passed over
 
@@ -101,8 +113,10 @@ class _Finder(ast.NodeVisitor):
         self._functions.append(node.name)
         for default in (*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)):
             self.visit(default)
+        self._bodies += 1
         for statement in node.body:
             self.visit(statement)
+        self._bodies -= 1
         self._functions.pop()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:  # as above
@@ -163,7 +177,7 @@ class _Finder(ast.NodeVisitor):
         if isinstance(value, bool):
             self._whole("constant", node, str(not value))
         elif isinstance(value, int):
-            self._whole("number", node, str(value + 1))
+            self._whole("number", node, str(value + 1 if value < _GREAT else 2 * value))
         elif value is None:
             self._whole("constant", node, "True")
 
@@ -202,6 +216,8 @@ class _Finder(ast.NodeVisitor):
         if _is_log_call(value):
             return
         self._whole("call", node, "pass")
+        if _is_pop(value):
+            value.args.pop()
         self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> None:  # as above
@@ -213,7 +229,8 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Return(self, node: ast.Return) -> None:  # as above
         if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
-            self._whole("return", node, "return None")
+            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
+                self._whole("return", node, "return None")
             self.visit(node.value)
 
     def visit_Break(self, node: ast.Break) -> None:  # as above
@@ -250,7 +267,11 @@ class _Finder(ast.NodeVisitor):
     def _note(self, operator: str, line: int, span: tuple[int, int], after: str) -> None:
         start, end = span
         before = self._source[start:end].decode()
-        self.found.append(Mutation(operator, line, start, end, before, after, ".".join(self._functions)))
+        head = self._source[self._source.rfind(b"\n", 0, start) + 1 : start].decode().lstrip()
+        tail = self._source[end:].partition(b"\n")[0].decode().rstrip()
+        function = ".".join(self._functions)
+        at_import = self._bodies == 0
+        self.found.append(Mutation(operator, line, start, end, before, after, function, (head, tail), at_import))
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None, "ast.parse sets it"
@@ -287,6 +308,11 @@ _SIGNS: Final[dict[type[ast.AST], str]] = {
 }
 
 
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
 def _text_of(operation: ast.AST) -> str:
     return _SIGNS[type(operation)]
 
@@ -315,6 +341,11 @@ def _names_in(node: ast.expr) -> Iterator[str]:
             yield each.id
         elif isinstance(each, ast.Attribute):
             yield each.attr
+
+
+def _is_pop(node: ast.Call) -> bool:
+    """Tell whether a call is ``x.pop(key, default)``."""
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "pop" and len(node.args) == 2
 
 
 def _is_log_call(node: ast.Call) -> bool:

@@ -7,9 +7,9 @@
 
 1. The tests of the part run once under coverage: who runs which line, and for how long.
 2. Of all changes that the operators can make in lines that a test runs, so many are chosen by a seed.
-3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, the quickest first, until one
-   fails (killed), takes too long (hung), or half a minute of them has passed (survived). A line outside of functions is
-   run by all who run a line of its file.
+3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, those of its module first, then
+   the quickest, until one fails (killed), takes too long (hung), or half a minute of them has passed (survived). A line
+   that runs when the file is imported is run by all who run a line of its file.
 4. A fault that no test can see, since the code means the same, is listed with its proof in `equivalents.json`.
 """
 
@@ -52,11 +52,19 @@ class Recording:
     lines: Mapping[str, Mapping[int, Sequence[str]]]
 
     def tests_of(self, file: str, mutation: Mutation) -> list[str]:
-        """Return the tests that run a line, the quickest first."""
+        """Return the tests that run a line: first those of the module, of them and of the others the quickest first.
+
+        Those of the module are asked even if they run other lines of it only: what the line made may be kept in a cache
+        or a fixture, which the first test has filled.
+        """
         lines = self.lines.get(file, {})
         at_line = lines.get(mutation.line, ())
-        found = {name for names in lines.values() for name in names} if not mutation.function else set(at_line)
-        return sorted(found, key=lambda name: self.seconds[name])
+        if not at_line and not mutation.at_import:
+            return []
+        own = f"/test_{Path(file).stem}"
+        everyone = {name for names in lines.values() for name in names}
+        found = [name for name in everyone if mutation.at_import or own in name or name in at_line]
+        return sorted(found, key=lambda name: (own not in name, self.seconds[name], name))
 
 
 @dataclass(frozen=True)
@@ -70,12 +78,10 @@ class Fault:
     @property
     def key(self) -> str:
         """What stays the same when other lines of the file change."""
-        before, after = (_one_line(text) for text in (self.mutation.before, self.mutation.after))
-        return f"{self.file}: {self.mutation.function or 'module'}: {before} -> {after}"
+        return f"{self.file}: {self.mutation.function or 'module'}: {self.mutation}"
 
     def __str__(self) -> str:
-        before, after = (_one_line(text) for text in (self.mutation.before, self.mutation.after))
-        return f"{self.file}:{self.mutation.line}: {before} -> {after}"
+        return f"{self.file}:{self.mutation.line}: {self.mutation}"
 
 
 @dataclass
@@ -107,6 +113,7 @@ class Workshop:
             shutil.copytree(ROOT, copy, symlinks=True, ignore=_LEFT_OUT)
             (copy / ".venv").symlink_to(ROOT / ".venv")
             self._free.put(copy)
+        self.sources = directory / "0" / "rocketlet"  # the checkout itself may be edited meanwhile
 
     def record(self, part: str) -> Recording:
         """Run the tests of a part and return who runs which line."""
@@ -204,11 +211,11 @@ def _affordable(tests: Iterable[str], seconds: Mapping[str, float]) -> Iterable[
             return
 
 
-def choose(part: str, recording: Recording, count: int, seed: int) -> list[Fault]:
+def choose(sources: Path, part: str, recording: Recording, count: int, seed: int) -> list[Fault]:
     """Return so many faults of a part, by chance; those in lines that no test runs are left out."""
     faults: list[Fault] = []
-    for path in sorted((ROOT / part).rglob("*.py")):
-        file = str(path.relative_to(ROOT))
+    for path in sorted((sources / part).rglob("*.py")):
+        file = str(path.relative_to(sources))
         for mutation in find_mutations(path.read_bytes()):
             tests = recording.tests_of(file, mutation)
             if tests:
@@ -230,7 +237,7 @@ def run_part(workshop: Workshop, part: str, count: int, seed: int, workers: int)
         return fault, outcome
 
     with ThreadPoolExecutor(workers) as pool:
-        verdicts = Verdicts(part, list(pool.map(judge, choose(part, recording, count, seed))))
+        verdicts = Verdicts(part, list(pool.map(judge, choose(workshop.sources, part, recording, count, seed))))
     click.echo(_summary(verdicts))
     return verdicts
 
@@ -239,11 +246,6 @@ def _summary(verdicts: Verdicts) -> str:
     counts = Counter(outcome for _, outcome in verdicts.outcomes)
     text = ", ".join(f"{counts[each]} {each}" for each in ("killed", "hung", "survived", "equivalent"))
     return f"{verdicts.part}: {len(verdicts.outcomes)} faults, {text}: {100 * verdicts.share:.0f} % seen"
-
-
-def _one_line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def write_page(page: Path, all_verdicts: Sequence[Verdicts], seed: int) -> None:
