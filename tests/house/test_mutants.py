@@ -31,11 +31,22 @@ from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose
         ("if TYPE_CHECKING:\n    x = 1\n", []),
         ('def f():\n    """Return 1 + 1."""\n', []),
         ("raise ValueError(1)\n", ["pass", "2"]),
+        ("a.pop(b, None)\nx = a.pop(b, None)\n", ["pass", "True"]),
     ],
 )
 def test_operators_change_what_they_should(source: str, expected: list[str]) -> None:
     """Each place is changed once for each operator; texts, types and log calls are left alone."""
     assert sorted(each.after for each in find_mutations(source.encode())) == sorted(expected)
+
+
+def test_fault_is_named_by_its_place_in_a_line() -> None:
+    """So the proof about one place of a function does not stand for others."""
+    found = find_mutations(b"def f():\n    g(\n        None, None\n    )\n")
+    assert [str(each) for each in found] == [
+        "{g( None, None ) -> pass}",
+        "{None -> True}, None",
+        "None, {None -> True}",
+    ]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -54,8 +65,8 @@ def test_faults_are_chosen_by_seed_in_lines_that_tests_run() -> None:
     file = "store/files/checkpoint.py"
     lines = {line: ["slow", "quick"] for line in range(1, 40)}
     recording = Recording({"slow": 2.0, "quick": 0.1, "other": 0.2}, {file: lines})
-    chosen = choose("store", recording, 5, 1)
-    assert chosen == choose("store", recording, 5, 1) != choose("store", recording, 5, 2)
+    chosen = choose(ROOT, "store", recording, 5, 1)
+    assert chosen == choose(ROOT, "store", recording, 5, 1) != choose(ROOT, "store", recording, 5, 2)
     assert {fault.file for fault in chosen} == {file}
     assert all(fault.mutation.line < 40 and fault.tests == ["quick", "slow"] for fault in chosen)
 

@@ -15,7 +15,7 @@
     update      a += b                 a -= b   a = b
 
 Left out is what cannot be seen by intent: annotations, docstrings and other texts, log calls, ``__repr__``, imports,
-``if TYPE_CHECKING``, and ``...`` of protocols.
+``if TYPE_CHECKING``, ``...`` of protocols, and the default of a ``pop`` whose result is not used.
 """
 
 import ast
@@ -24,7 +24,10 @@ from typing import Final, NamedTuple
 
 
 class Mutation(NamedTuple):
-    """One change: the bytes from ``start`` to ``end`` of a UTF-8 source become ``after``; ``line`` counts from 1."""
+    """One change: the bytes from ``start`` to ``end`` of a UTF-8 source become ``after``; ``line`` counts from 1.
+
+    ``around`` is what stands before it and behind it in its lines.
+    """
 
     operator: str
     line: int
@@ -33,6 +36,11 @@ class Mutation(NamedTuple):
     before: str
     after: str
     function: str
+    around: tuple[str, str]
+
+    def __str__(self) -> str:
+        before, after = (_shorten(text) for text in (self.before, self.after))
+        return f"{self.around[0]}{{{before} -> {after}}}{self.around[1]}"
 
     def apply(self, source: bytes) -> bytes:
         """Return the source with the fault in it."""
@@ -202,6 +210,8 @@ class _Finder(ast.NodeVisitor):
         if _is_log_call(value):
             return
         self._whole("call", node, "pass")
+        if _is_pop(value):
+            value.args.pop()
         self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> None:  # as above
@@ -250,7 +260,9 @@ class _Finder(ast.NodeVisitor):
     def _note(self, operator: str, line: int, span: tuple[int, int], after: str) -> None:
         start, end = span
         before = self._source[start:end].decode()
-        self.found.append(Mutation(operator, line, start, end, before, after, ".".join(self._functions)))
+        head = self._source[self._source.rfind(b"\n", 0, start) + 1 : start].decode().lstrip()
+        tail = self._source[end:].partition(b"\n")[0].decode().rstrip()
+        self.found.append(Mutation(operator, line, start, end, before, after, ".".join(self._functions), (head, tail)))
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None, "ast.parse sets it"
@@ -287,6 +299,11 @@ _SIGNS: Final[dict[type[ast.AST], str]] = {
 }
 
 
+def _shorten(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
 def _text_of(operation: ast.AST) -> str:
     return _SIGNS[type(operation)]
 
@@ -315,6 +332,11 @@ def _names_in(node: ast.expr) -> Iterator[str]:
             yield each.id
         elif isinstance(each, ast.Attribute):
             yield each.attr
+
+
+def _is_pop(node: ast.Call) -> bool:
+    """Tell whether a call is ``x.pop(key, default)``."""
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "pop" and len(node.args) == 2
 
 
 def _is_log_call(node: ast.Call) -> bool:

@@ -70,12 +70,10 @@ class Fault:
     @property
     def key(self) -> str:
         """What stays the same when other lines of the file change."""
-        before, after = (_one_line(text) for text in (self.mutation.before, self.mutation.after))
-        return f"{self.file}: {self.mutation.function or 'module'}: {before} -> {after}"
+        return f"{self.file}: {self.mutation.function or 'module'}: {self.mutation}"
 
     def __str__(self) -> str:
-        before, after = (_one_line(text) for text in (self.mutation.before, self.mutation.after))
-        return f"{self.file}:{self.mutation.line}: {before} -> {after}"
+        return f"{self.file}:{self.mutation.line}: {self.mutation}"
 
 
 @dataclass
@@ -107,6 +105,7 @@ class Workshop:
             shutil.copytree(ROOT, copy, symlinks=True, ignore=_LEFT_OUT)
             (copy / ".venv").symlink_to(ROOT / ".venv")
             self._free.put(copy)
+        self.sources = directory / "0" / "rocketlet"  # the checkout itself may be edited meanwhile
 
     def record(self, part: str) -> Recording:
         """Run the tests of a part and return who runs which line."""
@@ -204,11 +203,11 @@ def _affordable(tests: Iterable[str], seconds: Mapping[str, float]) -> Iterable[
             return
 
 
-def choose(part: str, recording: Recording, count: int, seed: int) -> list[Fault]:
+def choose(sources: Path, part: str, recording: Recording, count: int, seed: int) -> list[Fault]:
     """Return so many faults of a part, by chance; those in lines that no test runs are left out."""
     faults: list[Fault] = []
-    for path in sorted((ROOT / part).rglob("*.py")):
-        file = str(path.relative_to(ROOT))
+    for path in sorted((sources / part).rglob("*.py")):
+        file = str(path.relative_to(sources))
         for mutation in find_mutations(path.read_bytes()):
             tests = recording.tests_of(file, mutation)
             if tests:
@@ -230,7 +229,7 @@ def run_part(workshop: Workshop, part: str, count: int, seed: int, workers: int)
         return fault, outcome
 
     with ThreadPoolExecutor(workers) as pool:
-        verdicts = Verdicts(part, list(pool.map(judge, choose(part, recording, count, seed))))
+        verdicts = Verdicts(part, list(pool.map(judge, choose(workshop.sources, part, recording, count, seed))))
     click.echo(_summary(verdicts))
     return verdicts
 
@@ -239,11 +238,6 @@ def _summary(verdicts: Verdicts) -> str:
     counts = Counter(outcome for _, outcome in verdicts.outcomes)
     text = ", ".join(f"{counts[each]} {each}" for each in ("killed", "hung", "survived", "equivalent"))
     return f"{verdicts.part}: {len(verdicts.outcomes)} faults, {text}: {100 * verdicts.share:.0f} % seen"
-
-
-def _one_line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def write_page(page: Path, all_verdicts: Sequence[Verdicts], seed: int) -> None:
