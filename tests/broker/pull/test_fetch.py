@@ -20,7 +20,7 @@ from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.message import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.properties import java_hash
-from rocketlet.common.record import iter_records
+from rocketlet.common.record import decode_record, iter_records
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader
@@ -217,6 +217,19 @@ async def test_batch_of_a_pull_is_limited(caller: Caller) -> None:
         await caller.send(body=b"x" * 200_000, queue_id=1)
     assert len(bodies_of(await caller.pull(queue_id=1))) == 1
     assert len(bodies_of(await caller.pull(queue_id=0, max_bytes=1))) == 1
+
+
+@pytest.mark.feature("P10")
+@pytest.mark.parametrize(("more", "count"), [(0, 3), (1, 2)], ids=["full", "a byte more"])
+async def test_batch_of_a_pull_ends_at_its_last_byte(more: int, count: int, caller: Caller) -> None:
+    """Records of 262,144 bytes are one answer, whose body is just that long; with one byte more the last waits."""
+    for _ in range(2):
+        await caller.send(body=bytes(100_000))
+    size = decode_record((await caller.pull()).body).total_size
+    await caller.send(body=bytes(262_144 - 3 * size + 100_000 + more))
+    answer = await caller.pull()
+    assert (len(bodies_of(answer)), offsets_of(answer)[0]) == (count, count)
+    assert len(answer.body) == (2 * size if more else 262_144)
 
 
 @pytest.mark.feature("P11")
