@@ -141,16 +141,38 @@ async def test_long_poll_ends_at_its_limit(caller: Caller, clock: ManualClock) -
 
 
 @pytest.mark.feature("P16")
-async def test_short_polling_waits_a_second(settings: dict[str, str], clock: ManualClock) -> None:
-    """Without long polling a pull waits for shortPollingTimeMills, whatever the consumer gave."""
+@pytest.mark.parametrize("suspend_ms", [100, 15_000])
+@pytest.mark.parametrize("wait_ms", [None, 1_700], ids=["1 s unless set", "1.7 s"])
+async def test_short_polling_ends_after_its_time(
+    wait_ms: int | None, suspend_ms: int, settings: dict[str, str], clock: ManualClock
+) -> None:
+    """Without long polling a pull waits for shortPollingTimeMills, no less and no more, whatever the consumer gave."""
+    settings["longPollingEnable"] = "false"
+    if wait_ms is not None:
+        settings["shortPollingTimeMills"] = str(wait_ms)
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await send_tagged(caller, "a")
+        async with asyncio.TaskGroup() as group:
+            pull = group.create_task(caller.pull(queue_offset=1, sys_flag=HOLD, suspend_ms=suspend_ms))
+            assert await is_parked(caller, pull)
+            await clock.elapse((wait_ms or 1_000) - 1)
+            assert await is_parked(caller, pull)
+            await clock.elapse(1)
+        assert (pull.result().code, offsets_of(pull.result())) == (ResponseCode.PULL_NOT_FOUND, (1, 0, 1))
+
+
+@pytest.mark.feature("P16")
+async def test_short_polling_brings_what_came_meanwhile(settings: dict[str, str], clock: ManualClock) -> None:
+    """A message that comes while a pull waits for its second is in the answer."""
     settings["longPollingEnable"] = "false"
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         await send_tagged(caller, "a")
         async with asyncio.TaskGroup() as group:
             pull = group.create_task(caller.pull(queue_offset=1, sys_flag=HOLD))
             assert await is_parked(caller, pull)
-            clock.advance(1000)
-        assert pull.result().code == ResponseCode.PULL_NOT_FOUND
+            await send_tagged(caller, "b")
+            await clock.elapse(1_000)
+        assert bodies_of(pull.result()) == [b"b"]
 
 
 @pytest.mark.feature("P8")
