@@ -85,7 +85,11 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 
 def answer_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Sends do not wait for the disk."""
-    patch.setattr(send_module, "_waits_for_flush", lambda *_: False)
+
+    def never(*_: object) -> bool:
+        return False
+
+    patch.setattr(send_module, "_waits_for_flush", never)
 
 
 def move_the_end_before_the_sync(patch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,7 @@ import os
 import pathlib
 import random
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -236,7 +235,8 @@ class RunningBroker:
 
     async def start(self) -> None:
         """Start, with two clients."""
-        with self._observed() as found:
+        with self._patch.context() as patch:
+            found = observe(patch, broker_server)
             await self.broker.__aenter__()
         self.wires = [Wire(found[0], self.clock) for _ in range(2)]
 
@@ -245,11 +245,6 @@ class RunningBroker:
         for wire in self.wires:
             wire.close()
         await self.broker.__aexit__(None, None, None)
-
-    @contextmanager
-    def _observed(self) -> Iterator[list[Observed]]:
-        with self._patch.context() as patch:
-            yield observe(patch, broker_server)
 
 
 class BrokerWorld:
