@@ -82,8 +82,9 @@ async def test_consumer_far_behind_is_sent_to_the_slave(
 
     with Tap(server) as slave:
         async with open_caller(server.namesrv) as caller:
-            about = {"clusterName": "DefaultCluster", "brokerAddr": slave.broker_door, "brokerId": "1"}
-            assert (await register(caller, **about)).code == ResponseCode.SUCCESS
+            cluster, address = "DefaultCluster", slave.broker_door
+            answer = await register(caller, clusterName=cluster, brokerAddr=address, brokerId="1")
+            assert answer.code == ResponseCode.SUCCESS
             assert await asyncio.to_thread(pull_three) == [1, 2, 3]
         asked = slave.asked(RequestCode.PULL_MESSAGE)
     assert [int(pull.ext["queueOffset"]) for pull in asked] == by_slave
