@@ -85,6 +85,13 @@ class Received(msgspec.Struct, rename="camel"):
     offset_msg_id: str | None = None
     tags: str | None = None
     keys: str | None = None
+    received_at: int = 0
+    """When the listener of a push consumer was called with it, by the clock of the client."""
+
+
+def waits_between(deliveries: Sequence[Received]) -> list[int]:
+    """Return how long each delivery came after the one before, by the clock of their consumer, in milliseconds."""
+    return [after.received_at - before.received_at for before, after in itertools.pairwise(deliveries)]
 
 
 class Reply(msgspec.Struct):
