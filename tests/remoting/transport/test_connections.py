@@ -85,6 +85,36 @@ def test_nobody_is_looked_at_when_the_last_has_ended() -> None:
     assert (clock.next_at_ms, len(connections)) == (None, 0)
 
 
+async def test_end_is_said_before_connections_are_cut() -> None:
+    """What was written last goes out, and each peer is told of the end as TLS wants it, before anything is lost."""
+    clock, steps = ManualClock(), list[str]()
+    connections = Connections(clock, Limits())
+    connection, transport = Connection(RequestHandlers(), clock, Limits(), connections), _Recorder(steps)
+    transport.connection = connection
+    connection.connection_made(transport)
+    connection.push(b"last")
+    await connections.close_all()
+    assert steps == ["write last", "close", "abort"]
+
+
+class _Recorder(MemoryTransport):
+    connection: Connection
+
+    def __init__(self, steps: list[str]) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._steps.append(f"write {bytes(data).decode()}")
+
+    def close(self) -> None:
+        self._steps.append("close")
+
+    def abort(self) -> None:
+        self._steps.append("abort")
+        self.connection.connection_lost(None)
+
+
 async def test_connection_that_opens_at_the_end_is_closed() -> None:
     """One that was accepted just before the end does not outlive it."""
     clock = ManualClock()
