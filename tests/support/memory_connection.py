@@ -30,6 +30,7 @@ class MemoryTransport(asyncio.Transport):
         self.unsent_bytes = 0
         self.has_written = asyncio.Event()
         self.is_over = False
+        self.is_read = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Keep the bytes."""
@@ -46,6 +47,14 @@ class MemoryTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         """Return whether the test has said so, or the connection was closed."""
         return self.is_over
+
+    def pause_reading(self) -> None:
+        """Note that nothing is read."""
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        """Note that reading goes on."""
+        self.is_read = True
 
     def close(self) -> None:
         """Take nothing more."""

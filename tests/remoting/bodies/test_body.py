@@ -24,22 +24,17 @@ from rocketlet.common.metadata import (
 )
 from rocketlet.common.properties import crc31
 from rocketlet.common.subscription import parse_tag_expression
+from rocketlet.remoting.bodies import client, route
 from rocketlet.remoting.bodies.body import decode_body, encode_body, encode_body_for
 from rocketlet.remoting.bodies.client import (
     CheckClientBody,
-    ClientConnection,
-    ConsumedDirectly,
-    ConsumerData,
     ConsumerList,
     HeartbeatData,
     LockBatchBody,
     LockedQueues,
-    OwnedQueue,
     SubscriptionData,
-    TopicFigures,
 )
 from rocketlet.remoting.bodies.route import (
-    BrokerData,
     BrokerMemberGroupBody,
     ClusterInfo,
     KVTable,
@@ -254,6 +249,18 @@ def test_registration_that_no_frame_holds():
     assert encode_registration(unlike, DataVersion()) is None
 
 
+@pytest.mark.parametrize(("spare_bytes", "is_taken"), [(0, True), (-1, False)])
+def test_registration_inflates_to_what_its_reader_takes(
+    spare_bytes: int, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """A compressed registration may be as long as those who inflate it allow; a longer one is not sent."""
+    topics = many_topics(10_001)
+    whole = encode_registration(topics, DataVersion())
+    assert whole is not None
+    monkeypatch.setattr(route, "MAX_INFLATED_BYTES", len(zlib.decompress(whole.body)) + spare_bytes)
+    assert encode_registration(topics, DataVersion()) == (whole if is_taken else None)
+
+
 def test_long_registration_of_few_topics_is_compressed():
     """10,000 topics that are longer than a frame as JSON go compressed."""
     encoded = encode_registration(many_topics(10_000, attributes={"a": "b" * 2_000}), DataVersion())
@@ -289,9 +296,10 @@ INFLATED = zlib.decompress(bytes.fromhex(next(c["hex"] for c in REGISTRATIONS if
 def test_registration_of_4_9_has_five_fields_a_topic():
     """Without attributes, and without the mapping tail, a compressed registration is read all the same."""
     topic = b"T 4 4 6 SINGLE_TAG"
-    data = INFLATED[:60] + b"\0\0\0\1" + len(topic).to_bytes(4, "big") + topic + b"\0\0\0\2[]"
-    _, topics = decode_registration(zlib.compress(data), unnamed)
-    assert topics == {"T": TopicConfig(read_queue_nums=4, write_queue_nums=4)}
+    for filters in (b"\0\0\0\2[]", bytes(4)):
+        data = INFLATED[:60] + b"\0\0\0\1" + len(topic).to_bytes(4, "big") + topic + filters
+        _, topics = decode_registration(zlib.compress(data), unnamed)
+        assert topics == {"T": TopicConfig(read_queue_nums=4, write_queue_nums=4)}
 
 
 @pytest.mark.parametrize("size", range(len(INFLATED) - 4))
@@ -357,50 +365,59 @@ def test_body_text_is_read_as_java_reads_it(case: dict[str, Any]):
     assert _plain(msgspec.json.decode(encode_body(read))) == _tree(kind, case["rewritten"].encode())
 
 
-def test_fields_that_a_body_leaves_out():
+SUBSCRIPTION: dict[str, object] = {
+    "class_filter_mode": False,
+    "expression_type": "TAG",
+    "sub_string": "*",
+    "sub_version": 0,
+}
+LEFT_OUT: dict[str, dict[str, object]] = {
+    "SubscriptionData": SUBSCRIPTION,
+    "CheckedSubscription": {**SUBSCRIPTION, "topic": ""},
+    "ConsumerData": {"unit_mode": False},
+    "HeartbeatData": {"heartbeat_fingerprint": 0, "without_sub": False},
+    "LockBatchBody": {"only_this_broker": False},
+    "_PlainLockBatchBody": {"only_this_broker": False},
+    "OwnedQueue": {
+        "commit_offset": 0,
+        "cached_msg_min_offset": 0,
+        "cached_msg_max_offset": 0,
+        "cached_msg_count": 0,
+        "cached_msg_size": 0,
+        "transaction_msg_min_offset": 0,
+        "transaction_msg_max_offset": 0,
+        "transaction_msg_count": 0,
+        "locked": False,
+        "try_unlock_times": 0,
+        "last_lock_timestamp": 0,
+        "is_dropped": False,
+        "last_pull_timestamp": 0,
+        "last_consume_timestamp": 0,
+    },
+    "TopicFigures": {
+        "pull_ms": 0,
+        "pulled_per_second": 0,
+        "consume_ms": 0,
+        "succeeded_per_second": 0,
+        "failed_per_second": 0,
+        "failed_in_hour": 0,
+    },
+    "ConsumedDirectly": {"order": False, "auto_commit": True, "spent_ms": 0},
+    "ClientConnection": {"client_addr": "", "client_id": "", "language": "", "version": 0},
+    "BrokerData": {"broker_name": ""},
+    "QueueData": {"broker_name": "", "read_queue_nums": 0, "write_queue_nums": 0, "perm": 0, "topic_sys_flag": 0},
+}
+
+
+def test_field_that_a_body_leaves_out_is_read_as_by_java():
     """What older servers and other clients do not write is nothing, no, or 0, as for Java's reader of JSON."""
-    heartbeat = b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"T"}]}]}'
-    assert decode_body(HeartbeatData, heartbeat) == HeartbeatData(
-        client_id="c",
-        heartbeat_fingerprint=0,
-        without_sub=False,
-        producer_data_set=[],
-        consumer_data_set=[
-            ConsumerData(
-                group_name="g",
-                unit_mode=False,
-                consume_from_where=None,
-                consume_type=None,
-                message_model=None,
-                subscription_data_set=[
-                    SubscriptionData(
-                        topic="T",
-                        class_filter_mode=False,
-                        expression_type="TAG",
-                        sub_string="*",
-                        sub_version=0,
-                        code_set=[],
-                        tags_set=[],
-                    )
-                ],
-            )
-        ],
-    )
-    route = TopicRouteData(
-        broker_datas=[BrokerData(broker_addrs={}, cluster=None, enable_acting_master=None, zone_name=None)],
-        queue_datas=[QueueData(read_queue_nums=0, write_queue_nums=0, perm=0, topic_sys_flag=0)],
-    )
-    assert decode_body(TopicRouteData, b'{"brokerDatas":[{}],"queueDatas":[{}]}') == route
-    assert decode_body(LockBatchBody, b'{"clientId":"c","consumerGroup":"g"}').only_this_broker is False
-    assert decode_body(ConsumedDirectly, b"{}") == ConsumedDirectly(
-        order=False, auto_commit=True, spent_ms=0, consume_result=None, remark=None
-    )
-    assert decode_body(ClientConnection, b"{}") == ClientConnection(
-        client_addr="", client_id="", language="", version=0
-    )
-    zeros = msgspec.json.decode(encode_body(OwnedQueue()))
-    assert {value for value in zeros.values() if value is not False} == {0}
-    assert set(msgspec.json.decode(encode_body(TopicFigures())).values()) == {0}
+    filled: dict[str, dict[str, object]] = {}
+    for module in (client, route):
+        for name, kind in vars(module).items():
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__:
+                optional = [each for each in msgspec.structs.fields(kind) if each.default is not msgspec.NODEFAULT]
+                filled[name] = {each.name: each.default for each in optional if each.default is not None}
+    assert {name: fields for name, fields in filled.items() if fields} == LEFT_OUT
 
 
 def test_heartbeats_of_other_languages_are_read():
@@ -416,6 +433,15 @@ def test_heartbeats_of_other_languages_are_read():
     assert (consumer.message_model, consumer.consume_from_where) == ("BROADCASTING", None)
     assert heartbeat.producer_data_set == []
     assert subscription.to_subscription() == parse_tag_expression("T", "A", version=1_700_000_000_000_000_000)
+
+
+def test_subscription_is_written_in_order():
+    """Equal subscriptions are equal bytes, however their sets are ordered: brokers compare heartbeats by them."""
+    names = [f"Tag{number}" for number in range(40)]
+    data = SubscriptionData.from_subscription(parse_tag_expression("T", " || ".join(names), version=5))
+    assert data.tags_set == sorted(names)
+    assert data.code_set == sorted(data.code_set)
+    assert len(data.code_set) == 40
 
 
 def test_subscription_survives_its_wire_form():

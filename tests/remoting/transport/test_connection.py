@@ -315,7 +315,14 @@ async def test_outcomes_are_looked_at_when_the_batch_is_over(
     handlers = {7: begin, 8: _echo, 9: begin_written}
     async with _link(clock, RequestHandlers(handlers, after_batch=end_batch)) as link:
         peer = await dial(link.address)
-        asked = _frame(8, 1) + _frame(7, 2) + _frame(7, 3) + _frame(7, 4) + _frame(7, 5, ONEWAY) + _frame(8, 6)
+        asked = (
+            _frame(8, 1)
+            + _frame(7, 2)
+            + _frame(7, 3, 0, {"topic": "T"})
+            + _frame(7, 4)
+            + _frame(7, 5, ONEWAY)
+            + _frame(8, 6)
+        )
         await _send(peer, asked + _frame(7, 7) + _frame(9, 8))
         answers = [(answer.opaque, answer.remark) for answer in await read_commands(peer, 6)]
         full = "disk is full"
@@ -335,7 +342,7 @@ async def test_outcomes_are_looked_at_when_the_batch_is_over(
         assert answer.remark == "4: late"
     [warning] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert re.fullmatch(
-        r"rejecting request of unknown code 7 from 127\.0\.0\.1:\d+ and 1 more of the same read, "
+        r"rejecting request of unknown code 7 from 127\.0\.0\.1:\d+, topic T and 1 more of the same read, "
         r"not stored: disk is full",
         warning,
     )

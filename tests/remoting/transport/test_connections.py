@@ -1,11 +1,15 @@
 """The open connections of an end, without sockets: who is refused, who is idle, who is told of an end."""
 
+import asyncio
 import logging
 
 import pytest
 from memory_connection import MemoryTransport
 
-from rocketlet.remoting.transport.connection import Connection, RequestHandlers
+from rocketlet.common.outcome import Outcome
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import encode_command
+from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.connections import Connections, WatchedConnections
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.testing import ManualClock
@@ -83,6 +87,65 @@ def test_nobody_is_looked_at_when_the_last_has_ended() -> None:
     assert clock.next_at_ms is not None
     other.connection_lost(None)
     assert (clock.next_at_ms, len(connections)) == (None, 0)
+
+
+async def test_peer_that_does_not_read_is_counted_until_it_does() -> None:
+    """What is unsent counts from the moment the socket is full, grows with each later answer, and is free again."""
+    clock = ManualClock()
+    debts: list[Outcome[Command]] = []
+
+    def owe(_command: Command, _connection: Connection) -> Reply:
+        debts.append(Outcome[Command]())
+        return debts[-1]
+
+    connections, transport = Connections(clock, Limits()), _Transport(5)
+    connection = Connection(RequestHandlers({7: owe}), clock, Limits(), connections)
+    connection.connection_made(transport)
+    connection.data_received(encode_command(Command.request(7)))
+    owed_bytes = connection.held_bytes
+    transport.unsent_bytes = 300_000
+    assert connections.held.total == 0
+    connection.pause_writing()
+    assert (connections.held.total, transport.is_read) == (300_000 + owed_bytes, False)
+    transport.unsent_bytes = 400_000
+    debts[0].answer_with(Command.response(0))
+    connection.writer.flush()
+    assert connections.held.total == 400_000
+    transport.unsent_bytes = 1000
+    connection.resume_writing()
+    assert (connections.held.total, transport.is_read) == (0, False)
+    await asyncio.sleep(0)
+    assert transport.is_read
+
+
+async def test_end_is_said_before_connections_are_cut() -> None:
+    """What was written last goes out, and each peer is told of the end as TLS wants it, before anything is lost."""
+    clock, steps = ManualClock(), list[str]()
+    connections = Connections(clock, Limits())
+    connection, transport = Connection(RequestHandlers(), clock, Limits(), connections), _Recorder(steps)
+    transport.connection = connection
+    connection.connection_made(transport)
+    connection.push(b"last")
+    await connections.close_all()
+    assert steps == ["write last", "close", "abort"]
+
+
+class _Recorder(MemoryTransport):
+    connection: Connection
+
+    def __init__(self, steps: list[str]) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._steps.append(f"write {bytes(data).decode()}")
+
+    def close(self) -> None:
+        self._steps.append("close")
+
+    def abort(self) -> None:
+        self._steps.append("abort")
+        self.connection.connection_lost(None)
 
 
 async def test_connection_that_opens_at_the_end_is_closed() -> None:

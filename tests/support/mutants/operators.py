@@ -15,7 +15,8 @@
     update      a += b                 a -= b   a = b
 
 Left out is what cannot be seen by intent: annotations, docstrings and other texts, log calls, ``__repr__``, imports,
-``if TYPE_CHECKING``, ``...`` of protocols, the default of a ``pop`` whose result is not used, and None for False.
+``if TYPE_CHECKING``, ``...`` of protocols, the default of a ``pop`` whose result is not used, ``strict`` of ``zip``,
+and None in the place of False.
 """
 
 import ast
@@ -242,6 +243,8 @@ class _Finder(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:  # as above
         if _is_log_call(node):
             return
+        if isinstance(node.func, ast.Name) and node.func.id == "zip":
+            node.keywords.clear()
         if isinstance(node.func, ast.Name) and node.func.id in _EXTREMES:
             operator = "order" if node.func.id == "sorted" else "extreme"
             self._whole(operator, node.func, _EXTREMES[node.func.id])
