@@ -43,7 +43,7 @@ from ..group.broker_requests import BrokerRequests
 from ..group.subscriptions import Sql
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
-from ..session.settings import ClientSettings, check_queue_offset, check_topic
+from ..session.settings import ClientSettings, check_queue_offset, check_topic, choose_settings
 from .admin_calls import ADMIN_TIMEOUT_MS, AdminCalls
 from .admin_values import (
     BrokerNode,
@@ -94,7 +94,7 @@ class Admin:
         session: Session | None = None,
         clock: Clock | None = None,
     ) -> None:
-        session, self._entered = borrow_session(session, nameserver, settings or ClientSettings(), clock)
+        session, self._entered = borrow_session(session, nameserver, choose_settings(settings, ClientSettings), clock)
         if session.namespace.name:
             raise ConfigError("an Admin names things as brokers do, without a namespace", key="namespace")
         self._session = session
@@ -168,7 +168,7 @@ class Admin:
             RequestTimeoutError: the brokers have it, but no name server told so in time.
         """
         check_topic(name)
-        settings = settings or TopicSettings()
+        settings = choose_settings(settings, TopicSettings)
         masters = await self._calls.masters(cluster, brokers)
         for address in masters.values():
             await self._calls.ask_broker(
@@ -245,7 +245,7 @@ class Admin:
         remark = client_group_remark(name)
         if remark is not None:
             raise ConfigError(remark, key="group")
-        body = encode_body(write_group(name, settings or GroupSettings()))
+        body = encode_body(write_group(name, choose_settings(settings, GroupSettings)))
         for address in (await self._calls.masters(cluster)).values():
             await self._calls.ask_broker(
                 address, Command.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)

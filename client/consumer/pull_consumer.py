@@ -30,7 +30,7 @@ from ..group.subscriptions import Sql
 from ..session.callbacks import HandoverCallback, QueueCallbacks, QueuesCallback
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
-from ..session.settings import PullConsumerSettings, check_group, check_queue_offset
+from ..session.settings import PullConsumerSettings, check_group, check_queue_offset, choose_settings
 from .fetch_buffer import BufferedMessages, FetchBuffer
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class PullConsumer:
         session: Session | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.settings = settings or PullConsumerSettings()
+        self.settings = choose_settings(settings, PullConsumerSettings)
         session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self.group = check_group(group)
         self._session = session

@@ -30,7 +30,7 @@ from ..group.subscriptions import Sql
 from ..session.callbacks import QueueCallbacks, QueuesCallback
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
-from ..session.settings import PushConsumerSettings, check_group
+from ..session.settings import PushConsumerSettings, check_group, choose_settings
 from .admin_callbacks import ClientRequestHandlers
 from .listeners import ConcurrentConsumer, ConsumeEnvironment, Handler, Listener, ListenerCalls
 from .orderly_consume import HeldQueueLocks, OrderlyConsumer
@@ -65,7 +65,7 @@ class PushConsumer:
         clock: Clock | None = None,
     ) -> None:
         self.group = check_group(group)
-        self.settings = settings or PushConsumerSettings()
+        self.settings = choose_settings(settings, PushConsumerSettings)
         self._lifecycle = Lifecycle(f"push consumer {group}")
         self._session, self._entered = borrow_session(session, nameserver, self.settings, clock)
         self._clock = self._session.clock

@@ -51,7 +51,7 @@ from ..session.hooks import EndTransactionContext
 from ..session.lifecycle import InFlightCount
 from ..session.results import SendResult, SendStatus
 from ..session.session import Session
-from ..session.settings import TransactionProducerSettings
+from ..session.settings import TransactionProducerSettings, choose_settings
 from .outgoing_message import check_message
 from .producer import Producer
 
@@ -215,7 +215,7 @@ class TransactionProducer(Producer):
         for name in ("execute", "check"):
             if not callable(getattr(listener, name, None)):
                 raise TypeError(f"the listener is {type(listener).__name__}, it must have the function {name}")
-        self._plan = settings or TransactionProducerSettings()
+        self._plan = choose_settings(settings, TransactionProducerSettings)
         super().__init__(group, nameserver, settings=self._plan, session=session, clock=clock)
         self._listener = listener
         self._own_topics = (self._plan.template_topic, *topics)

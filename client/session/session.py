@@ -49,6 +49,7 @@ from .settings import (
     check_own_settings,
     check_shared_settings,
     choose_nameserver,
+    choose_settings,
     client_id_of,
     ssl_context_of,
 )
@@ -181,7 +182,7 @@ class Session:
     def __init__(
         self, nameserver: str | None = None, clock: Clock | None = None, settings: ClientSettings | None = None
     ) -> None:
-        self.settings = settings or ClientSettings()
+        self.settings = choose_settings(settings, ClientSettings)
         check_own_settings(self.settings)
         self.clock = clock or LoopClock()
         self.host = self.settings.client_host or reachable_host("")

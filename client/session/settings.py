@@ -106,7 +106,7 @@ class FlowLimits(NamedTuple):
 
 MIB = 1024 * 1024
 DEFAULT_LIMITS = FlowLimits()
-Chosen = TypeVar("Chosen", bound="ClientSettings")
+Chosen = TypeVar("Chosen")
 NAMESERVER_VARIABLE = "NAMESRV_ADDR"
 RESERVED_GROUPS = frozenset({DEFAULT_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP})
 

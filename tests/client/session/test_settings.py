@@ -1,19 +1,43 @@
 """Settings and names that are checked before anything starts."""
 
 import asyncio
+import os
 import pathlib
+import re
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from scripted_cluster import ScriptedCluster
 
-from rocketlet.client import FlowLimits, Producer, ProducerSettings, PullConsumerSettings, PushConsumerSettings, Tls
-from rocketlet.client.session.settings import check_group, choose_nameserver, ssl_context_of
+from rocketlet.client import (
+    ClientSettings,
+    CompressionKind,
+    ConsumeFrom,
+    Credentials,
+    FlowLimits,
+    Producer,
+    ProducerSettings,
+    PullConsumer,
+    PullConsumerSettings,
+    PushConsumer,
+    PushConsumerSettings,
+    SendContext,
+    Tls,
+    TransactionProducerSettings,
+)
+from rocketlet.client.session.settings import (
+    check_group,
+    check_own_settings,
+    check_topic,
+    choose_nameserver,
+    client_id_of,
+    ssl_context_of,
+)
 from rocketlet.common.errors import ConfigError, ConnectFailedError
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.transport.client import ConnectionPool
@@ -23,37 +47,213 @@ from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.remoting.transport.limits import Limits
 
 
+class Seen:
+    """A hook of sends."""
+
+    def __repr__(self) -> str:
+        return "a hook of sends"
+
+    def before_send(self, _: SendContext) -> None:
+        """Nothing to do."""
+
+    def after_send(self, _: SendContext) -> None:
+        """Nothing to do."""
+
+
+RANGES = """
+ClientSettings heartbeat_interval_ms: 30000, 1 to 2147483648
+ProducerSettings send_timeout_ms: 3000, 1 to 2147483648
+ProducerSettings attempt_timeout_ms: None, 1 to 2147483648
+ProducerSettings retries: 2, 0 to 2147483648
+ProducerSettings retries_nowait: 2, 0 to 2147483648
+ProducerSettings compress_from_bytes: 4096, 1 to 2147483648
+ProducerSettings compression_level: 5, 0 to 9
+ProducerSettings max_message_bytes: 4194304, 1 to 2147483648
+ProducerSettings batch_hold_ms: 10, 1 to 30000
+ProducerSettings batch_bytes: 32768, 1 to 2097152
+ProducerSettings batch_total_bytes: 33554432, 1 to 1099511627776
+ProducerSettings new_topic_queues: 4, 1 to 65536
+TransactionProducerSettings checks_at_once: 1, 1 to 1000
+TransactionProducerSettings max_waiting_checks: 2000, 1 to 2147483648
+TransactionProducerSettings listener_threads: 20, 1 to 1000
+TransactionProducerSettings close_timeout_ms: 10000, 0 to 2147483648
+TransactionProducerSettings retries: 2, 0 to 2147483648
+PushConsumerSettings concurrency: 20, 1 to 1000
+PushConsumerSettings batch_messages: 1, 1 to 1024
+PushConsumerSettings pull_messages: 32, 1 to 1024
+PushConsumerSettings pull_bytes: 262144, 1 to 2147483648
+PushConsumerSettings max_topic_messages: None, 1 to 6553500
+PushConsumerSettings max_topic_bytes: None, 1 to 107374182400
+PushConsumerSettings max_retries: -1, -1 to 2147483648
+PushConsumerSettings consume_timeout_ms: 900000, 1 to 2147483648
+PushConsumerSettings pause_ms: 1000, 10 to 30000
+PushConsumerSettings rebalance_interval_ms: 20000, 1 to 2147483648
+PushConsumerSettings commit_interval_ms: 5000, 1 to 2147483648
+PushConsumerSettings close_timeout_ms: 10000, 0 to 2147483648
+PushConsumerSettings limits.max_messages: 1000, 1 to 65535
+PushConsumerSettings limits.max_bytes: 104857600, 1 to 1073741824
+PushConsumerSettings limits.max_span: 2000, 1 to 65535
+PullConsumerSettings commit_interval_ms: 5000, 1000 to 2147483648
+PullConsumerSettings poll_timeout_ms: 5000, 0 to 2147483648
+PullConsumerSettings pull_messages: 10, 1 to 1024
+PullConsumerSettings pull_bytes: 2147483647, 1 to 2147483647
+PullConsumerSettings max_buffered_messages: 10000, 1 to 2147483648
+PullConsumerSettings rebalance_interval_ms: 20000, 1 to 2147483648
+PullConsumerSettings limits.max_span: 2000, 1 to 65535
+PullConsumerSettings heartbeat_interval_ms: 30000, 1 to 2147483648
+PushConsumerSettings heartbeat_interval_ms: 30000, 1 to 2147483648
+ProducerSettings heartbeat_interval_ms: 30000, 1 to 2147483648
+"""
+KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        ClientSettings,
+        ProducerSettings,
+        TransactionProducerSettings,
+        PushConsumerSettings,
+        PullConsumerSettings,
+    )
+}
+
+
+@pytest.mark.parametrize("line", RANGES.strip().splitlines())
+def test_setting_has_javas_default_and_range(line: str) -> None:
+    """What is one too few or too many is refused with the setting's name and both bounds; the bounds are taken."""
+    kind, name, default, least, _, most = re.split(r"[:,]? ", line)
+    table, _, limit = name.rpartition(".")
+
+    def made(value: int) -> Any:
+        chosen = {table: FlowLimits(**{limit: value})} if table else {name: value}
+        settings = KINDS[kind](**chosen)
+        return getattr(settings.limits if table else settings, limit)
+
+    settings = KINDS[kind]()
+    assert str(getattr(settings.limits if table else settings, limit)) == default
+    assert [made(int(least)), made(int(most))] == [int(least), int(most)]
+    for value in (int(least) - 1, int(most) + 1):
+        with pytest.raises(ConfigError) as raised:
+            made(value)
+        assert str(raised.value) == f"{name} is {value}, allowed are {least} to {most}"
+        assert raised.value.key == name
+
+
+def test_number_as_text_is_refused() -> None:
+    """As settings read from a file may have it."""
+    with pytest.raises(ConfigError, match="retries is '2', it must be a whole number"):
+        ProducerSettings(retries="2")  # pyright: ignore[reportArgumentType] # the mistake that is shown
+
+
+CLIENT = {"namespace": "", "unit_name": "", "is_unit_mode": False, "hooks": (), "client_host": None, "tls": None}
+PRODUCER = CLIENT | {
+    "tries_another_broker_when_not_stored_ok": False,
+    "avoids_slow_brokers": False,
+    "compression": CompressionKind.ZLIB,
+    "auto_batch": False,
+    "template_topic": "TBW102",
+}
+CONSUMER = CLIENT | {"consume_from": ConsumeFrom.LAST, "consume_from_at_ms": None, "commits_itself": True}
+
+
 @pytest.mark.parametrize(
-    ("kind", "settings", "key"),
+    ("settings", "defaults"),
     [
-        (ProducerSettings, {"retries": -1}, "retries"),
-        (ProducerSettings, {"send_timeout_ms": 0}, "send_timeout_ms"),
-        (ProducerSettings, {"compression_level": 10}, "compression_level"),
-        (PushConsumerSettings, {"batch_messages": 1025}, "batch_messages"),
-        (PushConsumerSettings, {"concurrency": 0}, "concurrency"),
-        (PushConsumerSettings, {"limits": FlowLimits(max_span=65_536)}, "limits.max_span"),
-        (PullConsumerSettings, {"commit_interval_ms": 999}, "commit_interval_ms"),
-        (PullConsumerSettings, {"pull_messages": 0}, "pull_messages"),
+        (ClientSettings(), CLIENT | {"credentials": None, "instance_name": None}),
+        (ProducerSettings(), PRODUCER),
+        (TransactionProducerSettings(), PRODUCER),
+        (
+            PushConsumerSettings(),
+            CONSUMER
+            | {"is_orderly": False, "is_broadcast": False, "offset_directory": None, "posts_subscription": False},
+        ),
+        (PullConsumerSettings(), CONSUMER),
+        (
+            Tls(),
+            {"trust_file": None, "certificate_file": None, "key_file": None, "key_password": None, "verifies": True}
+            | {"checks_host_name": False},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_number_has_javas_default(settings: object, defaults: dict[str, object]) -> None:
+    """But for servers' certificates, which we check."""
+    assert {name: getattr(settings, name) for name in defaults} == defaults
+    if isinstance(settings, PushConsumerSettings | PullConsumerSettings):
+        assert settings.strategy.name == "AVG"
+
+
+def test_secrets_are_not_shown() -> None:
+    """Settings are logged and stand in tracebacks."""
+    secret = "sesame"  # noqa: S105 # it is what must not be seen
+    shown = repr((Credentials("ak", secret, "token"), Tls(certificate_file="c", key_file="k", key_password=secret)))
+    assert "'ak'" in shown
+    assert secret not in shown
+    assert "token'" not in shown
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Credentials("", "s"), "credentials.access_key: credentials have an empty access_key"),
+        (lambda: Credentials("a", ""), "credentials.secret_key: credentials have an empty secret_key"),
+        (lambda: ClientSettings(client_host="name"), "client_host: client_host 'name' is no IP address"),
+        (
+            lambda: ClientSettings(namespace="a%b"),
+            "namespace: 'a%b' cannot be a namespace: letters, digits, -, _ and | alone",
+        ),
+        (
+            lambda: ClientSettings(namespace="a b"),
+            "namespace: 'a b' cannot be a namespace: letters, digits, -, _ and | alone",
+        ),
+        (
+            lambda: ProducerSettings(compression=3),  # pyright: ignore[reportArgumentType] # the mistake that is shown
+            "compression: compression is 3, allowed are the members of CompressionKind",
+        ),
+        (
+            lambda: ClientSettings(hooks=[Seen(), "hook"]),  # pyright: ignore[reportArgumentType] # as above
+            "hooks[1]: 'hook' is no hook: it lacks the methods of every kind of hook",
+        ),
+        (
+            lambda: ClientSettings(hooks=[Seen]),  # pyright: ignore[reportArgumentType] # as above
+            f"hooks[0]: {Seen!r} is no hook: it lacks the methods of every kind of hook",
+        ),
+        (
+            lambda: check_own_settings(ClientSettings(hooks=[Seen()])),
+            "hooks: a hook of sends belongs into the settings of a producer or consumer",
+        ),
+        (lambda: choose_nameserver(" "), "nameserver: no name server: pass nameserver= or set NAMESRV_ADDR"),
     ],
 )
-def test_setting_out_of_range_is_refused_by_name(kind: type[Any], settings: dict[str, Any], key: str) -> None:
-    """Java's ranges hold, and the error names the setting."""
+def test_value_that_cannot_be_is_refused(make: Callable[[], object], words: str) -> None:
+    """With the name of the setting as the error's key, and what is wrong with it."""
     with pytest.raises(ConfigError) as raised:
-        kind(**settings)
-    assert raised.value.key == key
+        make()
+    assert f"{raised.value.key}: {raised.value}" == words
 
 
-def test_defaults_are_javas() -> None:
-    """A send has 3 s and two retries; a pull brings 32 messages or 256 KiB; a buffer holds 1000 or 100 MiB."""
-    assert (ProducerSettings().send_timeout_ms, ProducerSettings().retries) == (3000, 2)
-    assert (ProducerSettings().retries_nowait, ProducerSettings().avoids_slow_brokers) == (2, False)
-    batches = ProducerSettings()
-    assert not batches.auto_batch
-    assert (batches.batch_hold_ms, batches.batch_bytes, batches.batch_total_bytes) == (10, 32_768, 33_554_432)
-    push = PushConsumerSettings()
-    assert (push.concurrency, push.batch_messages, push.pull_messages, push.pull_bytes) == (20, 1, 32, 262_144)
-    assert push.limits == (1000, 104_857_600, 2000)
-    assert push.strategy.name == "AVG"
+def test_settings_of_another_kind_are_refused() -> None:
+    """As is a name that is no text: the message says what was given and what is wanted."""
+    with pytest.raises(TypeError, match="settings are ProducerSettings, they must be PushConsumerSettings"):
+        PushConsumer("g", "h:1", settings=ProducerSettings())  # pyright: ignore[reportArgumentType] # shown
+    with pytest.raises(TypeError, match="settings are dict, they must be PullConsumerSettings"):
+        PullConsumer("g", "h:1", settings={})  # pyright: ignore[reportArgumentType] # as above
+    with pytest.raises(TypeError, match="nameserver is int, it must be text such as 'host:9876;other:9876'"):
+        choose_nameserver(9876)  # pyright: ignore[reportArgumentType] # as above
+    with pytest.raises(TypeError, match="group is bytes, it must be text"):
+        check_group(b"g")  # pyright: ignore[reportArgumentType] # as above
+    with pytest.raises(TypeError, match="topic is bytes, it must be text"):
+        check_topic(b"t")  # pyright: ignore[reportArgumentType] # as above
+    with pytest.raises(ValueError, match="illegal characters"):
+        check_topic("a b")
+    check_own_settings(ProducerSettings(hooks=[Seen()]))
+
+
+def test_client_id_tells_clients_apart() -> None:
+    """Host, instance and unit; the instance is made up so that two clients of one process differ."""
+    assert client_id_of("h", ClientSettings(instance_name="i", unit_name="u")) == "h@i@u"
+    assert client_id_of("h", ClientSettings(instance_name="i")) == "h@i"
+    made = [client_id_of("h", ClientSettings()) for _ in range(2)]
+    assert made[0] != made[1]
+    assert all(re.fullmatch(rf"h@{os.getpid()}#\d+", each) for each in made)
 
 
 @pytest.mark.parametrize("group", ["", "  ", "a b", "g" * 121, "DEFAULT_PRODUCER", "DEFAULT_CONSUMER"])
