@@ -2,15 +2,20 @@
 
 import asyncio
 import logging
-from dataclasses import replace
+import re
+import zlib
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
+from received import received
 from scripted_cluster import ScriptedCluster, refused, stored
 
 from rocketlet.client import (
+    ConsumeContext,
     ConsumeEnd,
     ConsumeResult,
+    EndTransactionContext,
     EndTransactionRecord,
     HookOwner,
     Message,
@@ -37,13 +42,15 @@ from rocketlet.client import (
     TraceRecord,
     parse_records,
 )
-from rocketlet.client.tracing.message_trace import encode_record, keys_of
+from rocketlet.client.session.lifecycle import TimerEvent
+from rocketlet.client.tracing.message_trace import TraceSender, encode_record, keys_of
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.names import TRACE_TOPIC
 from rocketlet.common.properties import parse_properties
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.testing import ManualClock
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -195,7 +202,7 @@ async def test_trace_tells_of_both_ends(address: str) -> None:
 def test_settings_of_a_trace_are_checked(name: str, value: int) -> None:
     """Java takes twenty records at most."""
     with pytest.raises(ConfigError, match=name):
-        replace(MessageTrace(), **{name: value})
+        MessageTrace(**{name: value})  # pyright: ignore[reportArgumentType] # numbers both
 
 
 PUB = PubRecord(
@@ -279,3 +286,152 @@ def test_keys_are_the_ids_and_the_keys_of_the_message() -> None:
     assert keys_of(RECALL) == ["ID"]
     batch = PubRecord(1, "R", "g", "T", "A,B", None, None, None, 3, 4, TracedKind.NORMAL)
     assert keys_of(batch) == ["A", "B"]
+
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+def send_context(messages: list[SentMessage], result: SendResult | None) -> SendContext:
+    """Return a send to T that took 7 ms."""
+    context = SendContext(
+        group="pg", messages=messages, message_id="A", queue=QUEUE, address="h:1", started_at_ms=100, ended_at_ms=107
+    )
+    context.result = result
+    return context
+
+
+def consume_context(*messages: ReceivedMessage, end: ConsumeEnd | None, has_succeeded: bool) -> ConsumeContext:
+    """Return a listener's call that took 9 ms."""
+    context = ConsumeContext(group="cg", messages=messages, queue=QUEUE, started_at_ms=200, ended_at_ms=209, end=end)
+    context.has_succeeded = has_succeeded
+    return context
+
+
+def transaction_context(
+    message: Message | ReceivedMessage, state: str, *, is_from_check: bool
+) -> EndTransactionContext:
+    """Return the end of a transaction."""
+    return EndTransactionContext(
+        group="tg",
+        message=message,
+        message_id="A",
+        transaction_id=None if is_from_check else "TX",
+        address="h:1",
+        state=state,
+        is_from_check=is_from_check,
+        ended_at_ms=300,
+    )
+
+
+OK = SendResult(SendStatus.SEND_OK, "A", "OFF", QUEUE, 0)
+HALF = {"TRAN_MSG": "true", "TAGS": "a", "KEYS": "k1 k2"}
+TRACED = """
+Pub|100|DefaultRegion|pg|T|A|a|k1 k2|h:1|3|7|1|OFF|true
+Pub|100|R|pg|T|A|null|null|h:1|1|7|3|OFF|false
+Pub|100|DefaultRegion|pg|T|A|null|null|h:1|1|7|3|OFF|true
+Pub|100|DefaultRegion|pg|T|A|null|null|h:1|1|7|3|OFF|true
+Pub|100|DefaultRegion|pg|T|A|null|k1 k2 k3|h:1|5|7|0|OFF|true
+SubBefore|200|R|cg|REQUEST|id-1|2|k1 k2
+SubAfter|REQUEST|id-1|4|true|k1 k2|1|209|cg
+SubBefore|200|DefaultRegion|cg|REQUEST|id-3|0|null
+SubAfter|REQUEST|id-3|9|false|null|0|209|cg
+EndTransaction|300|DefaultRegion|tg|T|A|a|k1 k2|h:1|2|TX|COMMIT_MESSAGE|false
+EndTransaction|300|R|tg|T|A|null|null|h:1|2|null|UNKNOW|true
+EndTransaction|300|DefaultRegion|tg|T|A|null|one|h:1|2|TX|ROLLBACK_MESSAGE|false
+"""
+
+
+@pytest.mark.feature("K19")
+async def test_every_field_tells_what_happened(cluster: ScriptedCluster) -> None:
+    """Of sends of each kind, listeners and transactions; what was not answered, or is not to be traced, is left out."""
+    broker = await make_broker(cluster)
+    late = [{"DELAY": "3"}, {"TIMER_DELAY_MS": "1"}, {"TIMER_DELIVER_MS": "1"}]
+    here = replace(received(1), reconsume_times=2, properties={"KEYS": "k1 k2", "MSG_REGION": "R"})
+    untraced = replace(received(2), properties={"TRACE_ON": "false"})
+    consumed = [
+        consume_context(here, untraced, end=ConsumeEnd.TIME_OUT, has_succeeded=True),
+        consume_context(received(3), end=None, has_succeeded=False),
+    ]
+    async with (
+        Session(cluster.nameserver.address) as session,
+        MessageTrace(batch_records=20).attach(HookOwner(session, "g", Role.CONSUMER)) as hook,
+    ):
+        for messages, result in [
+            ([SentMessage("T", b"123", HALF)], OK),
+            ([SentMessage("T", b"1", HALF)], None),
+            ([SentMessage("T", b"1", HALF)], replace(OK, is_traced=False)),
+            ([SentMessage(TRACE_TOPIC, b"1", {})], OK),
+            ([SentMessage("T", b"1", late[0])], replace(OK, region_id="R", status=SendStatus.FLUSH_DISK_TIMEOUT)),
+            *(([SentMessage("T", b"1", each)], OK) for each in late[1:]),
+            ([SentMessage("T", b"12", {"TAGS": "a", "KEYS": "k1 k2"}), SentMessage("T", b"345", {"KEYS": "k3"})], OK),
+        ]:
+            hook.before_send(send_context(messages, result))
+            hook.after_send(send_context(messages, result))
+        for context in consumed:
+            hook.before_consume(context)
+            hook.after_consume(context)
+        for message, state, is_from_check in [
+            (Message("T", b"x", tags="a", keys=["k1", "k2"]), "COMMIT_MESSAGE", False),
+            (replace(received(4), properties={"MSG_REGION": "R"}), "UNKNOW", True),
+            (Message("T", b"x", keys="one"), "ROLLBACK_MESSAGE", False),
+        ]:
+            hook.end_transaction(transaction_context(message, state, is_from_check=is_from_check))
+    [request] = traces_in(broker.asked(SEND))
+    text = request.body.decode().replace("\x01", "|").replace("\x02", "\n")
+    requests = re.findall(r"[0-9A-F]{32}", text)
+    assert re.sub(r"[0-9A-F]{32}", "REQUEST", text) == TRACED.lstrip()
+    assert [requests.count(each) for each in requests] == [2, 2, 2, 2]
+    assert requests[0] == requests[1]
+
+
+async def test_record_that_would_make_the_message_too_great_goes_into_the_next(cluster: ScriptedCluster) -> None:
+    """128 000 bytes go together; what is greater alone is sent alone."""
+    broker = await make_broker(cluster)
+    sizes = [64_000, 64_000, 127_801, 200, 130_000, 100, 100]
+    rest = len(encode_record(replace(PUB, topic="T"))) - 1
+    async with (
+        Session(cluster.nameserver.address) as session,
+        Producer("pg", session=session) as producer,
+    ):
+        sender = TraceSender(MessageTrace(), producer, TimerEvent(session.clock))
+        for size in sizes:
+            sender.add(replace(PUB, topic="T" * (size - rest)))
+        assert repr(sender) == f"<TraceSender to {TRACE_TOPIC}, 7 waiting, 0 dropped>"
+        await sender.flush()
+        assert repr(sender) == f"<TraceSender to {TRACE_TOPIC}, 0 waiting, 0 dropped>"
+    bodies = [each.body for each in traces_in(broker.asked(SEND))]
+    texts = [zlib.decompress(body) if len(body) != 200 else body for body in bodies]
+    assert [[len(part) + 1 for part in text.split(b"\x02")[:-1]] for text in texts] == [
+        [64_000, 64_000],
+        [127_801],
+        [200],
+        [130_000],
+        [100, 100],
+    ]
+
+
+async def test_batch_is_sent_as_soon_as_it_is_whole(cluster: ScriptedCluster) -> None:
+    """The last of its records ends the wait; one record fewer does not."""
+    clock = ManualClock()
+    broker = await make_broker(cluster)
+    async with (
+        Session(cluster.nameserver.address, clock) as session,
+        Producer("pg", session=session) as producer,
+    ):
+        sender = TraceSender(MessageTrace(batch_records=3), producer, TimerEvent(clock))
+        for _ in range(2):
+            sender.add(PUB)
+        async with TaskScope() as tasks:
+            tasks.start(sender.step(), name="step")
+            await clock.elapse(4_999)
+            assert not traces_in(broker.asked(SEND))
+            sender.add(PUB)
+            await broker.wait_asked(SEND)
+    assert len(records_in(broker.asked(SEND))) == 3
+
+
+def test_defaults_of_a_trace_are_javas() -> None:
+    """Ten records, five seconds, the topic that the official tools read."""
+    assert MessageTrace() == MessageTrace(topic="RMQ_SYS_TRACE_TOPIC", batch_records=10, flush_ms=5_000)
+    assert [MessageTrace(batch_records=each).batch_records for each in (1, 20)] == [1, 20]
+    assert MessageTrace(flush_ms=1).flush_ms == 1

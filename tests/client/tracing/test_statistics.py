@@ -3,14 +3,17 @@
 import asyncio
 
 import pytest
-from scripted_cluster import ScriptedCluster, refused
+from received import received
+from scripted_cluster import QUEUE, ScriptedCluster, refused
 from subscribed import push_consumer
 
 from rocketlet.client import (
+    ConsumeContext,
     ConsumeResult,
     Message,
     Producer,
     ProducerSettings,
+    PullContext,
     ReceivedMessage,
     Statistics,
     Tally,
@@ -102,3 +105,49 @@ async def test_consumption_is_counted(address: str) -> None:
     assert counted.pulled.messages == 3
     assert (counted.consumed.messages, counted.failed_consumes.messages) == (2, 1)
     assert counted.pulled.calls >= 1
+
+
+def test_tally_keeps_steps_of_ten_seconds_for_an_hour() -> None:
+    """A step counts until its end is a minute, or an hour, ago; a clock that is set back counts in the last step."""
+    tally = Tally()
+    tally.add(1, 5, at_ms=9_999)
+    tally.add(2, 7, at_ms=10_000)
+    tally.add(4, 0, at_ms=9_000)
+    assert tally.last_minute(59_999) == (7, 3, 12)
+    assert tally.last_minute(60_000) == tally.last_minute(69_999) == (6, 2, 7)
+    assert tally.last_minute(70_000) == (0, 0, 0)
+    assert [tally.in_last_hour(at_ms) for at_ms in (3_599_999, 3_600_000, 3_609_999, 3_610_000)] == [7, 6, 6, 0]
+    assert (tally.messages, tally.calls, tally.took_ms, tally.longest_ms) == (7, 3, 12, 7)
+    assert repr(tally) == "<Tally 7 messages in 3 calls>"
+
+    for step in range(1_000):
+        tally.add(1, 1, at_ms=100_000_000 + 10_000 * step)
+    assert tally.in_last_hour(100_000_000 + 9_999_999) == 360
+    assert (Tally().messages, Tally().calls, Tally().took_ms, Tally().longest_ms) == (0, 0, 0, 0)
+
+
+def test_topics_are_kept_apart_and_first_made_when_asked_for() -> None:
+    """Each group and topic has its own; asked again, it is the same; pulls without messages are none."""
+    clock = ManualClock()
+    statistics = Statistics(clock)
+    first = statistics.of("cg", "T")
+    assert statistics.of("cg", "T") is first
+    assert statistics.of("cg", "U") is not first
+    for messages in ([received(1), received(2)], []):
+        statistics.after_pull(PullContext("cg", QUEUE, messages, clock.now_ms() - 5, clock.now_ms()))
+    for has_succeeded in (True, False, False):
+        context = ConsumeContext(
+            group="cg",
+            messages=[received(1)],
+            queue=QUEUE,
+            started_at_ms=clock.now_ms() - 8,
+            ended_at_ms=clock.now_ms(),
+        )
+        context.has_succeeded = has_succeeded
+        statistics.before_consume(context)
+        statistics.after_consume(context)
+    assert first.last_minute(first.pulled) == (2, 1, 5)
+    assert first.last_minute(first.consumed) == (1, 1, 8)
+    assert first.last_minute(first.failed_consumes) == (2, 2, 16)
+    assert statistics.figures_of("cg", "T").consume_ms == 8.0
+    assert Statistics.among([object()]) is None

@@ -6,24 +6,33 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from scripted_cluster import ScriptedCluster, refused
+from received import received
+from scripted_cluster import QUEUE, ScriptedCluster, refused
 from subscribed import push_consumer
 
 from rocketlet.client import (
+    ConsumeContext,
+    ConsumeEnd,
     ConsumeResult,
     Message,
+    MessageQueue,
     Producer,
     ProducerSettings,
     PullConsumer,
     PullConsumerSettings,
     ReceivedMessage,
+    SendContext,
+    SendResult,
+    SendStatus,
+    SentMessage,
 )
 from rocketlet.client.tracing.telemetry import Telemetry
 from rocketlet.common.codes import ResponseCode
@@ -56,6 +65,18 @@ class Collected(NamedTuple):
             ]
             for scope in resource.scope_metrics
             for metric in scope.metrics
+        }
+
+    def sums(self) -> dict[str, float]:
+        """Return the sum of each histogram, in seconds."""
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        return {
+            metric.name: point.sum
+            for scope in data.resource_metrics[0].scope_metrics
+            for metric in scope.metrics
+            for point in metric.data.data_points
+            if isinstance(point, HistogramDataPoint)
         }
 
 
@@ -204,3 +225,109 @@ async def test_polled_messages_are_received_and_not_processed(address: str, coll
     [(attributes, count)] = metrics["messaging.client.consumed.messages"]
     assert (attributes["messaging.operation.name"], count) == ("receive", 1)
     assert "messaging.process.duration" not in metrics
+
+
+COMMON: dict[str, object] = {
+    "messaging.system": "rocketmq",
+    "messaging.destination.name": "T",
+    "messaging.destination.partition.id": "0",
+    "messaging.message.body.size": 3,
+}
+ONE = COMMON | {"messaging.message.id": "A"}
+SENT: dict[str, object] = {
+    "messaging.operation.name": "send",
+    "messaging.operation.type": "send",
+    "server.address": "::1",
+} | {"server.port": 10911}
+
+
+SENDS: list[tuple[list[dict[str, str]], dict[str, object]]] = [
+    ([{}], ONE | {"messaging.rocketmq.message.type": "normal"}),
+    (
+        [{"TAGS": "a", "KEYS": "k1 k2", "DELAY": "3"}],
+        ONE
+        | {"messaging.rocketmq.message.tag": "a", "messaging.rocketmq.message.keys": ("k1", "k2")}
+        | {"messaging.rocketmq.message.type": "delay", "messaging.rocketmq.message.delay_time_level": 3},
+    ),
+    (
+        [{"TIMER_DELIVER_MS": "17"}],
+        ONE | {"messaging.rocketmq.message.type": "delay", "messaging.rocketmq.message.delivery_timestamp": 17},
+    ),
+    ([{"TIMER_DELAY_MS": "17"}], ONE | {"messaging.rocketmq.message.type": "delay"}),
+    ([{"DELAY": "soon"}], ONE | {"messaging.rocketmq.message.type": "delay"}),
+    ([{"TRAN_MSG": "true"}], ONE | {"messaging.rocketmq.message.type": "transaction"}),
+    ([{"TRAN_MSG": "false"}], ONE | {"messaging.rocketmq.message.type": "normal"}),
+    (
+        [{"TAGS": "a"}, {"TAGS": "b"}],
+        COMMON
+        | {"messaging.message.body.size": 6, "messaging.batch.message_count": 2}
+        | {"messaging.rocketmq.message.type": "normal"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("properties", "expected"), SENDS)
+def test_span_of_a_send_tells_what_is_sent(
+    collected: Collected, properties: list[dict[str, str]], expected: dict[str, object]
+) -> None:
+    """By the conventions' names; of a batch how many messages it has instead of the names of one."""
+    messages = [SentMessage("T", b"123", each) for each in properties]
+    context = SendContext(
+        group="pg", messages=messages, message_id="A", queue=QUEUE, address="[::1]:10911", started_at_ms=1_000
+    )
+    collected.hook.before_send(context)
+    context.ended_at_ms = 3_500
+    context.result = SendResult(SendStatus.SEND_OK, "A", "", MessageQueue("T", "broker-a", 7), 0)
+    collected.hook.after_send(context)
+    [span] = collected.spans("send T")
+    assert dict(span.attributes or {}) == expected | SENT | {"messaging.destination.partition.id": "7"}
+    assert span.status.status_code is StatusCode.UNSET
+    assert collected.metrics()["messaging.client.sent.messages"][0][1] == len(messages)
+    assert collected.sums() == {"messaging.client.operation.duration": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("end", "error", "expected"),
+    [
+        (ConsumeEnd.SUCCESS, None, None),
+        (ConsumeEnd.TIME_OUT, None, ("TIME_OUT", "TIME_OUT")),
+        (None, None, ("FAILED", "FAILED")),
+        (ConsumeEnd.EXCEPTION, KeyError("k"), ("KeyError", "'k'")),
+    ],
+)
+def test_span_of_a_listener_tells_what_came_and_how_it_ended(
+    collected: Collected, end: ConsumeEnd | None, error: Exception | None, expected: tuple[str, str] | None
+) -> None:
+    """Two messages of two senders: linked to both, child of none."""
+    parents = [f"00-{'a' * 31}{number}-{'b' * 15}{number}-01" for number in (1, 2)]
+    messages = [
+        replace(received(number, b"123"), properties={"traceparent": each}) for number, each in enumerate(parents)
+    ]
+    messages.append(received(3, b"4"))
+    context = ConsumeContext(group="cg", messages=messages, queue=QUEUE, started_at_ms=1_000)
+    collected.hook.before_consume(context)
+    during = trace.get_current_span().get_span_context()
+    context.ended_at_ms, context.end, context.error, context.has_succeeded = 1_250, end, error, expected is None
+    collected.hook.after_consume(context)
+    assert not trace.get_current_span().get_span_context().is_valid
+    [span] = collected.spans("process T")
+    assert span.get_span_context() == during
+    assert span.parent is None
+    assert [f"{link.context.span_id:x}" for link in span.links] == [f"{'b' * 15}{number}" for number in (1, 2)]
+    operation = {"messaging.operation.name": "process", "messaging.consumer.group.name": "cg"}
+    failed = {} if expected is None else {"error.type": expected[0]}
+    assert dict(span.attributes or {}) == COMMON | operation | failed | {
+        "messaging.operation.type": "process",
+        "messaging.message.body.size": 7,
+        "messaging.batch.message_count": 3,
+    }
+    assert (span.status.status_code, span.status.description) == (
+        (StatusCode.UNSET, None) if expected is None else (StatusCode.ERROR, expected[1])
+    )
+    assert [event.name for event in span.events] == (["exception"] if error is not None else [])
+    about = {"messaging.system": "rocketmq", "messaging.destination.name": "T"} | operation | failed
+    assert collected.metrics() == {
+        "messaging.client.consumed.messages": [(about, 3)],
+        "messaging.process.duration": [(about, 1)],
+    }
+    assert collected.sums() == {"messaging.process.duration": 0.25}
