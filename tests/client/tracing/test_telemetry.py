@@ -227,21 +227,21 @@ async def test_polled_messages_are_received_and_not_processed(address: str, coll
     assert "messaging.process.duration" not in metrics
 
 
-COMMON: dict[str, object] = {
+COMMON: dict[str, Any] = {
     "messaging.system": "rocketmq",
     "messaging.destination.name": "T",
     "messaging.destination.partition.id": "0",
     "messaging.message.body.size": 3,
 }
 ONE = COMMON | {"messaging.message.id": "A"}
-SENT: dict[str, object] = {
+SENT: dict[str, Any] = {
     "messaging.operation.name": "send",
     "messaging.operation.type": "send",
     "server.address": "::1",
 } | {"server.port": 10911}
 
 
-SENDS: list[tuple[list[dict[str, str]], dict[str, object]]] = [
+SENDS: list[tuple[list[dict[str, str]], dict[str, Any]]] = [
     ([{}], ONE | {"messaging.rocketmq.message.type": "normal"}),
     (
         [{"TAGS": "a", "KEYS": "k1 k2", "DELAY": "3"}],
