@@ -1,15 +1,17 @@
-"""What the official consumers get: by tag, by group, by pull, and from where."""
+"""What the official consumers get: by tag, by key, by group, by pull, and from where."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterable
 
 import pytest
 from interop.clients import Admin, Outgoing, Producer, PullConsumer, Pulled, PushConsumer, Queue, Received
-from interop.driver import Driver
+from interop.driver import Driver, DriverError
 from interop.servers import Server
 from interop.versions import every_client, every_java
 
 from rocketlet.client import Admin as OurAdmin
+from rocketlet.common.properties import index_hash
 
 Drivers = Callable[[str], Driver]
 NewTopic = Callable[..., str]
@@ -68,6 +70,46 @@ def test_tags_match_exactly(java: Driver, server: Server, new_topic: NewTopic) -
         assert bodies(consumer.received(2)) == [b"BB 0", b"BB 0"]
     with PullConsumer(java, namesrv=server.namesrv, group=group) as reader:
         assert reader.committed(queue) == 6
+
+
+@pytest.mark.feature("Q4")
+@every_java
+def test_keys_of_one_hash_are_told_apart(java: Driver, either: Server, new_name: Callable[[], str]) -> None:
+    """Two keys in two topics have one hash in the index: Java's client finds what has the key in the topic, all of it.
+
+    A key whose hash is the same, but which no message has, finds nothing. The official broker indexes a little later.
+    """
+    name = new_name()
+    topics = (f"{name}-Aa", f"{name}-BB")
+    *keys, unused = ("AaAa", "BBBB", "AaBB")
+    assert len({index_hash(f"{topic}#{key}") for topic in topics for key in (*keys, unused)}) == 1
+    with Producer(java, namesrv=either.namesrv) as producer, Admin(java, namesrv=either.namesrv) as admin:
+        for topic in topics:
+            admin.create_topic(either.broker, topic, 1)
+        for topic, key in itertools.product(topics, keys):
+            producer.send_all(topic, *[Outgoing(body, keys=["other", key]) for body in three(topic, key)])
+        producer.send_all(topics[1], Outgoing(b"last", keys=["last"]))
+    with PullConsumer(java, namesrv=either.namesrv) as reader:
+        while not found_by(reader, topics[1], "last"):
+            pass
+        for topic, key in itertools.product(topics, keys):
+            assert found_by(reader, topic, key) == three(topic, key)
+        assert [found_by(reader, topic, unused) for topic in topics] == [[], []]
+
+
+def three(topic: str, key: str) -> list[bytes]:
+    """Return the bodies of three messages with a key in a topic."""
+    return [f"{topic} {key} {number}".encode() for number in range(3)]
+
+
+def found_by(reader: PullConsumer, topic: str, key: str) -> list[bytes]:
+    """Return the sorted bodies of the messages of a key, which may be none."""
+    try:
+        return bodies(reader.query(topic, key))
+    except DriverError as failure:
+        if "no message" not in failure.failure.message:
+            raise
+        return []
 
 
 @pytest.mark.feature("P21")
