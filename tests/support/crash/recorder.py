@@ -106,7 +106,7 @@ class Recorder(Files):
         self.folder = str(folder)
         self.trace: list[Item] = []
         self.during_sync: Callable[[], None] | None = None
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a name changes and is written down at once: several threads make files
         self._numbers: dict[int, int] = {}  # by descriptor
         self._files: dict[tuple[int, int], int] = {}  # by device and inode, while the file has a name
         self._count = 0
@@ -123,17 +123,18 @@ class Recorder(Files):
 
     def create(self, path: str, size: int) -> int:
         """Record the new name and the length."""
-        is_new = not os.path.exists(path)
-        before = 0 if is_new else os.stat(path).st_size
-        descriptor = super().create(path, size)
-        if is_new:
-            self._count += 1
-            self._files[_identity(descriptor)] = self._count
-            self._add(Create(*self._split(path), self._count))
-        self._note(descriptor)
-        if size > before:
-            self._add(Resize(self._numbers[descriptor], size))
-        return descriptor
+        with self._guard:
+            is_new = not os.path.exists(path)
+            before = 0 if is_new else os.stat(path).st_size
+            descriptor = super().create(path, size)
+            if is_new:
+                self._count += 1
+                self._files[_identity(descriptor)] = self._count
+                self._add(Create(*self._split(path), self._count))
+            self._note(descriptor)
+            if size > before:
+                self._add(Resize(self._numbers[descriptor], size))
+            return descriptor
 
     def close(self, descriptor: int) -> None:
         """Forget the descriptor."""
@@ -172,32 +173,36 @@ class Recorder(Files):
 
     def rename(self, source: str, target: str) -> None:
         """Record the names."""
-        super().rename(source, target)
-        directory, name = self._split(source)
-        aim, new_name = self._split(target)
-        assert directory == aim, "the store renames within a directory only"
-        self._add(Rename(directory, name, new_name))
+        with self._guard:
+            super().rename(source, target)
+            directory, name = self._split(source)
+            aim, new_name = self._split(target)
+            assert directory == aim, "the store renames within a directory only"
+            self._add(Rename(directory, name, new_name))
 
     def unlink(self, path: str) -> None:
         """Record the name."""
-        super().unlink(path)
-        self._add(Unlink(*self._split(path)))
+        with self._guard:
+            super().unlink(path)
+            self._add(Unlink(*self._split(path)))
 
     def make_directories(self, path: str) -> None:
         """Record each directory that was missing."""
-        missing: list[str] = []
-        above = path
-        while not os.path.isdir(above):
-            missing.append(above)
-            above = os.path.dirname(above)
-        super().make_directories(path)
-        for made in reversed(missing):
-            self._add(MakeDirectory(*self._split(made)))
+        with self._guard:
+            missing: list[str] = []
+            above = path
+            while not os.path.isdir(above):
+                missing.append(above)
+                above = os.path.dirname(above)
+            super().make_directories(path)
+            for made in reversed(missing):
+                self._add(MakeDirectory(*self._split(made)))
 
     def remove_directory(self, path: str) -> None:
         """Record the name."""
-        super().remove_directory(path)
-        self._add(RemoveDirectory(*self._split(path)))
+        with self._guard:
+            super().remove_directory(path)
+            self._add(RemoveDirectory(*self._split(path)))
 
     def modified_at_ms(self, path: str) -> int:
         """Say that every file is old: what may be removed is for the workload to decide."""
