@@ -53,7 +53,10 @@ def test_failed_message_comes_back_after_growing_delays(driver: Driver, server: 
 @pytest.mark.feature("C17")
 @every_java
 def test_retries_come_after_ten_and_thirty_seconds(java: Driver, fresh_server: StartServer, new_name: NewName) -> None:
-    """With the usual levels the first retry comes after 10 s, the second after 30 s more, by the client's clock."""
+    """With the usual levels the first retry comes after 10 s, the second after 30 s more, by the client's clock.
+
+    A new group's client learns of its retry topic when it asks for routes again (30 s) and shares the queues (20 s).
+    """
     server, topic = fresh_server(), new_name()
     with Producer(java, namesrv=server.namesrv) as producer:
         producer.send_all(topic, Outgoing(b"hard"))
@@ -61,7 +64,7 @@ def test_retries_come_after_ten_and_thirty_seconds(java: Driver, fresh_server: S
         deliveries = consumer.received(3, timeout_ms=100_000)
     assert [one.reconsume_times for one in deliveries] == [0, 1, 2]
     after_first, after_second = waits_between(deliveries)
-    assert (10_000 <= after_first < 20_000, 30_000 <= after_second < 60_000) == (True, True)
+    assert (10_000 <= after_first < 10_000 + 50_000, 30_000 <= after_second < 60_000) == (True, True)
 
 
 @pytest.mark.feature("C18")
