@@ -181,10 +181,7 @@ class NameServerRoutes:
     def route(self, topic: str) -> FoundRoute | None:
         """Return where a topic lives, None when no group with an address holds it (A.5)."""
         queues = self._queues.get(topic)
-        if queues is None:
-            return None
-        groups = [self._groups[name] for name in queues if name in self._groups]
-        return FoundRoute(queues, groups) if groups else None
+        return FoundRoute(queues, [self._groups[name] for name in queues]) if queues is not None else None
 
     def register_topic(self, topic: str, shapes: Mapping[str, QueueShape]) -> None:
         """Set the queues of one topic by broker name, up to the first unknown name; a new topic only if none is."""
@@ -254,11 +251,11 @@ class NameServerRoutes:
                 queues[who.broker_name] = _shape_of(registration, shape)
 
     def _registered(self, group: BrokerGroup, who: Identity) -> Registered:
-        master = group.addresses.get(MASTER_ID)
-        if who.broker_id == MASTER_ID or master is None:
-            return Registered(is_accepted=True)
+        master = group.addresses.get(MASTER_ID, "")
         live = self._live.get(_LiveKey(who.cluster, master))
-        return Registered(True, master, live.said.ha_address) if live else Registered(is_accepted=True)
+        if who.broker_id == MASTER_ID or live is None:
+            return Registered(is_accepted=True)
+        return Registered(True, master, live.said.ha_address)
 
     def _forget_topics(self, broker_names: set[str], topics: Iterable[str]) -> None:
         for topic in topics:

@@ -130,9 +130,7 @@ def fields_readers(kind: type[HeaderT]) -> tuple[FieldsReader[HeaderT], FieldsRe
 @cache
 def _flags(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """Return the booleans of a header that is not strict; msgspec takes 1 for true."""
-    if _is_strict(kind):
-        return ()
-    return tuple(field.name for field in _fields_of(kind) if _is_flag(field.type))
+    return tuple(field.name for field in _fields_of(kind) if _is_flag(field.type) and not _is_strict(kind))
 
 
 @cache

@@ -78,7 +78,7 @@ class LogRateLimiter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._count = 0
-        self._until_ms = 0
+        self._until_ms = clock.monotonic_ms()
 
     def __repr__(self) -> str:
         return f"<LogRateLimiter {self._count} until {self._until_ms}>"

@@ -14,13 +14,19 @@ from rocketlet.testing.manual_clock import ManualClock
 
 
 @pytest.fixture
+def sizes() -> dict[str, str]:
+    """Return no settings: the sizes of files are Java's defaults."""
+    return {}
+
+
+@pytest.fixture
 async def connected(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, sizes: dict[str, str]
 ) -> AsyncGenerator[tuple[Connection, MemoryTransport]]:
-    """Start a broker with Java's default sizes and connect to it."""
+    """Start a broker and connect to it."""
     observed = observe(monkeypatch, broker_server)
     clock = ManualClock()
-    settings = {"storePathRootDir": str(tmp_path / "store"), "listenPort": "0", "brokerName": "broker-a"}
+    settings = {"storePathRootDir": str(tmp_path / "store"), "listenPort": "0", "brokerName": "broker-a", **sizes}
     async with broker_server.Broker(BrokerConfig.from_java(settings), clock):
         yield connect_in_memory(observed[0].handlers, clock)
 

@@ -1,3 +1,4 @@
+import asyncio
 import gc
 import json
 import pathlib
@@ -10,9 +11,13 @@ import msgspec
 import numpy as np
 import pytest
 from clientframes import batch_body, batches, pulls, sends
-from growth import count_calls
+from growth import count_calls, counting_steps
 from memory_connection import MemoryTransport
+from raw_calls import heartbeat_body
 
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.frames import encode_command
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.connection import Connection
 
 QUEUES = 4
@@ -21,6 +26,10 @@ READS = 64
 assert np, "once loaded, the index is built as records come"
 TOLERANCE = 1.05
 RECORDED = pathlib.Path(__file__).parent / "costs.json"
+
+
+SMALL_FILES = {"mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "100000"}
+"""The backlog lies in some thirty files of the log, and in five of each queue."""
 
 
 class Cost(msgspec.Struct):
@@ -35,6 +44,11 @@ class Workload(NamedTuple):
 
     reads: Sequence[bytes]
     messages: int
+
+
+def request(code: int, header: dict[str, str] | None, body: bytes = b"") -> bytes:
+    """Return the frame of a request."""
+    return encode_command(Command.request(code, header, body))
 
 
 def send_reads(count: int) -> list[bytes]:
@@ -109,17 +123,41 @@ async def test_cost_of_a_message_has_not_risen(name: str, connected: tuple[Conne
     assert cost.peak_bytes <= allowed.peak_bytes * tolerance, f"{name}: {cost}"
 
 
+async def usual_steps(connection: Connection) -> int:
+    """Return the steps that a send takes, its commit and what follows in the next turn of the loop included."""
+    taken: list[int] = []
+    for read in send_reads(1):
+        with counting_steps() as steps:
+            connection.data_received(read)
+            await next_turn()
+        taken.append(steps())
+    return sorted(taken)[len(taken) // 2]  # a send that opens a file takes more
+
+
+async def next_turn() -> None:
+    """Let the loop run what is due now."""
+    has_run = asyncio.Event()
+    asyncio.get_running_loop().call_soon(has_run.set)
+    await has_run.wait()
+
+
 @pytest.mark.feature("S27")
+@pytest.mark.parametrize("sizes", [SMALL_FILES])
 async def test_backlog_does_not_slow_sends(connected: tuple[Connection, MemoryTransport]) -> None:
-    """With 100,000 unread messages in its queues a send takes as many calls as when they were empty."""
+    """With 100,000 messages in its queues that a group has not read a send takes the steps that it took before."""
     connection, transport = connected
     connection.data_received(send_reads(1)[0])
     await transport.has_written.wait()
-    calls_per_message(connection, workload("send, 32 in a read"))  # fills caches
-    empty = calls_per_message(connection, workload("send, 32 in a read"))
+    connection.data_received(request(RequestCode.HEART_BEAT, None, heartbeat_body("client", "g", {"Cost": "*"})))
+    for queue_id in range(QUEUES):
+        header = {"consumerGroup": "g", "topic": "Cost", "queueId": str(queue_id), "commitOffset": "0"}
+        connection.data_received(request(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+        assert b'"code":0,' in transport.last_write[:64]
+    await usual_steps(connection)  # fills caches
+    empty = await usual_steps(connection)
     sent, backlog = 0, batches("Cost", QUEUES, batch_body(32, BODY))
     while sent < 100_000:
         connection.data_received(next(backlog))
         assert b'"code":0,' in transport.last_write[:64]
         sent += 32
-    assert calls_per_message(connection, workload("send, 32 in a read")) <= empty * 1.01
+    assert await usual_steps(connection) <= empty * 1.01

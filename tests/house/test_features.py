@@ -13,7 +13,7 @@ from feature_page import Feature, format_page, load_features, parse_old_java, pa
 ROWS = {"N": 25, "S": 27, "P": 29, "C": 32, "T": 11, "L": 9, "Q": 8, "O": 9, "H": 9, "K": 20, "B": 28, "D": 22}
 
 UNKNOWN_TO_OLD_JAVA = {"C9"}  # 4.9.8 takes any error of an offset query for a new group
-WITHOUT_REPLICATION = {"S20", "P15"}  # rows that wait for it
+WITHOUT_REPLICATION = {"S20"}  # waits for it
 
 
 def feature(row: str, section: str = "Send", text: str = "sync send") -> Feature:

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 from mutants.operators import find_mutations
-from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose
+from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose, imported_files
 
 
 @pytest.mark.parametrize(
@@ -13,10 +13,13 @@ from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose
     [
         ("def f(a, b):\n    return a < b\n", ["return None", "<="]),
         ("def f(a):\n    return a is not None\n", ["return None", "is", "True"]),
+        ("def f():\n    return False\n", ["True"]),
+        ("x = zip(a, b, strict=True)\n", []),
         ("def f(a, b):\n    x = a and not b\n", ["or", "(b)"]),
         ("x = a + b << c\n", [">>", "-"]),
         ("x = 'a' + b\n", []),
         ("x = 7, True, None\n", ["8", "False", "True"]),
+        ("x = 999, 1_000\n", ["1000", "2000"]),
         ("if a:\n    f(b)\n", ["not (a)", "pass"]),
         ("async def f():\n    await g()\n", ["pass"]),
         ("def f():\n    _log.warning('a', 1 + 2)\n", []),
@@ -64,11 +67,35 @@ def test_faults_are_chosen_by_seed_in_lines_that_tests_run() -> None:
     """The same seed chooses the same faults; the quickest test of a line comes first."""
     file = "store/files/checkpoint.py"
     lines = {line: ["slow", "quick"] for line in range(1, 40)}
-    recording = Recording({"slow": 2.0, "quick": 0.1, "other": 0.2}, {file: lines})
+    recording = Recording({"slow": 2.0, "quick": 0.1, "other": 0.2}, {file: lines}, {})
     chosen = choose(ROOT, "store", recording, 5, 1)
     assert chosen == choose(ROOT, "store", recording, 5, 1) != choose(ROOT, "store", recording, 5, 2)
     assert {fault.file for fault in chosen} == {file}
     assert all(fault.mutation.line < 40 and fault.tests == ["quick", "slow"] for fault in chosen)
+
+
+def test_tests_of_a_module_come_first() -> None:
+    """They are the likeliest to see a fault; what runs at import is run by whoever runs a line of the file."""
+    quick, own, other = "tests/store/test_quick.py::a", "tests/store/files/test_log.py::b", "tests/store/test_c.py::c"
+    table = "tests/store/test_table.py::d"
+    seconds = {quick: 0.1, own: 2.0, other: 0.2, table: 0.3}
+    lines = {"store/files/log.py": {3: [quick], 9: [other, own]}}
+    recording = Recording(seconds, lines, {"tests/store/test_table.py": {"store/files/log.py"}})
+    default, body, of_class = find_mutations(b"class A:\n    def f(self, a=1):\n        return a\n    b = 2\n")
+    assert [each.at_import for each in (body, default, of_class)] == [False, True, True]
+    assert recording.tests_of("store/files/log.py", body) == [own, quick]
+    assert recording.tests_of("store/files/log.py", default) == [own, quick, other, table]
+
+
+def test_imports_of_tests_are_read() -> None:
+    """A module is found in both forms of an import."""
+    assert {
+        "remoting/codec/request_codes.py",
+        "remoting/headers/pull.py",
+        "common/codes.py",
+    } <= set(imported_files(ROOT / "tests/remoting/test_headers.py")) | set(
+        imported_files(ROOT / "tests/remoting/codec/test_request_codes.py")
+    )
 
 
 def test_proofs_belong_to_faults_that_can_be_made() -> None:

@@ -33,9 +33,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(120, func_only=True))
 
 
-def _start_java(version: str) -> JavaDriver:
+def _start_java(version: str, *, rebalances_when_told: bool = False) -> JavaDriver:
     with skipped_without("the official Java client"):
-        return JavaDriver(version)
+        return JavaDriver(version, rebalances_when_told=rebalances_when_told)
 
 
 def _start_go() -> Driver:
@@ -100,6 +100,13 @@ def another_java(java: JavaDriver) -> Iterator[Callable[[], Driver]]:
     """Return a call that starts one more process with the same Java client, to be killed."""
     with ExitStack() as started:
         yield lambda: started.enter_context(_start_java(java.version))
+
+
+@pytest.fixture
+def told_java(java: JavaDriver) -> Iterator[JavaDriver]:
+    """Return a process with the same Java client whose consumers rebalance at their start and when they are told."""
+    with _start_java(java.version, rebalances_when_told=True) as started:
+        yield started
 
 
 @pytest.fixture

@@ -113,6 +113,25 @@ def test_pull_answers(java: Driver, server: Server, new_topic: NewTopic) -> None
         assert (beyond.status, beyond.next_offset) == ("OFFSET_ILLEGAL", 40)
 
 
+@pytest.mark.feature("P10")
+@every_java
+def test_pull_ends_at_its_last_byte(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """Three messages that are stored in 262,144 bytes come with one pull; with one byte more the third waits."""
+    exact, above = (Queue(new_topic(1), "broker-a", 0) for _ in range(2))
+    settings = {"compressMsgBodyOverHowmuch": 1 << 20}
+    with (
+        PullConsumer(java, namesrv=server.namesrv) as reader,
+        Producer(java, namesrv=server.namesrv, settings=settings) as producer,
+    ):
+        for queue, more in ((exact, 0), (above, 1)):
+            producer.send_all(queue.topic, *[Outgoing(bytes(100_000))] * 2)
+            size = reader.pull(queue, 0, count=1).messages[0].store_size
+            producer.send_all(queue.topic, Outgoing(bytes(262_144 - 3 * size + 100_000 + more)))
+        all_three, two = reader.pull(exact, 0), reader.pull(above, 0)
+    assert (sum(message.store_size for message in all_three.messages), all_three.next_offset) == (262_144, 3)
+    assert [message.queue_offset for message in two.messages] == [0, 1]
+
+
 @pytest.mark.feature("C6")
 @every_java
 def test_group_offsets_are_stored_as_told(java: Driver, server: Server, new_topic: NewTopic) -> None:

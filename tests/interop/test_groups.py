@@ -26,16 +26,19 @@ def assert_shared(topic: str, members: Sequence[PushConsumer], counts: Sequence[
 @pytest.mark.feature("C2", "C4", "B1", "C31")
 @every_java
 def test_group_shares_queues_while_members_come_and_go(
-    java: Driver, another_java: Callable[[], Driver], server: Server, new_topic: NewTopic
+    java: Driver, told_java: Driver, another_java: Callable[[], Driver], server: Server, new_topic: NewTopic
 ) -> None:
-    """Two members own 4 of 8 queues each, three 3, 3 and 2; one is killed and one leaves, and the last owns all."""
+    """Two members own 4 of 8 queues each, three 3, 3 and 2; one is killed and one leaves, and the last owns all.
+
+    Those that stay learn of each change from the broker: of themselves they would look after an hour.
+    """
     topic, mortal = new_topic(8), another_java()
     about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
     with ExitStack() as clients:
         producer = clients.enter_context(Producer(java, namesrv=server.namesrv))
-        first = clients.enter_context(PushConsumer(java, **about))
+        first = clients.enter_context(PushConsumer(told_java, **about))
         assert_shared(topic, [first], [8])
-        second = clients.enter_context(PushConsumer(java, **about))
+        second = clients.enter_context(PushConsumer(told_java, **about))
         assert_shared(topic, [first, second], [4, 4])
         doomed = PushConsumer(mortal, **about)
         members = sorted([first, second, doomed], key=lambda member: str(member.client_id))
@@ -56,12 +59,14 @@ def test_group_shares_queues_while_members_come_and_go(
 
 @pytest.mark.feature("C4")
 @every_java
-def test_member_whose_connections_close_loses_its_queues(java: Driver, server: Server, new_topic: NewTopic) -> None:
-    """When a member's connections close without a word, the other takes its queues over."""
+def test_member_whose_connections_close_loses_its_queues(
+    told_java: Driver, server: Server, new_topic: NewTopic
+) -> None:
+    """When a member's connections close without a word, the other is told, and takes its queues over."""
     topic = new_topic(4)
     about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
-    with PushConsumer(java, **about) as stays:
-        gone = PushConsumer(java, **about)
+    with PushConsumer(told_java, **about) as stays:
+        gone = PushConsumer(told_java, **about)
         assert_shared(topic, [stays, gone], [2, 2])
         gone.drop()
         assert_shared(topic, [stays], [4])

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 
 import pytest
-from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Queue, Received
+from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Queue, Received, waits_between
 from interop.driver import Driver
 from interop.servers import Server
 from interop.versions import every_client, every_java
@@ -14,6 +14,7 @@ from interop.versions import every_client, every_java
 NewTopic = Callable[..., str]
 SUSPEND, ROLLBACK, COMMIT, SUCCESS = "SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK", "COMMIT", "SUCCESS"
 LOAD, LOAD_MS = 1_000, 1_000
+LOCK_MS, TWO_MINUTES_MS = 20_000, 120_000
 SOON = {"suspendCurrentQueueTimeMillis": 20}
 
 
@@ -166,6 +167,22 @@ def test_refused_message_blocks_its_queue(java: Driver, server: Server, new_topi
         received = consumer.received(32)
     assert [message.body for message in received] == [b"0"] * 31 + [b"1"]
     assert [message.reconsume_times for message in received] == [*range(31), 0]
+
+
+@pytest.mark.feature("C14")
+@pytest.mark.parametrize("retries", [2, pytest.param(30, id="30 in two minutes")])
+@every_java
+def test_refused_message_comes_again_after_a_second(
+    retries: int, java: Driver, server: Server, new_topic: NewTopic
+) -> None:
+    """Unless told otherwise the client waits for a second, and not for the 20 s after which it renews its locks."""
+    topic = new_topic(1)
+    send_to_each(java, server, topic, 1, numbered(0, 2))
+    with PushConsumer(java, **ordered(server, topic, script=[SUSPEND] * retries)) as consumer:
+        *again, after = consumer.received(retries + 2, timeout_ms=TWO_MINUTES_MS)
+    assert ([message.body for message in again], after.body) == ([b"0"] * (retries + 1), b"1")
+    assert all(1_000 <= wait_ms < LOCK_MS for wait_ms in waits_between(again))
+    assert again[-1].received_at - again[0].received_at < TWO_MINUTES_MS
 
 
 @pytest.mark.feature("C15")

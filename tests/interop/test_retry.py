@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Received
+from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer, Received, waits_between
 from interop.driver import Driver
 from interop.servers import Server
 from interop.versions import every_client, every_java
@@ -42,12 +42,26 @@ def test_failed_message_comes_back_after_growing_delays(driver: Driver, server: 
         first, second, third = consumer.received(3)
     assert [one.reconsume_times for one in (first, second, third)] == [0, 1, 2]
     assert [one.properties.get("DELAY") for one in (second, third)] == ["3", "4"]
-    assert second.store_timestamp >= first.store_timestamp + 3000
-    assert third.store_timestamp >= second.store_timestamp + 4000
+    after_first, after_second = waits_between([first, second, third])
+    assert (after_first >= 3_000, after_second >= 4_000) == (True, True)
     for again in (second, third):
         assert (again.topic, again.tags, again.keys) == (topic, "a", "k1 k2")
         assert (again.body, again.msg_id, again.properties["own"]) == (b"hard", first.msg_id, "v")
         assert again.properties["ORIGIN_MESSAGE_ID"] == first.offset_msg_id
+
+
+@pytest.mark.feature("C17")
+@every_java
+def test_retries_come_after_ten_and_thirty_seconds(java: Driver, fresh_server: StartServer, new_name: NewName) -> None:
+    """With the usual levels the first retry comes after 10 s, the second after 30 s more, by the client's clock."""
+    server, topic = fresh_server(), new_name()
+    with Producer(java, namesrv=server.namesrv) as producer:
+        producer.send_all(topic, Outgoing(b"hard"))
+    with PushConsumer(java, **member(server, topic), failures=2) as consumer:
+        deliveries = consumer.received(3, timeout_ms=100_000)
+    assert [one.reconsume_times for one in deliveries] == [0, 1, 2]
+    after_first, after_second = waits_between(deliveries)
+    assert (10_000 <= after_first < 20_000, 30_000 <= after_second < 60_000) == (True, True)
 
 
 @pytest.mark.feature("C18")
@@ -67,7 +81,10 @@ def test_stuck_listener_means_later(java: Driver, server: Server, topic: str) ->
     with PushConsumer(java, **member(server, topic), failures=1, failure="hang", settings=settings) as consumer:
         assert len(consumer.received(1)) == 1
         consumer.expire()
-        assert [one.reconsume_times for one in consumer.received(2)] == [0, 1]
+        first, second = consumer.received(2)
+    assert [one.reconsume_times for one in (first, second)] == [0, 1]
+    assert (second.body, second.msg_id, second.properties["DELAY"]) == (b"hard", first.msg_id, "3")
+    assert second.received_at - first.received_at >= 3_000
 
 
 @pytest.mark.feature("C20", "C26")

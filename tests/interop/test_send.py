@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from random import Random
 
 import pytest
-from interop.clients import Admin, Outgoing, Producer, PushConsumer, Queue, Received, Sent
+from interop.clients import Admin, Outgoing, Producer, PushConsumer, Queue, Received, Sent, TransactionProducer
 from interop.driver import Driver, DriverError
 from interop.servers import Server
 from interop.traffic import compress_with, read_topic
@@ -230,6 +230,31 @@ def test_body_of_four_mebibytes_is_the_largest(java: Driver, server: Server, new
     assert (passes.status, fails.status) == ("SEND_OK", "")
     (message,) = read_topic(java, server.namesrv, topic)
     assert message.body == largest
+
+
+@pytest.mark.feature("S12")
+@every_java
+@pytest.mark.parametrize("kind", ["normal", "ordered", "delayed", "transaction"])
+def test_body_limit_is_that_of_the_broker_for_all_kinds(
+    kind: str, java: Driver, server: Server, new_topic: NewTopic
+) -> None:
+    """From a client that lets larger bodies out, uncompressed, 4 MiB arrive; one byte more is refused with code 13."""
+    topic, largest = new_topic(1), bytes(range(256)) * 16 * 1024
+    bodies = largest, largest + b"+", b"last"
+    about = {"namesrv": server.namesrv, "group": f"{topic}-group"}
+    patient = {"settings": {"maxMessageSize": 8 << 20, "compressMsgBodyOverHowmuch": 8 << 20}}
+    with PushConsumer(java, **about, subscriptions={topic: "*"}, orderly=kind == "ordered") as consumer:
+        if kind == "transaction":
+            with TransactionProducer(java, **about, **patient) as producer:
+                passes, fails, last = producer.try_send(topic, *bodies, outcome="commit")
+        else:
+            messages = [Outgoing(body, delay_level=int(kind == "delayed")) for body in bodies]
+            with Producer(java, namesrv=server.namesrv, **patient) as producer:
+                passes, fails, last = producer.send(topic, *messages, queue=Queue(topic, "broker-a", 0))
+        received = consumer.received(2)
+    assert (passes.status, last.status, fails.error and fails.error.code) == ("SEND_OK", "SEND_OK", 13)
+    assert [message.body for message in received] == [largest, b"last"]
+    assert received[0].store_size > len(largest)
 
 
 @pytest.mark.feature("S13")

@@ -1,13 +1,16 @@
 """Routes as settings and requesters shape them: order, zones, acting masters, a start that takes its time."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from raw_calls import Caller
+from raw_calls import Caller, open_caller
 from registrations import BROKER, LATER_VERSION, OTHER, SLAVE, register, route, route_body
 
 from rocketlet.common.codes import ResponseCode
+from rocketlet.namesrv.config import NameServerConfig
+from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -48,6 +51,50 @@ async def test_route_leaves_order_out_unless_enabled(caller: Caller) -> None:
     assert (await register(caller)).body == b'{"table":{}}'
 
 
+@pytest.mark.feature("N17")
+async def test_brokers_are_not_told_the_order_configuration_when_that_is_off(start: Start) -> None:
+    """With returnOrderTopicConfigToBroker=false a registration is answered without a body."""
+    caller = await start(returnOrderTopicConfigToBroker="false")
+    await caller.ask(RequestCode.PUT_KV_CONFIG, ORDER)
+    answer = await register(caller)
+    assert (answer.code, answer.body) == (ResponseCode.SUCCESS, b"")
+
+
+@pytest.mark.feature("N18")
+async def test_system_topics_name_a_master_first(caller: Caller) -> None:
+    """Tools ask the broker that stands beside the system topics: a master although its slave came first; or none."""
+    answer = await caller.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    assert answer.body == b'{"topicList":[]}'
+    await register(caller, **SLAVE)
+    await register(caller)
+    answer = await caller.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    assert answer.body == b'{"brokerAddr":"10.0.0.1:10911","topicList":["c","broker-a"]}'
+
+
+@pytest.mark.parametrize(
+    ("host", "follows", "port", "expected"),
+    [
+        ("127.0.0.1", "true", ":7", "127.0.0.2:7"),
+        ("127.0.0.1", "false", ":7", "127.0.0.1:7"),
+        ("127.0.0.2", "true", ":7", "127.0.0.1:7"),  # it came from 127.0.0.1, hence from elsewhere
+        ("127.0.0.1", "true", ":x", "127.0.0.1:x"),
+    ],
+)
+async def test_client_is_told_the_host_that_it_reached(
+    host: str, follows: str, port: str, expected: str, clock: ManualClock
+) -> None:
+    """A broker of this machine that follows its clients is found at the host under which they reached the server."""
+    async with AsyncExitStack() as opened:
+        server = await opened.enter_async_context(NameServer(NameServerConfig(host="0.0.0.0", port=0), clock))  # noqa: S104 # two addresses of this machine
+        bound = server.local_address.rpartition(":")[2]
+        broker = await opened.enter_async_context(open_caller(f"{host}:{bound}"))
+        await register(broker, brokerAddr=f"127.0.0.1{port}", rocketletFollowsClients=follows)
+        client = await opened.enter_async_context(open_caller(f"127.0.0.2:{bound}"))
+        assert await brokers_of(client) == {"broker-a": {"0": expected}}
+        client = await opened.enter_async_context(open_caller(f"127.0.0.1:{bound}"))
+        assert await brokers_of(client) == {"broker-a": {"0": f"127.0.0.1{port}"}}
+
+
 @pytest.mark.feature("N24")
 async def test_zone_limits_the_route(caller: Caller) -> None:
     """Who asks for a zone gets the brokers of that zone, in any case of letters, with their queues only."""
@@ -79,7 +126,7 @@ async def test_first_slave_acts_as_master(start: Start) -> None:
     caller = await start(supportActingMaster="true")
     third: dict[str, Any] = {**SLAVE, "brokerAddr": "10.0.0.9:10911", "brokerId": "3"}
     second: dict[str, Any] = {**SLAVE, "brokerId": "2"}
-    for broker in (BROKER, second, third):
+    for broker in (BROKER, third, second):
         await register(caller, "T", SYNC_TOPIC, **broker, enableActingMaster="true")
     assert sorted((await brokers_of(caller))["broker-a"]) == ["0", "2", "3"]
     await caller.ask(RequestCode.UNREGISTER_BROKER, BROKER)
@@ -104,6 +151,8 @@ async def test_no_slave_acts_unless_both_sides_agree(setting: str, agrees: str, 
     assert found is not None
     assert found["brokerDatas"][0]["brokerAddrs"] == {"1": SLAVE["brokerAddr"]}
     assert found["queueDatas"][0]["perm"] == perm
+    await caller.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert await brokers_of(caller) == {"broker-a": {"1": SLAVE["brokerAddr"]}}
 
 
 @pytest.mark.feature("N25")

@@ -116,17 +116,29 @@ def test_slave_that_becomes_master_keeps_one_id(routes: NameServerRoutes) -> Non
     assert group.addresses == {0: SLAVE.address}
 
 
+def test_slave_that_becomes_master_may_be_written_to(routes: NameServerRoutes) -> None:
+    """One that stood in for its master is read from only; promoted, it can be written to with the same topics."""
+    routes.unregister(MASTER)
+    for broker_id, perm in ((1, 4), (0, 6)):
+        said = registration(SLAVE._replace(broker_id=broker_id))
+        routes.register(replace(said, acts_as_master=True), LINK, 0)
+        route = routes.route("T")
+        assert route is not None
+        assert route.queues["broker-a"].perm == perm
+
+
 def test_newcomer_with_older_state_is_ignored() -> None:
     """An address does not take over a broker id from one with a greater state version."""
     table = NameServerRoutes()
     table.register(registration(version=DataVersion(state_version=2, counter=1, timestamp=1)), LINK, 0)
     newcomer = MASTER._replace(address="10.0.0.9:10911")
+    table.register(registration(newcomer._replace(broker_id=1)), LINK, 0)
     assert table.register(
         registration(newcomer, version=DataVersion(state_version=1, counter=5, timestamp=5)), LINK, 0
     ) == Registered(True)
     group = table.group("broker-a")
     assert group is not None
-    assert group.addresses == {0: MASTER.address}
+    assert group.addresses == {0: MASTER.address, 1: newcomer.address}
     assert table.version_of("c", newcomer.address) is None
 
 
@@ -150,6 +162,17 @@ def test_unregister_of_last_address_removes_group_and_topics(routes: NameServerR
     """Nothing is left of a broker group without an address."""
     routes.unregister(MASTER)
     assert (routes.topics(), routes.groups(), routes.clusters()) == ([], [], {})
+    assert routes.version_of("c", MASTER.address) is None
+    assert routes.expire(EXPIRY_MS + 1) == []
+
+
+def test_members_that_name_other_clusters_get_answers(routes: NameServerRoutes) -> None:
+    """A slave whose configuration names another cluster than its master's registers, and routes are still told."""
+    assert routes.register(registration(SLAVE._replace(cluster="d")), LINK, 0) == Registered(is_accepted=True)
+    assert routes.follows_clients("d", MASTER.address) is False
+    route = routes.route("T")
+    assert route is not None
+    assert [group.addresses for group in route.groups] == [{0: MASTER.address, 1: SLAVE.address}]
 
 
 def test_unregister_of_master_keeps_route_to_slave(routes: NameServerRoutes) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import pathlib
 import zlib
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -246,8 +247,8 @@ async def test_key_value_table_survives_a_restart(tmp_path: pathlib.Path, clock:
     config = NameServerConfig(port=0, kv_path=str(tmp_path / "namesrv" / "kvConfig.json"))
     async with NameServer(config, clock) as server, open_caller(server.address) as caller:
         assert (await caller.ask(RequestCode.PUT_KV_CONFIG, {**KEY, "value": "v"})).code == ResponseCode.SUCCESS
-        stored = json.loads((tmp_path / "namesrv" / "kvConfig.json").read_text())
-        assert stored == {"configTable": {"n": {"k": "v"}}}
+        stored = (tmp_path / "namesrv" / "kvConfig.json").read_text()
+        assert stored == '{\n "configTable": {\n  "n": {\n   "k": "v"\n  }\n }\n}'
     async with NameServer(config, clock) as server, open_caller(server.address) as caller:
         assert (await caller.ask(RequestCode.GET_KV_CONFIG, KEY)).ext["value"] == "v"
 
@@ -258,6 +259,30 @@ async def test_broken_key_value_file_stops_the_start(tmp_path: pathlib.Path, clo
     path.write_text("[]")
     with pytest.raises(ConfigError, match=r"kvConfig\.json"):
         await NameServer(NameServerConfig(port=0, kv_path=str(path)), clock).__aenter__()
+
+
+async def test_damaged_key_value_file_is_kept_beside_its_copy(tmp_path: pathlib.Path, clock: ManualClock) -> None:
+    """The server goes on with the copy of the last save; the damaged file stays for whoever wants to look."""
+    path = tmp_path / "kvConfig.json"
+    path.write_text("{")
+    (tmp_path / "kvConfig.json.bak").write_text('{"configTable":{"n":{"k":"v"}}}')
+    config = NameServerConfig(port=0, kv_path=str(path))
+    async with NameServer(config, clock) as server, open_caller(server.address) as caller:
+        assert (await caller.ask(RequestCode.GET_KV_CONFIG, KEY)).ext["value"] == "v"
+        assert (await caller.ask(RequestCode.PUT_KV_CONFIG, {**KEY, "value": "w"})).code == ResponseCode.SUCCESS
+    assert (tmp_path / "kvConfig.json.damaged").read_text() == "{"
+
+
+@pytest.mark.parametrize(("port", "is_refused"), [(0, True), (7000, False)])
+async def test_address_that_nobody_serves_is_not_told(port: int, is_refused: bool, clock: ManualClock) -> None:
+    """A host of this machine that the server does not listen at is refused, unless a port says who forwards."""
+    config = NameServerConfig(host="127.0.0.1", port=0, advertised_host="127.0.0.2", advertised_port=port)
+    async with AsyncExitStack() as opened:
+        if is_refused:
+            opened.enter_context(pytest.raises(ConfigError, match=r"clients would be told 127\.0\.0\.2 "))
+        server = await opened.enter_async_context(NameServer(config, clock))
+        assert server.address == "127.0.0.2:7000"
+        assert server.local_address.startswith("127.0.0.1:")
 
 
 async def test_start_and_stop_many_times_leaves_nothing(clock: ManualClock) -> None:

@@ -65,6 +65,16 @@ async def test_single_topic_is_registered_at_known_brokers(caller: Caller) -> No
     assert (await route(caller, "M")).code == ResponseCode.TOPIC_NOT_EXIST
 
 
+async def test_brokers_of_a_registered_topic_are_bounded(caller: Caller) -> None:
+    """A topic with as many brokers as are allowed is taken, one with more is refused, with both numbers."""
+    names = [f"b{number}" for number in range(16_384)]
+    fields = {"topic": "N"}
+    answer = await caller.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, fields, queues(*names))
+    assert answer.code == ResponseCode.SUCCESS
+    answer = await caller.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, fields, queues(*names, "more"))
+    assert answer.remark == "the route of N names 16385 brokers, limit is 16384"
+
+
 @pytest.mark.feature("N19")
 async def test_topics_of_units(caller: Caller) -> None:
     """The lists follow the bits of a topic's system flag: of a unit, subscribed by one, and only the latter."""

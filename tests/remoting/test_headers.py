@@ -9,12 +9,11 @@ import pytest
 
 from rocketlet.common.errors import HeaderError
 from rocketlet.remoting.codec.command import Command, decode_header, encode_fields
-from rocketlet.remoting.codec.frames import FrameParser
+from rocketlet.remoting.codec.frames import FrameParser, encode_command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers import client as headers_client
 from rocketlet.remoting.headers import message as headers_retry
 from rocketlet.remoting.headers import namesrv as headers_namesrv
-from rocketlet.remoting.headers import namesrv as headers_namesrv_admin
 from rocketlet.remoting.headers import offset as headers_offset
 from rocketlet.remoting.headers import pull as headers_pull
 from rocketlet.remoting.headers import send as headers_send
@@ -38,18 +37,18 @@ REQUESTS: dict[int, Header] = {
     36: headers_retry.SendBackHeader,
     38: headers_client.ConsumerGroupHeader,
     40: headers_client.ConsumerGroupHeader,
-    100: headers_namesrv_admin.PutKvHeader,
-    101: headers_namesrv_admin.KvHeader,
-    102: headers_namesrv_admin.KvHeader,
+    100: headers_namesrv.PutKvHeader,
+    101: headers_namesrv.KvHeader,
+    102: headers_namesrv.KvHeader,
     103: headers_namesrv.RegisterBrokerHeader,
     104: headers_namesrv.UnregisterBrokerHeader,
     105: headers_namesrv.RouteHeader,
-    205: headers_namesrv_admin.BrokerNameHeader,
-    219: headers_namesrv_admin.NamespaceHeader,
-    224: headers_namesrv_admin.ClusterHeader,
+    205: headers_namesrv.BrokerNameHeader,
+    219: headers_namesrv.NamespaceHeader,
+    224: headers_namesrv.ClusterHeader,
     310: headers_send.LetterSendHeader,
     320: headers_send.LetterSendHeader,
-    327: headers_namesrv_admin.BrokerNameHeader,
+    327: headers_namesrv.BrokerNameHeader,
     351: headers_client.TopicHeader,
     352: headers_client.GroupHeader,
     361: headers_pull.PullHeader,
@@ -65,11 +64,11 @@ ANSWERS: dict[int, Header] = {
     31: headers_offset.OffsetReply,
     32: headers_offset.StoreTimeReply,
     34: headers_client.HeartbeatReply,
-    101: headers_namesrv_admin.KvReply,
-    205: headers_namesrv_admin.WipeWriteReply,
+    101: headers_namesrv.KvReply,
+    205: headers_namesrv.WipeWriteReply,
     310: headers_send.SendReply,
     320: headers_send.SendReply,
-    327: headers_namesrv_admin.AddWriteReply,
+    327: headers_namesrv.AddWriteReply,
     361: headers_pull.PullReply,
 }
 IGNORED = {"lo", "ns", "nsd", "AccessKey", "Signature", "SecurityToken", "ReqT", "bname", "committed"}
@@ -159,6 +158,59 @@ def test_missing_send_field_is_named_as_it_is_spelt(code: int, fields: dict[str,
     """A missing field of a send is named in the spelling that the sender used, or else that of the code."""
     with pytest.raises(HeaderError, match=f"^the custom field <{name}> is null$"):
         headers_send.decode_send_header(Command.request(code, fields))
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "expected"),
+    [(10, "1", False), (310, "1", False), (10, "TRUE", True), (310, "true", True), (310, "false", False)],
+)
+def test_batch_is_what_says_so(code: int, text: str, expected: bool):
+    """A body is read as a batch for the word ``true`` alone, as by Java's parseBoolean."""
+    fields = LONG | {"batch": text} if code == 10 else LETTERS | {"m": text}
+    received = FrameParser().feed(encode_command(Command.request(code, fields)))[0]
+    assert headers_send.decode_send_header(received).batch is expected
+
+
+HEADER_MODULES = (headers_client, headers_retry, headers_namesrv, headers_offset, headers_pull, headers_send)
+LEFT_OUT: dict[str, dict[str, object]] = {
+    "UnregisterClientHeader": {"client_id": ""},
+    "CreateTopicHeader": {"default_topic": "", "topic_filter_type": "null", "order": False},
+    "DeleteGroupHeader": {"clean_offset": False, "remove_offset": False},
+    "RunningInfoHeader": {"with_stacks": False},
+    "RecallHeader": {"recall_handle": ""},
+    "ReplyPushHeader": {"unit_mode": False},
+    "RegisterBrokerHeader": {"compressed": False, "body_crc32": 0},
+    "UnregisterBrokerHeader": {"broker_name": "null", "broker_addr": "null", "cluster_name": "null", "broker_id": 0},
+    "BrokerHeader": {"broker_name": "null", "broker_id": 0},
+    "BrokerHeartbeatHeader": {"broker_name": "null"},
+    "RouteHeader": {"topic": "null"},
+    "BrokerGroupHeader": {"cluster_name": "null", "broker_name": "null"},
+    "DeleteTopicHeader": {"topic": "null"},
+    "NamespaceHeader": {"namespace": "null"},
+    "KvHeader": {"namespace": "null", "key": "null"},
+    "ClusterHeader": {"cluster": "null"},
+    "BrokerNameHeader": {"broker_name": "null"},
+    "MaxOffsetHeader": {"committed": True},
+    "ConsumerOffsetHeader": {"consumer_group": "null"},
+    "CommitOffsetHeader": {"consumer_group": "null"},
+    "ResetOffsetHeader": {"is_forced": True, "queue_id": -1},
+    "PullHeader": {"commit_offset": 0, "suspend_ms": 0, "sub_version": 0},
+    "PullReply": {"suggest_which_broker_id": 0},
+    "QueryMessageHeader": {"topic": "null", "key": "null"},
+    "SendHeader": {"producer_group": "", "default_topic": "", "default_topic_queue_nums": 0},
+    "LetterSendHeader": {"producer_group": "", "default_topic": "", "default_topic_queue_nums": 0},
+}
+
+
+def test_field_that_is_left_out_is_read_as_by_java():
+    """A field that a client leaves out is unset, and not sent on, but for those that Java's reader fills."""
+    filled: dict[str, dict[str, object]] = {}
+    for module in HEADER_MODULES:
+        for name, kind in vars(module).items():
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not Command:
+                optional = [each for each in msgspec.structs.fields(kind) if not each.required]
+                filled[name] = {each.name: each.default for each in optional if each.default is not None}
+    assert {name: fields for name, fields in filled.items() if fields} == LEFT_OUT
 
 
 def test_letter_header_is_written_in_letters():

@@ -17,7 +17,7 @@ from rocketlet.remoting.codec.frames import (
     encode_binary_header,
 )
 
-TOO_LONG = f"above {SLOW_BYTES} it must be strict and fit what is asked for"
+TOO_LONG = "above 32768 it must be strict and fit what is asked for"
 SLOPPY = b"'" + b"x" * SLOW_BYTES + b"'"
 QUEUES = [MessageQueue("T", "b", number) for number in range(10_000)]
 
@@ -118,3 +118,14 @@ def test_client_reads_the_locks_of_a_thousand_queues():
     body = json.dumps({"lockOKMQSet": names[:1_000]}).encode()
     assert len(body) > SLOW_BYTES
     assert decode_answer(LockedQueues, body).queues == QUEUES[:1_000]
+    with pytest.raises(JsonError, match=TOO_LONG):
+        decode_body(LockedQueues, body)
+
+
+def test_client_trusts_its_server_with_longer_sloppy_json():
+    """An answer that only the slow reader understands is read up to 256 KiB, a request's body up to 32 KiB."""
+    for decode, most in ((decode_answer, 262_144), (decode_body, 32_768)):
+        text = b"['%b']" % (b"x" * (most - 4))
+        assert len(decode(list[str], text)[0]) == most - 4
+        with pytest.raises(JsonError, match=f"^JSON is {most + 1} bytes; above {most} it must be strict"):
+            decode(list[str], text + b" ")

@@ -12,9 +12,9 @@ from rocketlet.common.clock import Clock
 from rocketlet.common.errors import ConnectionClosedError, RemotingError, RequestTimeoutError
 from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import ONEWAY, Command
-from rocketlet.remoting.codec.frames import FrameParser, encode_command
+from rocketlet.remoting.codec.frames import Encoded, FrameParser, encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, PendingRequests, Reply, RequestHandlers
+from rocketlet.remoting.transport.connection import Connection, FrameWriter, PendingRequests, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
@@ -167,6 +167,63 @@ async def test_numbers_of_requests_in_flight_are_not_used_twice():
     assert [calls.next_opaque(), calls.next_opaque()] == [2**31 - 1, 3]
     calls.fail_all("the test is over")
     assert len(calls) == 0
+
+
+async def test_frames_of_one_turn_go_out_in_their_order() -> None:
+    """Answers that are one buffer and answers that are several, as pulls are, stand behind each other, none is lost."""
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
+    frames: list[Encoded] = [b"a", [b"b", memoryview(b"c")], b"d", [b"e"], [b"f", b"g"]]
+    for frame in frames:
+        connection.push(frame)
+    assert connection.unsent_bytes == 7
+    connection.writer.flush()
+    assert transport.last_write == b"abcdefg"
+    assert connection.unsent_bytes == 0
+
+
+@pytest.mark.parametrize(("body_bytes", "is_sent"), [(1 << 16, False), ((1 << 16) + 1, True)])
+async def test_large_frame_does_not_wait_for_others(body_bytes: int, is_sent: bool) -> None:
+    """Up to 64 KiB a frame waits for the others of its turn, a larger one goes out at once."""
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
+    connection.push(bytes(body_bytes))
+    assert (len(transport.last_write) > 0) is is_sent
+    connection.writer.flush()
+    assert len(transport.last_write) == body_bytes
+
+
+@pytest.mark.parametrize("serialize", [0, 1])
+async def test_request_that_waits_is_held_with_its_texts(serialize: int) -> None:
+    """What a server keeps for a peer is counted, fields, remark, body and what the answer needs, until it is sent."""
+    debts: list[Outcome[Command]] = []
+
+    def owe(_command: Command, _connection: Connection) -> Reply:
+        debts.append(Outcome(extra_bytes=70_000))
+        return debts[-1]
+
+    connection, _ = connect_in_memory(RequestHandlers({7: owe}), ManualClock())
+    command = Command.request(7, {"name": "x" * 200}, bytes(1000), serialize=serialize)
+    command.remark = "r" * 30
+    connection.data_received(encode_command(command))
+    fields = len('{"name":""}') if serialize == 0 else len("name")
+    assert connection.held_bytes == 1500 + 2 * (fields + 200) + 30 + 1000 + 70_000
+    debts[0].answer_with(Command.response(0))
+    connection.writer.flush()
+    assert connection.held_bytes == 0
+
+
+async def test_frames_for_a_connection_that_is_over_are_dropped() -> None:
+    """What is sent while a connection closes, or before it is made, is not written and not kept."""
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
+    connection.push(b"last")
+    connection.close()
+    assert transport.last_write == b"last"
+    connection.push(b"too late")
+    connection.writer.flush()
+    assert (transport.last_write, connection.unsent_bytes) == (b"last", 0)
+    unmade = FrameWriter(lambda: None)
+    unmade.push(b"x")
+    unmade.flush()
+    assert unmade.unsent_bytes == 0
 
 
 async def test_long_bursts_of_requests_are_written_in_parts() -> None:

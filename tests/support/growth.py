@@ -3,12 +3,16 @@
 import gc
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 GROWTH = 2.2
 """How many times as many calls twice the input may take."""
+
+
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 
 class Spent(NamedTuple):
@@ -36,6 +40,35 @@ def count_calls(work: Callable[[], object]) -> int:
         sys.setprofile(None)
         gc.enable()
     return calls
+
+
+@contextmanager
+def counting_steps() -> Generator[Callable[[], int]]:
+    """Give a call that tells how many instructions of Python and calls of C functions the block has taken so far.
+
+    The frames that begin in the block count, whoever calls them: also what the event loop runs while the block waits.
+    """
+    steps = 0
+
+    def trace(frame: FrameType, event: str, _argument: object) -> TraceFunction:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return trace
+
+    def profile(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal steps
+        steps += event == "c_call"
+
+    gc.disable()
+    sys.settrace(trace)
+    sys.setprofile(profile)
+    try:
+        yield lambda: steps
+    finally:
+        sys.setprofile(None)
+        sys.settrace(None)
+        gc.enable()
 
 
 def measure(work: Callable[[], object], *, counts_calls: bool = True) -> Spent:

@@ -29,6 +29,8 @@ class MemoryTransport(asyncio.Transport):
         self.last_write = b""
         self.unsent_bytes = 0
         self.has_written = asyncio.Event()
+        self.is_over = False
+        self.is_read = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Keep the bytes."""
@@ -43,12 +45,30 @@ class MemoryTransport(asyncio.Transport):
         return self.unsent_bytes
 
     def is_closing(self) -> bool:
-        """Return False."""
-        return False
+        """Return whether the test has said so, or the connection was closed."""
+        return self.is_over
+
+    def pause_reading(self) -> None:
+        """Note that nothing is read."""
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        """Note that reading goes on."""
+        self.is_read = True
+
+    def close(self) -> None:
+        """Take nothing more."""
+        self.is_over = True
+
+    def abort(self) -> None:
+        """Take nothing more."""
+        self.is_over = True
 
 
-def connect_in_memory(handlers: RequestHandlers, clock: Clock) -> tuple[Connection, MemoryTransport]:
+def connect_in_memory(
+    handlers: RequestHandlers, clock: Clock, transport: MemoryTransport | None = None
+) -> tuple[Connection, MemoryTransport]:
     """Return a connection that is served, and its transport."""
-    connection, transport = Connection(handlers, clock, Limits(), _Home(clock)), MemoryTransport()
+    connection, transport = Connection(handlers, clock, Limits(), _Home(clock)), transport or MemoryTransport()
     connection.connection_made(transport)
     return connection, transport

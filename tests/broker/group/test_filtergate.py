@@ -3,6 +3,7 @@
 import asyncio
 import json
 import pathlib
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -246,6 +247,38 @@ async def test_filter_survives_a_restart(settings: dict[str, str], clock: Manual
     async with opened(settings, clock) as caller:
         await subscribe(caller, "price < 20", 6)
         assert found(await pull_of_group(caller, 6)) == [21]
+
+
+@pytest.mark.feature("P28")
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+async def test_saved_filter_is_used_before_the_first_heartbeat(
+    ending: str, settings: dict[str, str], clock: ManualClock
+) -> None:
+    """What waits for a group passes its saved filter although no member is back; one that is back need not say more."""
+    settings["filterSupportRetry"] = "true"
+    root = settings["storePathRootDir"]
+
+    def is_saved() -> bool:
+        try:
+            return saved_filters(settings)["T"]["groupFilterData"]["consumers"]["clientVersion"] == 7
+        except FileNotFoundError:  # one file takes the place of the other
+            return False
+
+    async with opened(settings, clock) as caller:
+        await subscribe(caller, "price > 1", 6)
+        await send_priced(caller, 5, 21, topic="%RETRY%consumers", RETRY_TOPIC="T")
+        await send_priced(caller, 5, 21)
+        await subscribe(caller, "price > 20", 7)
+        await clock.elapse(10_000)
+        await until(is_saved)
+        await asyncio.to_thread(shutil.copytree, root, f"{root}-kill")
+    if ending == "kill":
+        settings["storePathRootDir"] = f"{root}-kill"
+    async with opened(settings, clock) as caller:
+        assert found(await caller.pull("%RETRY%consumers", subscription="price > 1", **OWN)) == [21]
+        assert (await pull_of_group(caller, 7)).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+        await subscribe(caller, "price > 20", 7)
+        assert found(await pull_of_group(caller, 7)) == [21]
 
 
 @pytest.mark.feature("P28")

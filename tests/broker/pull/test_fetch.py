@@ -20,7 +20,7 @@ from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.message import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.properties import java_hash
-from rocketlet.common.record import iter_records
+from rocketlet.common.record import decode_record, iter_records
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader
@@ -141,16 +141,38 @@ async def test_long_poll_ends_at_its_limit(caller: Caller, clock: ManualClock) -
 
 
 @pytest.mark.feature("P16")
-async def test_short_polling_waits_a_second(settings: dict[str, str], clock: ManualClock) -> None:
-    """Without long polling a pull waits for shortPollingTimeMills, whatever the consumer gave."""
+@pytest.mark.parametrize("suspend_ms", [100, 15_000])
+@pytest.mark.parametrize("wait_ms", [None, 1_700], ids=["1 s unless set", "1.7 s"])
+async def test_short_polling_ends_after_its_time(
+    wait_ms: int | None, suspend_ms: int, settings: dict[str, str], clock: ManualClock
+) -> None:
+    """Without long polling a pull waits for shortPollingTimeMills, no less and no more, whatever the consumer gave."""
+    settings["longPollingEnable"] = "false"
+    if wait_ms is not None:
+        settings["shortPollingTimeMills"] = str(wait_ms)
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        await send_tagged(caller, "a")
+        async with asyncio.TaskGroup() as group:
+            pull = group.create_task(caller.pull(queue_offset=1, sys_flag=HOLD, suspend_ms=suspend_ms))
+            assert await is_parked(caller, pull)
+            await clock.elapse((wait_ms or 1_000) - 1)
+            assert await is_parked(caller, pull)
+            await clock.elapse(1)
+        assert (pull.result().code, offsets_of(pull.result())) == (ResponseCode.PULL_NOT_FOUND, (1, 0, 1))
+
+
+@pytest.mark.feature("P16")
+async def test_short_polling_brings_what_came_meanwhile(settings: dict[str, str], clock: ManualClock) -> None:
+    """A message that comes while a pull waits for its second is in the answer."""
     settings["longPollingEnable"] = "false"
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         await send_tagged(caller, "a")
         async with asyncio.TaskGroup() as group:
             pull = group.create_task(caller.pull(queue_offset=1, sys_flag=HOLD))
             assert await is_parked(caller, pull)
-            clock.advance(1000)
-        assert pull.result().code == ResponseCode.PULL_NOT_FOUND
+            await send_tagged(caller, "b")
+            await clock.elapse(1_000)
+        assert bodies_of(pull.result()) == [b"b"]
 
 
 @pytest.mark.feature("P8")
@@ -217,6 +239,19 @@ async def test_batch_of_a_pull_is_limited(caller: Caller) -> None:
         await caller.send(body=b"x" * 200_000, queue_id=1)
     assert len(bodies_of(await caller.pull(queue_id=1))) == 1
     assert len(bodies_of(await caller.pull(queue_id=0, max_bytes=1))) == 1
+
+
+@pytest.mark.feature("P10")
+@pytest.mark.parametrize(("more", "count"), [(0, 3), (1, 2)], ids=["full", "a byte more"])
+async def test_batch_of_a_pull_ends_at_its_last_byte(more: int, count: int, caller: Caller) -> None:
+    """Records of 262,144 bytes are one answer, whose body is just that long; with one byte more the last waits."""
+    for _ in range(2):
+        await caller.send(body=bytes(100_000))
+    size = decode_record((await caller.pull()).body).total_size
+    await caller.send(body=bytes(262_144 - 3 * size + 100_000 + more))
+    answer = await caller.pull()
+    assert (len(bodies_of(answer)), offsets_of(answer)[0]) == (count, count)
+    assert len(answer.body) == (2 * size if more else 262_144)
 
 
 @pytest.mark.feature("P11")

@@ -1,6 +1,7 @@
 """Sending, by raw requests to a broker with its name server."""
 
 import resource
+from itertools import product
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from rocketlet.remoting.headers.send import SendHeader
 from rocketlet.testing.manual_clock import ManualClock
 
 SEND_FIELDS = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+SENDS = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+ILLEGAL_TOPICS = "", " ", "bad topic!", "a.b", "T\n", "中文", "x" * 128, "%DLQ%" + "x" * 251
 LONG = {
     "producerGroup": "p",
     "topic": "T",
@@ -36,6 +39,14 @@ async def stored_properties(caller: Caller, queue_offset: int = 0) -> dict[str, 
     """Return the properties of a stored message of queue 0."""
     answer = await caller.pull(queue_offset=queue_offset)
     return decode_record(answer.body).properties
+
+
+async def known_topics(caller: Caller, nameserver: NameServer) -> tuple[bytes, bytes]:
+    """Return the topics that the broker has, and those that the name server has heard of."""
+    kept = await caller.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+    async with open_caller(nameserver.address) as other:
+        listed = await other.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    return kept.body, listed.body
 
 
 @pytest.mark.feature("S1", "S23")
@@ -167,10 +178,26 @@ async def test_queue_out_of_range(caller: Caller) -> None:
 
 
 @pytest.mark.feature("S9")
-@pytest.mark.parametrize("topic", ["", " ", "bad topic!", "a.b", "中文", "x" * 128, "%RETRY%" + "x" * 250])
-async def test_illegal_topic_name(topic: str, caller: Caller) -> None:
-    """Blanks, other characters and too many of them are refused, and no topic is made."""
-    assert (await caller.send(topic)).code == ResponseCode.INVALID_PARAMETER
+@pytest.mark.parametrize(
+    ("code", "topic"),
+    [*product(SENDS, ILLEGAL_TOPICS), (RequestCode.SEND_MESSAGE_V2, "%RETRY%" + "x" * 249)],
+)
+async def test_illegal_topic_name(code: int, topic: str, caller: Caller, nameserver: NameServer) -> None:
+    """Blanks, other characters and too many of them are refused; neither broker nor name server has a new topic."""
+    before = await known_topics(caller, nameserver)
+    is_batch = code == RequestCode.SEND_BATCH_MESSAGE
+    body = encode_batch([BatchPart(0, b"x", b"")]) if is_batch else b"x"
+    answer = await caller.ask(code, send_header(topic, batch=is_batch), body)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert await known_topics(caller, nameserver) == before
+
+
+@pytest.mark.feature("S9")
+@pytest.mark.parametrize("topic", ["x" * 127, "%|_-aZ09", "%DLQ%" + "x" * 250])
+async def test_topic_name_that_is_just_legal(topic: str, caller: Caller, nameserver: NameServer) -> None:
+    """A name has up to 127 characters, that of dead letters 255, of letters, digits and `%|_-`."""
+    assert (await caller.send(topic)).code == ResponseCode.SUCCESS
+    assert all(topic.encode() in known for known in await known_topics(caller, nameserver))
 
 
 @pytest.mark.feature("S10")

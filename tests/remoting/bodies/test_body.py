@@ -24,6 +24,7 @@ from rocketlet.common.metadata import (
 )
 from rocketlet.common.properties import crc31
 from rocketlet.common.subscription import parse_tag_expression
+from rocketlet.remoting.bodies import client, route
 from rocketlet.remoting.bodies.body import decode_body, encode_body, encode_body_for
 from rocketlet.remoting.bodies.client import (
     CheckClientBody,
@@ -248,11 +249,35 @@ def test_registration_that_no_frame_holds():
     assert encode_registration(unlike, DataVersion()) is None
 
 
+@pytest.mark.parametrize(("spare_bytes", "is_taken"), [(0, True), (-1, False)])
+def test_registration_inflates_to_what_its_reader_takes(
+    spare_bytes: int, is_taken: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """A compressed registration may be as long as those who inflate it allow; a longer one is not sent."""
+    topics = many_topics(10_001)
+    whole = encode_registration(topics, DataVersion())
+    assert whole is not None
+    monkeypatch.setattr(route, "MAX_INFLATED_BYTES", len(zlib.decompress(whole.body)) + spare_bytes)
+    assert encode_registration(topics, DataVersion()) == (whole if is_taken else None)
+
+
 def test_long_registration_of_few_topics_is_compressed():
     """10,000 topics that are longer than a frame as JSON go compressed."""
     encoded = encode_registration(many_topics(10_000, attributes={"a": "b" * 2_000}), DataVersion())
     assert encoded is not None
     assert encoded.is_compressed
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_plain_registration_leaves_room_for_the_header_of_its_frame(beyond: int):
+    """A registration that fills a frame but for 64 KiB goes plain, one byte more and it is compressed."""
+    empty = encode_registration([TopicConfig(topic_name="T", attributes={"a": ""})], DataVersion())
+    assert empty is not None
+    room = (16 << 20) - (1 << 16) - len(empty.body)
+    topic = TopicConfig(topic_name="T", attributes={"a": "b" * (room + beyond)})
+    encoded = encode_registration([topic], DataVersion())
+    assert encoded is not None
+    assert encoded.is_compressed is bool(beyond)
 
 
 def test_registration_keeps_the_flags_of_topics_while_a_frame_holds_it():
@@ -271,9 +296,10 @@ INFLATED = zlib.decompress(bytes.fromhex(next(c["hex"] for c in REGISTRATIONS if
 def test_registration_of_4_9_has_five_fields_a_topic():
     """Without attributes, and without the mapping tail, a compressed registration is read all the same."""
     topic = b"T 4 4 6 SINGLE_TAG"
-    data = INFLATED[:60] + b"\0\0\0\1" + len(topic).to_bytes(4, "big") + topic + b"\0\0\0\2[]"
-    _, topics = decode_registration(zlib.compress(data), unnamed)
-    assert topics == {"T": TopicConfig(read_queue_nums=4, write_queue_nums=4)}
+    for filters in (b"\0\0\0\2[]", bytes(4)):
+        data = INFLATED[:60] + b"\0\0\0\1" + len(topic).to_bytes(4, "big") + topic + filters
+        _, topics = decode_registration(zlib.compress(data), unnamed)
+        assert topics == {"T": TopicConfig(read_queue_nums=4, write_queue_nums=4)}
 
 
 @pytest.mark.parametrize("size", range(len(INFLATED) - 4))
@@ -281,6 +307,16 @@ def test_cut_registration_is_an_error(size: int):
     """A compressed registration that ends early is refused, wherever it ends."""
     with pytest.raises(DecodeError):
         decode_registration(zlib.compress(INFLATED[:size]), unnamed)
+
+
+def test_registration_of_too_many_topics_is_an_error():
+    """More topics than one turn of the loop can take are refused in both forms; of the compressed one, unread."""
+    table = ",".join(f'"{number}":{{}}' for number in range(100_001))
+    plain = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{{table}}}}}}}'.encode()
+    compressed = zlib.compress(INFLATED[:60] + (100_001).to_bytes(4, "big"))
+    for body in (plain, compressed):
+        with pytest.raises(DecodeError, match=r"^the registration has 100001 topics, limit is 100000$"):
+            decode_registration(body, unnamed)
 
 
 def test_cut_zlib_stream_is_an_error():
@@ -329,6 +365,61 @@ def test_body_text_is_read_as_java_reads_it(case: dict[str, Any]):
     assert _plain(msgspec.json.decode(encode_body(read))) == _tree(kind, case["rewritten"].encode())
 
 
+SUBSCRIPTION: dict[str, object] = {
+    "class_filter_mode": False,
+    "expression_type": "TAG",
+    "sub_string": "*",
+    "sub_version": 0,
+}
+LEFT_OUT: dict[str, dict[str, object]] = {
+    "SubscriptionData": SUBSCRIPTION,
+    "CheckedSubscription": {**SUBSCRIPTION, "topic": ""},
+    "ConsumerData": {"unit_mode": False},
+    "HeartbeatData": {"heartbeat_fingerprint": 0, "without_sub": False},
+    "LockBatchBody": {"only_this_broker": False},
+    "_PlainLockBatchBody": {"only_this_broker": False},
+    "OwnedQueue": {
+        "commit_offset": 0,
+        "cached_msg_min_offset": 0,
+        "cached_msg_max_offset": 0,
+        "cached_msg_count": 0,
+        "cached_msg_size": 0,
+        "transaction_msg_min_offset": 0,
+        "transaction_msg_max_offset": 0,
+        "transaction_msg_count": 0,
+        "locked": False,
+        "try_unlock_times": 0,
+        "last_lock_timestamp": 0,
+        "is_dropped": False,
+        "last_pull_timestamp": 0,
+        "last_consume_timestamp": 0,
+    },
+    "TopicFigures": {
+        "pull_ms": 0,
+        "pulled_per_second": 0,
+        "consume_ms": 0,
+        "succeeded_per_second": 0,
+        "failed_per_second": 0,
+        "failed_in_hour": 0,
+    },
+    "ConsumedDirectly": {"order": False, "auto_commit": True, "spent_ms": 0},
+    "ClientConnection": {"client_addr": "", "client_id": "", "language": "", "version": 0},
+    "BrokerData": {"broker_name": ""},
+    "QueueData": {"broker_name": "", "read_queue_nums": 0, "write_queue_nums": 0, "perm": 0, "topic_sys_flag": 0},
+}
+
+
+def test_field_that_a_body_leaves_out_is_read_as_by_java():
+    """What older servers and other clients do not write is nothing, no, or 0, as for Java's reader of JSON."""
+    filled: dict[str, dict[str, object]] = {}
+    for module in (client, route):
+        for name, kind in vars(module).items():
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__:
+                optional = [each for each in msgspec.structs.fields(kind) if each.default is not msgspec.NODEFAULT]
+                filled[name] = {each.name: each.default for each in optional if each.default is not None}
+    assert {name: fields for name, fields in filled.items() if fields} == LEFT_OUT
+
+
 def test_heartbeats_of_other_languages_are_read():
     """Go writes codes as texts, Node leaves the expression type out, and nulls stand for defaults."""
     text = (
@@ -342,6 +433,15 @@ def test_heartbeats_of_other_languages_are_read():
     assert (consumer.message_model, consumer.consume_from_where) == ("BROADCASTING", None)
     assert heartbeat.producer_data_set == []
     assert subscription.to_subscription() == parse_tag_expression("T", "A", version=1_700_000_000_000_000_000)
+
+
+def test_subscription_is_written_in_order():
+    """Equal subscriptions are equal bytes, however their sets are ordered: brokers compare heartbeats by them."""
+    names = [f"Tag{number}" for number in range(40)]
+    data = SubscriptionData.from_subscription(parse_tag_expression("T", " || ".join(names), version=5))
+    assert data.tags_set == sorted(names)
+    assert data.code_set == sorted(data.code_set)
+    assert len(data.code_set) == 40
 
 
 def test_subscription_survives_its_wire_form():

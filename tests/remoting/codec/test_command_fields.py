@@ -147,3 +147,17 @@ def test_field_table_of_another_shape_is_an_error(text: bytes):
 def test_values_have_javas_texts(value: object, text: str):
     """Values become the text that Java's String.valueOf gives."""
     assert format_text(value) == text
+
+
+def test_request_without_a_header_has_no_fields():
+    """A header that is not given, and one of nothing but None, are an empty table."""
+    assert encode_fields(None) == Command.request(1).ext_table == {}
+    assert encode_fields({"a": "b"}) == {"a": "b"}
+
+
+def test_commands_say_who_sends_them():
+    """A request and an answer without more are empty, in Python's name and the release that we are compatible with."""
+    for command, flag in ((Command.request(11), 0), (Command.response(11), 1)):
+        assert (command.code, command.flag, command.opaque, command.remark) == (11, flag, 0, None)
+        assert (command.body, command.ext, command.language, command.version) == (b"", {}, "PYTHON", 479)
+        assert (command.is_response, command.is_oneway, command.serialize) == (bool(flag), False, 0)

@@ -169,9 +169,13 @@ def test_frame_of_the_largest_size_passes():
     limit = 4096
     body = bytes(limit - len(ROUTE_QUESTION))
     frame = PREFIX.pack(limit - 4, 0x7B) + ROUTE_QUESTION[8:] + body
-    assert len(FrameParser(limit).feed(frame)[0].body) == len(body)
-    with pytest.raises(FrameError, match="frame is 4096 bytes, limit is 4095"):
-        FrameParser(limit - 1).feed(frame)
+    for cut in (0, 3, 4, 100, limit - 1):
+        parser = FrameParser(limit)
+        commands = parser.feed(frame[:cut]) + parser.feed(frame[cut:])
+        assert [len(command.body) for command in commands] == [len(body)]
+        parser = FrameParser(limit - 1)
+        with pytest.raises(FrameError, match="frame is 4096 bytes, limit is 4095"):
+            _ = parser.feed(frame[:cut]) + parser.feed(frame[cut:])
     assert MAX_FRAME_BYTES == 16 * 1024 * 1024
 
 

@@ -65,13 +65,25 @@ def test_text_that_is_not_utf8_is_an_error():
             decode_binary_header(bytes(damaged))
 
 
-def test_unknown_language_is_other():
+@pytest.mark.parametrize("size", [1, 255, 256, 32_767])
+def test_names_and_values_of_any_length_come_through(size: int):
+    """A name has two bytes for its length, a value four: what is written is read again, as are those beside it."""
+    fields = {"n" * size: "v", "a": "v" * size, "b": "v" * 70_000}
+    command = decode_binary_header(encode_binary_header(Command.request(14, fields)))
+    assert command.ext == fields
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "name"), [(0, "JAVA"), (12, "RUST"), (13, "NODE_JS"), (14, "OTHER"), (127, "OTHER"), (255, "OTHER")]
+)
+def test_unknown_language_is_other(ordinal: int, name: str):
     """A language ordinal that nobody knows does not end the connection."""
-    assert decode_binary_header(SAMPLE[:2] + b"\x7f" + SAMPLE[3:]).language == "OTHER"
+    assert decode_binary_header(SAMPLE[:2] + bytes([ordinal]) + SAMPLE[3:]).language == name
 
 
 def test_only_short_codes_fit():
     """Code and version have two bytes."""
-    assert fits_binary(Command(code=32_767, version=479))
-    assert not fits_binary(Command(code=200_050))
-    assert not fits_binary(Command(code=1, version=32_768))
+    for code, version in ((32_767, 479), (-32_767, 479), (1, 32_767), (1, -32_767)):
+        assert fits_binary(Command(code=code, version=version))
+    for code, version in ((32_768, 479), (-32_769, 479), (200_050, 479), (1, 32_768), (1, -32_769)):
+        assert not fits_binary(Command(code=code, version=version))

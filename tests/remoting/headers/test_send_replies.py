@@ -26,6 +26,7 @@ def test_stored_answer_holds_the_place(unique_key: str | None, serialize: int):
     request.opaque = 77
     answer = _read(SendReplies("Region %d").stored(request, MESSAGE_ID, 3, 2**40, unique_key), request)
     assert (answer.code, answer.flag, answer.opaque, answer.language, answer.version) == (0, 1, 77, "PYTHON", 479)
+    assert answer.serialize == serialize
     assert decode_header(SendReply, answer) == SendReply(
         msg_id=MESSAGE_ID,
         queue_id=3,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -289,10 +290,15 @@ async def test_outcomes_are_looked_at_when_the_batch_is_over(
 ):
     """What is settled then goes out in its place, also with a failure; what is not is owed, one-way requests never."""
     begun: dict[int, Outcome[str]] = {}
+    written: dict[int, Outcome[Command]] = {}
 
     def begin(command: Command, _connection: Connection) -> Reply:
         outcome: Outcome[str] = Outcome(encode=write)
         begun[command.opaque] = outcome
+        return outcome
+
+    def begin_written(command: Command, _connection: Connection) -> Reply:
+        outcome = written[command.opaque] = Outcome[Command]()
         return outcome
 
     def write(command: Command, outcome: Outcome[str]) -> Command:
@@ -301,23 +307,45 @@ async def test_outcomes_are_looked_at_when_the_batch_is_over(
     def end_batch() -> None:
         if 2 in begun:
             begun[2].answer_with("stored")
-            begun[3].answer = "stored"
-            begun[3].fail(StoreFullError("disk is full"))
+            for rejected in (begun[3], begun[7]):
+                rejected.answer = "stored"
+                rejected.fail(StoreFullError("disk is full"))
+            written[8].answer_with(Command.response(0, "ready"))
 
-    async with _link(clock, RequestHandlers({7: begin, 8: _echo}, after_batch=end_batch)) as link:
+    handlers = {7: begin, 8: _echo, 9: begin_written}
+    async with _link(clock, RequestHandlers(handlers, after_batch=end_batch)) as link:
         peer = await dial(link.address)
-        await _send(
-            peer, _frame(8, 1) + _frame(7, 2) + _frame(7, 3) + _frame(7, 4) + _frame(7, 5, ONEWAY) + _frame(8, 6)
+        asked = (
+            _frame(8, 1)
+            + _frame(7, 2)
+            + _frame(7, 3, 0, {"topic": "T"})
+            + _frame(7, 4)
+            + _frame(7, 5, ONEWAY)
+            + _frame(8, 6)
         )
-        answers = [(answer.opaque, answer.remark) for answer in await read_commands(peer, 4)]
-        assert answers == [(1, "echo"), (2, "2: stored"), (3, "3: disk is full"), (6, "echo")]
+        await _send(peer, asked + _frame(7, 7) + _frame(9, 8))
+        answers = [(answer.opaque, answer.remark) for answer in await read_commands(peer, 6)]
+        full = "disk is full"
+        assert answers == [
+            (1, "echo"),
+            (2, "2: stored"),
+            (3, f"3: {full}"),
+            (6, "echo"),
+            (7, f"7: {full}"),
+            (8, "ready"),
+        ]
         [connection] = link.server.connections
         assert "owes 1" in repr(connection)
         begun[4].answer_with("late")
         begun[5].answer_with("nobody hears this")
         [answer] = await read_commands(peer, 1)
         assert answer.remark == "4: late"
-    assert "rejecting request of unknown code 7 from" in caplog.text
+    [warning] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert re.fullmatch(
+        r"rejecting request of unknown code 7 from 127\.0\.0\.1:\d+, topic T and 1 more of the same read, "
+        r"not stored: disk is full",
+        warning,
+    )
 
 
 async def test_end_of_a_batch_that_breaks_ends_the_connection(clock: Clock, caplog: pytest.LogCaptureFixture):

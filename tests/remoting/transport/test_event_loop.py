@@ -18,6 +18,7 @@ from rocketlet.remoting.transport.event_loop import (
     TaskScope,
     find_loop_factory,
     repeat,
+    wait_until_due,
 )
 from rocketlet.testing import ManualClock
 
@@ -56,6 +57,37 @@ async def test_call_is_made_once_its_instant_has_come(delay_ms: int):
     name, ran_at_ms = await ran
     assert name == "planned"
     assert ran_at_ms >= at_ms
+
+
+async def test_call_is_not_put_off(monkeypatch: pytest.MonkeyPatch):
+    """The loop is asked to wait for the instant and a millisecond at most, which is how early it may be."""
+    asked: list[float] = []
+    clock, loop = LoopClock(), asyncio.get_running_loop()
+    monkeypatch.setattr(clock, "monotonic_ms", lambda: 1000)
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: _Loop(asked))
+    for at_ms in (1500, 1000, 500):
+        clock.call_at(at_ms, loop.stop)
+    assert asked == [0.501, 0.001, 0]
+
+
+async def test_sleep_lasts_as_long_as_it_says(monkeypatch: pytest.MonkeyPatch):
+    """Milliseconds are asked of the loop as its seconds."""
+    asked: list[float] = []
+
+    async def sleep(delay: float) -> None:
+        asked.append(delay)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    await LoopClock().sleep(250)
+    assert asked == [0.25]
+
+
+class _Loop:
+    def __init__(self, asked: list[float]) -> None:
+        self._asked = asked
+
+    def call_later(self, delay: float, *_: object) -> None:
+        self._asked.append(delay)
 
 
 async def test_cancelled_call_is_dropped():
@@ -112,16 +144,65 @@ async def test_job_is_repeated_as_it_asks():
     """A job runs after its first delay, then after each delay that it returns, and ends with None."""
     manual, runs = ManualClock(), list[int]()
     start_ms = manual.now_ms()
+    pauses = iter((100, 0, 1, -5, None))
 
     async def job() -> int | None:
         runs.append(manual.now_ms() - start_ms)
-        return 100 if len(runs) < 3 else None
+        return next(pauses)
 
     async with TaskScope() as tasks:
         done = tasks.start(repeat(job, manual, first_ms=50), "job")
         await manual.elapse(1000)
         assert done.done()
-    assert runs == [50, 150, 250]
+    assert runs == [50, 150, 150, 151, 151]
+
+
+async def test_pauses_begin_anew_after_a_success():
+    """A job that failed and then went well is tried again soon when it fails once more."""
+    manual, runs = ManualClock(), list[int]()
+    start_ms = manual.now_ms()
+    outcomes = iter((StoreFullError("full"), StoreFullError("full"), 5, StoreFullError("full"), None))
+
+    async def job() -> int | None:
+        runs.append(manual.now_ms() - start_ms)
+        outcome = next(outcomes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async with TaskScope() as tasks:
+        tasks.start(repeat(job, manual), "job")
+        await manual.elapse(10_000)
+    assert runs == [0, 1000, 3000, 3005, 4005]
+
+
+async def test_wait_ends_with_its_event_or_its_time():
+    """A wait looks each second at the time that is left, which may have changed; without a limit the event ends it."""
+    manual, left = ManualClock(), {"ms": 2500}
+    asked: list[int] = []
+
+    def left_ms() -> int:
+        asked.append(manual.monotonic_ms() - start_ms)
+        return left["ms"] - asked[-1]
+
+    start_ms = manual.monotonic_ms()
+    async with TaskScope() as tasks:
+        due = tasks.start(wait_until_due(asyncio.Event(), left_ms, manual), "due")
+        await manual.elapse(1500)
+        left["ms"] = 2700
+        await manual.elapse(1199)
+        assert not due.done()
+        await manual.elapse(1)
+        assert due.done()
+        assert asked == [0, 1000, 2000, 2700]
+        event = asyncio.Event()
+        for wait in (lambda: None, lambda: 60_000):
+            event.clear()
+            waiting = tasks.start(wait_until_due(event, wait, manual), "event")
+            await manual.elapse(5_000)
+            assert not waiting.done()
+            event.set()
+            await waiting
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,13 @@ from raw_calls import until
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.outcome import Outcome
-from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.bodies.client import MAX_GROUPS, MAX_QUEUES
+from rocketlet.remoting.bodies.route import MAX_INFLATED_BYTES, MAX_TOPICS
+from rocketlet.remoting.codec.command import ANSWER_SLOW_BYTES, SLOW_BYTES, Command
+from rocketlet.remoting.codec.frames import MAX_FIELDS
 from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import (
+    CLIENT_LIMITS,
     COUNTED_BYTES,
     MOST,
     PERIOD_MS,
@@ -24,8 +28,10 @@ from rocketlet.remoting.transport.limits import (
     MemoryBudget,
     server_limits,
 )
+from rocketlet.remoting.transport.server import FILE_DESCRIPTORS
 from rocketlet.testing import ManualClock
 
+PAGE = pathlib.Path(__file__).parent.parent.parent.parent / "docs" / "reference" / "limits.md"
 Dial = Callable[[str], Awaitable[socket.socket]]
 ReadCommands = Callable[[socket.socket, int], Awaitable[list[Command]]]
 
@@ -219,9 +225,42 @@ def test_low_mark_above_the_high_one_is_a_config_error():
     assert told.value.key == "writeBufferLowWaterMark"
 
 
+@pytest.mark.parametrize(
+    ("limit", "number", "words"),
+    [
+        (Limits().max_frame_bytes, 16 << 20, "a frame | 16 MiB"),
+        (Limits().high_water_bytes, 256 << 10, "256 KiB, then nothing more is read"),
+        (Limits().low_water_bytes, 64 << 10, "until 64 KiB are left"),
+        (Limits().max_unsent_bytes, 64 << 20, "64 MiB unsent"),
+        (Limits().max_held_bytes, 1 << 30, "requests that wait | 1 GiB"),
+        (Limits().max_owed_answers, 16_384, "whose answers it waits for | 16,384"),
+        (Limits().max_calls, 65_536, "that it has not answered | 65,536"),
+        (Limits().idle_ms, 120_000, "120 s, looked at every 10 s"),
+        (CLIENT_LIMITS.max_unsent_bytes, 1 << 30, "1 GiB of its requests"),
+        (CLIENT_LIMITS.reads_on, True, "it `reads_on`"),
+        (Limits().reads_on, False, "nothing more is read from it"),
+        (COUNTED_BYTES, 64 << 10, "less than 64 KiB"),
+        (MOST, 100, "100 in 10 s"),
+        (PERIOD_MS, 10_000, "100 in 10 s"),
+        (SLOW_BYTES, 32 << 10, "32 KiB (a client reads"),
+        (ANSWER_SLOW_BYTES, 256 << 10, "up to 256 KiB so)"),
+        (MAX_FIELDS, 1024, "fields of a binary header | 1,024"),
+        (MAX_GROUPS, 1024, "in one heartbeat | 1,024 each"),
+        (MAX_QUEUES, 16_384, "queues in one request for locks | 16,384"),
+        (MAX_TOPICS, 100_000, "topics in one registration; brokers in one route | 100,000"),
+        (MAX_INFLATED_BYTES, 64 << 20, "64 MiB inflated"),
+        (FILE_DESCRIPTORS, 6_000, "less 6,000 for files"),
+    ],
+)
+def test_limit_is_as_large_as_the_page_says(limit: int, number: int, words: str):
+    """Who plans by the page of limits finds the numbers that count."""
+    assert limit == number
+    assert words in PAGE.read_text()
+
+
 def test_every_limit_is_on_the_page():
     """The page of limits names each of them, by its field or by the setting that changes it."""
-    page = (pathlib.Path(__file__).parent.parent.parent.parent / "docs" / "reference" / "limits.md").read_text()
+    page = PAGE.read_text()
     settings = {
         "high_water_bytes": "writeBufferHighWaterMark",
         "low_water_bytes": "writeBufferLowWaterMark",

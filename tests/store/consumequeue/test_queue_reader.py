@@ -98,13 +98,36 @@ def test_batch_ends_at_32_messages(directory: StoreDirectory) -> None:
 
 
 @pytest.mark.feature("P10")
-def test_batch_ends_at_its_bytes_but_first_message_fits(directory: StoreDirectory) -> None:
-    """256 KiB, or the caller's bytes; a first message above them is given alone."""
-    directory = StoreDirectory(directory.root, segment_bytes=1 << 20, queue_file_bytes=2000)
-    with filled(directory, 8, bytes(100_000)) as store:
-        assert store.read("T", 0, 0, ReadLimits()).message_count == 2
-        assert store.read("T", 0, 0, ReadLimits(max_bytes=150_000)).message_count == 1
-        assert store.read("T", 0, 0, ReadLimits(max_bytes=10)).message_count == 1
+@pytest.mark.parametrize(
+    ("in_memory_percent", "most_bytes", "limits"),
+    [(40, 262_144, ReadLimits()), (0, 65_536, ReadLimits()), (40, 10_000, ReadLimits(max_bytes=10_000))],
+    ids=["near", "far behind", "caller's"],
+)
+@pytest.mark.parametrize(("more", "count"), [(0, 3), (1, 2)], ids=["full", "a byte more"])
+def test_batch_ends_at_its_last_byte(
+    in_memory_percent: int, most_bytes: int, limits: ReadLimits, more: int, count: int, directory: StoreDirectory
+) -> None:
+    """Three records that fill the bytes of a batch come together; with one byte more the third waits."""
+    directory = StoreDirectory(directory.root, segment_bytes=1 << 20, in_memory_percent=in_memory_percent)
+    with directory.open() as store:
+        for body in (bytes(3_000), bytes(3_000)):
+            store.append(new_record(body=body))
+        store.commit()
+        (_, size, _), _ = store.entries("T", 0, 0, 2)
+        store.append(new_record(body=bytes(most_bytes - 3 * size + 3_000 + more)))
+        store.commit()
+        result = store.read("T", 0, 0, limits)
+        assert (result.message_count, result.size <= most_bytes) == (count, True)
+        assert more or result.size == most_bytes
+
+
+@pytest.mark.feature("P10")
+@pytest.mark.parametrize("limits", [ReadLimits(), ReadLimits(max_bytes=10)], ids=["256 KiB", "caller's"])
+def test_first_message_is_given_whatever_its_size(limits: ReadLimits, directory: StoreDirectory) -> None:
+    """A message above the bytes of a batch comes alone: else its consumer would never get past it."""
+    directory = StoreDirectory(directory.root, segment_bytes=1 << 20)
+    with filled(directory, 2, bytes(300_000)) as store:
+        assert store.read("T", 0, 0, limits).message_count == 1
 
 
 def test_messages_far_behind_come_in_smaller_batches(directory: StoreDirectory) -> None:

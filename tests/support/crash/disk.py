@@ -41,6 +41,11 @@ class _File:
     certain: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, Content]] = field(default_factory=list[tuple[int, Content]])
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much was written since, with one for what was not."""
+        return 1 + sum(len(change.data) for _, change in self.pending if isinstance(change, Write))
+
     def settle(self, began: int) -> None:
         """Make certain what was done before the sync began."""
         while self.pending and self.pending[0][0] < began:
@@ -63,7 +68,7 @@ class _Directory:
 
 
 class Disk:
-    """Takes the trace item by item; ``certain``, ``everything`` and ``sample`` say what a power loss would leave."""
+    """Takes the trace item by item; the methods that return an ``Image`` say what a power loss may leave."""
 
     def __init__(self) -> None:
         self._files: dict[int, _File] = {}
@@ -97,6 +102,18 @@ class Disk:
         """One of the states between."""
         chance = random.Random(seed)
         return self._image(self._names_until(chance), _contents(chance))
+
+    def hole(self, seed: str) -> "Image":
+        """All that was written, but for one sector."""
+        chance = random.Random(seed)
+        waiting = [file for file in self._files.values() if file.pending]
+        spoilt = chance.choices(waiting, [file.pending_bytes for file in waiting])[0] if waiting else None
+
+        def content(file: _File) -> bytes:
+            data = _whole(file, file.pending)
+            return _with_hole(file, data, chance) if file is spoilt else data
+
+        return self._image(lambda number, _: self._directories[number].latest, content)
 
     def _find(self, path: str) -> int:
         number = 0
@@ -222,6 +239,15 @@ def _torn(versions: list[bytes], file: _File, chance: random.Random) -> bytes:
         return before
     at = chance.randrange(len(after) // SECTOR_BYTES + 1) * SECTOR_BYTES
     return after[:at] + before[at:]
+
+
+def _with_hole(file: _File, data: bytes, chance: random.Random) -> bytes:
+    """One of the sectors that were written as it was before."""
+    before = bytes(file.certain[: len(data)]).ljust(len(data), b"\0")
+    starts = range(0, len(data), SECTOR_BYTES)
+    changed = [at for at in starts if data[at : at + SECTOR_BYTES] != before[at : at + SECTOR_BYTES]]
+    at = chance.choice(changed or [0])
+    return data[:at] + before[at : at + SECTOR_BYTES] + data[at + SECTOR_BYTES :]
 
 
 def _mixed(versions: list[bytes], chance: random.Random) -> bytes:

@@ -8,13 +8,13 @@ number of a sample. The name is all it takes to build it again.
 import pathlib
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crash.disk import Disk, Image
 from crash.ledger import Ledger
-from crash.recorder import Mark
+from crash.recorder import Item, Mark
 from crash.steps import run_workload
 from crash.verify import Verification
 from crash.world import STORE, World
@@ -81,7 +81,7 @@ class Survey:
 
     def run(self, most_states: int, *, most_failures: int = 5) -> None:
         """Verify so many states, spread over all crash points; stop when too many have failed."""
-        points = self._points()
+        points = crash_points(self.world.recorder.trace)
         self.points = len(points)
         kinds = self._kinds(points, most_states)
         for position, disk, ledger in self._moments():
@@ -98,11 +98,6 @@ class Survey:
 
     def _name(self, position: int, kind: str) -> StateName:
         return StateName(self.workload, self.steps, self.is_sync, position, kind)
-
-    def _points(self) -> list[int]:
-        """Return the positions before an operation: facts that follow one another hold together."""
-        trace = self.world.recorder.trace
-        return [n for n in range(1, len(trace) + 1) if n == len(trace) or not isinstance(trace[n], Mark)]
 
     def _kinds(self, points: list[int], count: int) -> dict[int, list[str]]:
         samples = max(1, -(-count // len(points)) - 2)
@@ -138,6 +133,11 @@ class Survey:
         else:
             shutil.rmtree(folder)
         self.required += check.required
+
+
+def crash_points(trace: Sequence[Item]) -> list[int]:
+    """Return the positions before an operation: facts that follow one another hold together."""
+    return [n for n in range(1, len(trace) + 1) if n == len(trace) or not isinstance(trace[n], Mark)]
 
 
 def _image(disk: Disk, name: StateName) -> Image:

@@ -85,6 +85,13 @@ class Received(msgspec.Struct, rename="camel"):
     offset_msg_id: str | None = None
     tags: str | None = None
     keys: str | None = None
+    received_at: int = 0
+    """When the listener of a push consumer was called with it, by the clock of the client."""
+
+
+def waits_between(deliveries: Sequence[Received]) -> list[int]:
+    """Return how long each delivery came after the one before, by the clock of their consumer, in milliseconds."""
+    return [after.received_at - before.received_at for before, after in itertools.pairwise(deliveries)]
 
 
 class Reply(msgspec.Struct):
@@ -210,13 +217,17 @@ class TransactionProducer(_Client):
 
     def send(self, topic: str, *bodies: bytes, outcome: str, checked: str = "unknown", **about: Any) -> list[Sent]:
         """Send one after the other, and demand that each half message was stored."""
-        properties = {"outcome": outcome, "checked": checked, **about.pop("properties", {})}
-        messages = [Outgoing(body, properties=properties, **about) for body in bodies]
-        sending = self.driver.begin("transaction.send", name=self.name, topic=topic, messages=messages)
-        results = self.driver.finish(sending, "transaction.send", _SentAnswer).results or []
+        results = self.try_send(topic, *bodies, outcome=outcome, checked=checked, **about)
         refused = [result for result in results if result.status != "SEND_OK"]
         assert not refused, refused[:3]
         return results
+
+    def try_send(self, topic: str, *bodies: bytes, outcome: str, checked: str = "unknown", **about: Any) -> list[Sent]:
+        """Send one after the other, and return what became of each half message."""
+        properties = {"outcome": outcome, "checked": checked, **about.pop("properties", {})}
+        messages = [Outgoing(body, properties=properties, **about) for body in bodies]
+        sending = self.driver.begin("transaction.send", name=self.name, topic=topic, messages=messages)
+        return self.driver.finish(sending, "transaction.send", _SentAnswer).results or []
 
     def checked(self, count: int = 0, timeout_ms: int = WAIT_MS) -> list[Received]:
         """Return what the broker has asked about, once there are as many as wanted or the time is over."""

@@ -2,7 +2,7 @@
 
 Clients are given ``tap.namesrv``. The routes that pass there name the tap instead of the broker, so everything that
 clients ask the broker passes as well: it is kept, with the code of its answer, and what the test wants refused is
-answered by the tap.
+answered by the tap. A broker that is registered at ``tap.broker_door`` is the server by another address.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class Tap:
         self._routes: list[tuple[str, bytes]] = []
         self._changed = threading.Condition()
         self._sockets: list[socket.socket] = []
-        self._at_broker = self._listen(server.broker, is_broker=True)
+        self.broker_door = self._listen(server.broker, is_broker=True)
         self.namesrv = self._listen(server.namesrv, is_broker=False)
 
     def __enter__(self) -> Self:
@@ -142,7 +142,7 @@ class Tap:
         if request is not None and not is_broker and request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             with self._changed:
                 self._routes.append((request.ext["topic"], command.body))
-            command.body = command.body.replace(self._broker.encode(), self._at_broker.encode())
+            command.body = command.body.replace(self._broker.encode(), self.broker_door.encode())
         is_held = request is not None and is_broker and request.code in self._held
         if request is not None and is_held:
             self._note(Passed(request, command.code))

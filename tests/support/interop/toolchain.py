@@ -33,6 +33,8 @@ EVERY_JVM = ("-Xmx512m", "-XX:-UsePerfData", "-Drocketmq.client.logUseSlf4j=true
 REBALANCE_AT_ONCE = ("-Drocketmq.client.rebalance.minInterval=50", "-Drocketmq.client.unlockDelayTimeMills=50")
 # 4.9.8 waits a whole period when it did not get the lock of a queue; 5.4.0 tries again.
 REBALANCE_OFTEN = ("-Drocketmq.client.rebalance.waitInterval=2000",)
+# Else a client rebalances every 20 s by itself, and would find members that it was never told of.
+REBALANCE_WHEN_TOLD = ("-Drocketmq.client.rebalance.waitInterval=3600000",)
 
 
 class MissingToolError(Exception):
@@ -70,12 +72,19 @@ def build_go() -> pathlib.Path:
     return program
 
 
-def java_command(directory: pathlib.Path, version: str = JAVA_VERSION, options: Sequence[str] = QUICK_JVM) -> list[str]:
+def java_command(
+    directory: pathlib.Path,
+    version: str = JAVA_VERSION,
+    options: Sequence[str] = QUICK_JVM,
+    *,
+    rebalances_when_told: bool = False,
+) -> list[str]:
     """Return the command that starts a Java driver which writes nothing outside a directory."""
     home = [f"-D{name}={directory}" for name in ("user.home", "java.io.tmpdir", "rocketmq.home.dir")]
     class_path = build_java(version)
     is_old = version == OLD_JAVA_VERSION
-    rebalance = (*REBALANCE_AT_ONCE, *(REBALANCE_OFTEN if is_old else ()))
+    pace = REBALANCE_WHEN_TOLD if rebalances_when_told else REBALANCE_OFTEN if is_old else ()
+    rebalance = (*REBALANCE_AT_ONCE, *pace)
     if is_old:  # its tools look for their logging there and nowhere else
         (directory / "conf").mkdir()
         shutil.copy(JAVA_SOURCES / "src/main/resources/logback.xml", directory / "conf" / "logback_tools.xml")

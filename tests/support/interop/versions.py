@@ -8,9 +8,9 @@ stands for both.
 """
 
 import os
-import pathlib
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,14 +23,12 @@ JAVA_VERSIONS = [_CHOSEN] if _CHOSEN else [JAVA_VERSION, OLD_JAVA_VERSION]
 
 
 class JavaDriver(Driver):
-    """A process with a version of the Java client."""
+    """A process with a version of the Java client, whose consumers may be made to rebalance only when they are told."""
 
-    def __init__(self, version: str = DEFAULT_JAVA) -> None:
+    def __init__(self, version: str = DEFAULT_JAVA, *, rebalances_when_told: bool = False) -> None:
         self.version = version
-        super().__init__("java", self._command)
-
-    def _command(self, directory: pathlib.Path) -> list[str]:
-        return java_command(directory, self.version)
+        make_command = partial(java_command, version=version, rebalances_when_told=rebalances_when_told)
+        super().__init__("java", make_command)
 
 
 @contextmanager

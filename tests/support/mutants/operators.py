@@ -4,7 +4,7 @@
     compare     a < b   a == b         a <= b   a != b      each comparison becomes its neighbour, or its opposite
     boolean     a and b   not a        a or b   a
     arithmetic  a + b   a << b         a - b   a >> b
-    number      3   0                  4   1
+    number      3   0   120_000        4   1   240000      great ones twice: nobody sees a millisecond more
     constant    True   None            False   True
     condition   if a:  while a:        if not (a):          also of a conditional expression and of a comprehension
     call        f(x)  await f(x)       nothing happens      a statement that is a call only, or raises, or deletes
@@ -15,7 +15,8 @@
     update      a += b                 a -= b   a = b
 
 Left out is what cannot be seen by intent: annotations, docstrings and other texts, log calls, ``__repr__``, imports,
-``if TYPE_CHECKING``, ``...`` of protocols, and the default of a ``pop`` whose result is not used.
+``if TYPE_CHECKING``, ``...`` of protocols, the default of a ``pop`` whose result is not used, ``strict`` of ``zip``,
+and None in the place of False.
 """
 
 import ast
@@ -26,7 +27,8 @@ from typing import Final, NamedTuple
 class Mutation(NamedTuple):
     """One change: the bytes from ``start`` to ``end`` of a UTF-8 source become ``after``; ``line`` counts from 1.
 
-    ``around`` is what stands before it and behind it in its lines.
+    ``around`` is what stands before it and behind it in its lines. A place of a class, or a default of a parameter, is
+    run ``at_import``, though a function or class holds it.
     """
 
     operator: str
@@ -37,6 +39,7 @@ class Mutation(NamedTuple):
     after: str
     function: str
     around: tuple[str, str]
+    at_import: bool
 
     def __str__(self) -> str:
         before, after = (_shorten(text) for text in (self.before, self.after))
@@ -72,6 +75,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], str]] = {
     ast.BitOr: "&",
     ast.BitXor: "|",
 }
+_GREAT: Final = 1000
 _EXTREMES: Final = {"min": "max", "max": "min", "sorted": "list"}
 _LOG_NAMES: Final = frozenset({"_log", "logging", "warnings"})
 _SILENT_FUNCTIONS: Final = frozenset({"__repr__", "__str__"})
@@ -94,6 +98,7 @@ class _Finder(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
         self._functions: list[str] = []
+        self._bodies = 0  # of functions, around this place
 
     # --- what is passed over
 
@@ -109,8 +114,10 @@ class _Finder(ast.NodeVisitor):
         self._functions.append(node.name)
         for default in (*node.args.defaults, *(each for each in node.args.kw_defaults if each is not None)):
             self.visit(default)
+        self._bodies += 1
         for statement in node.body:
             self.visit(statement)
+        self._bodies -= 1
         self._functions.pop()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:  # as above
@@ -171,7 +178,7 @@ class _Finder(ast.NodeVisitor):
         if isinstance(value, bool):
             self._whole("constant", node, str(not value))
         elif isinstance(value, int):
-            self._whole("number", node, str(value + 1))
+            self._whole("number", node, str(value + 1 if value < _GREAT else 2 * value))
         elif value is None:
             self._whole("constant", node, "True")
 
@@ -223,7 +230,8 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Return(self, node: ast.Return) -> None:  # as above
         if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
-            self._whole("return", node, "return None")
+            if not (isinstance(node.value, ast.Constant) and node.value.value is False):
+                self._whole("return", node, "return None")
             self.visit(node.value)
 
     def visit_Break(self, node: ast.Break) -> None:  # as above
@@ -235,6 +243,8 @@ class _Finder(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:  # as above
         if _is_log_call(node):
             return
+        if isinstance(node.func, ast.Name) and node.func.id == "zip":
+            node.keywords.clear()
         if isinstance(node.func, ast.Name) and node.func.id in _EXTREMES:
             operator = "order" if node.func.id == "sorted" else "extreme"
             self._whole(operator, node.func, _EXTREMES[node.func.id])
@@ -262,7 +272,9 @@ class _Finder(ast.NodeVisitor):
         before = self._source[start:end].decode()
         head = self._source[self._source.rfind(b"\n", 0, start) + 1 : start].decode().lstrip()
         tail = self._source[end:].partition(b"\n")[0].decode().rstrip()
-        self.found.append(Mutation(operator, line, start, end, before, after, ".".join(self._functions), (head, tail)))
+        function = ".".join(self._functions)
+        at_import = self._bodies == 0
+        self.found.append(Mutation(operator, line, start, end, before, after, function, (head, tail), at_import))
 
     def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None, "ast.parse sets it"

@@ -7,12 +7,13 @@
 
 1. The tests of the part run once under coverage: who runs which line, and for how long.
 2. Of all changes that the operators can make in lines that a test runs, so many are chosen by a seed.
-3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, the quickest first, until one
-   fails (killed), takes too long (hung), or half a minute of them has passed (survived). A line outside of functions is
-   run by all who run a line of its file.
+3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, those of its module first, then
+   the quickest, until one fails (killed), takes too long (hung), or half a minute of them has passed (survived). A line
+   that runs when the file is imported is run by all who run a line of its file, or whose file imports it.
 4. A fault that no test can see, since the code means the same, is listed with its proof in `equivalents.json`.
 """
 
+import ast
 import json
 import os
 import random
@@ -21,10 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
@@ -50,13 +52,31 @@ class Recording:
 
     seconds: Mapping[str, float]
     lines: Mapping[str, Mapping[int, Sequence[str]]]
+    imports: Mapping[str, set[str]]
+    """The files that each file of tests imports: who compares numbers with a table runs no line of them."""
 
     def tests_of(self, file: str, mutation: Mutation) -> list[str]:
-        """Return the tests that run a line, the quickest first."""
-        lines = self.lines.get(file, {})
-        at_line = lines.get(mutation.line, ())
-        found = {name for names in lines.values() for name in names} if not mutation.function else set(at_line)
-        return sorted(found, key=lambda name: self.seconds[name])
+        """Return the tests that run a line: first those of the module, of them and of the others the quickest first.
+
+        Those of the module are asked even if they run other lines of it only: what the line made may be kept in a cache
+        or a fixture, which the first test has filled.
+        """
+        at_line = self.lines.get(file, {}).get(mutation.line, ())
+        if not at_line and not mutation.at_import:
+            return []
+        own = f"/test_{Path(file).stem}"
+        everyone = self._everyone[file]
+        importers = {name for name in self.seconds if file in self.imports.get(name.partition("::")[0], ())}
+        found = (
+            everyone | importers if mutation.at_import else {name for name in everyone if own in name}.union(at_line)
+        )
+        return sorted(found, key=lambda name: (own not in name, self.seconds[name], name))
+
+    @cached_property
+    def _everyone(self) -> Mapping[str, set[str]]:
+        """The tests that run any line of a file."""
+        found = {file: {name for names in lines.values() for name in names} for file, lines in self.lines.items()}
+        return defaultdict(set, found)
 
 
 @dataclass(frozen=True)
@@ -123,7 +143,8 @@ class Workshop:
             for file, of_file in found["lines"].items()
         }
         self._free.put(copy)
-        return Recording(dict(found["tests"]), lines)
+        files = {name.partition("::")[0] for name in names}
+        return Recording(dict(found["tests"]), lines, {file: set(imported_files(copy / file)) for file in files})
 
     def judge(self, fault: Fault, seconds: Mapping[str, float]) -> str:
         """Make a fault and return what its tests say: killed, hung or survived."""
@@ -189,6 +210,16 @@ class Workshop:
             started.communicate()
             raise
         return started.returncode, output
+
+
+def imported_files(path: Path) -> Iterable[str]:
+    """Yield the files of the package that a file of tests names in its imports, and some that are none."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            folder, *rest = node.module.split(".")
+            if folder == "rocketlet":
+                yield "/".join(rest) + ".py"
+                yield from ("/".join([*rest, alias.name]) + ".py" for alias in node.names)
 
 
 _QUIETLY: Final = ("-q", "--no-header", "--tb=no", "--durations=0", "-p", "no:cacheprovider", "-p", "no:xdist")

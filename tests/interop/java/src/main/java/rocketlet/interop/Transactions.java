@@ -3,6 +3,7 @@ package rocketlet.interop;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
@@ -22,7 +23,7 @@ final class Transactions {
         Participant made = new Participant(arguments.text("group"));
         Clients.addressed(made.producer, arguments);
         made.producer.setTransactionListener(made);
-        made.producer.start();
+        Beans.apply(made.producer, arguments.object("settings")).start();
         if (arguments.has("topic")) {
             made.producer.getDefaultMQProducerImpl().getMqClientFactory()
                     .updateTopicRouteInfoFromNameServer(arguments.text("topic"));
@@ -50,7 +51,8 @@ final class Transactions {
             sent.put("state", result.getLocalTransactionState().name());
             return sent;
         } catch (Exception error) {
-            return Map.of("error", Json.failure(error));
+            // What the broker refuses the client wraps in an exception without a code.
+            return Map.of("error", Json.failure(error.getCause() instanceof MQBrokerException ? error.getCause() : error));
         }
     }
 

@@ -1,0 +1,147 @@
+"""Power loss at the operations of a broker's disk, judged by what clients were and are answered."""
+
+import os
+import pathlib
+import random
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from crash.broker_survey import KINDS, BrokerSurvey
+from durability_page import Trial, Trials
+
+import rocketlet.broker.send.send as send_module
+import rocketlet.store.commitlog.log_end as log_end_module
+import rocketlet.store.recovery.recovery as recovery_module
+from rocketlet.store.files.files import Files
+from rocketlet.store.files.segments import SegmentFile
+from rocketlet.store.recovery.flusher import Flusher, LogWork
+
+STEPS = 8
+SEED = "ROCKETLET_CRASH_SEED"  # repeats a run; without it each has seeds of its own
+
+
+@pytest.fixture(autouse=True)
+def blocking_calls() -> None:
+    """Let the loop's thread block: it builds disks, and the recorder looks at files."""
+
+
+@pytest.fixture
+def workplace() -> Iterator[pathlib.Path]:
+    """Return a folder for many small files, in memory where the system has such a place."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:  # noqa: S108 # one of its own
+        yield pathlib.Path(folder)
+
+
+async def survey(
+    seeds: Iterable[str], policy: str, folders: tuple[pathlib.Path, pathlib.Path], share: float, *kinds: str
+) -> list[BrokerSurvey]:
+    """Go through the workloads of these seeds; with kinds, until one fails."""
+    surveys: list[BrokerSurvey] = []
+    kept, workplace = folders
+    for seed in seeds:
+        (workplace / seed).mkdir()
+        surveys.append(BrokerSurvey(kept, workplace / seed, seed, STEPS, is_sync=policy == "SYNC_FLUSH"))
+        await surveys[-1].run(share, kinds or KINDS, most_failures=1 if kinds else 5)
+        if kinds and surveys[-1].failures:
+            break
+    return surveys
+
+
+@pytest.mark.durability
+@pytest.mark.feature("S26", "H6")
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("policy", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_broker_serves_what_it_answered(
+    policy: str, tmp_path: pathlib.Path, workplace: pathlib.Path, trials: Trials
+) -> None:
+    """After a power loss a broker starts, serves each message that was answered, and nothing that comes and goes."""
+    seeds = [os.environ.get(SEED) or secrets.token_hex(3)]
+    chance = random.Random(seeds[0])
+    seeds += [f"{chance.getrandbits(24):06x}" for _ in range(1, trials.rounds(1, 12))]
+    surveys = await survey(seeds, policy, (tmp_path, workplace), trials.rounds(50, 100) / 100)
+    failures = [failure for survey in surveys for failure in survey.failures]
+    trials.add(
+        Trial(
+            "Crash points",
+            f"a broker, {policy}, {len(seeds)} workloads with {sum(survey.points for survey in surveys):,} operations",
+            sum(survey.states for survey in surveys),
+            "states",
+            sum(survey.required for survey in surveys),
+            sum(failure.lost for failure in failures),
+            "; ".join(f"{failure.seed}:{failure.position}" for failure in failures) or "nothing",
+            " ".join(seeds),
+        )
+    )
+    assert not failures, f"{SEED}={seeds[0]}\n" + "\n".join(map(str, failures))
+    assert all(survey.states >= survey.points // 2 for survey in surveys)
+    assert all(survey.required for survey in surveys)
+
+
+Fault = Callable[[pytest.MonkeyPatch], None]
+
+
+def answer_before_the_flush(patch: pytest.MonkeyPatch) -> None:
+    """Sends do not wait for the disk."""
+
+    def never(*_: object) -> bool:
+        return False
+
+    patch.setattr(send_module, "_waits_for_flush", never)
+
+
+def move_the_end_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    """The log counts as flushed when its flush begins."""
+    flush_log = Flusher._flush_log  # pyright: ignore[reportPrivateUsage] # the very line that must come last
+
+    def flush_early(flusher: Flusher, work: LogWork) -> None:
+        flusher.flushed = work.reaches
+        flush_log(flusher, work)
+
+    patch.setattr(Flusher, "_flush_log", flush_early)
+
+
+def take_a_wrong_checksum(patch: pytest.MonkeyPatch) -> None:
+    """Recovery does not look at the checksum of bodies."""
+    check_record = log_end_module.check_record
+
+    def check(*place: Any, **how: Any) -> int:
+        return check_record(*place, **{**how, "checks_crc": False})
+
+    for module in (log_end_module, recovery_module):
+        patch.setattr(module, "check_record", check)
+
+
+def leave_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
+    """Recovery leaves standing what lies behind the end of the log."""
+
+    def cut(_: Files, segments: list[SegmentFile], end: int) -> list[SegmentFile]:
+        return [segment for segment in segments if segment.base_offset < end]
+
+    patch.setattr(recovery_module, "cut_log", cut)
+
+
+@pytest.mark.parametrize(
+    ("fault", "policy", "kinds"),
+    [
+        (answer_before_the_flush, "SYNC_FLUSH", ("certain",)),
+        (move_the_end_before_the_sync, "SYNC_FLUSH", ("certain",)),
+        (take_a_wrong_checksum, "ASYNC_FLUSH", ("hole",)),
+        (leave_a_torn_tail, "ASYNC_FLUSH", ("hole",)),
+    ],
+)
+async def test_fault_is_seen(
+    fault: Fault,
+    policy: str,
+    kinds: tuple[str, ...],
+    tmp_path: pathlib.Path,
+    workplace: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker with the fault does not pass: were one to come in, the test above would fail now and then."""
+    fault(monkeypatch)
+    seeds = ("ash", "birch", "cedar", "elm", "fir", "hazel")
+    surveys = await survey(seeds, policy, (tmp_path, workplace), 1.0, *kinds)
+    assert surveys[-1].failures, f"{len(surveys)} workloads have not shown it"
