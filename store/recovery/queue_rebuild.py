@@ -6,6 +6,7 @@ Rules of consume queues (store.md §3.4, §7.3, §7.4, §15.2):
   order. The first difference cuts the queue there, and the rest is written from the log.
 - A record goes to the slot of its queue offset. When the queue ends below it, it goes to the end, as Java puts it:
   slots shift. When the queue is already further, a new numbering began there: it replaces what it overlaps.
+- An entry that is right stays, whatever its record says of its place; behind entries whose records are lost, too.
 - A record whose slot holds the entry of a later one is left out at first: it is of an older numbering if the topic was
   deleted and made again. Then the record with the number of the slot follows; if it does not, the queue is reported
   in ``broken``.
