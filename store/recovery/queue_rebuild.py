@@ -6,6 +6,7 @@ Rules of consume queues (store.md §3.4, §7.3, §7.4, §15.2):
   order. The first difference cuts the queue there, and the rest is written from the log.
 - A record goes to the slot of its queue offset. When the queue ends below it, it goes to the end, as Java puts it:
   slots shift. When the queue is already further, a new numbering began there: it replaces what it overlaps.
+- An entry that is right stays, whatever its record says of its place; behind entries whose records are lost, too.
 - A record whose slot holds the entry of a later one is left out at first: it is of an older numbering if the topic was
   deleted and made again. Then the record with the number of the slot follows; if it does not, the queue is reported
   in ``broken``.
@@ -179,6 +180,11 @@ class _Progress:
         self.known_at += len(taken)
         return taken
 
+    def go_to(self, queue_offset: int) -> None:
+        """Go on with another entry."""
+        self.forget_known()
+        self.cursor = queue_offset
+
     def forget_known(self) -> None:
         """Drop what was read ahead."""
         self.known = b""
@@ -304,6 +310,16 @@ class ConsumeQueueRebuild:
             self.broken.add(queue)
             self._by_place.pop((queue.topic.encode(), queue.queue_id))
             return
+        entry = self.rules.entry_of(record)
+        is_ahead = record.queue_offset > progress.cursor and not progress.is_behind
+        if known and is_ahead and known != entry and queue.read(record.queue_offset, 1) == entry:
+            progress.go_to(record.queue_offset)  # the records of the entries between are lost: it keeps its place
+            known = entry
+        if known and self._is_of(record, known, entry):  # whatever the record says of its place
+            progress.is_behind &= record.queue_offset != progress.cursor
+            progress.cursor += 1
+            progress.known_at += ENTRY_BYTES
+            return
         if record.queue_offset < progress.cursor:
             self._restart(progress, record.queue_offset)
             known = b""
@@ -312,17 +328,17 @@ class ConsumeQueueRebuild:
             return
         if record.queue_offset == progress.cursor:
             progress.is_behind = False
-        entry = self.rules.entry_of(record)
-        progress.cursor += 1
-        if known and (is_same_entry(known, entry) or is_entry_of_other_levels(record.topic, known, entry)):
-            progress.known_at += ENTRY_BYTES
-            return
         if known:
-            queue.cut(progress.cursor - 1)
+            queue.cut(progress.cursor)
             progress.forget_known()
+        progress.cursor += 1
         queue.pending += entry
         if len(queue.pending) >= _WRITE_BYTES:
             self._write(progress)
+
+    def _is_of(self, record: Appended, known: bytes, entry: bytes) -> bool:
+        """Tell whether an entry that a queue has is that of a record."""
+        return is_same_entry(known, entry) or is_entry_of_other_levels(record.topic, known, entry)
 
     def _begin(self, queue: ConsumeQueue) -> _Progress:
         end = queue.max_offset
@@ -335,8 +351,7 @@ class ConsumeQueueRebuild:
     def _restart(self, progress: _Progress, queue_offset: int) -> None:
         self._write(progress)
         progress.queue.cut(queue_offset)
-        progress.cursor = queue_offset
-        progress.forget_known()
+        progress.go_to(queue_offset)
 
     def _write(self, progress: _Progress) -> None:
         self.written += len(progress.queue.pending) // ENTRY_BYTES

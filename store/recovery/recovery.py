@@ -423,7 +423,8 @@ def checkpoint_after_recovery(
     newest_at_ms = recovered.last_stored_at_ms
     log_at_ms = newest_at_ms if 0 < newest_at_ms < now_ms else (newest_at_ms or now_ms) - 1
     queues_at_ms = log_at_ms if are_queues_settled else min(found.queues_at_ms, log_at_ms)
-    return found._replace(log_at_ms=log_at_ms, queues_at_ms=queues_at_ms)
+    index_at_ms = min(found.index_at_ms, log_at_ms)  # the log may have lost its end
+    return found._replace(log_at_ms=log_at_ms, queues_at_ms=queues_at_ms, index_at_ms=index_at_ms)
 
 
 def save_if_changed(files: Files, path: str, found: Checkpoint, checkpoint: Checkpoint) -> None:
