@@ -21,7 +21,8 @@ from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing.manual_clock import ManualClock
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-LEVELS_S = (1, 5, 10, 30, 60)
+MINUTE_S, HOUR_S = 60, 3_600
+LEVELS_S = (1, 5, 10, 30, *(MINUTE_S * count for count in (*range(1, 11), 20, 30)), HOUR_S, 2 * HOUR_S)
 
 
 async def send(caller: Caller, level: int | str, body: bytes = b"late", queue_id: int = 0, more: str = "") -> int:
@@ -49,16 +50,22 @@ async def bodies(caller: Caller) -> list[bytes]:
 
 
 @pytest.mark.feature("L1")
-@pytest.mark.parametrize(("level", "delay_s"), list(enumerate(LEVELS_S, 1)))
-async def test_message_is_delivered_after_its_level(
-    level: int, delay_s: int, caller: Caller, clock: ManualClock
+async def test_messages_of_all_levels_come_when_they_are_due(
+    caller: Caller, clock: ManualClock, broker: Broker
 ) -> None:
-    """Levels 1 to 5 are 1, 5, 10, 30 and 60 seconds: nothing a millisecond before, the message then."""
-    await send(caller, level)
-    await clock.elapse(1000 * delay_s - 1)
-    assert await bodies(caller) == []
-    await clock.elapse(1)
-    assert await bodies(caller) == [b"late"]
+    """Of 1 s to 2 h, each level delivers nothing a millisecond before its time, and its message then."""
+    assert len(LEVELS_S) == 18
+    for level in range(18, 0, -1):
+        await send(caller, level, b"level %d" % level)
+    elapsed_ms = 0
+    for level, delay_s in enumerate(LEVELS_S, 1):
+        await clock.elapse(1000 * delay_s - 1 - elapsed_ms)
+        assert broker.store.max_offset("T", 0) == level - 1
+        await clock.elapse(1)
+        assert broker.store.max_offset("T", 0) == level
+        elapsed_ms = 1000 * delay_s
+    delivered = [bytes(record.body) for record in read_queue(broker.store, "T", 0)]
+    assert delivered == [b"level %d" % level for level in range(1, 19)]
 
 
 @pytest.mark.feature("L2")

@@ -1,16 +1,23 @@
 """Delayed messages of the official clients; level n waits for n seconds here."""
 
 import pathlib
+import struct
 from collections.abc import Callable
 
 import pytest
 from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer, Sent
 from interop.driver import Driver
 from interop.servers import Server
+from interop.versions import every_client
 
 StartServer = Callable[..., Server]
 LEVELS = {"messageDelayLevel": "1s 2s 3s 4s"}
 TOPIC = "delayed"
+MINUTE_MS = 60_000
+MINUTES = (*range(1, 11), 20, 30, 60, 120)
+DEFAULT_LEVELS_MS = [1_000, 5_000, 10_000, 30_000, *(MINUTE_MS * count for count in MINUTES)]
+ENTRY = struct.Struct(">qiq")  # place and size of the record, and the time at which it is due
+STORE_TIMESTAMP = slice(56, 64)  # of a record
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +47,61 @@ def test_each_level_has_its_delay(driver: Driver, java: Driver, delays: Server, 
         assert (message.msg_id, message.queue_id) == (sent[level].msg_id, sent[level].queue_id)
         assert (message.topic, message.tags, message.keys, message.reconsume_times) == (topic, "late", "k", 0)
         assert message.properties["DELAY"] == str(level)
+
+
+def read_entries(store: pathlib.Path, level: int, last_place: int) -> list[tuple[int, int, int]]:
+    """Return the entries of a level's queue, once there is one for the record at this place in the log."""
+    path = store / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / f"{level - 1}" / f"{0:020}"
+    while True:  # ends by the time limit of tests if it never comes
+        data = path.read_bytes() if path.exists() else b""
+        entries = [entry for entry in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]) if entry[1]]
+        if any(place == last_place for place, _, _ in entries):
+            return entries
+
+
+@pytest.mark.feature("L1")
+@every_client
+def test_due_times_of_all_levels_are_in_the_files(
+    driver: Driver, java: Driver, either: Server, new_name: Callable[[], str]
+) -> None:
+    """Each of the 18 queues says when its message is due: 1 s to 2 h after the time in the record, to the millisecond.
+
+    The official broker writes the same.
+    """
+    topic = new_name()
+    with Producer(driver, namesrv=either.namesrv) as producer:
+        messages = [Outgoing(b"level %d" % level, delay_level=level) for level in range(1, 19)]
+        sent = producer.send_all(topic, *messages)
+    log = (either.store / "commitlog" / f"{0:020}").open("rb")
+    with log:
+        for level, (delay_ms, result) in enumerate(zip(DEFAULT_LEVELS_MS, sent, strict=True), 1):
+            place = int(result.offset_msg_id[16:], 16)
+            (due_ms,) = (due for at, _, due in read_entries(either.store, level, place) if at == place)
+            log.seek(place)
+            (stored_ms,) = struct.unpack(">q", log.read(64)[STORE_TIMESTAMP])
+            assert due_ms - stored_ms == delay_ms
+
+
+@pytest.mark.feature("L1")
+@every_client
+def test_first_levels_are_one_five_ten_and_thirty_seconds(
+    driver: Driver, java: Driver, server: Server, new_name: Callable[[], str]
+) -> None:
+    """A client's own clock sees levels 1 to 4 of one moment come in their order, none before its time."""
+    topic = new_name()
+    about = {"namesrv": server.namesrv, "group": f"{topic}-group", "subscriptions": {topic: "*"}}
+    with Producer(java, namesrv=server.namesrv) as producer:
+        producer.send_all(topic, Outgoing(b"now"))
+    with PushConsumer(driver, **about) as consumer, Producer(driver, namesrv=server.namesrv) as producer:
+        assert len(consumer.received(1)) == 1
+        producer.send_all(topic, *(Outgoing(b"level %d" % level, delay_level=level) for level in (4, 3, 2, 1)))
+        got = consumer.received(5, timeout_ms=90_000)[1:]
+    assert [message.body for message in got] == [b"level %d" % level for level in (1, 2, 3, 4)]
+    for delay_ms, message in zip(DEFAULT_LEVELS_MS, got, strict=False):
+        assert message.received_at - message.born_timestamp >= delay_ms
+    # Each came while the next was still waiting, so none is late by as much as a level.
+    due = [message.born_timestamp + delay_ms for delay_ms, message in zip(DEFAULT_LEVELS_MS, got, strict=False)]
+    assert [message.received_at < next_due for message, next_due in zip(got, due[1:], strict=False)] == [True] * 3
 
 
 @pytest.mark.feature("L2")

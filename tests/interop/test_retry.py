@@ -90,6 +90,20 @@ def test_stuck_listener_means_later(java: Driver, server: Server, topic: str) ->
     assert second.received_at - first.received_at >= 3_000
 
 
+@pytest.mark.feature("C19")
+@pytest.mark.timeout(300, func_only=True)  # Java's shortest limit is one minute, and it looks once in each
+def test_stuck_listener_means_later_after_a_minute(java: Driver, server: Server, topic: str) -> None:
+    """With consumeTimeout=1 the client finds the stuck listener by its own timer, at its second look at last."""
+    settings = {"awaitTerminationMillisWhenShutdown": 0, "consumeTimeout": 1}
+    with PushConsumer(java, **member(server, topic), failures=1, failure="hang", settings=settings) as consumer:
+        consumer.received(2, timeout_ms=90_000)
+        first, second = consumer.received(2, timeout_ms=90_000)
+    assert [one.reconsume_times for one in (first, second)] == [0, 1]
+    assert (second.body, second.msg_id, second.properties["DELAY"]) == (b"hard", first.msg_id, "3")
+    (waited,) = waits_between([first, second])
+    assert 60_000 + 3_000 <= waited < 3 * 60_000  # it would be found at the third look only if one was missed
+
+
 @pytest.mark.feature("C20", "C26")
 @every_java
 def test_no_retries_at_all(java: Driver, server: Server, topic: str) -> None:

@@ -62,6 +62,20 @@ def test_timers_of_the_java_client(java: Driver, timers: Server) -> None:
 
 
 @pytest.mark.feature("L6")
+def test_three_seconds_are_between_two_and_four(java: Driver, timers: Server) -> None:
+    """Of timers of 2, 3 and 4 s, sent longest first, that of 3 s is delivered between the others, none too early."""
+    with _clients(java, timers, "ordered") as (producer, consumer):
+        for seconds in (4, 3, 2):
+            _send(producer, b"%d s" % seconds, delayTimeSec=seconds)
+        consumer.wait_bodies(b"%d s" % seconds for seconds in (4, 3, 2))
+        got = {message.body: message for message in consumer.received()}
+    in_order = [got[b"%d s" % seconds] for seconds in (2, 3, 4)]
+    assert sorted(in_order, key=lambda message: message.log_offset) == in_order
+    for seconds, message in zip((2, 3, 4), in_order, strict=True):
+        assert message.received_at - message.born_timestamp >= 1_000 * seconds
+
+
+@pytest.mark.feature("L6")
 def test_time_that_is_too_far(java: Driver, timers: Server) -> None:
     """Four days are answered 13; three days are taken."""
     with Producer(java, namesrv=timers.namesrv) as producer:

@@ -47,6 +47,8 @@ class Sent(msgspec.Struct, rename="camel"):
     recall_handle: str | None = None
     state: str | None = None
     error: Failure | None = None
+    answered_at: int = 0
+    """When the answer had come, by the clock of the client (Java)."""
 
     @property
     def queue_id(self) -> int:
@@ -392,10 +394,15 @@ class Admin(_Client):
 
     def await_route(self, topic: str, brokers: Collection[str] = ()) -> dict[str, Any]:
         """Wait until a name server tells the route of a topic, to just these brokers if any; return it."""
+        self.await_route_time(topic, brokers)
+        return self.call("examineTopicRouteInfo", topic)
+
+    def await_route_time(self, topic: str, brokers: Collection[str] = ()) -> int:
+        """Wait as ``await_route`` does, and return when the client saw the route, by its clock."""
         about = {"topic": topic, "brokers": [*brokers], "timeoutMs": WAIT_MS}
         answer = self.driver.call("admin.awaitRoute", name=self.name, **about)
         assert answer["routed"], f"no such route of {topic}"
-        return self.call("examineTopicRouteInfo", topic)
+        return answer["seenAt"]
 
 
 def await_first_look(producer: Producer, new_name: Callable[[], str]) -> None:

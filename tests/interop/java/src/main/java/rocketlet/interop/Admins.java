@@ -78,10 +78,11 @@ final class Admins {
         DefaultMQAdminExt admin = admins.get(arguments);
         String topic = arguments.text("topic");
         Set<String> wanted = Set.copyOf(arguments.texts("brokers"));
-        return Map.of("routed", Await.until(arguments.number("timeoutMs", 5_000), () -> {
+        boolean routed = Await.until(arguments.number("timeoutMs", 5_000), () -> {
             Set<String> found = brokers(admin, topic);
             return wanted.isEmpty() ? !found.isEmpty() : found.equals(wanted);
-        }));
+        });
+        return Map.of("routed", routed, "seenAt", System.currentTimeMillis());
     }
 
     private static Set<String> brokers(DefaultMQAdminExt admin, String topic) throws Exception {

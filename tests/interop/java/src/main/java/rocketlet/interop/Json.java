@@ -98,6 +98,7 @@ final class Json {
         fields.put("regionId", result.getRegionId());
         fields.put("traceOn", result.isTraceOn());
         fields.put("recallHandle", recallHandle(result));
+        fields.put("answeredAt", System.currentTimeMillis());
         return fields;
     }
 
