@@ -47,7 +47,7 @@ from .limits import COUNTED_BYTES, ConnectionRegistry, Limits
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
 _JOIN_BUFFERS = 32  # at most, so that the other end begins with them while the next are made
-_OWED_BYTES = 1500  # of a held pull without its texts: command, waiter, filter, timer
+_OWED_BYTES = 2200  # of a held pull without its texts: command, waiter, filter, timer
 _MAX_OPAQUE = 2**31 - 1
 _WAITS_PER_MS = 1_000  # that are looked at
 _log = logging.getLogger(__name__)

@@ -205,7 +205,7 @@ async def test_request_that_waits_is_held_with_its_texts(serialize: int) -> None
     command.remark = "r" * 30
     connection.data_received(encode_command(command))
     fields = len('{"name":""}') if serialize == 0 else len("name")
-    assert connection.held_bytes == 1500 + 2 * (fields + 200) + 30 + 1000 + 70_000
+    assert connection.held_bytes == 2200 + 2 * (fields + 200) + 30 + 1000 + 70_000
     debts[0].answer_with(Command.response(0))
     connection.writer.flush()
     assert connection.held_bytes == 0
