@@ -17,6 +17,7 @@ import rocketlet.store.commitlog.log_end as log_end_module
 import rocketlet.store.recovery.recovery as recovery_module
 from rocketlet.store.files.files import Files
 from rocketlet.store.files.segments import SegmentFile
+from rocketlet.store.flush_plan import FlushPlan
 from rocketlet.store.recovery.flusher import Flusher, LogWork
 
 STEPS = 8
@@ -123,6 +124,17 @@ def leave_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery_module, "cut_log", cut)
 
 
+def let_the_checkpoint_run_ahead(patch: pytest.MonkeyPatch) -> None:
+    """The checkpoint says that the queues are on the disk as soon as the log is."""
+    raise_checkpoint = FlushPlan._raise_checkpoint  # pyright: ignore[reportPrivateUsage] # the only place that knows
+
+    def raise_too_far(plan: FlushPlan, next_at_ms: int) -> None:
+        raise_checkpoint(plan, next_at_ms)
+        plan._checkpoint = plan._checkpoint._replace(queues_at_ms=next_at_ms - 1)  # pyright: ignore[reportPrivateUsage]
+
+    patch.setattr(FlushPlan, "_raise_checkpoint", raise_too_far)
+
+
 @pytest.mark.parametrize(
     ("fault", "policy", "kinds"),
     [
@@ -130,6 +142,7 @@ def leave_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
         (move_the_end_before_the_sync, "SYNC_FLUSH", ("certain",)),
         (take_a_wrong_checksum, "ASYNC_FLUSH", ("hole",)),
         (leave_a_torn_tail, "ASYNC_FLUSH", ("hole",)),
+        (let_the_checkpoint_run_ahead, "SYNC_FLUSH", ("certain",)),
     ],
 )
 async def test_fault_is_seen(
