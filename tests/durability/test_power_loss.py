@@ -2,14 +2,13 @@
 
 import os
 import pathlib
-import random
-import secrets
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 from crash.broker_survey import KINDS, BrokerSurvey
+from crash.survey import CRASH_SEED, crash_seeds
 from durability_page import Trial, Trials
 
 import rocketlet.broker.send.send as send_module
@@ -21,7 +20,6 @@ from rocketlet.store.flush_plan import FlushPlan
 from rocketlet.store.recovery.flusher import Flusher, LogWork
 
 STEPS = 8
-SEED = "ROCKETLET_CRASH_SEED"  # repeats a run; without it each has seeds of its own
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +57,7 @@ async def test_broker_serves_what_it_answered(
     policy: str, tmp_path: pathlib.Path, workplace: pathlib.Path, trials: Trials
 ) -> None:
     """After a power loss a broker starts, serves each message that was answered, and nothing that comes and goes."""
-    seeds = [os.environ.get(SEED) or secrets.token_hex(3)]
-    chance = random.Random(seeds[0])
-    seeds += [f"{chance.getrandbits(24):06x}" for _ in range(1, trials.rounds(1, 12))]
+    seeds = crash_seeds(trials.rounds(1, 12))
     surveys = await survey(seeds, policy, (tmp_path, workplace), trials.rounds(50, 100) / 100)
     failures = [failure for survey in surveys for failure in survey.failures]
     trials.add(
@@ -76,7 +72,7 @@ async def test_broker_serves_what_it_answered(
             " ".join(seeds),
         )
     )
-    assert not failures, f"{SEED}={seeds[0]}\n" + "\n".join(map(str, failures))
+    assert not failures, f"{CRASH_SEED}={seeds[0]}\n" + "\n".join(map(str, failures))
     assert all(survey.states >= survey.points // 2 for survey in surveys)
     assert all(survey.required for survey in surveys)
 

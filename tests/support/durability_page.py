@@ -54,9 +54,10 @@ PARTS = (
         "A recorder on the file seam keeps every write, truncation, sync, rename and unlink of a workload. For each of"
         " these operations the directory is built again as a power loss would leave it: only what was flushed,"
         " everything, or a drawn part of the rest, with torn writes, missing names and lengths that did not arrive."
-        " Each state is read by an export, opened, compared message for message, key for key, written on, stopped and"
-        " opened once more.",
-        "pytest -m durability tests/durability/test_crash_points.py",
+        " In the rows of a broker, one starts on each state and is judged by its answers: a message counts as"
+        " acknowledged in the moment in which its sender was answered. In those of a store, each state is read by an"
+        " export, opened, compared message for message, key for key, written on, stopped and opened once more.",
+        "pytest -m durability tests/durability",
     ),
     Part(
         "Kill",
@@ -67,7 +68,8 @@ PARTS = (
     Part(
         "Rot",
         "Bits are flipped and files cut at random places of every kind of file. Each is detected or harmless, never"
-        " served as good data, and never a crash. *Lost* counts what was missing or changed and nobody told.",
+        " served as good data, and never a crash. *Lost* counts the messages that were missing, moved or changed in any"
+        " of the rounds and nobody told; the rounds of a row spoil copies of one store.",
         "pytest -m durability tests/store",
     ),
     Part(

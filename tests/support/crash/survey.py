@@ -5,12 +5,14 @@ flush policy, after how many items of the trace the power went, and what is left
 number of a sample. The name is all it takes to build it again.
 """
 
+import os
 import pathlib
 import random
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crash.disk import Disk, Image
 from crash.ledger import Ledger
@@ -21,7 +23,17 @@ from crash.world import STORE, World
 
 from rocketlet.common.errors import RocketletError
 
-CERTAIN, EVERYTHING = "certain", "everything"
+CERTAIN, EVERYTHING, SAMPLES = "certain", "everything", ("1", "2")
+
+
+CRASH_SEED: Final = "ROCKETLET_CRASH_SEED"  # repeats a run; without it each has seeds of its own
+
+
+def crash_seeds(count: int) -> list[str]:
+    """Return the seeds of so many workloads; all follow from the first."""
+    seeds = [os.environ.get(CRASH_SEED) or secrets.token_hex(3)]
+    chance = random.Random(seeds[0])
+    return seeds + [f"{chance.getrandbits(24):06x}" for _ in range(1, count)]
 
 
 class StateName(NamedTuple):
@@ -79,16 +91,15 @@ class Survey:
             self._world = run_workload(lived, self.workload, self.steps, is_sync=self.is_sync)
         return self._world
 
-    def run(self, most_states: int, *, most_failures: int = 5) -> None:
-        """Verify so many states, spread over all crash points; stop when too many have failed."""
-        points = crash_points(self.world.recorder.trace)
+    def run(self, share: float, *, most_failures: int = 5) -> None:
+        """Verify a state of this share of the crash points, each of a kind by chance; stop when too many have failed."""
+        points, chance = crash_points(self.world.recorder.trace), random.Random(self.workload)
         self.points = len(points)
-        kinds = self._kinds(points, most_states)
+        chosen = set(chance.sample(points, round(share * len(points))))
         for position, disk, ledger in self._moments():
-            for kind in kinds.get(position, ()):
+            if position in chosen and len(self.failures) < most_failures:
+                kind = chance.choice((CERTAIN, EVERYTHING, *SAMPLES))
                 self._verify(self._name(position, kind), disk, ledger)
-                if len(self.failures) >= most_failures:
-                    return
 
     def run_one(self, name: StateName) -> None:
         """Verify one state."""
@@ -98,14 +109,6 @@ class Survey:
 
     def _name(self, position: int, kind: str) -> StateName:
         return StateName(self.workload, self.steps, self.is_sync, position, kind)
-
-    def _kinds(self, points: list[int], count: int) -> dict[int, list[str]]:
-        samples = max(1, -(-count // len(points)) - 2)
-        every = [(point, kind) for point in points for kind in (CERTAIN, EVERYTHING, *map(str, range(samples)))]
-        chosen: dict[int, list[str]] = {}
-        for point, kind in random.Random(self.workload).sample(every, min(count, len(every))):
-            chosen.setdefault(point, []).append(kind)
-        return chosen
 
     def _moments(self) -> Iterator[tuple[int, Disk, Ledger]]:
         disk, ledger = Disk(), Ledger()
