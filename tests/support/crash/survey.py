@@ -92,7 +92,7 @@ class Survey:
         return self._world
 
     def run(self, share: float, *, most_failures: int = 5) -> None:
-        """Verify a state of this share of the crash points, each of a kind by chance; stop when too many have failed."""
+        """Verify a state of this share of the crash points, each of a kind by chance; stop when many have failed."""
         points, chance = crash_points(self.world.recorder.trace), random.Random(self.workload)
         self.points = len(points)
         chosen = set(chance.sample(points, round(share * len(points))))
