@@ -137,7 +137,7 @@ class PullConsumer:
         """
         self._lifecycle.check()
         wanted = checked_queues(queues)
-        if self._is_sharing or (not self._is_assigned and self._member.subscriptions.topics):
+        if self._is_sharing:
             raise ClientStateError(f"pull consumer {self.group} has subscribed, it cannot assign as well")
         self._is_assigned = True
         for topic in {queue.topic for queue in (*wanted, *self.queues)}:

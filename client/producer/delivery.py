@@ -60,8 +60,8 @@ from .outgoing_message import OutgoingMessage
 from .queue_selection import Choice
 from .send_observer import Attempt, SendObserver, sees_sends
 
-LATENCY_MS = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)  # latencyMax
-PASSED_OVER_MS = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)  # notAvailableDuration
+LATENCY_MS = (550, 1_800, 3_000, 5_000, 15_000)  # latencyMax, without the steps that lead to no time
+PASSED_OVER_MS = (0, 2_000, 5_000, 6_000, 10_000, 30_000)  # notAvailableDuration: below the first step, from each on
 FAILED_AS_IF_MS = 10_000  # how long a failed attempt counts as having taken
 
 
@@ -105,11 +105,11 @@ class SlowBrokers:
 
     def note(self, broker_name: str, took_ms: int, *, is_reachable: bool = True) -> None:
         """Note how long an attempt took."""
-        step = bisect_right(LATENCY_MS, took_ms) - 1
-        until_ms = self._monotonic_ms() + PASSED_OVER_MS[step] if step >= 0 else 0
+        until_ms = self._monotonic_ms() + PASSED_OVER_MS[bisect_right(LATENCY_MS, took_ms)]
         before = self._faults.get(broker_name)
-        if before is not None or until_ms > self._monotonic_ms() or not is_reachable:
-            self._faults[broker_name] = BrokerFault(max(until_ms, before.until_ms if before else 0), is_reachable)
+        if before is not None:
+            until_ms = max(until_ms, before.until_ms)
+        self._faults[broker_name] = BrokerFault(until_ms, is_reachable)
 
 
 class QueueRoundRobin:
@@ -235,7 +235,7 @@ class Delivery:
         if self.observer is not None:
             self._attempt = self.observer.attempt
         self._sends_frames = not session.changes_requests
-        self._is_plain = self._sends_frames and self._slow_brokers is None and self.observer is None
+        self._is_plain = self._sends_frames and self._attempt == self._attempt_once
 
     def __repr__(self) -> str:
         return f"<Delivery to {sorted(self._round_robins)}>"
