@@ -12,6 +12,7 @@ the end; ``commit`` stores those of all messages that were handed out, now. With
 """
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Self
 
@@ -37,7 +38,6 @@ _log = logging.getLogger(__name__)
 
 START_WAIT_MS = 3_000
 SUSPEND_MS = 20_000
-NO_LIMIT_MS = 1 << 62  # nobody knows how long the application works on what it polled
 
 
 class PullConsumer:
@@ -70,7 +70,7 @@ class PullConsumer:
         self._callbacks = QueueCallbacks()
         self._hooks: ConsumerHooks | None = None
         if self.settings.hooks:
-            self._hooks = ConsumerHooks(session, group, self.settings.hooks, NO_LIMIT_MS)
+            self._hooks = ConsumerHooks(session, group, self.settings.hooks, sys.maxsize)  # no time limit
         self._buffered = BufferedMessages(self.settings.max_buffered_messages)
         self._member = GroupMember(session, self._plan(), self._make_buffer, self._refuse)
         self._brokers = self._member.brokers

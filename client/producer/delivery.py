@@ -42,6 +42,7 @@ Example: A and B take messages in 5 ms until A takes 2 s for one. The next 5 s a
 """
 
 import random
+import sys
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -206,8 +207,6 @@ class SendAttempts:
         raise error
 
 
-NO_LIMIT_MS = 1 << 62
-
 _SEND_OK = SendStatus.SEND_OK  # to look up a member of an enum takes as long as four calls
 _GO_AWAY = ResponseCode.GO_AWAY
 _read_reply = header_reader(SendReply)
@@ -228,7 +227,7 @@ class Delivery:
         self._fields = SendFields(group, settings.template_topic, settings.new_topic_queues, unit_mode=unit_mode)
         self._frames = SendFrames(self._fields)
         self._round_robins: dict[str, QueueRoundRobin] = {}
-        self._attempt_limit_ms = settings.attempt_timeout_ms or NO_LIMIT_MS
+        self._attempt_limit_ms = settings.attempt_timeout_ms or sys.maxsize
         self._slow_brokers = SlowBrokers(session.clock.monotonic_ms) if settings.avoids_slow_brokers else None
         self._attempt: Attempt = self._attempt_once if self._slow_brokers is None else self._attempt_watched
         self.observer = SendObserver(session, group, self._attempt) if sees_sends(settings.hooks) else None

@@ -282,6 +282,29 @@ async def test_limits_of_a_topic_are_divided_among_its_queues(
         await bench.elapse_until(lambda: len(bench.pulls()) == 2)
 
 
+@pytest.mark.feature("B15")
+@pytest.mark.parametrize(
+    ("settings", "held", "pulls"),
+    [
+        ({"max_topic_messages": 1}, records(0, 1), 2),
+        ({"max_topic_messages": 1}, records(0, 2), 1),
+        ({"max_topic_bytes": 1}, records(0, 1), 2),
+        ({"max_topic_bytes": 1}, records(0, 1, b"xx"), 1),
+    ],
+    ids=["one message", "two messages", "one byte", "two bytes"],
+)
+async def test_each_queue_may_hold_something(bench: Bench, settings: dict[str, int], held: bytes, pulls: int) -> None:
+    """However little is allowed to all, and however many they are: one message or byte, and then no pull above it."""
+    bench.broker.answers[PULL] = Feed(pulled(2, held))
+    stuck = Stuck()
+    async with bench.listening(stuck, concurrency=1, **settings):
+        await stuck.begun.wait()
+        await bench.elapse_until(lambda: len(bench.pulls()) >= pulls)
+        await bench.clock.elapse(1000)
+        assert len(bench.pulls()) == pulls
+        stuck.may_end.set()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
