@@ -244,8 +244,8 @@ def describe_stacks() -> str:
 def _frames_of(waiting: object) -> Iterator[FrameType]:
     """Yield the frames of a coroutine and of those that it waits for; ``Task.get_stack`` has the first alone."""
     while inspect.iscoroutine(waiting):
-        if waiting.cr_frame is not None:
-            yield waiting.cr_frame
+        assert waiting.cr_frame is not None, "what is awaited has not ended"
+        yield waiting.cr_frame
         waiting = waiting.cr_await
 
 

@@ -328,9 +328,8 @@ class OrderlyConsumer:
 
     # the work
 
-    def _locked_queues(self) -> list[MessageQueue]:
-        owned = {source.queue for source in self._runs if not source.is_dropped}
-        return sorted(owned.union(self._at_work))
+    def _locked_queues(self) -> set[MessageQueue]:
+        return {source.queue for source in self._runs if not source.is_dropped}.union(self._at_work)
 
     async def _wait_for_an_end(self) -> None:
         self._ended.clear()

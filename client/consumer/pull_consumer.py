@@ -12,6 +12,7 @@ the end; ``commit`` stores those of all messages that were handed out, now. With
 """
 
 import logging
+import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Self
 
@@ -37,7 +38,6 @@ _log = logging.getLogger(__name__)
 
 START_WAIT_MS = 3_000
 SUSPEND_MS = 20_000
-NO_LIMIT_MS = 1 << 62  # nobody knows how long the application works on what it polled
 
 
 class PullConsumer:
@@ -70,7 +70,7 @@ class PullConsumer:
         self._callbacks = QueueCallbacks()
         self._hooks: ConsumerHooks | None = None
         if self.settings.hooks:
-            self._hooks = ConsumerHooks(session, group, self.settings.hooks, NO_LIMIT_MS)
+            self._hooks = ConsumerHooks(session, group, self.settings.hooks, sys.maxsize)  # no time limit
         self._buffered = BufferedMessages(self.settings.max_buffered_messages)
         self._member = GroupMember(session, self._plan(), self._make_buffer, self._refuse)
         self._brokers = self._member.brokers
@@ -137,7 +137,7 @@ class PullConsumer:
         """
         self._lifecycle.check()
         wanted = checked_queues(queues)
-        if self._is_sharing or (not self._is_assigned and self._member.subscriptions.topics):
+        if self._is_sharing:
             raise ClientStateError(f"pull consumer {self.group} has subscribed, it cannot assign as well")
         self._is_assigned = True
         for topic in {queue.topic for queue in (*wanted, *self.queues)}:

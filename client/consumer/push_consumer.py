@@ -248,10 +248,10 @@ class PushConsumer:
     def _divide_limits(self) -> None:
         """Let the queues share what is allowed to all of them, as they are now."""
         settings, sinks = self.settings, self._member.assigned.sinks
-        limits = settings.limits
-        if settings.max_topic_messages is not None:
-            limits = limits._replace(max_messages=max(1, settings.max_topic_messages // max(1, len(sinks))))
-        if settings.max_topic_bytes is not None:
-            limits = limits._replace(max_bytes=max(1, settings.max_topic_bytes // max(1, len(sinks))))
         for sink in sinks:
+            limits = settings.limits
+            if settings.max_topic_messages is not None:
+                limits = limits._replace(max_messages=max(1, settings.max_topic_messages // len(sinks)))
+            if settings.max_topic_bytes is not None:
+                limits = limits._replace(max_bytes=max(1, settings.max_topic_bytes // len(sinks)))
             sink.limit(limits)

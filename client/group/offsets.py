@@ -25,7 +25,7 @@ cannot be read gives way to the one before; if that cannot be read either, the c
 import asyncio
 import logging
 import pathlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -207,18 +207,18 @@ class LocalOffsets(GroupOffsets):
         self._file = file
         self._stored: dict[MessageQueue, int] | None = None
 
-    async def load(self) -> None:
-        """Read the file; called again for each queue that is taken, it does nothing.
+    async def load(self) -> Mapping[MessageQueue, int]:
+        """Read the file, the first time; return what was stored last.
 
         Raises:
             ConfigError: it cannot be read.
         """
         if self._stored is None:
             self._stored = await _in_thread(self._file.read)
+        return self._stored
 
     async def _read(self, queue: MessageQueue) -> int | None:
-        await self.load()
-        return None if self._stored is None else self._stored.get(queue)
+        return (await self.load()).get(queue)
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
         """Store the offsets that have changed."""

@@ -42,6 +42,7 @@ Example: A and B take messages in 5 ms until A takes 2 s for one. The next 5 s a
 """
 
 import random
+import sys
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -60,8 +61,8 @@ from .outgoing_message import OutgoingMessage
 from .queue_selection import Choice
 from .send_observer import Attempt, SendObserver, sees_sends
 
-LATENCY_MS = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)  # latencyMax
-PASSED_OVER_MS = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)  # notAvailableDuration
+LATENCY_MS = (550, 1_800, 3_000, 5_000, 15_000)  # latencyMax, without the steps that lead to no time
+PASSED_OVER_MS = (0, 2_000, 5_000, 6_000, 10_000, 30_000)  # notAvailableDuration: below the first step, from each on
 FAILED_AS_IF_MS = 10_000  # how long a failed attempt counts as having taken
 
 
@@ -105,11 +106,11 @@ class SlowBrokers:
 
     def note(self, broker_name: str, took_ms: int, *, is_reachable: bool = True) -> None:
         """Note how long an attempt took."""
-        step = bisect_right(LATENCY_MS, took_ms) - 1
-        until_ms = self._monotonic_ms() + PASSED_OVER_MS[step] if step >= 0 else 0
+        until_ms = self._monotonic_ms() + PASSED_OVER_MS[bisect_right(LATENCY_MS, took_ms)]
         before = self._faults.get(broker_name)
-        if before is not None or until_ms > self._monotonic_ms() or not is_reachable:
-            self._faults[broker_name] = BrokerFault(max(until_ms, before.until_ms if before else 0), is_reachable)
+        if before is not None:
+            until_ms = max(until_ms, before.until_ms)
+        self._faults[broker_name] = BrokerFault(until_ms, is_reachable)
 
 
 class QueueRoundRobin:
@@ -206,8 +207,6 @@ class SendAttempts:
         raise error
 
 
-NO_LIMIT_MS = 1 << 62
-
 _SEND_OK = SendStatus.SEND_OK  # to look up a member of an enum takes as long as four calls
 _GO_AWAY = ResponseCode.GO_AWAY
 _read_reply = header_reader(SendReply)
@@ -228,14 +227,14 @@ class Delivery:
         self._fields = SendFields(group, settings.template_topic, settings.new_topic_queues, unit_mode=unit_mode)
         self._frames = SendFrames(self._fields)
         self._round_robins: dict[str, QueueRoundRobin] = {}
-        self._attempt_limit_ms = settings.attempt_timeout_ms or NO_LIMIT_MS
+        self._attempt_limit_ms = settings.attempt_timeout_ms or sys.maxsize
         self._slow_brokers = SlowBrokers(session.clock.monotonic_ms) if settings.avoids_slow_brokers else None
         self._attempt: Attempt = self._attempt_once if self._slow_brokers is None else self._attempt_watched
         self.observer = SendObserver(session, group, self._attempt) if sees_sends(settings.hooks) else None
         if self.observer is not None:
             self._attempt = self.observer.attempt
         self._sends_frames = not session.changes_requests
-        self._is_plain = self._sends_frames and self._slow_brokers is None and self.observer is None
+        self._is_plain = self._sends_frames and self._attempt == self._attempt_once
 
     def __repr__(self) -> str:
         return f"<Delivery to {sorted(self._round_robins)}>"

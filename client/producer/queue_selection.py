@@ -99,5 +99,5 @@ def _hash_of(arg: object) -> int:
 
 
 def _fold_long(value: int) -> int:
-    folded = (value ^ (value % (1 << 64) >> 32)) & 0xFFFF_FFFF
+    folded = (value ^ value >> 32) & 0xFFFF_FFFF
     return folded - (1 << 32) if folded >> 31 else folded

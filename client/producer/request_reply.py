@@ -24,6 +24,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from weakref import WeakSet
 
 from ...common.clock import Clock
 from ...common.codes import ResponseCode
@@ -65,7 +66,7 @@ class RequestReplies:
         self._find = find
         self._replies = session.feature(AwaitedReplies)
         self._topics: set[str] = set()
-        self._waiting: set[asyncio.Future[ReceivedMessage]] = set()
+        self._waiting: WeakSet[asyncio.Future[ReceivedMessage]] = WeakSet()  # each is held by who waits for it
 
     def __repr__(self) -> str:
         return f"<RequestReplies {len(self._waiting)} waiting>"
@@ -90,7 +91,6 @@ class RequestReplies:
         except TimeoutError:
             raise ReplyTimeoutError(f"no reply to a request to {message.topic} in {timeout_ms} ms") from None
         finally:
-            self._waiting.discard(reply)
             self._replies.forget(correlation_id)
             if not reply.cancel() and not reply.cancelled():
                 reply.exception()  # what nobody has waited for in the end is not to be reported as lost

@@ -290,6 +290,28 @@ async def test_message_is_asked_of_the_broker_that_its_id_names(servers: Servers
             await admin.message("T", offset_id(b, 200))
 
 
+@pytest.mark.parametrize(
+    ("code", "next_offset", "asked_from"),
+    [
+        (ResponseCode.PULL_NOT_FOUND, 3, [0]),
+        (ResponseCode.PULL_RETRY_IMMEDIATELY, 0, [0]),
+        (ResponseCode.PULL_RETRY_IMMEDIATELY, 3, [0, 3]),
+        (ResponseCode.PULL_RETRY_IMMEDIATELY, 5, [0]),
+    ],
+    ids=["nothing more", "no way on", "no way on from 3", "the end"],
+)
+async def test_reading_ends_where_a_broker_does_not_lead_on(
+    servers: Servers, cluster: ScriptedCluster, code: int, next_offset: int, asked_from: list[int]
+) -> None:
+    """The queue has five messages as it says; who asks for the rest again and again would never end."""
+    cluster.routes["T"] = {"b": 1}
+    broker = cluster.brokers["b"]
+    broker.answers[RequestCode.PULL_MESSAGE] = lambda _: pulled(next_offset, code=code)
+    async with Admin(servers.address) as admin:
+        assert await read(admin) == []
+    assert [int(each.ext["queueOffset"]) for each in broker.asked(RequestCode.PULL_MESSAGE)] == asked_from
+
+
 def offset_id(broker: ScriptedServer, log_offset: int) -> str:
     """Return the offset id of a place in a broker's log."""
     host, _, port = broker.address.rpartition(":")

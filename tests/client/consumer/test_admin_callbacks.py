@@ -11,7 +11,12 @@ from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import ConsumedDirectly, ConsumerOffsets, DirectResult, ResetOffsets, RunningInfo
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
-from rocketlet.remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
+from rocketlet.remoting.headers.client import (
+    ConsumeDirectlyHeader,
+    ConsumerGroupHeader,
+    GroupTopicHeader,
+    RunningInfoHeader,
+)
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 LIMIT_MS = 3000
@@ -40,6 +45,32 @@ async def test_running_info_tells_of_the_queues(bench: Bench) -> None:
         answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
         assert "test_running_info_tells_of_the_queues" in (decode_body(RunningInfo, answer.body).jstack or "")
         held.may_end.set()
+
+
+async def test_running_info_tells_of_whole_mebibytes(bench: Bench) -> None:
+    """Of bodies that are buffered, as in Java."""
+    body = bytes(1 << 20)
+    bench.broker.answers[PULL] = Feed(pulled(4, records(0, 3, body[:-1]) + records(3, 1, body)))
+    held = HeldListener()
+    async with bench.listening(held):
+        await held.begun.wait()
+        answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader(consumer_group="cg"))
+        assert decode_body(RunningInfo, answer.body).mq_table[QUEUE].cached_msg_size == 3
+        held.may_end.set()
+
+
+async def test_broker_names_group_and_topic_within_the_namespace(bench: Bench) -> None:
+    """A consumer in a namespace finds itself in what is asked, by a request or a notice."""
+    bench.cluster.routes["ns%T"] = {"broker-a": 1}
+    members = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+    async with bench.listening(Inbox(), namespace="ns"):
+        answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader(consumer_group="ns%cg"))
+        assert decode_body(RunningInfo, answer.body).properties["consumerGroup"] == "cg"
+        await bench.clock.settle()
+        asked = len(bench.broker.asked(members))
+        header = ConsumerGroupHeader(consumer_group="ns%cg")
+        bench.broker.connections[0].send_oneway(Command.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+        await bench.broker.wait_asked(members, asked + 1)
 
 
 async def test_other_group_of_the_session_answers_itself(bench: Bench) -> None:
@@ -88,11 +119,11 @@ async def test_reset_begins_anew_at_the_offset(bench: Bench) -> None:
         await held.begun.wait()
         offsets = {QUEUE: 2, MessageQueue("U", "broker-a", 0): 1}
         body = encode_body(ResetOffsets(offset_table=offsets))
-        command = Command.request(
-            RequestCode.RESET_CONSUMER_CLIENT_OFFSET, GroupTopicHeader(topic="T", group="cg"), body
-        )
-        bench.broker.connections[0].send_oneway(command)
-        await bench.elapse_until(lambda: bench.pulls()[-1].queue_offset == 2)
+        header = GroupTopicHeader(topic="T", group="cg")
+        answer = await ask(bench, RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body)
+        assert answer.code == ResponseCode.SUCCESS
+        waited_ms = await bench.elapse_until(lambda: bench.pulls()[-1].queue_offset == 2)
+        assert waited_ms <= 1_000  # it does not wait for the next rebalance
         held.may_end.set()
     assert set(bench.commits()) == {2}
 

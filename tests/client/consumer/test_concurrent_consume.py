@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from inbox import Inbox
+from inbox import HeldListener, Inbox
 from push_bench import BACK, PULL, Bench, Failing, Feed, pulled, records
 from scripted_cluster import ScriptedCluster, refused
 
@@ -211,6 +211,44 @@ async def test_queue_taken_while_suspended_waits_for_resume(bench: Bench) -> Non
         await inbox.wait_for(1)
 
 
+async def test_queue_given_up_while_suspended_is_not_read_again(bench: Bench) -> None:
+    """After resume only the queues that are owned are pulled."""
+    consumer = bench.listening(Inbox())
+    async with consumer:
+        await bench.broker.wait_asked(PULL, 2)
+        consumer.suspend()
+        consumer.unsubscribe("T")
+        await bench.elapse_until(lambda: all(queue.topic != "T" for queue in consumer.queues))
+        pulls = len(bench.pulls())
+        consumer.resume()
+        await bench.clock.elapse(1000)
+        await bench.broker.wait_asked(PULL, 3)
+        assert len(bench.pulls()) == pulls
+
+
+async def test_consumer_that_closes_takes_no_part_in_the_sharing(bench: Bench) -> None:
+    """While it waits for its listeners it asks no more who the members are, and takes no queue."""
+    bench.broker.answers[PULL] = Feed(pulled(1, records(0, 1)))
+    held, entered, done = HeldListener(), asyncio.Event(), asyncio.Event()
+
+    async def live() -> None:
+        async with bench.listening(held, close_timeout_ms=60_000):
+            entered.set()
+            await done.wait()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(live())
+        await held.begun.wait()
+        await entered.wait()
+        done.set()
+        await bench.clock.settle()
+        asked = len(bench.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+        for _ in range(500):
+            await bench.clock.elapse(100)
+        assert len(bench.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) == asked
+        held.may_end.set()
+
+
 async def test_suspending_needs_an_open_consumer(bench: Bench) -> None:
     """Before and after the block it is a mistake, as is subscribing after it."""
     consumer = bench.consumer()
@@ -242,6 +280,29 @@ async def test_limits_of_a_topic_are_divided_among_its_queues(
         assert [pull.queue_offset for pull in bench.pulls()] == [0]
         stuck.may_end.set()
         await bench.elapse_until(lambda: len(bench.pulls()) == 2)
+
+
+@pytest.mark.feature("B15")
+@pytest.mark.parametrize(
+    ("settings", "held", "pulls"),
+    [
+        ({"max_topic_messages": 1}, records(0, 1), 2),
+        ({"max_topic_messages": 1}, records(0, 2), 1),
+        ({"max_topic_bytes": 1}, records(0, 1), 2),
+        ({"max_topic_bytes": 1}, records(0, 1, b"xx"), 1),
+    ],
+    ids=["one message", "two messages", "one byte", "two bytes"],
+)
+async def test_each_queue_may_hold_something(bench: Bench, settings: dict[str, int], held: bytes, pulls: int) -> None:
+    """However little is allowed to all, and however many they are: one message or byte, and then no pull above it."""
+    bench.broker.answers[PULL] = Feed(pulled(2, held))
+    stuck = Stuck()
+    async with bench.listening(stuck, concurrency=1, **settings):
+        await stuck.begun.wait()
+        await bench.elapse_until(lambda: len(bench.pulls()) >= pulls)
+        await bench.clock.elapse(1000)
+        assert len(bench.pulls()) == pulls
+        stuck.may_end.set()
 
 
 @pytest.mark.parametrize(

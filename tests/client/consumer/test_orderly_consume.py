@@ -231,6 +231,25 @@ async def test_lost_lock_pauses_the_queue(bench: Bench, locks: Locks) -> None:
 
 
 @pytest.mark.feature("B22")
+async def test_lost_lock_is_asked_for_after_javas_pauses(bench: Bench, locks: Locks) -> None:
+    """100 ms after a message found the queue without its lock, and 3 s after each refusal."""
+    bench.broker.answers[PULL] = Feed(pulled(1, records(0, 1)))
+    listener = Script(Retry(pause_ms=30_000))
+    async with orderly(bench, listener):
+        await listener.wait_calls(1)
+        locks.is_generous = False
+        asked = len(bench.broker.asked(LOCK))
+        await bench.elapse_until(lambda: len(bench.broker.asked(LOCK)) > asked)  # the confirmation is refused
+        asked_at_ms: list[int] = []
+        while len(asked_at_ms) < 4:
+            asked = len(bench.broker.asked(LOCK))
+            await bench.elapse_until(lambda asked=asked: len(bench.broker.asked(LOCK)) > asked)
+            asked_at_ms.append(bench.clock.monotonic_ms())
+    pauses = [after - before for before, after in itertools.pairwise(asked_at_ms)]
+    assert all(3_000 <= pause <= 3_300 for pause in pauses), pauses
+
+
+@pytest.mark.feature("B22")
 async def test_lock_that_is_not_confirmed_ends_after_30_s(bench: Bench) -> None:
     """A broker that is silent may have given the lock to another member."""
     bench.broker.answers[PULL] = Feed(pulled(2, records(0, 2)))

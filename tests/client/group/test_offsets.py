@@ -1,5 +1,6 @@
 """How far a consumer has come."""
 
+import asyncio
 import pathlib
 
 import pytest
@@ -9,6 +10,7 @@ from rocketlet.client.group.broker_requests import BrokerRequests
 from rocketlet.client.group.offsets import (
     GroupOffsets,
     LocalOffsetFile,
+    LocalOffsets,
     format_offsets,
     offset_file_of,
     start_rule,
@@ -127,6 +129,30 @@ def test_text_has_queues_as_keys() -> None:
         b'\t\t{"brokerName":"broker-a","queueId":10,"topic":"T"}:9\n'
         b"\t}\n}"
     )
+
+
+def local_offsets(file: LocalOffsetFile) -> LocalOffsets:
+    """Return offsets that are kept in a file."""
+    rule = start_rule(ConsumeFrom.FIRST, None, NOW_MS)
+    return LocalOffsets("g", BrokerRequests(Session("127.0.0.1:1")), rule, file)
+
+
+@pytest.mark.feature("B21")
+async def test_local_offsets_are_written_when_they_have_changed(file: LocalOffsetFile) -> None:
+    """Those of queues that have one; what is stored already is not written again, and a new start finds it."""
+    local = local_offsets(file)
+    await local.persist([QUEUE])
+    assert await asyncio.to_thread(file.path.exists) is False
+    local.table.seek(QUEUE, 5)
+    await local.persist([QUEUE, OTHER])
+    assert await asyncio.to_thread(file.read) == {QUEUE: 5}
+    await asyncio.to_thread(file.path.unlink)
+    await local.persist([QUEUE, OTHER])
+    assert await asyncio.to_thread(file.path.exists) is False
+    local.table.seek(OTHER, 6)
+    await local.persist_now([QUEUE, OTHER])
+    assert await asyncio.to_thread(file.read) == {QUEUE: 5, OTHER: 6}
+    assert [await local_offsets(file).find_start(queue) for queue in (QUEUE, OTHER, RETRY_QUEUE)] == [5, 6, 0]
 
 
 def test_nothing_is_stored_at_first(file: LocalOffsetFile) -> None:

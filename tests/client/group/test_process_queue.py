@@ -1,13 +1,16 @@
 """Unfinished messages of one queue."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from received import received
 
-from rocketlet.client.group.process_queue import ProcessQueue, QueueOffsets
-from rocketlet.client.session.settings import FlowLimits
+from rocketlet.client.group.process_queue import ProcessQueue, PushQueue, QueueOffsets
+from rocketlet.client.session.settings import FlowLimits, PushConsumerSettings
 from rocketlet.common.message import MessageQueue
+from rocketlet.testing import ManualClock
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -101,3 +104,21 @@ def test_frozen_offset_moves_again_after_the_queue_was_forgotten() -> None:
     table.forget(QUEUE)
     table.advance(QUEUE, 101)
     assert table.get(QUEUE) == 101
+
+
+async def test_higher_limits_let_a_fetcher_go_on() -> None:
+    """Who waits for room looks again at once, and waits on where even the new limits are exceeded."""
+    clock = ManualClock()
+    sink = PushQueue(QUEUE, QueueOffsets(), PushConsumerSettings(), lambda _queue, _messages: None, clock)
+    sink.unfinished.put([received(offset) for offset in range(5)])
+    sink.limit(FlowLimits(max_messages=2))
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(sink.wait_for_room())
+        await clock.settle()
+        for most in (3, 4):
+            assert not waiting.done()
+            sink.limit(FlowLimits(max_messages=most))
+            await clock.settle()
+        assert not waiting.done()
+        sink.limit(FlowLimits(max_messages=5))
+        await waiting

@@ -113,6 +113,14 @@ def test_share_is_compared_as_sets() -> None:
     assert change == ((QUEUES[0],), (QUEUES[1],))
 
 
+def test_changes_of_a_share_are_in_the_order_of_queues() -> None:
+    """So that a log reads the same, and each start does the same."""
+    queues = [MessageQueue("T", f"broker-{name}", queue_id) for name in "ab" for queue_id in range(20)]
+
+    assert compare_share([], reversed(queues)) == ((), tuple(queues))
+    assert compare_share(reversed(queues), []) == (tuple(queues), ())
+
+
 @pytest.mark.parametrize(
     ("incomplete_runs", "delay_ms"),
     [(0, 20_000), (1, 1000), (2, 2000), (3, 4000), (5, 16_000), (6, 20_000), (99, 20_000)],

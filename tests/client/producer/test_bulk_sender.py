@@ -72,6 +72,14 @@ async def test_everything_is_stored_when_it_is_drained(
     assert (len(broker.asked(BATCH)), len(broker.asked(ONE))) == (2, 1)
 
 
+async def test_sender_needs_no_limits_of_its_own(cluster: ScriptedCluster, broker: ScriptedServer) -> None:
+    """Unless told otherwise it puts more into a request than ten messages."""
+    async with Producer("pg", cluster.nameserver.address) as producer, BulkSender(producer) as sender:
+        await sender.put(outbound(*[b"x"] * 11))
+        await sender.drain()
+    assert (sender.stored, len(broker.asked(BATCH)), len(broker.asked(ONE))) == (11, 1, 0)
+
+
 def not_flushed(command: Command) -> Command:
     """Answer a send: it was stored, but is not on disk."""
     return stored(command, ResponseCode.FLUSH_DISK_TIMEOUT)
@@ -132,14 +140,14 @@ async def test_only_the_letter_to_blame_is_refused(
     """An empty body makes the batch impossible: its other messages are sent one by one, its own number is named."""
     refusals: list[SendRefusedError] = []
     async with pouring(cluster, clock, on_refused=refusals.append if is_told else None) as sender:
-        await sender.put(outbound(b"x", b"", b"z"))
+        await sender.put(outbound(b"x", b"", b"z", b"", b"") if is_told else outbound(b"x", b"", b"z"))
         if is_told:
             await sender.drain()
         else:
             with pytest.raises(SendRefusedError, match="message 1 cannot be sent: body is empty"):
                 await sender.drain()
     assert [command.body for command in broker.asked(ONE)] == ([b"x", b"z"] if is_told else [b"x"])
-    assert (len(refusals), sender.refused) == ((1, 1) if is_told else (0, 0))
+    assert (len(refusals), sender.refused) == ((3, 3) if is_told else (0, 0))
 
 
 async def test_broker_that_refuses_a_parcel_gets_its_letters_one_by_one(
@@ -193,6 +201,11 @@ def pack(outbound: list[OutboundMessage]) -> list[list[int]]:
     [
         ([Message("T", b"x")] * 7, [[0, 1, 2], [3, 4, 5], [6]]),
         ([Message("T", bytes(400))] * 3, [[0, 1], [2]]),
+        ([Message("T", bytes(400)), Message("T", bytes(400)), Message("T", bytes(200))], [[0, 1, 2]]),
+        ([Message("T", bytes(400)), Message("T", bytes(400)), Message("T", bytes(201))], [[0, 1], [2]]),
+        ([Message("T", bytes(400), properties={"p": "v" * 99})] * 3, [[0, 1], [2]]),
+        ([Message("T", bytes(400), properties={"p": "v" * 100})] * 3, [[0], [1], [2]]),
+        ([Message("T", bytes(499))] * 4, [[0, 1], [2, 3]]),
         ([Message("T", b"x"), Message("U", b"x"), Message("T", b"x")], [[1], [0, 2]]),
         ([Message("T", b"x"), Message("T", bytes(500)), Message("T", b"x")], [[0], [1], [2]]),
         ([Message("T", b"x"), Message("T", b"x", delay_level=1)], [[0], [1]]),
@@ -200,7 +213,10 @@ def pack(outbound: list[OutboundMessage]) -> list[list[int]]:
         ([Message("%RETRY%g", b"x")] * 2, [[0], [1]]),
         ([], []),
     ],
-    ids=["number", "bytes", "topics", "large", "late", "properties", "retry", "none"],
+    ids=[
+        *("number", "bytes", "full", "too full", "full with properties", "too full with properties", "just not large"),
+        *("topics", "large", "late", "properties", "retry", "none"),
+    ],
 )
 def test_letters_travel_together_as_far_as_they_may(messages: list[Message], batches: list[list[int]]) -> None:
     """Number and bytes are limited; large and late messages and those of retry topics travel alone."""

@@ -145,9 +145,12 @@ async def test_slow_broker_gets_no_messages_for_its_time(
         clock.advance(2_000)
         return stored(command)
 
-    slow.answers[SEND] = take_two_seconds
     settings = ProducerSettings(avoids_slow_brokers=True)
     async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        for _ in range(2):  # connects to both
+            await producer.send(Message("T", b"x"))
+        slow.requests.clear()
+        slow.answers[SEND] = take_two_seconds
         while not slow.asked(SEND):
             await producer.send(Message("T", b"x"))
         quick.requests.clear()
@@ -159,6 +162,17 @@ async def test_slow_broker_gets_no_messages_for_its_time(
         for _ in range(4):
             await producer.send(Message("T", b"x"))
     assert len(slow.asked(SEND)) == 3
+
+
+async def test_every_send_passes_what_changes_requests(cluster: ScriptedCluster) -> None:
+    """Also the second, for which route and connection are there: its topic is in the namespace."""
+    cluster.routes["ns%T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    settings = ProducerSettings(namespace="ns")
+    async with Producer("pg", cluster.nameserver.address, settings=settings) as producer:
+        for _ in range(2):
+            await producer.send(Message("T", b"x"))
+    assert [decode_send_header(command).topic for command in broker.asked(SEND)] == ["ns%T", "ns%T"]
 
 
 @pytest.mark.feature("K10")

@@ -83,6 +83,8 @@ def test_body_at_the_limit_passes_and_one_more_byte_does_not() -> None:
         (Message("SCHEDULE_TOPIC_XXXX", b"x"), ValueError, "takes no messages"),
         (Message("T", b"x", properties={"a": "\x01"}), ValueError, "separate properties"),
         (Message("T", b"x", properties={"a": "b" * 32_767}), ValueError, "limit is 32767"),
+        (Message("T", b"x", flag=1 << 31), ValueError, "flag is 2147483648, it must fit 32 bits"),
+        (Message("T", b"x", flag=(-1 << 31) - 1), ValueError, "flag is -2147483649, it must fit 32 bits"),
         ("T", TypeError, "takes a Message"),
     ],
 )
@@ -142,6 +144,23 @@ def test_splitter_cuts_at_the_limit() -> None:
 
     assert [len(piece) for piece in pieces] == [3, 3, 1]
     assert [message for piece in pieces for message in piece] == messages
+
+
+@pytest.mark.feature("K13")
+@pytest.mark.parametrize(("spare_bytes", "pieces"), [(0, [2, 1]), (-1, [1, 1, 1])])
+def test_splitter_counts_every_byte(spare_bytes: int, pieces: list[int]) -> None:
+    """Topic, body, 20 bytes, and names and values of properties as they are written: with two bytes for an umlaut."""
+    message = Message("Topic", b"body", properties={"färbe": "grün"})
+    size = len("Topic") + len("body") + len("WAITtrue") + len("färbegrün".encode()) + 20
+    found = split_batch([message] * 3, 2 * size + spare_bytes)
+    assert [len(piece) for piece in found] == pieces
+
+
+@pytest.mark.parametrize("flag", [-1 << 31, -1, 0, (1 << 31) - 1])
+def test_flag_of_32_bits_passes(flag: int) -> None:
+    """It is a number of 32 bits with a sign, all of which may be used."""
+    [part] = decode_batch(prepare_batch([Message("T", b"x", flag=flag)], ["ID-1", "ID-2"], SETTINGS).body)
+    assert part.flag == flag
 
 
 @pytest.mark.feature("K13")

@@ -27,6 +27,32 @@ def test_hash_selector_selects_as_java_does(arg: object, index: int) -> None:
     assert select_by_hash(QUEUES, MESSAGE, arg) == QUEUES[index]
 
 
+MANY_QUEUES = [MessageQueue("T", "Broker_A", queue_id) for queue_id in range(1009)]
+"""So many that two hashes which are not the same hardly select the same queue."""
+
+
+@pytest.mark.feature("K14")
+@pytest.mark.parametrize(
+    ("value", "java_hash"),
+    [
+        ((1 << 31) - 1, (1 << 31) - 1),
+        (-1 << 31, -1 << 31),
+        ((1 << 31) + 1, -(1 << 31) + 1),
+        ((-1 << 31) - 1, -1 << 31),
+        ((1 << 32) + 1, 0),
+        ((5 << 32) + 3, 6),
+        ((1 << 32) - 1, -1),
+        (0x1234_5678_9ABC_DEF1, -0x7777_7777),
+        (-(1 << 33), -2),
+        ((1 << 63) - 1, -1 << 31),
+    ],
+    ids=hex,
+)
+def test_numbers_hash_as_integer_and_long(value: int, java_hash: int) -> None:
+    """What 32 bits hold is its own hash; of a long the halves are combined, to a number with a sign."""
+    assert select_by_hash(MANY_QUEUES, MESSAGE, value).queue_id == abs(java_hash) % len(MANY_QUEUES)
+
+
 def test_hash_selector_refuses_what_has_no_java_hash() -> None:
     """An argument of another type is a mistake of the caller."""
     with pytest.raises(TypeError, match="not float"):

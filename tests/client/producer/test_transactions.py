@@ -5,6 +5,7 @@ import gzip
 import json
 import pathlib
 import threading
+from typing import Any
 
 import pytest
 from order_book import OrderBook, about, check_of, ends, running
@@ -123,6 +124,20 @@ def stored_with_id(command: Command) -> Command:
     properties = parse_properties(decode_send_header(command).properties or "")
     reply = SendReply(msg_id=OFFSET_ID, queue_id=0, queue_offset=7, transaction_id=properties["UNIQ_KEY"])
     return Command.response(ResponseCode.SUCCESS, ext=reply)
+
+
+@pytest.mark.parametrize("delay", [{}, {"delay_level": 3}, {"delay_ms": 5_000}, {"deliver_at_ms": 5_000}], ids=str)
+async def test_half_message_has_no_delay(
+    cluster: ScriptedCluster, broker: ScriptedServer, delay: dict[str, Any]
+) -> None:
+    """As in Java: a delayed half message would never be found by the outcome."""
+    book = OrderBook()
+    async with running(cluster, book) as producer:
+        await producer.send_in_transaction(Message("T", b"x", properties=about("commit"), **delay), "arg")
+    [half] = [message for message, _ in book.executed]
+    assert not half.is_late
+    [send] = map(decode_send_header, broker.asked(SEND))
+    assert not {name for name in parse_properties(send.properties or "") if "DELAY" in name or "TIMER" in name}
 
 
 async def test_message_of_the_caller_stays_as_it_is(cluster: ScriptedCluster, broker: ScriptedServer) -> None:

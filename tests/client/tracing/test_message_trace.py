@@ -435,3 +435,11 @@ def test_defaults_of_a_trace_are_javas() -> None:
     assert MessageTrace() == MessageTrace(topic="RMQ_SYS_TRACE_TOPIC", batch_records=10, flush_ms=5_000)
     assert [MessageTrace(batch_records=each).batch_records for each in (1, 20)] == [1, 20]
     assert MessageTrace(flush_ms=1).flush_ms == 1
+
+
+def test_kinds_travel_as_javas_ordinals() -> None:
+    """Those of ``MessageType``: other readers of the trace topic know these numbers."""
+    assert [kind.name for kind in sorted(TracedKind)] == [
+        *("NORMAL", "TRANSACTION_HALF", "TRANSACTION_END", "DELAY", "ORDER", "PRIORITY")
+    ]
+    assert sorted(TracedKind) == [0, 1, 2, 3, 4, 5]
