@@ -254,3 +254,120 @@ def test_file_without_slots_ends_behind_the_file_before_it(directory: StoreDirec
     assert ends == [at_ms, at_ms + 1]
     index.save()
     assert [HEADER.unpack_from(data)[1] for data in file_bytes(directory.root / "index").values()] == [at_ms, at_ms]
+
+
+# --- after a kill
+
+
+DAMAGE = {"hash": (0, ">i", -5), "log offset": (4, ">q", -1), "seconds": (12, ">i", -1), "previous": (16, ">i", 29)}
+"""Where in an entry a field stands, and what no entry has there."""
+
+
+def killed_index(directory: StoreDirectory, descriptors: Descriptors, records: list[Appended]) -> KeyIndex:
+    """Return a new index of some records, the slots of whose last file are in memory only."""
+    index = make_index(directory, descriptors)
+    index.pending += records
+    index.build()
+    return index
+
+
+def keyed_records(seed: int) -> list[Appended]:
+    """Return records of one to three keys, whose times rise."""
+    draw = random.Random(seed)
+    at_ms = 1_700_000_000_000
+    records: list[Appended] = []
+    for number in range(40):
+        at_ms += draw.choice([0, 10, 2500])
+        keys = " ".join(draw.sample("abcdefghij", draw.randrange(1, 4)))
+        records.append(Appended(100 * number, 0, 100, "T", 0, 0, at_ms, {"KEYS": keys}, None))
+    return records
+
+
+def offsets_by_file(directory: StoreDirectory) -> list[list[int]]:
+    """Return the log offsets of the entries of each file."""
+    found: list[list[int]] = []
+    for data in file_bytes(directory.root / "index").values():
+        entries = INDEX_ENTRY.iter_unpack(data[HEADER.size + 4 * SLOTS :])
+        found.append([entry[1] for entry in entries][1 : HEADER.unpack_from(data)[5]])
+    return found
+
+
+def end_without_newest(files: list[list[int]]) -> int:
+    """Return the last record when the newest of the last file is dropped, or file, if it holds no other; -1: none."""
+    kept = [[offset for offset in offsets if offset < max(offsets)] for offsets in files]
+    return max(next(filter(None, reversed(kept)), [-1]))
+
+
+@pytest.mark.parametrize("field", DAMAGE)
+@pytest.mark.parametrize("seed", range(4))
+def test_index_ends_before_what_the_disk_has_lost(
+    directory: StoreDirectory, copy_of: Callable[..., StoreDirectory], descriptors: Descriptors, seed: int, field: str
+) -> None:
+    """Files before it stay, but for the newest record; what is added again makes the bytes that would have been."""
+    records = keyed_records(seed)
+    killed_index(directory, descriptors, records)
+    twin = copy_of()
+    whole = killed_index(directory, descriptors, [])
+    whole.load()
+    whole.restore(-1)
+    assert whole.end_log_offset == end_without_newest(offsets_by_file(twin))
+    offset_at, kind, value = DAMAGE[field]
+    draw = random.Random(seed)
+    files = offsets_by_file(twin)
+    expected = rebuilt(directory, descriptors, whole, records)
+    assert len(files) > 2
+    for number, offsets in enumerate(files):
+        for entry in {0, len(offsets) - 1, draw.randrange(len(offsets))}:
+            other = twin.copy(f"damaged-{number}-{entry}")
+            path = sorted((other.root / "index").iterdir())[number]
+            content = bytearray(path.read_bytes())
+            at = HEADER.size + 4 * SLOTS + INDEX_ENTRY.size * (entry + 1) + offset_at
+            struct.pack_into(kind, content, at, value)
+            path.write_bytes(content)
+            index = killed_index(other, descriptors, [])
+            index.load()
+            index.restore(-1)
+            assert index.end_log_offset == end_without_newest(files[:number])
+            assert rebuilt(other, descriptors, index, records) == expected
+
+
+def rebuilt(
+    directory: StoreDirectory, descriptors: Descriptors, index: KeyIndex, records: list[Appended]
+) -> list[bytes]:
+    """Add the records behind the end of an index, and return the bytes of its files."""
+    index.pending += [record for record in records if record.log_offset > index.end_log_offset]
+    index.save()
+    return list(file_bytes(directory.root / "index").values())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_index_ends_before_a_position_of_the_log(
+    directory: StoreDirectory, copy_of: Callable[..., StoreDirectory], descriptors: Descriptors, seed: int
+) -> None:
+    """Entries of records from there on go, and those of the newest record that is left."""
+    records = keyed_records(seed)
+    killed_index(directory, descriptors, records).save()
+    twin = copy_of()
+    files = offsets_by_file(twin)
+    before = list(file_bytes(twin.root / "index").values())
+    for end in (0, 1, 100, 101, 1000, 2050, 3900, 3901):
+        other = twin.copy(f"cut-{end}")
+        index = killed_index(other, descriptors, [])
+        index.load()
+        index.restore(-1, end)
+        assert index.end_log_offset == end_without_newest([[at for at in offsets if at < end] for offsets in files])
+        assert rebuilt(other, descriptors, index, records) == before
+
+
+def test_full_index_files_of_sure_times_are_not_looked_at(directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """The checkpoint says up to which millisecond they are on disk, that one too."""
+    first, *others = killed_index(directory, descriptors, keyed_records(1)).files
+    assert first.end_at_ms < others[0].end_at_ms
+    with open(first.path, "r+b") as file:
+        file.seek(HEADER.size + 4 * SLOTS + INDEX_ENTRY.size * 5)
+        file.write(b"\xff")
+    for sure_at_ms, left in ((first.end_at_ms, 1 + len(others)), (first.end_at_ms - 1, 0)):
+        index = killed_index(directory, descriptors, [])
+        index.load()
+        index.restore(sure_at_ms)
+        assert len(index.files) == left
