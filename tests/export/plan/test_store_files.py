@@ -89,6 +89,17 @@ def test_log_in_several_directories_is_one(log: LogBuilder) -> None:
     assert {file.size for file in files} == {4096}
 
 
+def test_directories_of_a_log_may_be_file_urls(log: LogBuilder) -> None:
+    """All of them, or some."""
+    fill(log)
+    names = [path.name for path in log.files()]
+    first, second = spread(log).split(", ")
+    for place in (f"file://{first},file://{second}", f"{first},file:{second}", f"file:{first},{second}"):
+        ((_, files),) = find_files([place], HERE)
+        assert [pathlib.Path(file.path).name for file in files] == names
+        assert read_store_marks(place, HERE) == StoreMarks(True, None)
+
+
 def test_missing_directory_of_several_is_named(log: LogBuilder) -> None:
     """The error says which of them is not there."""
     fill(log)
