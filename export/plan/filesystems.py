@@ -20,6 +20,7 @@ import fnmatch
 import glob
 import importlib
 import os
+import re
 import uuid
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ OPTIONS_KEY: Final = "storageOptions"
 _FILE: Final = "file:"
 _MARK: Final = "://"
 _FSSPEC: Final = "fsspec+"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _SCHEMES: Final = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "hdfs": "hdfs", "abfs": "abfs"}
 _CLASSES: Final = {"s3": "S3FileSystem", "gs": "GcsFileSystem", "hdfs": "HadoopFileSystem", "abfs": "AzureFileSystem"}
 _WILD: Final = frozenset("*?[")
@@ -70,7 +72,8 @@ class Storage:
 
 def is_url(place: str) -> bool:
     """Tell whether a place is on a file system that is not the local one."""
-    return _MARK in place and not place.startswith(_FILE)
+    scheme, mark, _ = place.partition(_MARK)
+    return bool(mark) and not place.startswith(_FILE) and _SCHEME.fullmatch(scheme) is not None
 
 
 def is_pattern(place: str) -> bool:
@@ -97,7 +100,8 @@ def split_places(text: str, storage: Storage) -> list[str]:
     place = text if is_url(text) else local_path(text)
     if "," not in text or has_place(place, storage) or (_WILD.intersection(place) and _find(place, storage)):
         return [text]
-    return [part.strip() for part in text.split(",") if part.strip()]
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    return [part if is_url(part) else local_path(part) for part in parts]
 
 
 def list_place(place: str, storage: Storage) -> list[FolderEntry]:

@@ -89,13 +89,11 @@ class Selection:
         if self.queue_ids is not None:
             is_other = ~np.isin(block.number("queue_id"), sorted(self.queue_ids))
             codes[(codes == Reason.WANTED) & is_other] = Reason.QUEUE
-        if self.from_offset is not None or self.until_offset is not None:
-            is_single = block.number("sys_flag") & INNER_BATCH == 0
-            outside = _is_outside(block.number("queue_offset"), self.from_offset, self.until_offset)
-            codes[(codes == Reason.WANTED) & is_single & outside] = Reason.OFFSET
-        if self.from_ms is not None or self.until_ms is not None:
-            outside = _is_outside(block.number("stored_at_ms"), self.from_ms, self.until_ms)
-            codes[(codes == Reason.WANTED) & outside] = Reason.TIME
+        is_single = block.number("sys_flag") & INNER_BATCH == 0
+        is_other = _is_outside(block.number("queue_offset"), self.from_offset, self.until_offset)
+        codes[(codes == Reason.WANTED) & is_single & is_other] = Reason.OFFSET
+        is_other = _is_outside(block.number("stored_at_ms"), self.from_ms, self.until_ms)
+        codes[(codes == Reason.WANTED) & is_other] = Reason.TIME
         states = block.number("sys_flag") & TRANSACTION_MASK
         codes[(states == TRANSACTION_PREPARED) | (states == TRANSACTION_ROLLBACK)] = Reason.NOT_QUEUED
         return codes
@@ -110,9 +108,8 @@ class Selection:
         if self.tags:
             is_wanted = pc.is_in(rows.column("tags"), pa.array(sorted(self.tags), pa.string()))
             codes[~np.asarray(is_wanted)] = Reason.TAG
-        if self.from_offset is not None or self.until_offset is not None:
-            offsets = np.asarray(rows.column("queueOffset"))
-            codes[_is_outside(offsets, self.from_offset, self.until_offset)] = Reason.OFFSET
+        offsets = np.asarray(rows.column("queueOffset"))
+        codes[_is_outside(offsets, self.from_offset, self.until_offset)] = Reason.OFFSET
         return codes if codes.any() else None
 
     def wants_topic(self, topic: str) -> bool:

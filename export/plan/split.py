@@ -44,7 +44,7 @@ class Skip(NamedTuple):
     position: int
     size_bytes: int
     reason: str
-    queue: tuple[str, int] | None = None
+    queue: tuple[str, int] | None
 
 
 class Candidates(Protocol):

@@ -26,7 +26,7 @@ Rules of a store:
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Final
@@ -68,9 +68,8 @@ class QueueFiles:
     topic: str
     queue_id: int
     directory: str
-    first_base: int
-    file_bytes: int
     unit_bytes: int
+    file_bytes: int
     first: int
     stop: int
 
@@ -158,8 +157,8 @@ def open_queue(home: str, topic: str, queue_id: int, log_end: int) -> QueueFiles
             continue
         except OSError:
             return None
-        place = QueueFiles(topic, queue_id, directory, 0, 0, unit_bytes, 0, 0)
-        return _understand(place, found, log_end)
+        extent = _understand(directory, unit_bytes, found, log_end)
+        return None if extent is None else QueueFiles(topic, queue_id, directory, unit_bytes, *extent)
     return None
 
 
@@ -167,18 +166,20 @@ def _is_name(name: str) -> bool:
     return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
 
 
-def _understand(place: QueueFiles, found: list[tuple[int, int]], log_end: int) -> QueueFiles | None:
+def _understand(
+    directory: str, unit_bytes: int, found: list[tuple[int, int]], log_end: int
+) -> tuple[int, int, int] | None:
+    """Return the size of the files, the first slot that is believed and the one behind the last; or ``None``."""
     if not found:
         return None
     first_base, file_bytes = found[0]
-    unit_bytes = place.unit_bytes
     bases = [first_base + number * file_bytes for number in range(len(found))]
     is_even = all(size == file_bytes for _, size in found[:-1]) and found[-1][1] <= file_bytes
     if not is_even or not file_bytes or file_bytes % unit_bytes or [base for base, _ in found] != bases:
         return None
     first = stop = first_base // unit_bytes
     for base, size in reversed(found):
-        entries = _read_written(segment_path(place.directory, base), unit_bytes, size)
+        entries = _read_written(segment_path(directory, base), unit_bytes, size)
         count = None if entries is None else _believed(entries, log_end)
         if count is None:
             return None
@@ -186,13 +187,12 @@ def _understand(place: QueueFiles, found: list[tuple[int, int]], log_end: int) -
             stop = base // unit_bytes + count
             break
     if stop > first:
-        blanks = _blanks(
-            segment_path(place.directory, first_base), unit_bytes, min(stop - first, file_bytes // unit_bytes)
-        )
+        count = min(stop - first, file_bytes // unit_bytes)
+        blanks = _blanks(segment_path(directory, first_base), unit_bytes, count)
         if blanks is None:
             return None
         first += blanks
-    return replace(place, first_base=first_base, file_bytes=file_bytes, first=first, stop=stop)
+    return file_bytes, first, stop
 
 
 def _blanks(path: str, unit_bytes: int, count: int) -> int | None:

@@ -87,3 +87,19 @@ def test_records_that_a_cut_left_over_are_not_the_end(kept: int, large: LogBuild
         entries = [struct.pack(">qiq", at, int.from_bytes(new[at : at + 4], "big"), 0) for at in offsets]
         (folder / ("0" * 20)).write_bytes(b"".join(entries).ljust(20_000, b"\0"))
     assert end_of(large) == again.end
+
+
+def test_log_whose_late_records_did_not_arrive_whole_is_walked_from_its_start(
+    log: LogBuilder, begun: list[int]
+) -> None:
+    """Records whose properties end in zeros are no part of it, however many of them are at the end."""
+    large = LogBuilder(log.root, SEGMENT_BYTES)
+    for _ in range(100):
+        large.add(b"body", properties=b"KEYS\x01k\x02")
+    end = large.end
+    for _ in range(400):
+        large.add(b"body", properties=b"KEYS\x01k\x02\x00")
+    large.save()
+    assert end_of(large) == end
+    assert begun[0] > end
+    assert 0 in begun

@@ -4,7 +4,15 @@ import pytest
 
 from rocketlet.export.plan.log_end import LogStop
 from rocketlet.export.plan.selection import Reason
-from rocketlet.export.report.counters import SplitRead, StoreCounters, find_split_faults, store_from_json, store_to_json
+from rocketlet.export.report.counters import (
+    QueueCounters,
+    RowSums,
+    SplitRead,
+    StoreCounters,
+    find_split_faults,
+    store_from_json,
+    store_to_json,
+)
 
 
 def split(start: int, stop: int, began: int | None, ended: int | None, path: str = "log") -> SplitRead:
@@ -117,3 +125,83 @@ def test_damage_that_stands_first_survives_a_merge() -> None:
     for merged in (counters, pickle.loads(pickle.dumps(other))):  # noqa: S301 # our own bytes
         merged.merge(pickle.loads(pickle.dumps(other)) if merged is counters else counters)  # noqa: S301 # as above
         assert str(merged.damage) == "a broke"
+
+
+def test_sums_of_rows_are_kept_modulo_64_bits() -> None:
+    """Smallest and largest offset and the sum of all are known, whatever the order of the parts."""
+    sums = RowSums()
+    sums.merge(RowSums())
+    assert (sums.first, sums.last, sums.offset_sum) == (None, None, 0)
+    sums.add(5, 7, 18)
+    sums.merge(RowSums())
+    assert (sums.first, sums.last, sums.offset_sum) == (5, 7, 18)
+    sums.merge(RowSums(2, 3, 5))
+    assert (sums.first, sums.last, sums.offset_sum) == (2, 7, 23)
+    sums.add(1, 9, 2**64 - 3)
+    assert (sums.first, sums.last, sums.offset_sum) == (1, 9, 20)
+
+
+def test_parts_of_a_queue_add_up() -> None:
+    """Counts are added, times widened, reasons and offsets joined."""
+    parts: list[QueueCounters] = []
+    for number in range(2):
+        part = QueueCounters(record_bytes=10 + number, crc_failures=1 + number)
+        part.count(Reason.WANTED, 5 + number)
+        part.count(Reason.TAG, 2)
+        part.count(Reason.TAG, 1)
+        part.leave_out(Reason.KEY, 1)
+        part.count_times(30 - 10 * number, 40 - 10 * number)
+        part.offsets.add(8 * number, 8 * number + 8)
+        part.expected.add(100 * number, 100 * number + 1)
+        parts.append(part)
+    whole, other = parts
+    empty = QueueCounters()
+    whole.merge(other)
+    whole.merge(empty)
+    assert (whole.messages, whole.rows, whole.record_bytes, whole.crc_failures, whole.splits) == (17, 9, 21, 3, 3)
+    assert (whole.first_at_ms, whole.last_at_ms) == (20, 40)
+    assert whole.left_out == {Reason.TAG: 6, Reason.KEY: 2}
+    assert (list(whole.offsets), list(whole.expected)) == ([(0, 16)], [(0, 1), (100, 101)])
+    whole.count_times(25, 50)
+    assert (whole.first_at_ms, whole.last_at_ms) == (20, 50)
+
+
+def test_expected_offsets_that_were_not_met_are_told_once() -> None:
+    """Those between others are gaps, which are told already, unless not all was looked at."""
+    queue = QueueCounters()
+    queue.offsets.add(10, 12)
+    queue.offsets.add(14, 16)
+    for start, end in (5, 11), (12, 13), (15, 20):
+        queue.expected.add(start, end)
+    gap = "missing queue offsets: 2, the first is 12"
+    before, between, behind = (
+        f"queue offsets {first} to {last} were to be read and were not" for first, last in ((5, 9), (12, 12), (16, 19))
+    )
+    assert list(queue.faults()) == [gap, before, behind]
+    assert list(queue.faults(saw_all=False)) == [before, between, behind]
+
+
+def test_nothing_is_expected_of_an_empty_range() -> None:
+    """The queue is not even known then."""
+    counters = StoreCounters("store")
+    counters.expect(("Topic", 0), 3, 3)
+    assert counters.queues == {}
+
+
+def test_reports_of_a_store_add_up() -> None:
+    """Numbers are added, filters named once, and queues merged; the number of parts of a queue is counted."""
+    counters = StoreCounters("store", 1, 2, 3, 4.0, 5, 6, 7, 8, pushed=["a"])
+    other = StoreCounters("store", 10, 20, 30, 40.0, 50, 60, 70, 80, pushed=["a", "b"], splits=[split(0, 10, 0, 12)])
+    other.end = LogStop("log", 12, "zeros")
+    other.skip("log", 3, 5, "the magic is unknown")
+    other.queue("Topic", 3).count(Reason.WANTED, 5)
+    counters.merge(other)
+    counters.merge(other)
+    sums = (counters.records, counters.blanks, counters.log_bytes, counters.seconds, counters.checked_bodies)
+    assert sums == (21, 42, 63, 84.0, 105)
+    assert (counters.crc_failures, counters.unreadable_bodies, counters.delivered_rows) == (126, 147, 168)
+    assert counters.pushed == ["a", "b"]
+    assert counters.end == other.end
+    assert len(counters.splits) == len(counters.skipped) == 2
+    assert (counters.rows, counters.queue("Topic", 3).splits) == (10, 2)
+    assert StoreCounters("store").queue("New", 0).splits == 1

@@ -1,4 +1,5 @@
 import pathlib
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ from s3 import serve_s3
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.export.plan.filesystems import Folder
+from rocketlet.export.plan.log_end import LogStop
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.report.counters import StoreCounters
 from rocketlet.export.report.report import Report, ReportParts, load_report, save_report
@@ -173,3 +175,69 @@ def test_report_that_is_not_there_is_an_error(tmp_path: pathlib.Path) -> None:
         load_report(str(tmp_path / "report.json"))
     with pytest.raises(ConfigError, match=r"is no report: it holds no plan\.json"):
         load_report(str(tmp_path))
+
+
+def test_report_behind_a_url_needs_no_options(reading: LogReader) -> None:
+    """One file, and a directory of parts, are written to and read from a place without any."""
+    save_report(reading.report, "memory://reports/one.json")
+    assert load_report("memory://reports/one.json").to_json() == reading.report.to_json()
+    ReportParts.begin(Folder("memory://reports/many"), reading.report, 0)
+    assert load_report("memory://reports/many").to_json() == reading.report.to_json()
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        ([1], "1 of 8 parts were not read to their end: 1"),
+        ([0, 2, 3, 5, 7], "5 of 8 parts were not read to their end: 0, 2, 3, 5, 7"),
+        (range(1, 7), "6 of 8 parts were not read to their end: 1, 2, 3, 4, 5, …"),
+    ],
+)
+def test_missing_parts_are_named(missing: Sequence[int], named: str, tmp_path: pathlib.Path) -> None:
+    """Five of them at most."""
+    parts = ReportParts.begin(Folder(str(tmp_path)), Report(), 8)
+    for number in {*range(8)} - {*missing}:
+        parts.finish(number)
+    assert load_report(str(tmp_path)).unread == [named]
+
+
+def test_parts_that_are_planned_later_are_numbered_on(reading: LogReader, tmp_path: pathlib.Path) -> None:
+    """What is known of them is added to what was known before."""
+    parts = ReportParts.begin(Folder(str(tmp_path)), Report(), 2)
+    assert parts.extend(Report(), 3) == 2
+    assert parts.extend(reading.report, 0) == 5
+    assert parts.extend(reading.report, 1) == 5
+    found = load_report(str(tmp_path))
+    assert found.unread == ["6 of 6 parts were not read to their end: 0, 1, 2, 3, 4, …"]
+    assert found.rows == 2 * reading.report.rows
+
+
+def test_lines_tell_what_was_wrong(log: LogBuilder) -> None:
+    """Failed checksums, skipped bytes, pushed filters and a doubtful end have a line each."""
+    report = Report()
+    counters = report.of_store("store")
+    counters.fail_crc("Topic", 0)
+    counters.fail_crc("Topic", 0)
+    counters.skip("log", 7, 100, "the magic is unknown")
+    counters.skip("log", 300, 11, "the magic is unknown")
+    counters.pushed += ["tags = a"]
+    counters.end = LogStop("log", 400, "zeros", "it may go on")
+    lines = list(report.lines())
+    assert lines[1:] == [
+        "  0 messages = 0 rows + 0 left out",
+        "  stored bodies without their checksum: 2",
+        "  skipped as damaged: 111 bytes in 2 places",
+        "  pushed down: tags = a",
+        "  the log ends in log at position 400: zeros",
+        "  that the log ended there is not proved: it may go on",
+        "fault: store: log at position 7: 100 bytes skipped, the magic is unknown",
+        "fault: store: log at position 300: 11 bytes skipped, the magic is unknown",
+    ]
+
+
+@pytest.mark.parametrize(("faults", "last"), [(5, "fault: part 4"), (6, "fault: 1 more")])
+def test_five_faults_are_named(faults: int, last: str) -> None:
+    """More are counted."""
+    lines = list(Report(unread=[f"part {number}" for number in range(faults)]).lines())
+    assert lines[4] == "fault: part 4"
+    assert lines[-1] == last
