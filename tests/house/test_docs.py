@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from typing import NamedTuple
 
 import click
@@ -27,10 +28,11 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SPARK_PAGE = "docs/guide/spark.md"
 NAMESERVER = "127.0.0.1:9876"
+BLOCK_OR_HEADING = re.compile(r"^```(\w+)\n(.*?)^```$|^#+ ([^\n]*)$", flags=re.MULTILINE | re.DOTALL)
 
 
 class Snippet(NamedTuple):
-    """A fenced block of a page."""
+    """A fenced block of a page; its place names the heading above it, and its number below it from the second on."""
 
     place: str
     language: str
@@ -41,10 +43,15 @@ def find_snippets() -> list[Snippet]:
     """Return the blocks of all pages."""
     found: list[Snippet] = []
     for page in PAGES:
-        text = page.read_text()
-        for match in re.finditer(r"^```(\w+)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
-            line = text[: match.start()].count("\n") + 1
-            found.append(Snippet(f"{page.relative_to(ROOT)}:{line}", match[1], match[2]))
+        counts: Counter[str] = Counter()
+        place = ""
+        for match in BLOCK_OR_HEADING.finditer(page.read_text()):
+            language, text, heading = match.groups()
+            if heading is not None:
+                place = f"{page.relative_to(ROOT)}#{heading}"
+                continue
+            counts[place] += 1
+            found.append(Snippet(f"{place}-{counts[place]}" if counts[place] > 1 else place, language, text))
     return found
 
 

@@ -1,6 +1,7 @@
 """Marks the tests of ``tests/ci_tests.txt``, and all runs with the Java client 4.9.8, with ``ci``.
 
-`make test` runs the others in ten minutes, `make test-ci` these. A line that names no test stops a run of all tests.
+`make test` runs the others in ten minutes, `make test-ci` these. A run of all tests stops at a line that names no test,
+and at a test of which each run is named alone: so a name without parameters says that `make test` leaves a test out.
 """
 
 import pathlib
@@ -28,6 +29,11 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         if is_listed(item.nodeid, names) or item.get_closest_marker("old_java") is not None:
             item.add_marker("ci")
     if session.config.args == [str(LIST.parent)] or session.config.args == [LIST.parent.name]:
-        found = {item.nodeid for item in items} | {item.nodeid.partition("[")[0] for item in items}
+        runs = {item.nodeid for item in items}
+        found = runs | {run.partition("[")[0] for run in runs}
         if missing := sorted(names - found):
             raise pytest.UsageError(f"{LIST.name} names tests that are not there: {', '.join(missing)}")
+        named_in_part = {name.partition("[")[0] for name in names if "[" in name}
+        kept = {item.nodeid.partition("[")[0] for item in items if item.get_closest_marker("ci") is None}
+        if whole := sorted(named_in_part - kept):
+            raise pytest.UsageError(f"{LIST.name} names each run of these tests, name them whole: {', '.join(whole)}")
