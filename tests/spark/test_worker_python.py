@@ -54,7 +54,8 @@ def choose(context: Context) -> Context:
 @pytest.fixture
 def bare(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Put a ``python3`` without the package on the path."""
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for name in ("PYSPARK_PYTHON", "PYTHONPATH"):  # by which it would find the package
+        monkeypatch.delenv(name, raising=False)
     python = tmp_path / "python3"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     python.chmod(0o755)

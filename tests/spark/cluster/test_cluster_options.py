@@ -2,12 +2,24 @@
 
 import json
 import pickle
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.spark.cluster.cluster_options import CLUSTER_OPTIONS, ClusterOptions, QueueChoice, parse_cluster_options
+from rocketlet.common.message import MessageQueue
+from rocketlet.export.plan.filesystems import Folder, Storage
+from rocketlet.export.plan.selection import Selection
+from rocketlet.spark.cluster.cluster import Cluster
+from rocketlet.spark.cluster.cluster_options import (
+    CLUSTER_OPTIONS,
+    ClusterOptions,
+    QueueChoice,
+    find_present,
+    find_queues,
+    parse_cluster_options,
+)
 from rocketlet.spark.cluster.offset_bounds import EARLIEST, LATEST
 from rocketlet.spark.options.option_values import OptionValues
 
@@ -103,3 +115,196 @@ def test_something_must_be_named() -> None:
     """A name server alone is no reading."""
     with pytest.raises(ConfigError, match="give one of subscribe, subscribePattern, assign"):
         parse_cluster_options(OptionValues({"nameserver": "192.0.2.1:9876"}, CLUSTER_OPTIONS, "the source"))
+
+
+class Topics:
+    """A cluster of two brokers, as its routes say."""
+
+    QUEUES: ClassVar[dict[MessageQueue, str]] = {
+        MessageQueue(topic, broker, number): f"{broker}:1"
+        for topic, broker, count in (
+            ("A", "broker-a", 2),
+            ("A", "broker-b", 1),
+            ("AB", "broker-a", 1),
+            ("%RETRY%A", "b", 1),
+        )
+        for number in range(count)
+    }
+
+    def queues(self, topics: Iterable[str], *, skips_missing: bool = False) -> dict[MessageQueue, str]:
+        """Return the queues of topics."""
+        wanted = set(topics)
+        missing = wanted - {queue.topic for queue in self.QUEUES}
+        if missing and not skips_missing:
+            raise ConfigError(f"no topic {missing}")
+        return {queue: address for queue, address in self.QUEUES.items() if queue.topic in wanted}
+
+    def topics(self, *, includes_system: bool) -> list[str]:
+        """Return the names of topics, and one whose brokers are gone."""
+        names = {queue.topic for queue in self.QUEUES} | {"AGone"}
+        return sorted(name for name in names if includes_system or not name.startswith("%"))
+
+
+TOPICS = cast("Cluster", Topics())
+
+
+def found(queues: Iterable[MessageQueue]) -> list[str]:
+    """Return queues in short."""
+    return [f"{topic} {broker[-1]}{number}" for topic, broker, number in queues]
+
+
+@pytest.mark.parametrize(
+    ("options", "queues"),
+    [
+        ({"subscribe": "AB"}, ["AB a0"]),
+        ({"subscribe": "A, AB"}, ["A a0", "A a1", "A b0", "AB a0"]),
+        ({"subscribePattern": "A.*"}, ["A a0", "A a1", "A b0", "AB a0"]),
+        ({"subscribePattern": "A"}, ["A a0", "A a1", "A b0"]),
+        ({"subscribePattern": ".*", "includeSystemTopics": "true"}, ["A a0", "A a1", "A b0", "AB a0", "%RETRY%A b0"]),
+        ({"assign": {"A": [0]}}, ["A a0", "A b0"]),
+        ({"assign": {"A": [1], "AB": [0]}}, ["A a1", "AB a0"]),
+        ({"assign": {"A": {"broker-a": [1, 0]}}}, ["A a0", "A a1"]),
+        ({"assign": {"A": {"broker-b": [0]}}}, ["A b0"]),
+    ],
+)
+def test_queues_of_a_choice(options: dict[str, Any], queues: list[str]) -> None:
+    """All of a topic, or those that are assigned; they are also what is present of them."""
+    choice = parse(**options).choice
+    assert found(find_queues(TOPICS, choice)) == queues
+    assert found(find_present(TOPICS, choice)) == queues
+    assert find_queues(TOPICS, choice).items() <= Topics.QUEUES.items()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "present"),
+    [
+        ({"subscribe": "A,C"}, "no topic", ["A a0", "A a1", "A b0"]),
+        ({"subscribePattern": "C"}, "subscribePattern 'C' matches no topic that can be read", []),
+        ({"subscribePattern": "AGone"}, "subscribePattern 'AGone' matches no topic that can be read", []),
+        (
+            {"assign": {"A": [1, 2]}},
+            "assign names queue 2 of A, but there are 0 on broker-a, 0 on broker-b, 1 on broker-a",
+            ["A a1"],
+        ),
+        ({"assign": {"A": {"broker-b": [0, 1]}}}, "assign names queue 1 of A on broker-b, but there are", ["A b0"]),
+    ],
+)
+def test_queues_that_are_not_there(options: dict[str, Any], reason: str, present: list[str]) -> None:
+    """Are an error, or left out where a stream goes on without them."""
+    choice = parse(**options).choice
+    with pytest.raises(ConfigError, match=reason):
+        find_queues(TOPICS, choice)
+    assert found(find_present(TOPICS, choice)) == present
+    if "subscribePattern" in options:
+        assert find_queues(TOPICS, choice, needs_any=False) == {}
+
+
+def test_options_are_what_was_given() -> None:
+    """Each to its place."""
+    options = parse(
+        minPartitions=3,
+        maxRecordsPerPartition=7,
+        failOnDataLoss="false",
+        group="g",
+        tags="a, b",
+        keys="k",
+        verifyBodyCrc="false",
+        pullsAtOnce=5,
+        messageDelayLevel="1s 2s",
+        reportPath="/reports",
+        storageOptions='{"region": "r"}',
+    )
+    assert (options.min_partitions, options.max_records, options.pulls_at_once) == (3, 7, 5)
+    assert (options.data_loss.fails, options.group, options.checks_crc) == (False, "g", False)
+    assert options.selection == Selection(tags=frozenset("ab"), keys=frozenset("k"), includes_system=True)
+    assert options.delays_ms == (1_000, 2_000)
+    assert options.report == Folder("/reports", Storage('{"region": "r"}'))
+
+
+def test_options_that_were_not_given() -> None:
+    """Sixteen pulls at once, whole batches, no limits, and no report."""
+    options = parse()
+    assert (options.min_partitions, options.max_records, options.pulls_at_once) == (None, None, 16)
+    assert (options.batch_messages, options.batch_bytes) == (65_536, 16 << 20)
+    assert (options.checks_crc, options.pushes_filters, options.report) == (True, False, None)
+    assert options.selection == Selection(includes_system=True)
+    assert options.choice.includes_system is False
+    assert options == ClusterOptions(options.access, options.choice, options.starting, options.ending)
+    assert (options.starting.is_end, options.ending.is_end) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "starting", "ending"),
+    [
+        ({"startingOffsets": "EARLIEST", "endingOffsets": "Latest"}, EARLIEST, LATEST),
+        ({"endingOffsets": {"T": 7}}, EARLIEST, EARLIEST),
+    ],
+)
+def test_words_of_bounds_in_any_case(options: dict[str, Any], starting: int, ending: int) -> None:
+    """With offsets by queue, no word counts."""
+    found_options = parse(**options)
+    assert (found_options.starting.queue_offset, found_options.ending.queue_offset) == (starting, ending)
+    assert found_options.ending.is_end
+
+
+def test_stream_begins_at_the_end() -> None:
+    """Unless it is told to begin elsewhere."""
+    given = {"nameserver": "192.0.2.1:9876", "subscribe": "T"}
+    options = parse_cluster_options(OptionValues(given, CLUSTER_OPTIONS, "the source"), default_start=LATEST)
+    assert options.starting.queue_offset == LATEST
+
+
+@pytest.mark.parametrize(
+    ("options", "takes_latest"), [({}, False), ({"startingOffsetsByTimestampStrategy": "latest"}, True)]
+)
+@pytest.mark.parametrize("start", [{"startingTimestamp": 0}, {"startingOffsetsByTimestamp": {"T": 0}}])
+def test_strategy_is_of_beginnings(options: dict[str, Any], takes_latest: bool, start: dict[str, Any]) -> None:
+    """An ending takes the latest in any case."""
+    found_options = parse(**options, **start, endingTimestamp=5)
+    assert found_options.starting.takes_latest == takes_latest
+    assert found_options.ending.takes_latest
+    assert (found_options.starting.is_end, found_options.ending.is_end) == (False, True)
+    by_queue = parse(**options, **start, endingOffsetsByTimestamp={"T": 5}).ending
+    assert (by_queue.is_end, by_queue.takes_latest, by_queue.instants) == (True, True, {("T", None, None): 5})
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (5, 6)])
+def test_beginning_is_before_the_end(start: int, end: int) -> None:
+    """By a millisecond at least."""
+    options = parse(startingTimestamp=start, endingTimestamp=end)
+    assert (options.starting.at_ms, options.ending.at_ms) == (start, end)
+    with pytest.raises(ConfigError, match="is not before endingTimestamp"):
+        parse(startingTimestamp=end, endingTimestamp=start)
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"subscribe": "T", "subscribePattern": "T"}, None),
+        ({"subscribePattern": "T", "assign": {"T": [0]}}, None),
+        ({"startingTimestamp": 1, "startingOffsetsByTimestamp": {"T": 1}}, None),
+        ({"startingOffsetsByTimestamp": {"T": 1}, "startingOffsets": "earliest"}, None),
+        ({"assign": {"T": [-1]}}, "assign"),
+        ({"assign": {"T": [True]}}, "assign"),
+        ({"assign": {"T": 0}}, "assign"),
+        ({"assign": {}}, "assign"),
+        ({"assign": {"T": {"b": []}}}, "assign"),
+        ({"startingOffsets": {"T": True}}, "startingOffsets"),
+        ({"startingOffsetsByTimestamp": {"T": True}}, "startingOffsetsByTimestamp"),
+        ({"pullsAtOnce": 0}, "pullsAtOnce"),
+        ({"maxRecordsPerPartition": 0}, "maxRecordsPerPartition"),
+    ],
+)
+def test_other_values_are_refused(options: dict[str, Any], key: str | None) -> None:
+    """With the option's name."""
+    with pytest.raises(ConfigError) as caught:
+        parse(**options)
+    if key is not None:
+        assert caught.value.key == key
+
+
+def test_least_offsets_of_a_bound() -> None:
+    """Latest and earliest stand below the first one; queue 0 may be assigned."""
+    assert parse(startingOffsets={"T": -2}).starting.offsets == {("T", None, None): EARLIEST}
+    assert parse(startingOffsets={"T": 0}).starting.offsets == {("T", None, None): 0}
+    assert parse(assign={"T": [0]}).choice.queues == {"T": {(None, 0)}}
