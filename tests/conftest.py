@@ -22,6 +22,7 @@ pytest_plugins = [
 
 # Other work on the machine must not fail an example for being slow.
 hypothesis.settings.register_profile("rocketlet", deadline=None)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=3_000)
 hypothesis.settings.load_profile("rocketlet")
 
 

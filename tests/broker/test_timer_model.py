@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timers import SECOND_MS, TimerWorld, timer_directory
 
+from examples import examples
+
 SLOTS = 2_000  # a window of 940 s, so that messages roll
 MOST_AHEAD_S = 4_000
 MOST_UNSAVED_MS = 300_000
@@ -145,14 +147,14 @@ def _play(steps: list[Callable[[Play], None]], seed: int, act: Callable[[Play], 
 
 
 @pytest.mark.feature("L6", "L8")
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.sampled_from(ORDERLY), max_size=40), st.integers(0, 2**32))
 def test_messages_come_once_and_in_time(steps: list[Callable[[Play], None]], seed: int) -> None:
     """With any times, recalls and clean restarts, each message comes exactly once, and none that was recalled."""
     _play(steps, seed, Play.finish)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.sampled_from((*ORDERLY, Play.kill)), max_size=40), st.integers(0, 2**32))
 def test_kills_lose_nothing(steps: list[Callable[[Play], None]], seed: int) -> None:
     """A killed broker loses no message; those that came since the last save may come once more."""
@@ -226,7 +228,7 @@ DAMAGE = (
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(ORDERLY), min_size=5, max_size=30), st.integers(0, 2**32))
 def test_damaged_files_lose_nothing(
     damage: Callable[[pathlib.Path, random.Random], None], steps: list[Callable[[Play], None]], seed: int

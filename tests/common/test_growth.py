@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from raw_calls import decode_json_header
 
+from examples import examples
 from rocketlet.common import names
 from rocketlet.common.errors import RocketletError
 from rocketlet.common.ids import parse_recall_handle
@@ -122,7 +123,7 @@ def test_longest_input_comes_to_an_end(name: str, piece: str) -> None:
     tried(READERS[name][0], piece * (LONGEST // len(piece) // (20 if "JSON" in name or "fields" in name else 1)))()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.sampled_from(sorted(READERS)), st.data())
 def test_any_piece_again_and_again(name: str, data: st.DataObject) -> None:
     """What hypothesis makes of the pieces and repeats grows no faster either."""

@@ -14,6 +14,7 @@ from javastores import JavaStores, Row
 from logbuilder import LogBuilder
 from stores import StoreDirectory, new_record
 
+from examples import examples
 from rocketlet.common.errors import StoreDamagedError
 from rocketlet.common.record import BLANK_BYTES
 from rocketlet.export.plan import record_walk as queueanchor
@@ -67,7 +68,7 @@ def read_all(store: pathlib.Path, split_bytes: int) -> list[Row]:
     return rows
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(PARTS, st.integers(1, 5_000))
 def test_any_split_size_gives_each_record_once(parts: list[Part], split_bytes: int) -> None:
     """Bodies that hold sound records with the right log offsets do not change what is read."""
@@ -76,7 +77,7 @@ def test_any_split_size_gives_each_record_once(parts: list[Part], split_bytes: i
         assert [row["logOffset"] for row in read_all(log.root, max(split_bytes, log.end // 60))] == log.offsets
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(PARTS, st.data())
 def test_first_record_is_found_from_a_stretch_before_it(parts: list[Part], data: st.DataObject) -> None:
     """The record that begins at or behind a place is found without the start of the file, as from there."""

@@ -11,6 +11,7 @@ from logbuilder import FIRST_MS, LogBuilder
 from pushing import SPOILS, TAGS, check, configure, fill, looked_at, plan, push, read
 from stores import TINY, StoreDirectory, new_record
 
+from examples import examples
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.properties import encode_properties
@@ -121,7 +122,7 @@ def test_walk_where_most_is_wanted(filled: StoreDirectory) -> None:
     assert records == 160
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.frozensets(st.sampled_from(["Orders", "Rare", "%RETRY%group", "Other"]), min_size=1),
     st.frozensets(st.sampled_from(["Aa", "BB", "C"])),

@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from logbuilder import LogBuilder
 
+from examples import examples
 from rocketlet.common.properties import parse_properties
 from rocketlet.common.record import BLANK_BYTES, decode_record
 from rocketlet.store.audit.block_keys import BlockKeys, name_topics
@@ -23,7 +24,7 @@ chunks = st.one_of(st.tuples(names, values).map("\x01".join), st.text(alphabet="
 texts = st.tuples(st.lists(chunks, max_size=6).map("\x02".join), st.sampled_from(["", "\x02"])).map("".join)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 @given(
     records=st.lists(st.tuples(st.sampled_from(TOPICS), texts, st.sampled_from([0, 4, 8, 12])), min_size=1, max_size=12)
 )
