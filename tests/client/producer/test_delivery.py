@@ -1,11 +1,12 @@
 """How often and where a message is sent: without waiting, and with brokers that are slow."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, silent, stored
 
-from rocketlet.client import Message, Producer, ProducerSettings, select_by_hash
+from rocketlet.client import Message, Producer, ProducerSettings, Session, select_by_hash
 from rocketlet.client.producer.delivery import RETRIED_CODES, QueueRoundRobin, SendAttempts, SlowBrokers
 from rocketlet.client.session.results import SendResult, SendStatus
 from rocketlet.common.codes import ResponseCode
@@ -162,6 +163,92 @@ async def test_slow_broker_gets_no_messages_for_its_time(
         for _ in range(4):
             await producer.send(Message("T", b"x"))
     assert len(slow.asked(SEND)) == 3
+
+
+async def test_round_follows_the_route(cluster: ScriptedCluster, brokers: list[ScriptedServer]) -> None:
+    """A new publish list is taken at once; when it is empty the next send looks the topic up again."""
+    settings = ProducerSettings(retries=0)
+    topic = Message("T", b"x")
+    async with (
+        Session(cluster.nameserver.address) as session,
+        Producer("pg", session=session, settings=settings) as producer,
+    ):
+        await producer.send(topic)
+        cluster.routes["T"] = {"broker-b": 2}
+        await session.refresh("T")
+        assert [(await producer.send(topic)).queue.broker_name for _ in range(2)] == ["broker-b", "broker-b"]
+        cluster.routes["U"] = {"broker-a": 1}
+        await session.refresh("U")  # a topic that nobody has sent to
+        cluster.routes["U"] = {"broker-b": 1}
+        await session.refresh("U")
+        assert (await producer.send(Message("U", b"x"))).queue.broker_name == "broker-b"
+        cluster.routes["T"] = {"broker-b": 0}
+        await session.refresh("T")
+        with pytest.raises(RouteNotFoundError, match="no broker takes messages of the topic T now"):
+            await producer.send(topic)
+        cluster.routes["T"] = {"broker-a": 1}
+        assert (await producer.send(topic)).queue.broker_name == "broker-a"
+
+
+@pytest.mark.parametrize("is_chosen", [False, True], ids=["round", "chosen"])
+async def test_broker_that_sends_its_clients_away_is_connected_to_anew(
+    cluster: ScriptedCluster, *, is_chosen: bool
+) -> None:
+    """GO_AWAY ends the connection: the only retry, or the next send to a queue that was chosen, makes another."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+
+    def send_away(_: Command) -> Command:
+        broker.answers[SEND] = stored
+        return Command.response(ResponseCode.GO_AWAY, "please go away")
+
+    settings = ProducerSettings(retries=1)
+    async with Producer("pg", cluster.nameserver.address, settings=settings) as producer:
+        queue = (await producer.send(Message("T", b"x"))).queue
+        broker.answers[SEND] = send_away
+        if is_chosen:
+            with pytest.raises(ResponseError, match="1500"):
+                await producer.send(Message("T", b"x"), queue=queue)
+        await producer.send(Message("T", b"x"), queue=queue if is_chosen else None)
+    assert (len(broker.asked(SEND)), len(broker.connections)) == (3, 2)
+
+
+@pytest.mark.feature("K6")
+@pytest.mark.parametrize("attempt_timeout_ms", [None, 500, 600])
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+async def test_send_ends_when_its_time_is_over(
+    cluster: ScriptedCluster, attempt_timeout_ms: int | None, *, is_first: bool
+) -> None:
+    """To the millisecond, whether route and connection are there or not; a longer limit of attempts does not matter."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker, clock = await cluster.add_broker("broker-a"), ManualClock()
+    settings = ProducerSettings(retries=0, attempt_timeout_ms=attempt_timeout_ms)
+    async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        if not is_first:
+            await producer.send(Message("T", b"x"))
+            await clock.elapse(1_000)
+            await broker.wait_asked(RequestCode.HEART_BEAT)
+            await clock.settle()
+        broker.requests.clear()
+        broker.answers[SEND] = silent
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(error_of(producer.send(Message("T", b"x"), timeout_ms=500)))
+            await broker.wait_asked(SEND)
+            await clock.elapse(499)
+            assert not sending.done()
+            await clock.elapse(1)
+        assert isinstance(sending.result(), RequestTimeoutError)
+        if not is_first:  # a heartbeat shows whether the connection is half open
+            await broker.wait_asked(RequestCode.HEART_BEAT)
+
+
+async def error_of(sending: Awaitable[SendResult]) -> RemotingError | None:
+    """Return what a send raises."""
+    try:
+        await sending
+    except RemotingError as error:
+        return error
+    return None
 
 
 async def test_every_send_passes_what_changes_requests(cluster: ScriptedCluster) -> None:
