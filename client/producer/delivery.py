@@ -316,7 +316,7 @@ class Delivery:
         for _ in range(1 + self._settings.retries_nowait):
             left_ms = min(deadline_ms - self._monotonic_ms(), limit_ms)
             if left_ms <= 0:
-                break
+                return attempts.outcome()
             try:
                 return await self._attempt(outgoing, queue, left_ms)
             except RemotingError as error:
@@ -390,7 +390,7 @@ class Delivery:
         for _ in range(1 + self._settings.retries - len(attempts)):
             left_ms = min(deadline_ms - self._monotonic_ms(), limit_ms)
             if left_ms <= 0:
-                break
+                return attempts.outcome()
             queue = round_robin.next_queue(attempts.failed_broker)
             try:
                 outcome = await self._attempt(outgoing, queue, left_ms)

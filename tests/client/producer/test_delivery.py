@@ -215,16 +215,16 @@ async def test_broker_that_sends_its_clients_away_is_connected_to_anew(
 
 @pytest.mark.feature("K6")
 @pytest.mark.parametrize("attempt_timeout_ms", [None, 500, 600])
-@pytest.mark.parametrize("is_first", [True, False], ids=["first", "later"])
+@pytest.mark.parametrize("kind", ["first", "later", "chosen"])
 async def test_send_ends_when_its_time_is_over(
-    cluster: ScriptedCluster, attempt_timeout_ms: int | None, *, is_first: bool
+    cluster: ScriptedCluster, attempt_timeout_ms: int | None, kind: str
 ) -> None:
     """To the millisecond, whether route and connection are there or not; a longer limit of attempts does not matter."""
     cluster.routes["T"] = {"broker-a": 1}
     broker, clock = await cluster.add_broker("broker-a"), ManualClock()
     settings = ProducerSettings(retries=0, attempt_timeout_ms=attempt_timeout_ms)
     async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
-        if not is_first:
+        if kind != "first":
             await producer.send(Message("T", b"x"))
             await clock.elapse(1_000)
             await broker.wait_asked(RequestCode.HEART_BEAT)
@@ -232,14 +232,54 @@ async def test_send_ends_when_its_time_is_over(
         broker.requests.clear()
         broker.answers[SEND] = silent
         async with asyncio.TaskGroup() as group:
-            sending = group.create_task(error_of(producer.send(Message("T", b"x"), timeout_ms=500)))
+            queue = (await producer.fetch_queues("T"))[0] if kind == "chosen" else None
+            sending = group.create_task(error_of(producer.send(Message("T", b"x"), timeout_ms=500, queue=queue)))
             await broker.wait_asked(SEND)
             await clock.elapse(499)
             assert not sending.done()
             await clock.elapse(1)
         assert isinstance(sending.result(), RequestTimeoutError)
-        if not is_first:  # a heartbeat shows whether the connection is half open
+        if kind != "first":  # a heartbeat shows whether the connection is half open
             await broker.wait_asked(RequestCode.HEART_BEAT)
+
+
+@pytest.mark.feature("K6")
+async def test_first_send_ends_when_no_name_server_answers_in_time(cluster: ScriptedCluster) -> None:
+    """The time for the route is that of the call."""
+    clock = ManualClock()
+    cluster.nameserver.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = silent
+    async with (
+        Producer("pg", cluster.nameserver.address, clock=clock) as producer,
+        asyncio.TaskGroup() as group,
+    ):
+        sending = group.create_task(error_of(producer.send(Message("T", b"x"), timeout_ms=500)))
+        await cluster.nameserver.wait_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        await clock.elapse(499)
+        assert not sending.done()
+        await clock.elapse(1)
+    assert isinstance(sending.result(), RequestTimeoutError)
+
+
+@pytest.mark.feature("K6", "K7")
+@pytest.mark.parametrize("is_nowait", [False, True], ids=["send", "send_nowait"])
+async def test_attempts_follow_while_there_is_time(cluster: ScriptedCluster, *, is_nowait: bool) -> None:
+    """With a millisecond left there is another, with none there is not."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker, clock = await cluster.add_broker("broker-a"), ManualClock()
+    passes_ms = [1, 499]
+
+    def hang_up(_: Command) -> Outcome[Command]:
+        clock.advance(passes_ms.pop())
+        broker.connections[-1].close()
+        return Outcome[Command]()
+
+    settings = ProducerSettings(retries=5, retries_nowait=5)
+    async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        await producer.fetch_queues("T")
+        broker.answers[SEND] = hang_up
+        send = producer.send_nowait if is_nowait else producer.send
+        assert isinstance(await error_of(send(Message("T", b"x"), timeout_ms=500)), RemotingError)
+    assert len(broker.asked(SEND)) == 2
 
 
 async def error_of(sending: Awaitable[SendResult]) -> RemotingError | None:

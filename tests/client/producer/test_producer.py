@@ -140,6 +140,18 @@ async def test_attempts_end_after_two_retries(cluster: ScriptedCluster, broker: 
 
 
 @pytest.mark.feature("K6")
+async def test_later_sends_have_as_many_attempts(cluster: ScriptedCluster, broker: ScriptedServer) -> None:
+    """Whether route and connection were there or not."""
+    async with Producer("pg", cluster.nameserver.address) as producer:
+        await producer.send(Message("T", b"x"))
+        broker.answers[SEND] = refused(ResponseCode.SYSTEM_BUSY, "later")
+        for _ in range(2):
+            with pytest.raises(ResponseError, match="later"):
+                await producer.send(Message("T", b"x"))
+    assert len(headers(broker)) == 1 + 3 + 3
+
+
+@pytest.mark.feature("K6")
 async def test_all_attempts_share_one_time_budget(cluster: ScriptedCluster, broker: ScriptedServer) -> None:
     """An attempt that fails after 2 s leaves 1 s for the next: the call ends after 3 s in all."""
     clock = ManualClock()
