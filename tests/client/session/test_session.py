@@ -142,6 +142,25 @@ async def test_broker_that_sends_its_clients_away_is_called_anew(cluster: Script
     assert len(broker.connections) == 3
 
 
+@pytest.mark.feature("B13")
+async def test_lost_connection_may_be_listed_for_two_minutes(cluster: ScriptedCluster) -> None:
+    """So long a broker that has not noticed names us twice; before, and from then on, it does not."""
+    clock, broker = ManualClock(), await cluster.add_broker("broker-a")
+    async with Session(cluster.nameserver.address, clock) as session:
+        assert not session.may_be_listed_twice
+        await session.call(broker.address, Command.request(RequestCode.GET_BROKER_RUNTIME_INFO), 3000)
+        assert len(session.local_addresses) == 1
+        assert not session.may_be_listed_twice
+        broker.connections[0].close()
+        while session.connections:
+            await clock.settle()
+        assert session.local_addresses == frozenset()
+        clock.advance(119_999)
+        assert session.may_be_listed_twice
+        clock.advance(1)
+        assert not session.may_be_listed_twice
+
+
 async def test_topic_that_vanishes_keeps_its_route(cluster: ScriptedCluster) -> None:
     """A name server that forgot a topic, as after its restart, does not stop the sends."""
     clock = ManualClock()
