@@ -33,7 +33,7 @@ from ..session.session import Session, borrow_session
 from ..session.settings import PushConsumerSettings, check_group, choose_settings
 from .admin_callbacks import ClientRequestHandlers
 from .listeners import ConcurrentConsumer, ConsumeEnvironment, Handler, Listener, ListenerCalls
-from .orderly_consume import HeldQueueLocks, OrderlyConsumer
+from .orderly_consume import NO_LIMIT, HeldQueueLocks, OrderlyConsumer
 from .send_back import MessageReturner
 
 _log = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ _log = logging.getLogger(__name__)
 START_WAIT_MS = 3_000
 SUSPEND_MS = 15_000
 DEFAULT_MAX_RETRIES = 16
-NO_LIMIT = (1 << 31) - 1
 
 
 class PushConsumer:

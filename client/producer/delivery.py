@@ -278,7 +278,7 @@ class Delivery:
             else:  # what ``_attempt_once`` does, without a coroutine of its own
                 answer = await self._ask(connection, outgoing, queue, left_ms)
                 if answer.code == _GO_AWAY:
-                    connection.close()
+                    self._part_from(connection)
                 outcome = _read_answer(answer, outgoing.message_id, queue)
             if outcome.status is _SEND_OK:
                 return outcome
@@ -314,11 +314,9 @@ class Delivery:
         queue = round_robin.next_queue() if choice is None else choice(round_robin.queues)
         attempts, limit_ms = SendAttempts(retries_bad_status=False), self._attempt_limit_ms
         for _ in range(1 + self._settings.retries_nowait):
-            left_ms = deadline_ms - self._monotonic_ms()
-            if left_ms > limit_ms:
-                left_ms = limit_ms
-            elif left_ms <= 0:
-                break
+            left_ms = min(deadline_ms - self._monotonic_ms(), limit_ms)
+            if left_ms <= 0:
+                return attempts.outcome()
             try:
                 return await self._attempt(outgoing, queue, left_ms)
             except RemotingError as error:
@@ -390,11 +388,9 @@ class Delivery:
         limit_ms = self._attempt_limit_ms
         outcome: SendResult | RemotingError | ClientError
         for _ in range(1 + self._settings.retries - len(attempts)):
-            left_ms = deadline_ms - self._monotonic_ms()
-            if left_ms > limit_ms:
-                left_ms = limit_ms
-            elif left_ms <= 0:
-                break
+            left_ms = min(deadline_ms - self._monotonic_ms(), limit_ms)
+            if left_ms <= 0:
+                return attempts.outcome()
             queue = round_robin.next_queue(attempts.failed_broker)
             try:
                 outcome = await self._attempt(outgoing, queue, left_ms)
@@ -421,13 +417,18 @@ class Delivery:
             self._session.heartbeat_soon()
             raise
         if answer.code == _GO_AWAY:
-            connection.close()  # the broker lets its connections end; the next call makes a new one
+            self._part_from(connection)
         return _read_answer(answer, outgoing.message_id, queue)
 
     def _ask(self, connection: Connection, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> Answer:
         opaque = connection.next_opaque()
         frame = self._frames.encode(outgoing, queue, self._now_ms(), opaque)
         return connection.ask_frame(frame, opaque, outgoing.code, timeout_ms)
+
+    def _part_from(self, connection: Connection) -> None:
+        """Let a connection go that its broker wants to end, so that no further attempt is made on it."""
+        for address in [address for address, each in self._connections.items() if each is connection]:
+            self._session.part_from(address)
 
     def _command(self, outgoing: OutgoingMessage, queue: MessageQueue) -> Command:
         fields = self._fields.encode(outgoing, queue, self._now_ms())

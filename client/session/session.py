@@ -302,8 +302,13 @@ class Session:
         if pipeline is not None:
             pipeline.after_response(address, command, answer)
         if answer.code == ResponseCode.GO_AWAY:
-            self._pool.close(address)  # the broker lets its connections end; the next call makes a new one
+            self.part_from(address)  # the broker lets its connections end
         return answer
+
+    def part_from(self, address: str) -> None:
+        """End a connection, and forget it at once; the next call makes a new one."""
+        self.connections.pop(address, None)
+        self._pool.close(address)
 
     async def call_oneway(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
         """Send a request that is not answered.
@@ -499,7 +504,7 @@ class Session:
         except RemotingError as error:
             self._outage_log.begin(address, error)
             if isinstance(error, RequestTimeoutError) and reads == (connection and connection.reads):
-                self._pool.close(address)  # it may be half open; the next call makes a new one
+                self.part_from(address)  # it may be half open
             return
         self._outage_log.heed(address, answer)
 

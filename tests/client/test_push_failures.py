@@ -37,7 +37,7 @@ async def test_failed_message_that_is_not_taken_back_runs_again_after_5_s(bench:
         for calls in (1, 2):
             await listener.wait_calls(calls)
             await bench.broker.wait_asked(BACK, calls)
-            assert await bench.elapse_until(lambda calls=calls: len(listener.seen) > calls) >= 5000
+            assert 5000 <= await bench.elapse_until(lambda calls=calls: len(listener.seen) > calls) <= 5200
         assert 6 not in bench.commits()
     assert [message.reconsume_times for message in listener.seen] == [0, 1, 2]
     assert bench.commits()[-1] == 6
@@ -83,7 +83,7 @@ async def test_pull_after_an_error_waits_a_second(bench: Bench) -> None:
     bench.broker.answers[PULL] = Feed(Command.response(ResponseCode.SYSTEM_BUSY, "cold data"))
     async with bench.listening(Inbox()):
         await bench.broker.wait_asked(PULL)
-        assert await bench.elapse_until(lambda: len(bench.pulls()) > 1) >= 1000
+        assert 1000 <= await bench.elapse_until(lambda: len(bench.pulls()) > 1) <= 1200
         assert [pull.queue_offset for pull in bench.pulls()] == [0, 0]
 
 

@@ -5,10 +5,20 @@ from inbox import HeldListener, Inbox
 from push_bench import PULL, Bench, Feed, pulled, records
 from scripted_cluster import offset_of
 
-from rocketlet.client import MessageQueue, PushConsumer, Session
+from rocketlet.client import MessageQueue, PushConsumer, Session, Statistics
 from rocketlet.common.codes import ResponseCode
 from rocketlet.remoting.bodies.body import decode_body, encode_body
-from rocketlet.remoting.bodies.client import ConsumedDirectly, ConsumerOffsets, DirectResult, ResetOffsets, RunningInfo
+from rocketlet.remoting.bodies.client import (
+    ConsumedDirectly,
+    ConsumerOffsets,
+    DirectResult,
+    LockBatchBody,
+    LockedQueues,
+    OwnedQueue,
+    ResetOffsets,
+    RunningInfo,
+    TopicFigures,
+)
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.client import (
@@ -31,20 +41,65 @@ async def ask(bench: Bench, code: RequestCode, header: object, body: bytes = b""
 async def test_running_info_tells_of_the_queues(bench: Bench) -> None:
     """Offsets, what is buffered, the subscriptions and when it began."""
     bench.broker.answers[PULL] = Feed(pulled(3, records(0, 3)))
-    held = HeldListener()
+    held, now_ms = HeldListener(), bench.clock.now_ms()
     async with bench.listening(held):
         await held.begun.wait()
         answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader(consumer_group="cg"))
         info = decode_body(RunningInfo, answer.body)
-        queue = info.mq_table[QUEUE]
-        assert (queue.commit_offset, queue.cached_msg_count, queue.cached_msg_max_offset) == (0, 3, 2)
-        assert info.properties["PROP_CONSUMER_START_TIMESTAMP"] == str(bench.clock.now_ms())
-        assert {each.topic for each in info.subscription_set} == {"T", "%RETRY%cg"}
-        assert info.jstack is None
         header = RunningInfoHeader(consumer_group="cg", with_stacks=True)
         answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-        assert "test_running_info_tells_of_the_queues" in (decode_body(RunningInfo, answer.body).jstack or "")
         held.may_end.set()
+    assert info.mq_table == {
+        QUEUE: OwnedQueue(
+            commit_offset=0,
+            cached_msg_min_offset=0,
+            cached_msg_max_offset=2,
+            cached_msg_count=3,
+            last_pull_timestamp=now_ms,
+            last_consume_timestamp=now_ms,
+        )
+    }
+    assert info.properties == {
+        "PROP_NAMESERVER_ADDR": f"{bench.cluster.nameserver.address};",
+        "PROP_THREADPOOL_CORE_SIZE": "20",
+        "PROP_CONSUMEORDERLY": "false",
+        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+        "PROP_CLIENT_VERSION": "rocketlet",
+        "PROP_CONSUMER_START_TIMESTAMP": str(now_ms),
+        "consumerGroup": "cg",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "consumeMessageBatchMaxSize": "1",
+        "pullBatchSize": "32",
+        "maxReconsumeTimes": "-1",
+    }
+    assert info.status_table == {"T": TopicFigures(), "%RETRY%cg": TopicFigures()}
+    assert {each.topic for each in info.subscription_set} == {"T", "%RETRY%cg"}
+    assert info.jstack is None
+    assert "test_running_info_tells_of_the_queues" in (decode_body(RunningInfo, answer.body).jstack or "")
+
+
+async def test_running_info_of_an_orderly_consumer_tells_of_its_locks(bench: Bench) -> None:
+    """When each was confirmed last, by the clock of the day; and what was consumed, if it counts."""
+
+    def lock(command: Command) -> Command:
+        body = LockedQueues(queues=[each for each in decode_body(LockBatchBody, command.body).mq_set if each == QUEUE])
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(body))
+
+    bench.broker.answers |= {RequestCode.LOCK_BATCH_MQ: lock, PULL: Feed(pulled(3, records(0, 3)))}
+    inbox, locked_at_ms = Inbox(), bench.clock.now_ms()
+    async with bench.listening(inbox, is_orderly=True, hooks=(Statistics(bench.clock),), pull_messages=7):
+        await inbox.wait_for(3)
+        await bench.clock.elapse(700)
+        answer = await ask(bench, RequestCode.GET_CONSUMER_RUNNING_INFO, RunningInfoHeader(consumer_group="cg"))
+    info = decode_body(RunningInfo, answer.body)
+    assert (info.properties["PROP_CONSUMEORDERLY"], info.properties["pullBatchSize"]) == ("true", "7")
+    queue = info.mq_table[QUEUE]
+    assert (queue.locked, queue.last_lock_timestamp, queue.commit_offset) == (True, locked_at_ms, 3)
+    assert (queue.last_pull_timestamp, queue.last_consume_timestamp) == (locked_at_ms, locked_at_ms + 700)
+    assert (queue.cached_msg_min_offset, queue.cached_msg_max_offset, queue.cached_msg_count) == (0, 0, 0)
+    assert info.status_table["T"].succeeded_per_second == 3 / 60
+    assert info.status_table["%RETRY%cg"] == TopicFigures()
 
 
 async def test_running_info_tells_of_whole_mebibytes(bench: Bench) -> None:

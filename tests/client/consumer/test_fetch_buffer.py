@@ -104,7 +104,41 @@ async def test_pulling_pauses_for_a_full_queue_and_for_a_full_shelf() -> None:
         waiting = [group.create_task(each.wait_for_room()) for each in (first, second)]
         await asyncio.sleep(0)
         assert not any(each.done() for each in waiting)
+        assert buffered.waiting == {first, second}
         buffered.take(1)
+    assert buffered.waiting == set()
+
+
+@pytest.mark.parametrize("is_given_up", [False, True])
+async def test_what_is_thrown_away_leaves_room_to_others(*, is_given_up: bool) -> None:
+    """After a seek, or when a queue was given up, the next pulls need not wait until something is handed out."""
+    buffered, first, second = make(max_messages=1)
+    first.accept([received(1), received(2)], 3)
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(second.wait_for_room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        if is_given_up:
+            first.drop()
+        else:
+            first.restart(40)
+    assert waiting.result() == 0
+    assert repr(buffered) == "<BufferedMessages 0 messages of 0 pulls>"
+
+
+async def test_paused_queue_pulls_when_it_goes_on() -> None:
+    """Unless there is no room for another reason."""
+    buffered, first, second = make(max_messages=1)
+    first.pause()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(first.wait_for_room())
+        await asyncio.sleep(0)
+        second.accept([received(1), received(2)], 3)
+        first.resume()
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        buffered.take(1)
+    assert first.has_room
 
 
 async def test_wait_ends_when_the_shelf_is_closed() -> None:

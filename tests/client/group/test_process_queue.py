@@ -122,3 +122,62 @@ async def test_higher_limits_let_a_fetcher_go_on() -> None:
         assert not waiting.done()
         sink.limit(FlowLimits(max_messages=5))
         await waiting
+
+
+def push_queue(clock: ManualClock, *, is_broadcast: bool = False) -> tuple[PushQueue, QueueOffsets]:
+    """Return a queue whose messages nobody takes, and the offsets that it moves."""
+    offsets, settings = QueueOffsets(), PushConsumerSettings(is_broadcast=is_broadcast)
+    return PushQueue(QUEUE, offsets, settings, lambda _queue, _messages: None, clock), offsets
+
+
+@pytest.mark.parametrize(("is_broadcast", "with_pull"), [(False, [0, 7]), (True, [0, 0])])
+async def test_pull_stores_the_offset_at_the_broker(*, is_broadcast: bool, with_pull: list[int]) -> None:
+    """Once there is one; a broadcasting consumer keeps its own."""
+    sink, offsets = push_queue(ManualClock(), is_broadcast=is_broadcast)
+    before = await sink.wait_for_room()
+    offsets.seek(QUEUE, 7)
+    assert [before, await sink.wait_for_room()] == with_pull
+
+
+def test_queue_that_was_given_up_moves_no_offset() -> None:
+    """What ends late is not committed: the next owner may be further, or begin anew."""
+    sink, offsets = push_queue(ManualClock())
+    sink.accept([received(1), received(2)], 3)
+    sink.finish([received(1)])
+    assert (offsets.get(QUEUE), sink.is_dropped) == (2, False)
+    sink.drop()
+    sink.finish([received(2)])
+    assert (offsets.get(QUEUE), sink.is_dropped) == (2, True)
+
+
+def test_answer_without_messages_moves_the_offset_of_an_idle_queue() -> None:
+    """What the filter left out need not be read again, unless something before it is unfinished."""
+    sink, offsets = push_queue(ManualClock())
+    sink.accept([], 50)
+    assert offsets.get(QUEUE) == 50
+    sink.accept([received(60)], 61)
+    sink.accept([], 90)
+    assert offsets.get(QUEUE) == 50
+    sink.finish([received(60)])
+    assert offsets.get(QUEUE) == 61
+
+
+def test_queue_tells_when_it_moved_last() -> None:
+    """Now while nothing waits or something was finished since the last pull, else the time of that pull."""
+    clock = ManualClock()
+    begun_at_ms = clock.now_ms()
+    sink, _ = push_queue(clock)
+    assert (sink.pulled_at_ms, sink.moved_at_ms) == (begun_at_ms, begun_at_ms)
+    clock.advance(10)
+    assert (sink.pulled_at_ms, sink.moved_at_ms) == (begun_at_ms, begun_at_ms + 10)
+    sink.accept([received(1), received(2)], 3)
+    sink.accept([received(3)], 4)
+    clock.advance(5)
+    assert (sink.pulled_at_ms, sink.moved_at_ms) == (begun_at_ms + 10, begun_at_ms + 10)
+    sink.finish([received(1)])
+    assert sink.moved_at_ms == begun_at_ms + 15
+    sink.accept([], 4)
+    clock.advance(5)
+    assert (sink.pulled_at_ms, sink.moved_at_ms) == (begun_at_ms + 15, begun_at_ms + 15)
+    sink.finish([received(2), received(3)])
+    assert sink.moved_at_ms == begun_at_ms + 20

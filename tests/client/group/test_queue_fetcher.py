@@ -1,9 +1,11 @@
 """What a pull asks for and what its answer says."""
 
 import asyncio
+import contextlib
 import logging
 import pathlib
 import zlib
+from collections.abc import AsyncGenerator
 
 import pytest
 from real_broker import running_broker
@@ -19,9 +21,12 @@ from rocketlet.client import (
     PullStatus,
     PushConsumer,
     PushConsumerSettings,
+    ReceivedMessage,
+    Session,
     Sql,
 )
-from rocketlet.client.group.queue_fetcher import PullPlan, pull_header, read_pull_answer
+from rocketlet.client.group.queue_fetcher import FetchContext, PullPlan, QueueFetcher, pull_header, read_pull_answer
+from rocketlet.client.group.subscriptions import SubscriptionTable
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import RecordError, ResponseError, RouteNotFoundError
 from rocketlet.common.message import PULL_COMMIT_OFFSET
@@ -30,9 +35,11 @@ from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_r
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.body import encode_body
+from rocketlet.remoting.bodies.route import TopicRouteData
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader, PullReply
+from rocketlet.testing import ManualClock
 
 ALL = parse_tag_expression("T", "*", version=123)
 PUSH = PullPlan("g", 32, 262_144, 15_000)
@@ -264,6 +271,97 @@ async def test_slave_is_not_asked_to_store_offsets(cluster: ScriptedCluster) -> 
         8,
     )
     assert (at_slave.sys_flag & PULL_COMMIT_OFFSET, at_slave.queue_offset, at_slave.commit_offset) == (0, 9, 0)
+
+
+class Sink:
+    """Takes what is pulled of the queue."""
+
+    queue = QUEUE
+
+    def __init__(self) -> None:
+        self.accepted: list[tuple[list[int], int]] = []
+
+    async def wait_for_room(self) -> int:
+        """Have room, and nothing to store."""
+        return 0
+
+    def accept(self, messages: list[ReceivedMessage], next_offset: int) -> None:
+        """Keep the offsets."""
+        self.accepted.append(([message.queue_offset for message in messages], next_offset))
+
+    def drop(self) -> None:
+        """Do nothing."""
+
+
+@contextlib.asynccontextmanager
+async def fetching(
+    cluster: ScriptedCluster, plan: PullPlan = PUSH, *, goes_on: bool = True
+) -> AsyncGenerator[tuple[QueueFetcher, Sink, SubscriptionTable]]:
+    """Give a fetcher that begins at offset 4, its sink and its subscriptions."""
+
+    async def refuse(_queue: MessageQueue, _next_offset: int) -> bool:
+        return goes_on
+
+    cluster.routes["T"] = {"broker-a": 1}
+    async with Session(cluster.nameserver.address, ManualClock()) as session:
+        await session.route("T")
+        sink, subscriptions = Sink(), SubscriptionTable(session.clock)
+        subscriptions.put("T", "*")
+        context = FetchContext(session, subscriptions, plan, refuse, None, session.tasks)
+        yield QueueFetcher(sink, 4, context), sink, subscriptions
+
+
+@pytest.mark.parametrize(
+    ("reply", "goes_on", "pause_ms", "next_offset"),
+    [
+        (answer(record(4)), True, 0, 9),
+        (answer(code=ResponseCode.PULL_NOT_FOUND), True, 0, 9),
+        (answer(code=ResponseCode.PULL_OFFSET_MOVED), True, 0, 9),
+        (answer(code=ResponseCode.PULL_OFFSET_MOVED), False, None, 9),
+        (Command.response(ResponseCode.FLOW_CONTROL), True, 20, 4),
+        (Command.response(ResponseCode.SYSTEM_BUSY), True, 1_000, 4),
+        (Command.response(ResponseCode.SUBSCRIPTION_NOT_LATEST), True, 1_000, 4),
+        (Command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED), True, 1_000, 4),
+    ],
+    ids=["found", "nothing new", "moved", "moved away", "flow control", "busy", "not the latest", "not supported"],
+)
+async def test_pause_follows_from_the_answer(
+    cluster: ScriptedCluster, reply: Command, pause_ms: int | None, next_offset: int, *, goes_on: bool
+) -> None:
+    """None while all goes well; 20 ms for flow control, a second for an error, after which the offset is the same."""
+    await cluster.add_broker("broker-a", {RequestCode.PULL_MESSAGE: lambda _: reply})
+    async with fetching(cluster, goes_on=goes_on) as (fetcher, sink, subscriptions):
+        assert (await fetcher.step(), fetcher.next_offset) == (pause_ms, next_offset)
+        is_taken = reply.code in {ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND}
+        assert sink.accepted == ([([4] if reply.body else [], 9)] if is_taken else [])
+        subscriptions.remove("T")
+        assert await fetcher.step() == 1_000
+
+
+async def test_old_broker_gets_plain_pulls(cluster: ScriptedCluster) -> None:
+    """One before 5.0 does not know LITE_PULL_MESSAGE: it is asked so once, and at once anew."""
+    lite, plain = RequestCode.LITE_PULL_MESSAGE, RequestCode.PULL_MESSAGE
+    old = Command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+    broker = await cluster.add_broker("broker-a", {lite: lambda _: old, plain: lambda _: answer(record(4))})
+    async with fetching(cluster, PUSH._replace(is_lite=True)) as (fetcher, sink, _):
+        assert [await fetcher.step() for _ in range(3)] == [0, 0, 0]
+    assert (len(broker.asked(lite)), len(broker.asked(plain))) == (1, 2)
+    assert [next_offset for _, next_offset in sink.accepted] == [9, 9]
+
+
+async def test_broker_without_an_address_is_asked_later(cluster: ScriptedCluster) -> None:
+    """Its route may come back."""
+    await cluster.add_broker("broker-a")
+    route = cluster.route_of
+    cluster.nameserver.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _: without_addresses(route("T"))
+    async with fetching(cluster) as (fetcher, _, _):
+        assert (await fetcher.step(), fetcher.next_offset) == (1_000, 4)
+
+
+def without_addresses(route: TopicRouteData) -> Command:
+    """Answer with a route whose broker has no address."""
+    route.broker_datas[0].broker_addrs.clear()
+    return Command.response(ResponseCode.SUCCESS, body=encode_body(route))
 
 
 async def test_hook_sees_an_answer_that_refuses_the_offset(cluster: ScriptedCluster) -> None:

@@ -17,6 +17,7 @@ from rocketlet.remoting.headers.send import SendReply, decode_send_header
 from rocketlet.testing import ManualClock
 
 SEND, BATCH = RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
+REPLY = RequestCode.SEND_REPLY_MESSAGE_V2
 ON = ProducerSettings(auto_batch=True)
 Start = Callable[..., Any]
 
@@ -25,7 +26,7 @@ Start = Callable[..., Any]
 async def broker(cluster: ScriptedCluster) -> ScriptedServer:
     """Return the only broker of topics T and U, which stores batches at offset 70 of their queue."""
     cluster.routes |= {"T": {"broker-a": 2}, "U": {"broker-a": 1}, "%RETRY%g": {"broker-a": 1}}
-    return await cluster.add_broker("broker-a", {BATCH: stored_one_by_one})
+    return await cluster.add_broker("broker-a", {BATCH: stored_one_by_one, REPLY: stored})
 
 
 @pytest.fixture
@@ -147,16 +148,17 @@ async def test_batch_leaves_when_it_is_full(producer: Producer, broker: Scripted
         message(deliver_at_ms=1),
         message(b"x" * 32 * 1024),
         message(properties={"PGROUP": "g"}),
+        message(properties={"MSG_TYPE": "reply"}),
         Message("%RETRY%g", b"x"),
     ],
-    ids=["level", "delay", "instant", "large", "transaction", "retry"],
+    ids=["level", "delay", "instant", "large", "transaction", "reply", "retry"],
 )
 async def test_message_that_takes_part_in_no_batch_is_sent_at_once(
     producer: Producer, broker: ScriptedServer, alone: Message
 ) -> None:
     """Delays, retry topics, transactions and bodies that fill a batch are requests of their own."""
     await producer.send(alone)
-    assert (len(broker.asked(SEND)), len(broker.asked(BATCH))) == (1, 0)
+    assert (len(broker.asked(SEND)) + len(broker.asked(REPLY)), len(broker.asked(BATCH))) == (1, 0)
 
 
 @pytest.mark.feature("K20")
@@ -188,6 +190,24 @@ async def test_nothing_is_held_above_the_total(
         await again
     assert len(broker.asked(SEND)) == 1
     assert isinstance(held.exception(), Exception)
+
+
+@pytest.mark.feature("K20")
+async def test_batch_is_filled_to_the_last_byte(
+    cluster: ScriptedCluster, broker: ScriptedServer, clock: ManualClock
+) -> None:
+    """Two messages of one size fit a batch of twice that size, with their heads; into one byte less they do not."""
+    async with Producer("pg", cluster.nameserver.address, settings=ON, clock=clock) as producer:
+        alone = producer.send_nowait(message(b"x" * 10))
+        await clock.elapse(10)
+        await alone
+        size = len(broker.asked(BATCH)[0].body)
+    for spare_bytes in (0, -1):
+        settings = ProducerSettings(auto_batch=True, batch_bytes=2 * size + spare_bytes)
+        async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+            for _ in range(2):
+                producer.send_nowait(message(b"x" * 10))
+    assert [len(batch) for batch in bodies(broker)] == [1, 2, 1, 1]
 
 
 @pytest.mark.feature("K20")

@@ -223,6 +223,25 @@ def test_letters_travel_together_as_far_as_they_may(messages: list[Message], bat
     assert pack([OutboundMessage(message, number) for number, message in enumerate(messages)]) == batches
 
 
+def test_properties_of_more_than_8_kib_travel_alone() -> None:
+    """Names and values count, as characters."""
+    for size, batches in ((8_191, 1), (8_192, 3)):
+        outbound = [OutboundMessage(Message("T", b"x", properties={"p": "v" * size}), number) for number in range(3)]
+        assert len(list(Batcher(3, 1 << 20, 500).pack(outbound, {}))) == batches
+
+
+def test_letter_without_a_sharding_key_goes_to_the_next_queue() -> None:
+    """Unless one is given the round decides, and so it does for topics of which no queue is known."""
+    outbound = [OutboundMessage(Message("T", b"x"), 0), OutboundMessage(Message("U", b"x"), 1, "a key")]
+    assert [batch.queue for batch in Batcher(3, 1000, 500).pack(outbound, {"T": QUEUES})] == [None, None]
+
+
+def test_limits_of_a_bulk_sender_have_defaults() -> None:
+    """Sixteen requests on their way, of 128 messages and 256 KiB at most, tried for two minutes."""
+    limits = BulkLimits(in_flight=16, batch_messages=128, batch_bytes=262_144, patience_ms=120_000)
+    assert BulkLimits() == limits
+
+
 def test_letters_of_a_sharding_key_have_one_queue_and_keep_their_order() -> None:
     """The queue is that of the key's hash, and a large one does not overtake those before it."""
     bodies = [b"x", b"x", bytes(500), b"x"]

@@ -1,11 +1,12 @@
 """How often and where a message is sent: without waiting, and with brokers that are slow."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 from scripted_cluster import Answer, ScriptedCluster, ScriptedServer, refused, silent, stored
 
-from rocketlet.client import Message, Producer, ProducerSettings, select_by_hash
+from rocketlet.client import Message, Producer, ProducerSettings, Session, select_by_hash
 from rocketlet.client.producer.delivery import RETRIED_CODES, QueueRoundRobin, SendAttempts, SlowBrokers
 from rocketlet.client.session.results import SendResult, SendStatus
 from rocketlet.common.codes import ResponseCode
@@ -162,6 +163,132 @@ async def test_slow_broker_gets_no_messages_for_its_time(
         for _ in range(4):
             await producer.send(Message("T", b"x"))
     assert len(slow.asked(SEND)) == 3
+
+
+async def test_round_follows_the_route(cluster: ScriptedCluster, brokers: list[ScriptedServer]) -> None:
+    """A new publish list is taken at once; when it is empty the next send looks the topic up again."""
+    settings = ProducerSettings(retries=0)
+    topic = Message("T", b"x")
+    async with (
+        Session(cluster.nameserver.address) as session,
+        Producer("pg", session=session, settings=settings) as producer,
+    ):
+        await producer.send(topic)
+        cluster.routes["T"] = {"broker-b": 2}
+        await session.refresh("T")
+        assert [(await producer.send(topic)).queue.broker_name for _ in range(2)] == ["broker-b", "broker-b"]
+        cluster.routes["U"] = {"broker-a": 1}
+        await session.refresh("U")  # a topic that nobody has sent to
+        cluster.routes["U"] = {"broker-b": 1}
+        await session.refresh("U")
+        assert (await producer.send(Message("U", b"x"))).queue.broker_name == "broker-b"
+        cluster.routes["T"] = {"broker-b": 0}
+        await session.refresh("T")
+        with pytest.raises(RouteNotFoundError, match="no broker takes messages of the topic T now"):
+            await producer.send(topic)
+        cluster.routes["T"] = {"broker-a": 1}
+        assert (await producer.send(topic)).queue.broker_name == "broker-a"
+
+
+@pytest.mark.parametrize("is_chosen", [False, True], ids=["round", "chosen"])
+async def test_broker_that_sends_its_clients_away_is_connected_to_anew(
+    cluster: ScriptedCluster, *, is_chosen: bool
+) -> None:
+    """GO_AWAY ends the connection: the only retry, or the next send to a queue that was chosen, makes another."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+
+    def send_away(_: Command) -> Command:
+        broker.answers[SEND] = stored
+        return Command.response(ResponseCode.GO_AWAY, "please go away")
+
+    settings = ProducerSettings(retries=1)
+    async with Producer("pg", cluster.nameserver.address, settings=settings) as producer:
+        queue = (await producer.send(Message("T", b"x"))).queue
+        broker.answers[SEND] = send_away
+        if is_chosen:
+            with pytest.raises(ResponseError, match="1500"):
+                await producer.send(Message("T", b"x"), queue=queue)
+        await producer.send(Message("T", b"x"), queue=queue if is_chosen else None)
+    assert (len(broker.asked(SEND)), len(broker.connections)) == (3, 2)
+
+
+@pytest.mark.feature("K6")
+@pytest.mark.parametrize("attempt_timeout_ms", [None, 500, 600])
+@pytest.mark.parametrize("kind", ["first", "later", "chosen"])
+async def test_send_ends_when_its_time_is_over(
+    cluster: ScriptedCluster, attempt_timeout_ms: int | None, kind: str
+) -> None:
+    """To the millisecond, whether route and connection are there or not; a longer limit of attempts does not matter."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker, clock = await cluster.add_broker("broker-a"), ManualClock()
+    settings = ProducerSettings(retries=0, attempt_timeout_ms=attempt_timeout_ms)
+    async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        if kind != "first":
+            await producer.send(Message("T", b"x"))
+            await clock.elapse(1_000)
+            await broker.wait_asked(RequestCode.HEART_BEAT)
+            await clock.settle()
+        broker.requests.clear()
+        broker.answers[SEND] = silent
+        async with asyncio.TaskGroup() as group:
+            queue = (await producer.fetch_queues("T"))[0] if kind == "chosen" else None
+            sending = group.create_task(error_of(producer.send(Message("T", b"x"), timeout_ms=500, queue=queue)))
+            await broker.wait_asked(SEND)
+            await clock.elapse(499)
+            assert not sending.done()
+            await clock.elapse(1)
+        assert isinstance(sending.result(), RequestTimeoutError)
+        if kind != "first":  # a heartbeat shows whether the connection is half open
+            await broker.wait_asked(RequestCode.HEART_BEAT)
+
+
+@pytest.mark.feature("K6")
+async def test_first_send_ends_when_no_name_server_answers_in_time(cluster: ScriptedCluster) -> None:
+    """The time for the route is that of the call."""
+    clock = ManualClock()
+    cluster.nameserver.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = silent
+    async with (
+        Producer("pg", cluster.nameserver.address, clock=clock) as producer,
+        asyncio.TaskGroup() as group,
+    ):
+        sending = group.create_task(error_of(producer.send(Message("T", b"x"), timeout_ms=500)))
+        await cluster.nameserver.wait_asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        await clock.elapse(499)
+        assert not sending.done()
+        await clock.elapse(1)
+    assert isinstance(sending.result(), RequestTimeoutError)
+
+
+@pytest.mark.feature("K6", "K7")
+@pytest.mark.parametrize("is_nowait", [False, True], ids=["send", "send_nowait"])
+async def test_attempts_follow_while_there_is_time(cluster: ScriptedCluster, *, is_nowait: bool) -> None:
+    """With a millisecond left there is another, with none there is not."""
+    cluster.routes["T"] = {"broker-a": 1}
+    broker, clock = await cluster.add_broker("broker-a"), ManualClock()
+    passes_ms = [1, 499]
+
+    def hang_up(_: Command) -> Outcome[Command]:
+        clock.advance(passes_ms.pop())
+        broker.connections[-1].close()
+        return Outcome[Command]()
+
+    settings = ProducerSettings(retries=5, retries_nowait=5)
+    async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
+        await producer.fetch_queues("T")
+        broker.answers[SEND] = hang_up
+        send = producer.send_nowait if is_nowait else producer.send
+        assert isinstance(await error_of(send(Message("T", b"x"), timeout_ms=500)), RemotingError)
+    assert len(broker.asked(SEND)) == 2
+
+
+async def error_of(sending: Awaitable[SendResult]) -> RemotingError | None:
+    """Return what a send raises."""
+    try:
+        await sending
+    except RemotingError as error:
+        return error
+    return None
 
 
 async def test_every_send_passes_what_changes_requests(cluster: ScriptedCluster) -> None:

@@ -67,11 +67,12 @@ async def test_send_carries_the_message_as_java_does(cluster: ScriptedCluster, b
 async def test_status_is_that_of_the_answer(
     cluster: ScriptedCluster, broker: ScriptedServer, code: int, status: SendStatus
 ) -> None:
-    """Codes 0, 10, 11 and 12 are results; one attempt is made."""
+    """Codes 0, 10, 11 and 12 are results; one attempt is made, by the first send and by later ones."""
     broker.answers[SEND] = lambda command: stored(command, code)
     async with Producer("pg", cluster.nameserver.address) as producer:
-        assert (await producer.send(Message("T", b"x"))).status is status
-    assert len(headers(broker)) == 1
+        for _ in range(2):
+            assert (await producer.send(Message("T", b"x"))).status is status
+    assert len(headers(broker)) == 2
 
 
 async def error_of_a_send(cluster: ScriptedCluster) -> ResponseError:
@@ -136,6 +137,18 @@ async def test_attempts_end_after_two_retries(cluster: ScriptedCluster, broker: 
     assert "later" in str(error)
     assert len(headers(broker)) == 3
     assert error.__notes__[0].startswith("3 attempts: broker-a: answered 2")
+
+
+@pytest.mark.feature("K6")
+async def test_later_sends_have_as_many_attempts(cluster: ScriptedCluster, broker: ScriptedServer) -> None:
+    """Whether route and connection were there or not."""
+    async with Producer("pg", cluster.nameserver.address) as producer:
+        await producer.send(Message("T", b"x"))
+        broker.answers[SEND] = refused(ResponseCode.SYSTEM_BUSY, "later")
+        for _ in range(2):
+            with pytest.raises(ResponseError, match="later"):
+                await producer.send(Message("T", b"x"))
+    assert len(headers(broker)) == 1 + 3 + 3
 
 
 @pytest.mark.feature("K6")

@@ -122,6 +122,25 @@ async def test_request_carries_who_asks_and_returns_the_reply(cluster: ScriptedC
 
 
 @pytest.mark.feature("K16")
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("10.0.0.1:80", ("10.0.0.1", 80)),
+        ("a.host/10.0.0.1:80", ("10.0.0.1", 80)),
+        ("10.0.0.1:x", ("10.0.0.1", 0)),
+        ("10.0.0.1:", ("10.0.0.1", 0)),
+    ],
+)
+async def test_host_of_a_reply_is_read_as_java_writes_it(
+    cluster: ScriptedCluster, broker: ScriptedServer, text: str, host: tuple[str, int]
+) -> None:
+    """With or without the name before it; a port that is none is 0."""
+    async with Producer("pg", cluster.nameserver.address) as producer, Responder(broker, host=text):
+        reply = await producer.request(Message("T", b"question"), timeout_ms=2_500)
+    assert (reply.born_host, reply.store_host) == (host, host)
+
+
+@pytest.mark.feature("K16")
 async def test_all_brokers_of_the_topic_know_the_requester(cluster: ScriptedCluster) -> None:
     """The reply may come from a broker that the request was not sent to."""
     cluster.routes["T"] = {"broker-a": 1, "broker-b": 1}

@@ -171,6 +171,21 @@ async def test_plain_functions_run_in_threads(cluster: ScriptedCluster, broker: 
     assert threading.get_ident() not in threads
 
 
+async def test_listener_that_is_cancelled_from_within_leaves_the_message_open(
+    cluster: ScriptedCluster, broker: ScriptedServer
+) -> None:
+    """As when a task that it waits for was cancelled: nobody has cancelled the send."""
+
+    async def execute(_message: Message, _arg: object) -> TransactionState:
+        raise asyncio.CancelledError
+
+    async with running(cluster, TransactionFunctions(execute, lambda _: TransactionState.UNKNOWN)) as producer:
+        result = await producer.send_in_transaction(Message("T", b"x"))
+        await broker.wait_asked(END)
+    assert (result.state, result.error) == (TransactionState.UNKNOWN, None)
+    assert [end.outcome for end in ends(broker)] == [0]
+
+
 async def test_transaction_that_is_cancelled_is_left_to_a_check(
     cluster: ScriptedCluster, broker: ScriptedServer
 ) -> None:

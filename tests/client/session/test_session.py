@@ -5,7 +5,7 @@ import os
 import re
 
 import pytest
-from scripted_cluster import ScriptedCluster, silent
+from scripted_cluster import ScriptedCluster, refused, silent
 
 from rocketlet.client import ClientSettings, Message, Producer, PullConsumer, PushConsumer, PushConsumerSettings
 from rocketlet.client.session.session import OutageLog, Session
@@ -126,6 +126,39 @@ async def test_broker_that_is_back_at_another_address_is_found_soon(cluster: Scr
         assert (session.master_of("broker-a"), [*session.connections]) == (new.address, [new.address])
         await clock.elapse(30_000)
         await new.wait_asked(BEAT, 2)
+
+
+async def test_broker_that_sends_its_clients_away_is_called_anew(cluster: ScriptedCluster) -> None:
+    """A connection that ends after GO_AWAY is not used by a call that follows at once."""
+    broker, code = await cluster.add_broker("broker-a"), RequestCode.GET_BROKER_RUNTIME_INFO
+    broker.answers[code] = refused(ResponseCode.GO_AWAY)
+    async with Session(cluster.nameserver.address) as session:
+        answers = [await session.call(broker.address, Command.request(code), 3000) for _ in range(2)]
+        assert [answer.code for answer in answers] == [ResponseCode.GO_AWAY] * 2
+        assert len(broker.connections) == 2
+        broker.answers[code] = lambda _: Command.response(ResponseCode.SUCCESS)
+        for _ in range(2):
+            assert (await session.call(broker.address, Command.request(code), 3000)).code == ResponseCode.SUCCESS
+    assert len(broker.connections) == 3
+
+
+@pytest.mark.feature("B13")
+async def test_lost_connection_may_be_listed_for_two_minutes(cluster: ScriptedCluster) -> None:
+    """So long a broker that has not noticed names us twice; before, and from then on, it does not."""
+    clock, broker = ManualClock(), await cluster.add_broker("broker-a")
+    async with Session(cluster.nameserver.address, clock) as session:
+        assert not session.may_be_listed_twice
+        await session.call(broker.address, Command.request(RequestCode.GET_BROKER_RUNTIME_INFO), 3000)
+        assert len(session.local_addresses) == 1
+        assert not session.may_be_listed_twice
+        broker.connections[0].close()
+        while session.connections:
+            await clock.settle()
+        assert session.local_addresses == frozenset()
+        clock.advance(119_999)
+        assert session.may_be_listed_twice
+        clock.advance(1)
+        assert not session.may_be_listed_twice
 
 
 async def test_topic_that_vanishes_keeps_its_route(cluster: ScriptedCluster) -> None:

@@ -272,6 +272,27 @@ def test_older_records_are_read() -> None:
     assert after == SubAfterRecord(request_id="REQ", message_id="ID", took_ms=3, has_succeeded=True, keys="k")
 
 
+def test_what_an_old_record_does_not_say_is_not_there() -> None:
+    """A record that ends early was written for a success, by a client that knew less."""
+    lines = [
+        "Pub|1|R|g|T|ID|a|k|h:1|3|4|0",
+        "SubBefore|1|R|g|REQ|ID|2",
+        "SubAfter|REQ|ID|3|true",
+        "EndTransaction|1|R|g|T|ID|a|k|h:1|2|TX|COMMIT_MESSAGE",
+    ]
+    pub, before, after, end = parse_records(
+        "".join(f"{line}~" for line in lines).replace("|", "\x01").replace("~", "\x02")
+    )
+    assert isinstance(pub, PubRecord)
+    assert (pub.offset_message_id, pub.has_succeeded) == (None, True)
+    assert isinstance(before, SubBeforeRecord)
+    assert before.keys is None
+    assert isinstance(after, SubAfterRecord)
+    assert (after.keys, after.end, after.time_ms, after.group) == (None, 0, 0, None)
+    assert isinstance(end, EndTransactionRecord)
+    assert end.is_from_check is False
+
+
 def test_record_that_cannot_be_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """The others of its message are not lost with it; an unknown name is not even logged."""
     with caplog.at_level(logging.WARNING):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from received import received
-from scripted_cluster import QUEUE, ScriptedCluster, refused
+from scripted_cluster import QUEUE, ScriptedCluster, refused, stored
 from subscribed import push_consumer
 
 from rocketlet.client import (
@@ -21,6 +21,7 @@ from rocketlet.client import (
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ResponseError
 from rocketlet.remoting.bodies.client import TopicFigures
+from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing import ManualClock
 
@@ -67,7 +68,12 @@ async def test_sends_are_counted_by_group_and_topic(cluster: ScriptedCluster) ->
     clock = ManualClock()
     cluster.routes["T"] = cluster.routes["U"] = {"broker-a": 1}
     broker = await cluster.add_broker("broker-a")
-    broker.answers[RequestCode.SEND_BATCH_MESSAGE] = broker.answers[RequestCode.SEND_MESSAGE_V2]
+
+    def stored_after_7_ms(command: Command) -> Command:
+        clock.advance(7)
+        return stored(command)
+
+    broker.answers[RequestCode.SEND_BATCH_MESSAGE] = broker.answers[RequestCode.SEND_MESSAGE_V2] = stored_after_7_ms
     statistics = Statistics(clock)
     settings = ProducerSettings(hooks=(statistics,))
     async with Producer("pg", cluster.nameserver.address, settings=settings, clock=clock) as producer:
@@ -78,6 +84,7 @@ async def test_sends_are_counted_by_group_and_topic(cluster: ScriptedCluster) ->
             await producer.send(Message("U", b"x"))
     first, second = statistics.of("pg", "T"), statistics.of("pg", "U")
     assert (first.sent.messages, first.sent.calls, first.failed_sends.calls) == (3, 2, 0)
+    assert (first.sent.took_ms, first.sent.longest_ms) == (14, 7)
     assert (second.sent.calls, second.failed_sends.messages) == (0, 1)
     assert first.last_minute(first.sent).per_second == 3 / 60
     assert set(statistics.topics) == {("pg", "T"), ("pg", "U")}
