@@ -17,12 +17,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 
-from stores import GoldenStore, StoreDirectory
+from stores import GoldenStore, StoreDirectory, read_all
 
 from rocketlet.store.audit.audit_report import AuditReport
 from rocketlet.store.audit.store_audit import StoreAudit
+from rocketlet.store.message_store import MessageStore
 
 MOST_LINES = 10
+COUNT = 60
+"""How many messages ``filled`` has."""
 
 
 def audit(directory: StoreDirectory) -> AuditReport:
@@ -74,7 +77,7 @@ def read_cases(table: pathlib.Path) -> list[tuple[str, list[str]]]:
 def sound_stores(vectors: pathlib.Path, folder: pathlib.Path) -> dict[str, StoreDirectory]:
     """Make the stores of the tables below a folder, closed."""
     filled = StoreDirectory(folder / "filled")
-    filled.fill(60)
+    filled.fill(COUNT)
     batch, delay = (GoldenStore.unpack(vectors, name, folder).directory for name in ("batchcrc", "delay-retry"))
     return {"filled": filled, "batch": batch, "delay": delay}
 
@@ -97,6 +100,22 @@ def without_paths(lines: list[str], directory: StoreDirectory) -> list[str]:
     for old, new in {f"{directory.root}/": "", str(directory.root): directory.root.name, **numbers}.items():
         lines = [line.replace(old, new) for line in lines]
     return lines if len(lines) <= MOST_LINES else [*lines[:4], "…", *lines[-4:]]
+
+
+def contents(store: MessageStore) -> list[str]:
+    """Return what a store holds: its bounds and those of its queues, and what of the messages is not there."""
+    bodies = {key: {body[:6] for _, body in found} for key, found in read_all(store).items()}
+    queues = [
+        f"{topic}-{number} {store.min_offset(topic, number)}..{store.max_offset(topic, number)} has {len(found)}"
+        for (topic, number), found in bodies.items()
+    ]
+    lines = [f"log {store.log_min_offset}..{store.log_max_offset}, {', '.join(queues) or 'no queue'}"]
+    if ("T", 0) in bodies:
+        all_bodies = set[bytes]().union(*bodies.values())
+        lost = [number for number in range(COUNT) if b"%06d" % number not in all_bodies]
+        without_key = [number for number in range(COUNT) if not store.query("T", f"k{number}", 64, 0, 1 << 62).records]
+        lines += [f"lost {lost}"] * bool(lost) + [f"not found by key {without_key}"] * (without_key != lost)
+    return lines
 
 
 def path_of(root: pathlib.Path, name: str) -> pathlib.Path:
