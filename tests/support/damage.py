@@ -7,6 +7,7 @@ The stores are ``filled`` (60 messages in 3 queues), ``batch`` and ``delay`` (ma
     put PATH POSITION TEXT       overwrite                      copy PATH NEW-PATH                  copy a file
     zero PATH POSITION SIZE      overwrite with zeros           cut PATH SIZE                       keep the begin
     remove PATH                  also a directory               kill                                stop uncleanly
+    tail                         have the start walk 4096 bytes only, where it may trust the rest
 
 ``log/1``, ``queue/2/1`` and ``index/0`` stand for a file by its number, of the queue with that id.
 """
@@ -134,6 +135,8 @@ def path_of(root: pathlib.Path, name: str) -> pathlib.Path:
 def change(root: pathlib.Path, step: str) -> None:
     """Do one step."""
     verb, *words = step.split()
+    if verb == "tail":
+        return  # the test sees to it
     path = path_of(root, words[0]) if words else root / "abort"
     match verb, *words[1:]:
         case ["flip", position, *mask]:
