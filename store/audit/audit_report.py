@@ -235,6 +235,8 @@ def check_sizes(found: Sequence[SegmentFile], size: int, report: AuditReport, ki
                 report.add(finding)
             else:
                 report.notes.append(f"{finding}: its creation was cut off")
+            if kind == "log" and not one.size and not is_last:
+                report.add_cut(one.base_offset)
         elif one.base_offset % size:
             report.add(Finding(kind, one.path, f"the file does not begin at a multiple of {size}"))
             continue

@@ -100,8 +100,10 @@ def plan_repair(audit: StoreAudit) -> RepairPlan:
     config, files = audit.found_config, OS_FILES
     stray = AuditReport(config.root)
     segments = find_files(files, config.all_log_directories, stray, "log")
-    for finding in stray.findings:
-        raise ConfigError(f"{finding.path} does not belong into the log; move it away first")
+    paths = [finding.path for finding in stray.findings]
+    paths += [one.path for one in segments if config.segment_bytes and one.base_offset % config.segment_bytes]
+    if paths:
+        raise ConfigError(f"{paths[0]} does not belong into the log; move it away first")
     return RepairPlan(config, segments, audit.report)
 
 
@@ -159,7 +161,7 @@ def _is_left(finding: Finding, report: AuditReport) -> bool:
 
 def _cut_line(plan: RepairPlan, cut_at: int) -> str:
     names = ", ".join(one.path for one in plan.cut_files)
-    lost = plan.report.end - cut_at
+    lost = max(0, plan.report.end - cut_at)  # a file that is missing may lie behind the end
     return (
         f"cut the log at {cut_at}: {lost} bytes are lost, with {plan.report.sound_behind} sound records behind the "
         f"damage, in {names}"
@@ -188,7 +190,7 @@ def _cut_log(plan: RepairPlan, files: Files) -> None:
         with _writable(files, segment.path) as descriptor:
             files.truncate(descriptor, size)
             zero_range(files, descriptor, start, size)
-    for directory in plan.config.all_log_directories:
+    for directory in filter(files.exists, plan.config.all_log_directories):
         files.sync_directory(directory)
 
 

@@ -267,6 +267,8 @@ class ConsumeQueueRebuild:
 
     def _is_ignored(self, place: Place) -> bool:
         queue = self._queues.by_key.get((str(place[0], "utf-8", "replace"), place[1]))
+        if queue is None:
+            return False  # it may be a batch queue
         return queue in self.broken or (self._only is not None and queue not in self._only)
 
     def feed(self, record: memoryview) -> Appended:

@@ -278,7 +278,7 @@ class Recovery:
         broken, broken_batches = walked.broken, walked.batches.broken
         if not broken and not broken_batches:
             return
-        for queue in (*broken, *broken_batches):
+        for queue in sorted((*broken, *broken_batches), key=lambda queue: queue.directory):
             _log.warning("consume queue %s lacks records of the log, rebuilding it from the log", queue.directory)
             self._queues.clear(queue)
         rebuild = ConsumeQueueRebuild(self._queues, self._rules, self._source.first, is_whole_log=True)

@@ -178,6 +178,19 @@ def test_unflushed_files_stay(tmp_path: pathlib.Path) -> None:
     directory.close_all()
 
 
+def test_file_may_go_when_the_next_holds_a_record(tmp_path: pathlib.Path) -> None:
+    """One record is enough to say that all before it are in their queues."""
+    directory = cleaned_directory(tmp_path / "store")
+    store = directory.open(MeasuredFiles(95))
+    while store.log_max_offset < 4096:
+        store.append(sample(0, size=0))
+        store.commit()
+    store.flush()
+    store.clean_now()
+    assert log_files(directory)[0] == 1
+    directory.close_all()
+
+
 def test_prepared_file_is_not_taken_for_the_last(tmp_path: pathlib.Path) -> None:
     """The file that is being written stays, with an empty one prepared behind it; both are used afterwards."""
     directory = cleaned_directory(tmp_path / "store")

@@ -92,6 +92,43 @@ def test_bad_value_stops_the_start(key: str, value: str) -> None:
     assert refused.value.key == key
 
 
+@pytest.mark.parametrize(
+    ("key", "least", "most"),
+    [
+        ("brokerId", 0, 0),
+        ("listenPort", 0, 65_535),
+        ("haListenPort", 0, 65_535),
+        ("brokerPermission", 0, 7),
+        ("defaultTopicQueueNums", 1, None),
+        ("reviveQueueNum", 1, None),
+        ("expectConsumerNumUseFilter", 1, 1 << 20),
+        ("maxErrorRateOfBloomFilter", 1, 99),
+        ("defaultQueryMaxNum", 1, None),
+        ("flushConsumerOffsetInterval", 1, None),
+        ("consumerOffsetUpdateVersionStep", 1, None),
+        ("flushDelayOffsetInterval", 1, None),
+        ("delayOffsetUpdateVersionStep", 1, None),
+        ("transactionCheckInterval", 1, None),
+        ("transactionOpMsgMaxSize", 1, None),
+        ("splitRegistrationSize", 2, None),
+        ("registerBrokerTimeoutMills", 1, None),
+        ("serverChannelMaxIdleTimeSeconds", 1, None),
+        ("writeBufferHighWaterMark", 0, None),
+        ("writeBufferLowWaterMark", 0, None),
+        ("sendThreadPoolQueueCapacity", 1, None),
+        ("osPageCacheBusyTimeOutMills", 1, None),
+        ("waitTimeMillsInSendQueue", 0, None),
+    ],
+)
+def test_numbers_have_bounds(key: str, least: int, most: int | None) -> None:
+    """The least and the greatest number are taken; the one before or behind it stops the start and names the key."""
+    for value in (least, least if most is None else most):
+        BrokerConfig.from_java({key: str(value)})
+    for value in (least - 1, *([] if most is None else [most + 1])):
+        with pytest.raises(ConfigError, match=key):
+            BrokerConfig.from_java({key: str(value)})
+
+
 def test_blanks_around_a_value_do_not_count() -> None:
     """Java keeps trailing blanks of a properties value and then ignores the number; here it counts."""
     assert BrokerConfig.from_java({"listenPort": " 10921 "}).port == 10921

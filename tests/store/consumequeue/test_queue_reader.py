@@ -210,6 +210,22 @@ def test_record_at_refuses_other_positions(directory: StoreDirectory) -> None:
         assert store.record_at(log_offset) is None
 
 
+def test_only_messages_that_are_there_are_in_memory(directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """Not before the first one of a queue, not behind its last, and none of a queue that does not exist."""
+    directory.fill(6, queues=1)
+    reader, log, queue = open_parts(directory, descriptors)
+    queue.min_offset = 2
+    assert [reader.is_in_memory("T", 0, offset) for offset in range(1, 7)] == [False, True, True, True, True, False]
+    assert not reader.is_in_memory("T", 1, 2)
+    assert [reader.stored_at("T", 0, offset) >= 0 for offset in (1, 2, 5, 6)] == [False, True, True, False]
+    last = queue.entry(5)
+    assert last is not None
+    reader.near_bytes = log.max_offset - last[0]
+    assert [reader.is_in_memory("T", 0, offset) for offset in (4, 5)] == [False, True]
+    reader.near_bytes -= 1
+    assert not reader.is_in_memory("T", 0, 5)
+
+
 def test_slices_outlive_the_store(directory: StoreDirectory) -> None:
     """What is being sent stays readable when maps are dropped and the store is closed."""
     store = filled(directory, 2, b"still here")

@@ -1,9 +1,12 @@
 """Settings by Java's keys."""
 
+import json
+import pathlib
+
 import pytest
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.store.files.store_config import StoreConfig, parse_delay_levels
+from rocketlet.store.files.store_config import StoreConfig, TimerConfig, parse_delay_levels
 
 
 @pytest.mark.feature("H9")
@@ -83,3 +86,71 @@ def test_delay_levels_are_told_as_they_were_given() -> None:
     """With the largest unit that needs no fraction."""
     settings = {"messageDelayLevel": "0s 1s 90s 2m 1h 36h 2d"}
     assert StoreConfig.from_java(settings).delay_levels == settings["messageDelayLevel"]
+
+
+@pytest.mark.feature("H9")
+def test_what_java_would_take_without_a_setting_is_the_default(vectors: pathlib.Path) -> None:
+    """Its own list of keys and values, with its directories left out, changes nothing."""
+    java = json.loads((vectors / "codec" / "config-defaults.json").read_text())["MessageStoreConfig"]
+    settings = {key: value for key, value in java.items() if not key.startswith("storePath")}
+    assert StoreConfig.from_java(settings) == StoreConfig.from_java({})
+
+
+@pytest.mark.parametrize(
+    ("key", "least", "most"),
+    [
+        ("mappedFileSizeCommitLog", 1_024, 2**31 - 1),
+        ("mappedFileSizeConsumeQueue", 20, 2**31 - 1),
+        ("mapperFileSizeBatchConsumeQueue", 46, 2**31 - 1),
+        ("maxHashSlotNum", 1, 2**29 - 1),
+        ("maxIndexNum", 2, 2**31 - 1),
+        ("mappedFileSizeTimerLog", 68, 2**31 - 1),
+        ("timerPrecisionMs", 1, 2**31 - 1),
+        ("timerMaxDelaySec", 0, 2**31 - 1),
+        ("timerRollWindowSlot", 0, 2**31 - 1),
+        ("timerFlushIntervalMs", 1, 2**31 - 1),
+        ("timerCongestNumEachSlot", 0, 2**31 - 1),
+        ("deleteFileBatchMax", 1, 2**63 - 1),
+        ("cleanResourceInterval", 1, 2**63 - 1),
+        ("fileReservedTime", 0, 2**31 - 1),
+    ],
+)
+def test_numbers_have_bounds(key: str, least: int, most: int) -> None:
+    """The least and the greatest number are taken; the one before or behind it stops the start and names the key."""
+    for value in (least, most):
+        StoreConfig.from_java({key: str(value)})
+    for value in (least - 1, most + 1):
+        with pytest.raises(ConfigError, match=key):
+            StoreConfig.from_java({key: str(value)})
+
+
+@pytest.mark.parametrize(
+    ("setting", "precision_ms", "slots"),
+    [
+        (172_800, 1_000, 172_800),
+        (1, 1_000, 604_740),
+        (2, 1_000, 2),
+        (604_740, 1_000, 604_740),
+        (604_741, 1_000, 604_740),
+        (604_740, 10_000, 214_748),
+        (604_740, 2**31 - 1, 2),
+    ],
+)
+def test_window_of_the_timer_wheel(setting: int, precision_ms: int, slots: int) -> None:
+    """Half of the wheel but a minute, and no more milliseconds than the delay of a unit holds."""
+    assert TimerConfig(roll_window_setting=setting, precision_ms=precision_ms).roll_window == slots
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "low", "high"),
+    [
+        ("diskMaxUsedSpaceRatio", "max_used_percent", 10, 95),
+        ("diskSpaceWarningLevelRatio", "warning_percent", 35, 90),
+        ("diskSpaceCleanForciblyRatio", "forced_percent", 30, 85),
+    ],
+)
+def test_disk_ratios_are_brought_into_their_bounds(key: str, name: str, low: int, high: int) -> None:
+    """As ``DefaultMessageStore`` does, instead of a refusal."""
+    wishes = {0: low, low - 1: low, low: low, low + 1: low + 1, high - 1: high - 1, high: high, high + 1: high}
+    found = {wish: getattr(StoreConfig.from_java({key: str(wish)}).cleaning, name) for wish in wishes}
+    assert found == wishes

@@ -212,6 +212,16 @@ def test_many_requests_are_all_answered(directory: StoreDirectory) -> None:
     assert store.flushed_offset == store.log_max_offset
 
 
+def test_closed_store_leaves_no_thread(directory: StoreDirectory) -> None:
+    """Whatever was flushed: the threads end with the store."""
+    before = set(threading.enumerate())
+    with directory.open() as store:
+        write(store, "T")
+        assert flush(store) is None
+        assert "rocketlet-log-flusher" in {thread.name for thread in threading.enumerate()}
+    assert set(threading.enumerate()) <= before
+
+
 def test_failed_flush_makes_the_store_unwritable(directory: StoreDirectory) -> None:
     """Every waiter gets the error, also later ones; appends are refused, reads go on, ``abort`` stays."""
     disk = LimitedFiles()

@@ -71,6 +71,7 @@ def test_entry_of_a_record_behind_the_end_proves_nothing(
     """A slot whose write was lost holds the entry of a record that an earlier crash cut off: the new record gets it."""
     store = directory.open()
     send(directory, 5, b"kept")
+    send(directory, 1, b"kept", "V")
     end = store.log_max_offset
     send(directory, 8, b"filler", "U")
     cut_off = store.log_max_offset
@@ -89,8 +90,12 @@ def test_entry_of_a_record_behind_the_end_proves_nothing(
     path = twin.segment()
     path.write_bytes(path.read_bytes()[:cut_off] + cut_off_bytes)
     twin.queue_file().write_bytes(lost_queue)
+    other = twin.queue_file("V")
+    data = other.read_bytes()
+    other.write_bytes(data[:ENTRY_BYTES] + data[: len(data) - ENTRY_BYTES])  # a second entry, which proves nothing
     with twin.open() as again:
         assert read_all(again)["T", 0] == expected
+        assert again.max_offset("V", 0) == 1
     assert "T/0 lacks records of the log, rebuilding it" in caplog.text
 
 

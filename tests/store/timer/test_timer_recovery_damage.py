@@ -25,7 +25,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StoreDirectory
     """Give one store that was ``killed`` after 5 seconds, when some of its messages were saved, and one ``stopped``."""
     folder = tmp_path_factory.mktemp("timers")
     timers = {"wheel_slots": 2_000, "roll_window_setting": 900, "file_bytes": 52 * 6 + 16}
-    world = TimerWorld(timer_directory(folder / "stopped", **timers))
+    directory = timer_directory(folder / "stopped", **timers)
+    directory.config = replace(directory.config, segment_bytes=4_096)
+    world = TimerWorld(directory)
     for body, at_s in DUE_S.items():
         world.send(body.encode(), BEGIN_MS + at_s * SECOND_MS)
     world.recall(f"U{RECALLED}", BEGIN_MS + DUE_S[RECALLED] * SECOND_MS)
