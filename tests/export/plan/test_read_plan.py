@@ -6,7 +6,7 @@ from javastores import Read
 from logbuilder import FIRST_MS, LogBuilder, make_place
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreError
-from rocketlet.export.plan.read_plan import PlanOptions, check_stores, plan_prefixes, plan_stores
+from rocketlet.export.plan.read_plan import SPLIT_BYTES, PlanOptions, check_stores, plan_prefixes, plan_stores
 from rocketlet.store.files.checkpoint import Checkpoint, save_checkpoint
 from rocketlet.store.files.files import OS_FILES
 
@@ -221,3 +221,9 @@ def test_last_file_with_sure_records_is_looked_for(log: LogBuilder, sure: int) -
     assert not plan.damages or not sure
     if sure:
         assert sum(map(len, plan.splits)) == log.end
+
+
+def test_splits_are_of_128_mebibytes() -> None:
+    """Unless somebody wishes others; so says the option of Spark's source and that of the command."""
+    assert PlanOptions().split_bytes == SPLIT_BYTES == 134_217_728
+    assert not PlanOptions().skips_damage
