@@ -34,6 +34,11 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
     pq.write_table(pa.Table.from_batches([batch]), path)
 
 
+def table_of(columns: Mapping[str, Any]) -> pa.Table:
+    """Return a table of columns."""
+    return pa.Table.from_batches([pa.RecordBatch.from_pydict(dict(columns))])
+
+
 def export(java_stores: JavaStores, folder: pathlib.Path, selection: Selection) -> tuple[pa.Table, Report]:
     """Return the rows and the report of two stores."""
     reading = LogReader(plan_stores([str(java_stores["plain"]), str(java_stores["batchcrc"])]), ReadOptions(selection))
@@ -243,10 +248,10 @@ def test_columns_may_be_in_the_path(tmp_path: pathlib.Path) -> None:
     """What a file has itself counts more; what is in neither is missed."""
     folder = tmp_path / "topic=A%2FB" / "queueId=7"
     folder.mkdir(parents=True)
-    pq.write_table(pa.table({"queueOffset": [0, 1], "queueId": [3, 3]}), folder / "a.parquet")
-    pq.write_table(pa.table({"queueOffset": [5]}), folder / "b.parquet")
+    pq.write_table(table_of({"queueOffset": [0, 1], "queueId": [3, 3]}), folder / "a.parquet")
+    pq.write_table(table_of({"queueOffset": [5]}), folder / "b.parquet")
     assert counted(tmp_path) == {("A/B", 3): [(0, 2)], ("A/B", 7): [(5, 6)]}
-    pq.write_table(pa.table({"queueId": [5]}), folder / "topic=x.parquet")
+    pq.write_table(table_of({"queueId": [5]}), folder / "topic=x.parquet")
     with pytest.raises(ConfigError, match=r"topic=x\.parquet has no column queueOffset"):
         counted(tmp_path)
 
@@ -258,7 +263,7 @@ def test_bodies_are_compared_as_they_were_stored(tmp_path: pathlib.Path) -> None
         bodies, sums, flags = map(list, zip(*rows, strict=True))
         columns = {"topic": ["T"] * len(rows), "queueId": [0] * len(rows), "queueOffset": list(range(len(rows)))}
         kinds = {"body": pa.array(bodies, pa.binary()), "bodyCrc": pa.array(sums, pa.int32())}
-        pq.write_table(pa.table({**columns, **kinds, "sysFlag": pa.array(flags, pa.int32())}), tmp_path / name)
+        pq.write_table(table_of({**columns, **kinds, "sysFlag": pa.array(flags, pa.int32())}), tmp_path / name)
 
     sum_of_x, high = zlib.crc32(b"x") & 0x7FFFFFFF, next(n for n in range(99) if zlib.crc32(b"%d" % n) >> 31)
     assert zlib.crc32(b"x") >> 31
