@@ -162,7 +162,7 @@ class ClusterPoller:
 
     def _ask_each_broker(self) -> dict[MessageQueue, QueueExtent]:
         found: dict[MessageQueue, QueueExtent] = {}
-        for broker in sorted({queue.broker_name for queue in self._addresses}):
+        for broker in {queue.broker_name for queue in self._addresses}:
             own = {queue: address for queue, address in self._addresses.items() if queue.broker_name == broker}
             try:
                 found |= self._ask(own)

@@ -3,10 +3,12 @@ import pathlib
 
 import pytest
 from javastores import Read
-from logbuilder import LogBuilder, make_place
+from logbuilder import FIRST_MS, LogBuilder, make_place
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreError
-from rocketlet.export.plan.read_plan import PlanOptions, check_stores, plan_stores
+from rocketlet.export.plan.read_plan import SPLIT_BYTES, PlanOptions, check_stores, plan_prefixes, plan_stores
+from rocketlet.store.files.checkpoint import Checkpoint, save_checkpoint
+from rocketlet.store.files.files import OS_FILES
 
 
 def fill(log: LogBuilder, count: int = 60) -> str:
@@ -120,3 +122,108 @@ def test_file_that_goes_away_is_one_sentence(log: LogBuilder) -> None:
     os.truncate(second.path, 100)
     with pytest.raises(StoreError, match="it has 100 bytes and had 4096, somebody has cut it"):
         second.open()
+
+
+def times_of(log: LogBuilder) -> list[int]:
+    """Return the log offsets at which the files begin."""
+    return [int(path.name) for path in log.files()]
+
+
+@pytest.mark.parametrize(("late", "is_lost"), [(0, True), (1, False)])
+def test_missing_file_of_a_killed_store_may_never_have_been(log: LogBuilder, late: int, is_lost: bool) -> None:
+    """What lies behind it was flushed for certain up to the checkpoint; what was stored later may be left over."""
+    fill(log)
+    second = log.files()[2]
+    first_behind = next(number for number, at in enumerate(log.offsets) if at >= int(second.name))
+    log.files()[1].unlink()
+    (log.root / "abort").touch()
+    sure_at_ms = FIRST_MS + first_behind - late
+    save_checkpoint(OS_FILES, str(log.root / "checkpoint"), Checkpoint(log_at_ms=sure_at_ms))
+    plan = plan_prefixes([str(log.root)])
+    assert len(plan.splits) == 1
+    if is_lost:
+        damage = plan.damages[str(log.root)]
+        assert str(damage) == f"{second} does not follow {log.root}/commitlog/{0:020d}: a file between them is missing"
+        assert (damage.path, damage.position) == (str(second), 0)
+        assert not plan.ends
+    else:
+        assert not plan.damages
+        assert plan.ends[str(log.root)][:2] == (f"{log.root}/commitlog/{0:020d}", 4_096)
+
+
+def test_several_missing_files_are_each_told(log: LogBuilder) -> None:
+    """With their sizes; all that is there is read."""
+    fill(log, 150)
+    files = log.files()
+    for number in (1, 2, 4):
+        files[number].unlink()
+    plan = plan_prefixes([str(log.root)], PlanOptions(skips_damage=True))
+    store, reason = str(log.root), "the file before it is missing"
+    assert plan.missing == [(store, str(files[3]), 0, 8_192, reason), (store, str(files[5]), 0, 4_096, reason)]
+    assert [split.base_offset // 4_096 for split in plan.splits] == [0, 3, *range(5, len(files))]
+    assert plan.ends[store].path == str(files[-1])
+    stopped = plan_prefixes([store])
+    assert [split.base_offset for split in stopped.splits] == [0]
+    assert stopped.damages[store].path == str(files[3])
+
+
+@pytest.mark.parametrize("size", [100, 4_095])
+def test_last_file_may_be_cut(log: LogBuilder, size: int) -> None:
+    """As in a copy that did not end; another one may not, nor may a file be longer."""
+    root = fill(log)
+    assert len(plan_stores([root], PlanOptions(segment_bytes=4_096))) == len(log.files())
+    os.truncate(log.files()[-1], size)
+    plan = plan_prefixes([root])
+    assert not plan.damages
+    os.truncate(log.files()[0], 4_000)
+    with pytest.raises(StoreDamagedError, match="has 4000 bytes instead of 4096: it was cut short"):
+        plan_stores([root])
+
+
+def test_damages_of_stores_are_told_apart(log: LogBuilder, tmp_path: pathlib.Path) -> None:
+    """A store behind a damaged one is planned, and neither has the end of the other."""
+    root = fill(log)
+    log.files()[1].unlink()
+    sound = LogBuilder(tmp_path / "sound")
+    fill(sound, 5)
+    plan = plan_prefixes([root, str(sound.root)])
+    assert list(plan.damages) == [root]
+    assert list(plan.ends) == [str(sound.root)]
+    assert [split.store for split in plan.splits] == [root, str(sound.root)]
+
+
+def test_spare_files_are_no_part_of_the_log(log: LogBuilder) -> None:
+    """However many there are, and also where the store was killed."""
+    root = fill(log)
+    last = times_of(log)[-1]
+    for number in range(1, 4):
+        (log.root / "commitlog" / f"{last + number * 4096:020d}").write_bytes(bytes(4096))
+    for _ in range(2):
+        splits = plan_stores([root])
+        assert splits[-1].base_offset == last
+        assert splits[-1].stop == splits[-1].end == log.end - last
+        (log.root / "abort").touch()
+
+
+@pytest.mark.parametrize("sure", [0, 1])
+def test_last_file_with_sure_records_is_looked_for(log: LogBuilder, sure: int) -> None:
+    """Damage before it is met when it is read; behind it the first bad record is the end."""
+    root = fill(log)
+    first = next(number for number, at in enumerate(log.offsets) if at >= times_of(log)[2])
+    (log.root / "abort").touch()
+    save_checkpoint(OS_FILES, f"{root}/checkpoint", Checkpoint(log_at_ms=FIRST_MS + first - 1 + sure))
+    path = log.files()[1]
+    content = bytearray(path.read_bytes())
+    bad = log.offsets[first - 1] - 4_096
+    content[bad + 100] ^= 1  # of the body
+    path.write_bytes(content)
+    plan = plan_prefixes([root])
+    assert not plan.damages or not sure
+    if sure:
+        assert sum(map(len, plan.splits)) == log.end
+
+
+def test_splits_are_of_128_mebibytes() -> None:
+    """Unless somebody wishes others; so says the option of Spark's source and that of the command."""
+    assert PlanOptions().split_bytes == SPLIT_BYTES == 134_217_728
+    assert not PlanOptions().skips_damage

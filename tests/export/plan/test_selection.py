@@ -3,6 +3,7 @@ from javastores import Read
 from logbuilder import FIRST_MS, LogBuilder
 
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.export.plan.selection import Reason, Selection, parse_instant
 from rocketlet.export.write.log_reader import ReadOptions
 
@@ -89,3 +90,67 @@ def test_other_texts_are_refused(text: str) -> None:
     """What is neither is an error that names the option."""
     with pytest.raises(ConfigError, match="--from"):
         parse_instant(text, "--from")
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "is_refused"),
+    [(99_999_999, False), (100_000_000, True), (99_999_999_999, True), (100_000_000_000, False)],
+)
+def test_seconds_are_those_from_1973_to_5138(at_ms: int, is_refused: bool) -> None:
+    """The message says what was meant."""
+    if is_refused:
+        with pytest.raises(ConfigError, match=f"of seconds it would be {at_ms}000") as caught:
+            parse_instant(str(at_ms), "--from")
+        assert caught.value.key == "--from"
+    else:
+        assert parse_instant(str(at_ms), "--from") == at_ms
+
+
+BATCH = encode_batch(BatchPart(0, b"%d" % number, b"KEYS\x01k%d\x02" % number) for number in range(4))
+
+
+@pytest.mark.parametrize(
+    ("selection", "rows", "left_out"),
+    [
+        (Selection(), [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1), (2, 2), (2, 3)], {}),
+        (Selection(from_offset=1), [(0, 1), (2, 1), (2, 2), (2, 3)], {Reason.OFFSET: 3}),
+        (Selection(until_offset=1), [(0, 0), (1, 0), (2, 0)], {Reason.OFFSET: 4}),
+        (Selection(from_offset=1, until_offset=3), [(0, 1), (2, 1), (2, 2)], {Reason.OFFSET: 4}),
+        (Selection(queue_ids=frozenset({1, 2})), [(1, 0), (2, 0), (2, 1), (2, 2), (2, 3)], {Reason.QUEUE: 2}),
+        (Selection(queue_ids=frozenset({0}), from_offset=1), [(0, 1)], {Reason.QUEUE: 5, Reason.OFFSET: 1}),
+        (Selection(keys=frozenset({"k1", "k3"})), [(2, 1), (2, 3)], {Reason.KEY: 5}),
+        (Selection(keys=frozenset({"k1", "k3"}), from_offset=2), [(2, 3)], {Reason.KEY: 1, Reason.OFFSET: 5}),
+        (Selection(from_ms=FIRST_MS + 1, until_ms=FIRST_MS + 3), [(0, 1), (1, 0)], {Reason.TIME: 5}),
+        (Selection(queue_ids=frozenset({2}), until_ms=FIRST_MS + 3), [], {Reason.QUEUE: 3, Reason.TIME: 4}),
+    ],
+)
+def test_messages_of_batches_are_judged_one_by_one(
+    log: LogBuilder, read: Read, selection: Selection, rows: list[tuple[int, int]], left_out: dict[Reason, int]
+) -> None:
+    """By their own offsets and keys; queue and time are those of the record."""
+    for queue_id in (0, 0, 1):
+        log.add(queue_id=queue_id)
+    log.add(BATCH, queue_id=2, sys_flag=0xC0, queue_offset=0)
+    log.save()
+    found, report = read(log.root, options=ReadOptions(selection))
+    assert [(row["queueId"], row["queueOffset"]) for row in found] == rows
+    assert report.stores[0].left_out == left_out
+    assert not report.faults()
+
+
+@pytest.mark.parametrize(
+    ("selection", "wanted"),
+    [
+        (Selection(), {"A"}),
+        (Selection(includes_system=True), {"A", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX"}),
+        (Selection(topics=frozenset({"%RETRY%g"})), {"%RETRY%g"}),
+        (Selection(among=frozenset({"A", "%DLQ%g"})), {"A"}),
+        (Selection(among=frozenset({"A", "%DLQ%g"}), includes_system=True), {"A", "%DLQ%g"}),
+        (Selection(topics=frozenset({"A", "%DLQ%g"}), among=frozenset({"%DLQ%g"})), {"%DLQ%g"}),
+        (Selection(among=frozenset()), set[str]()),
+    ],
+)
+def test_topics_that_may_be_wanted(selection: Selection, wanted: set[str]) -> None:
+    """Naming a topic asks for it, narrowing to it does not."""
+    topics = ("A", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX")
+    assert {topic for topic in topics if selection.wants_topic(topic)} == wanted

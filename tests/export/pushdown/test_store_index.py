@@ -251,3 +251,13 @@ def test_chain_that_leads_nowhere_is_not_believed(tmp_path: pathlib.Path, previo
     ENTRY.pack_into(content, ENTRIES_AT + 40, key_hash, log_offset, seconds, previous)
     path.write_bytes(content)
     assert index_of(directory.root).find(["Orders#two"]) == ([log_offset] if is_told else None)
+
+
+def test_record_at_the_end_of_what_is_known_need_not_be_there(root: pathlib.Path) -> None:
+    """It is looked for in the part behind, which a file tells that is not sure."""
+    files = files_of(root)
+    last = max(number for number, path in enumerate(files) if header_of(path)[3] < 4_096)
+    change_header(files[last], end=4_096)
+    assert index_of(root, header_of(files[last])[1]).ranges == [(0, 4_096)]
+    change_header(files[last], end=4_097)
+    assert index_of(root, header_of(files[last])[1]).ranges == []

@@ -12,7 +12,8 @@ from rocketlet.common.errors import ConfigError
 from rocketlet.export.plan.filesystems import Folder
 from rocketlet.export.plan.log_end import LogStop
 from rocketlet.export.plan.read_plan import plan_stores
-from rocketlet.export.report.counters import StoreCounters
+from rocketlet.export.plan.selection import Reason
+from rocketlet.export.report.counters import SplitRead, StoreCounters, store_to_json
 from rocketlet.export.report.report import Report, ReportParts, load_report, save_report
 from rocketlet.export.write.log_reader import LogReader, ReadOptions, SplitReader
 from rocketlet.export.write.verify import compare, find_outputs, read_outputs
@@ -241,3 +242,62 @@ def test_five_faults_are_named(faults: int, last: str) -> None:
     lines = list(Report(unread=[f"part {number}" for number in range(faults)]).lines())
     assert lines[4] == "fault: part 4"
     assert lines[-1] == last
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [
+        [("A", 2), ("B", -1), ("B", 0)],
+        [("A", 0), ("A", 1 << 16), ("A", 65_535)],
+        [("A", 65_534), ("A", 0), ("B", 0), ("B", 65_534)],
+        [("B", -1), ("A", -1), ("A", -2), ("A", 2**31 - 1)],
+        [("A", 32_767), ("B", 32_767), ("B", 0)],
+    ],
+)
+def test_queues_are_told_apart_whatever_their_numbers(
+    log: LogBuilder, read: Read, queues: list[tuple[str, int]]
+) -> None:
+    """Of several topics, with negative and with great ones."""
+    for topic, queue_id in [*queues, *queues[1:]]:
+        log.add(topic=topic, queue_id=queue_id)
+    log.save()
+    _, report = read(log.root)
+    found = {key: (queue.messages, queue.rows) for key, queue in report.stores[0].queues.items()}
+    assert found == {key: (1, 1) if key == queues[0] else (2, 2) for key in queues}
+    assert not report.faults()
+
+
+def test_faults_are_in_the_order_of_queues() -> None:
+    """Whichever was met first."""
+    counters = StoreCounters("store")
+    for topic, queue_id in (("B", 0), ("A", 1), ("A", 0)):
+        counters.expect((topic, queue_id), 0, 1)
+    assert [fault.partition(":")[0] for fault in counters.faults()] == ["A queue 0", "A queue 1", "B queue 0"]
+    queues = store_to_json(counters)["queues"]
+    assert [(queue["topic"], queue["queueId"]) for queue in queues] == [("A", 0), ("A", 1), ("B", 0)]
+
+
+def test_places_are_told_in_the_order_of_the_log() -> None:
+    """Skipped bytes and splits, in faults and in JSON."""
+    counters = StoreCounters("store")
+    for position in (9, 3):
+        counters.skip("log", position, 1, "zeros")
+        counters.splits.append(SplitRead("log", position, position + 5, None, None))
+    assert [fault.partition(":")[0] for fault in counters.faults()][:2] == ["log at position 3", "log at position 9"]
+    found = store_to_json(counters)
+    assert [each["position"] for each in found["skipped"]] == [3, 9]
+    assert [each["start"] for each in found["splits"]] == [3, 9]
+    assert found["skippedBytes"] == 2
+
+
+def test_queues_of_a_report_are_lines_in_order() -> None:
+    """With their rows; those without any have none."""
+    report = Report()
+    for number, (topic, queue_id) in enumerate((("B", 0), ("A", 1), ("A", 0))):
+        queue = report.of_store("store").queue(topic, queue_id)
+        queue.count(Reason.WANTED, number)
+        queue.offsets.add(5, 5 + number)
+    assert [line for line in report.lines() if " rows, " in line] == [
+        "  A queue 0: 2 rows, offsets 5 to 6",
+        "  A queue 1: 1 rows, offsets 5 to 5",
+    ]

@@ -2,13 +2,15 @@ import base64
 import json
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from javastores import JavaStores, Read, comparable
+from logbuilder import LogBuilder
 from pyarrow import ipc, parquet
 
-from rocketlet.common.errors import ConfigError
+from rocketlet.common.errors import ConfigError, StoreError
 from rocketlet.export.columns.schema import SCHEMA
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.write import writers as write
@@ -114,3 +116,61 @@ def test_format_follows_the_suffix() -> None:
     ]
     with pytest.raises(ConfigError, match=r"out\.csv ends in none of"):
         format_of("out.csv")
+
+
+def test_absent_values_are_no_part_of_a_line(log: LogBuilder, tmp_path: pathlib.Path) -> None:
+    """Nor is the body of a message that has none; bytes that are no text are base64."""
+    log.add(b"text", properties={"TAGS": "t", "KEYS": "a b"})
+    log.add(b"\xff\x00", born_at_ms=2**60)
+    log.add(b"no zlib", sys_flag=0x301)
+    write_all(reading(log.save()), str(tmp_path / "out.jsonl"), "jsonl")
+    first, second, third = (json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines())
+    assert (first["body"], first["tags"], first["keys"]) == ("text", "t", ["a", "b"])
+    assert (first["storeTimestamp"], first["bornTimestamp"]) == ("2023-11-14T22:13:20.000Z", "2023-11-14T22:13:19.999Z")
+    assert (second["bodyBase64"], second["keys"], second["properties"]) == ("/wA=", [], {})
+    assert first.keys() == {*SCHEMA.names}
+    assert second.keys() == {*SCHEMA.names, "bodyBase64"} - {"body", "tags", "bornTimestamp"}
+    assert third.keys() == {*SCHEMA.names} - {"body", "tags"}
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "jsonl"])
+def test_batches_without_rows_add_nothing(kind: str, java_stores: JavaStores, tmp_path: pathlib.Path) -> None:
+    """Between others, and in the end."""
+    batches = list(reading(java_stores["plain"]))
+    empty = batches[0].slice(0, 0)
+    write_all([empty, *batches, empty], str(tmp_path / "out"), kind)
+    assert find_rows(tmp_path / "out", kind) == sum(batch.num_rows for batch in batches)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def find_rows(path: pathlib.Path, kind: str) -> int:
+    """Return how many rows a file has."""
+    if kind == "jsonl":
+        return len(path.read_bytes().splitlines())
+    if kind == "parquet":
+        return parquet.read_metadata(path).num_rows
+    with pa.OSFile(str(path)) as file:
+        read_file = ipc.open_file(file)
+        assert all(read_file.get_batch(number).num_rows for number in range(read_file.num_record_batches))
+        return read_file.read_all().num_rows
+
+
+def test_disk_that_takes_no_more_is_an_error_of_the_store(tmp_path: pathlib.Path) -> None:
+    """Which names the file, and leaves nothing."""
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        raise OSError(28, "No space left on device")
+        yield
+
+    with pytest.raises(StoreError, match=r"out cannot be written: No space left on device"):
+        write_all(failing(), str(tmp_path / "out"), "jsonl")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_row_groups_are_of_64_mebibytes(tmp_path: pathlib.Path) -> None:
+    """Which readers expect of Parquet; each begins anew."""
+    schema = pa.schema([pa.field("body", pa.binary())])
+    batch = pa.RecordBatch.from_arrays([pa.array([bytes(1 << 20)] * 16)], schema=schema)
+    write_all([batch] * 9, str(tmp_path / "out"), "parquet", schema)
+    found: Any = parquet.read_metadata(tmp_path / "out")
+    assert [found.row_group(number).num_rows for number in range(found.num_row_groups)] == [64, 64, 16]

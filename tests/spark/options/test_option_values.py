@@ -126,3 +126,59 @@ def test_options_that_fit_are_not_refused() -> None:
     options = given(TOPICS="T")
     options.refuse_both("path", "topics")
     options.refuse_others(["topics"], "nothing")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("7b", 7), ("1t", 1 << 40), ("5 m", 5 << 20), ("5ib", 5), ("3KIB", 3072), (" 2g ", 2 << 30)],
+)
+def test_sizes_have_all_units(text: str, size: int) -> None:
+    """In any case, with and without the letters for bytes."""
+    assert given(splitBytes=text).size("splitBytes", 1) == size
+
+
+@pytest.mark.parametrize("text", ["1x", "-1", "1.5m", "m", "", "1m2"])
+def test_other_sizes_are_refused(text: str) -> None:
+    """As what has no number before its unit."""
+    with pytest.raises(ConfigError, match="not a positive size"):
+        given(splitBytes=text).size("splitBytes", 1)
+
+
+@pytest.mark.parametrize(("text", "least", "number"), [("1", 1, 1), ("0", 0, 0), ("-5", -5, -5), (" 12 ", 1, 12)])
+def test_counts_begin_at_a_number(text: str, least: int, number: int) -> None:
+    """Which is 1 where nothing else is said."""
+    assert given(minPartitions=text).count("minPartitions", least=least) == number
+    with pytest.raises(ConfigError, match=f"must be at least {least}"):
+        given(minPartitions=str(least - 1)).count("minPartitions", least=least)
+    assert given().count("minPartitions", 9, least=least) == 9
+
+
+def test_options_can_be_added() -> None:
+    """Beside those that are there, or in place of one."""
+    options = given(topics="T").plus("minPartitions", "3")
+    assert (options.text("topics"), options.count("minPartitions")) == ("T", 3)
+    assert options.plus("TOPICS".lower(), "U").text("topics") == "U"
+    with pytest.raises(ConfigError, match="the source has no option nothing"):
+        options.plus("nothing", "1")
+
+
+def test_errors_name_the_option_that_is_too_much() -> None:
+    """As it is known."""
+    with pytest.raises(ConfigError) as caught:
+        given(PATH="a", topics="T").refuse_both("path", "topics")
+    assert caught.value.key == "topics"
+    with pytest.raises(ConfigError) as caught:
+        given(TOPICS="T", path="a").refuse_others(["path"], "no store is named")
+    assert caught.value.key == "topics"
+    with pytest.raises(ConfigError) as caught:
+        given(splitByte="1m")
+    assert caught.value.key == "splitByte"
+    given(topics="T").refuse_both("topics", "path")
+
+
+def test_empty_values_are_no_values_of_flags_and_words() -> None:
+    """Their defaults count."""
+    assert given(failOnDataLoss=" ").flag("failOnDataLoss", default=True)
+    assert not given(failOnDataLoss="").flag("failOnDataLoss", default=False)
+    assert given(onDamage="").one_of("onDamage", ["fail", "skip"], "skip") == "skip"
+    assert given(failOnDataLoss="True").flag("failOnDataLoss", default=False)

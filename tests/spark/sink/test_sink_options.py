@@ -3,6 +3,7 @@
 import pytest
 
 from rocketlet.client import Credentials
+from rocketlet.client.producer.bulk_sender import BulkLimits
 from rocketlet.common.errors import ConfigError
 from rocketlet.spark.sink.sink_options import SinkOptions, parse_sink_options
 
@@ -92,3 +93,50 @@ def test_stream_takes_no_run_id() -> None:
     """Its keys have to be those of its checkpoint."""
     with pytest.raises(ConfigError, match="runId does not fit"):
         parse_sink_options(HERE | {"runId": "x"}, is_stream=True)
+
+
+def test_what_was_not_given_is_standard() -> None:
+    """As the producer has it; sends are tried at another broker."""
+    options = parse()
+    assert (options.group, options.limits) == ("rocketlet-spark-sink", BulkLimits())
+    settings = options.producer_settings
+    assert (settings.credentials, settings.tls, settings.send_timeout_ms) == (None, None, 10_000)
+    assert settings.tries_another_broker_when_not_stored_ok
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"paths": "[]"}, "paths"),
+        ({"PATH": "/x"}, "PATH"),
+        ({"topic": ""}, "topic"),
+        ({"retries": "3"}, "retries"),
+        ({"checkpointLocation": "/x"}, "checkpointLocation"),
+        ({"idempotenceProperty": "KEYS"}, "idempotenceProperty"),
+        ({"idempotenceColumns": ","}, "idempotenceColumns"),
+        ({"idempotenceColumns": "a", "idempotenceProperty": " "}, "idempotenceColumns"),
+        ({"idempotenceColumns": "a", "runId": "r"}, "runId"),
+        ({"rateLimit": "10"}, "rateLimitTasks"),
+        ({"rateLimitTasks": "10"}, "rateLimitTasks"),
+        ({"batchMessages": "0"}, "batchMessages"),
+        ({"deliveryTimeoutMs": "0"}, "deliveryTimeoutMs"),
+        ({"nameserver": ""}, "nameserver"),
+    ],
+)
+def test_error_has_the_option_as_its_key(options: dict[str, str], key: str) -> None:
+    """As Spark's user wrote it."""
+    with pytest.raises(ConfigError) as caught:
+        parse(**options)
+    assert caught.value.key == key
+
+
+def test_columns_of_keys_are_words() -> None:
+    """Blanks and empty ones do not count; the source's places in any case."""
+    assert parse(idempotenceColumns=" a ,, b ").idempotence_columns == ("a", "b")
+    assert parse(idempotenceColumns="SOURCE").idempotence_columns == ("offsetMsgId", "queueOffset")
+    assert parse(idempotenceProperty="ID").idempotence_property == "ID"
+
+
+def test_rate_may_be_below_one() -> None:
+    """Of a task."""
+    assert parse(rateLimit="1", rateLimitTasks="4").rate == 0.25

@@ -121,3 +121,44 @@ def test_limited_steps_read_everything_once(first: Offsets, held: Offsets, limit
         got.update(batch)
         at = step.end
     assert got == {(queue, queue_offset) for queue, extent in extents.items() for queue_offset in range(*extent)}
+
+
+def test_queue_that_lost_its_last_messages_goes_on_from_its_end() -> None:
+    """That is told; others that end before their offset begin anew."""
+    extents = {A: QueueExtent(0, 3), B: QueueExtent(2, 4), C: QueueExtent(0, 9)}
+    step = plan_batch_end({A: 5, B: 6, C: 7}, extents, cut=[A, C])
+    assert step.end == {A: 3, B: 2, C: 9}
+    assert (step.taken, step.backlog) == (2, 0)
+    assert step.data_loss == [
+        (
+            "queue 0 of T on broker-a was read up to offset 5, but ends at 3: "
+            "it has lost its last messages, and goes on from its end"
+        ),
+        "queue 1 of T on broker-a was read up to offset 6, but ends at 4: it was made anew",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("held", "limit", "shares"),
+    [
+        ({A: 3, B: 2}, 5, {A: 3, B: 2}),
+        ({A: 3, B: 2}, 4, {A: 2, B: 2}),
+        ({A: 3, B: 3}, 5, {A: 3, B: 2}),
+        ({A: 3, B: 0, C: 3}, 2, {A: 1, B: 0, C: 1}),
+        ({A: 3, B: 0, C: 3}, 1, {A: 1, B: 0, C: 0}),
+        ({A: 1, B: 9}, 1, {A: 0, B: 1}),
+        ({A: 1, B: 1, C: 98}, 3, {A: 1, B: 1, C: 1}),
+        ({A: 1, B: 1, C: 98}, 4, {A: 1, B: 1, C: 2}),
+        ({A: 10, B: 20, C: 30}, 30, {A: 5, B: 10, C: 15}),
+        ({}, 5, {}),
+    ],
+)
+def test_shares_of_a_limit(held: Offsets, limit: int, shares: Offsets) -> None:
+    """First one for each, the longest first, then in proportion to the rest."""
+    assert divide_limit(held, limit) == shares
+
+
+def test_limit_leaves_a_backlog() -> None:
+    """What is not taken is told."""
+    step = plan_batch_end({A: 0, B: 4}, {A: QueueExtent(0, 6), B: QueueExtent(0, 8)}, limit=5)
+    assert (step.taken, step.backlog, step.end) == (5, 5, {A: 3, B: 6})
