@@ -63,11 +63,11 @@ class AdminCalls:
         answer = await self._session.ask_nameserver(Command.request(code, header), ADMIN_TIMEOUT_MS)
         return checked(answer)
 
-    async def ask_nameservers(self, code: RequestCode, header: msgspec.Struct) -> list[Command]:
-        """Ask all of them; return answers that are successes."""
+    async def ask_nameservers(self, code: RequestCode, header: msgspec.Struct) -> None:
+        """Ask all of them, and see that all answers are successes."""
         self._lifecycle.check()
-        answers = await self._session.ask_nameservers(lambda: Command.request(code, header), ADMIN_TIMEOUT_MS)
-        return [checked(answer) for answer in answers]
+        for answer in await self._session.ask_nameservers(lambda: Command.request(code, header), ADMIN_TIMEOUT_MS):
+            checked(answer)
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of a topic as it is now."""

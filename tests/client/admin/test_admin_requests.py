@@ -290,6 +290,17 @@ async def test_message_is_asked_of_the_broker_that_its_id_names(servers: Servers
             await admin.message("T", offset_id(b, 200))
 
 
+@pytest.mark.parametrize("refusing", [0, 1])
+async def test_refusal_of_one_name_server_is_an_error(servers: Servers, refusing: int) -> None:
+    """What only one of them has done is not done; the other was asked all the same."""
+    code = RequestCode.WIPE_WRITE_PERM_OF_BROKER
+    servers.nameservers[refusing].answers[code] = refused(ResponseCode.SYSTEM_ERROR, "not here")
+    async with Admin(servers.address) as admin:
+        with pytest.raises(RocketletError, match="not here"):
+            await admin.forbid_writes("a")
+    assert [len(server.asked(code)) for server in servers.nameservers] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("code", "next_offset", "asked_from"),
     [

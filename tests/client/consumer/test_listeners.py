@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 
 import pytest
@@ -44,13 +45,14 @@ class Bench:
         self.ended: asyncio.Queue[tuple[int, ListenerOutcome]] = asyncio.Queue()
         self.source = Finishing(self.ended)
         self.calls = ListenerCalls("cg", 2)
-        self.pool = ListenerPool(2, self.calls, self._fail)
+        self.pool = ListenerPool(2, self.calls, self.fail)
 
     def submit(self, listener: Listener, number: int = 0) -> None:
         """Submit one message."""
         self.pool.submit([ListenerBatch(Handler.of(listener), [received(number)], self.source)])
 
-    async def _fail(self, batch: ListenerBatch, outcome: ListenerOutcome) -> None:
+    async def fail(self, batch: ListenerBatch, outcome: ListenerOutcome) -> None:
+        """Remember what is not a success."""
         self.ended.put_nowait((batch.messages[0].queue_offset, outcome))
 
 
@@ -300,3 +302,21 @@ async def test_listeners_run_after_what_was_planned_for_the_same_turn(bench: Ben
     await bench.ended.get()
 
     assert order == ["next request", "listener"]
+
+
+async def test_listener_that_never_waits_leaves_the_loop_to_others() -> None:
+    """After 64 calls everybody else has a turn, and not after each, which would cost as much as the calls."""
+    bench, turns = Bench(), 0
+    pool = ListenerPool(1, bench.calls, bench.fail)
+    turns_at_calls: list[int] = []
+
+    async def note(_messages: list[ReceivedMessage]) -> None:
+        turns_at_calls.append(turns)
+
+    async with TaskScope() as scope:
+        pool.start(scope)
+        pool.submit([ListenerBatch(Handler.of(note), [received(number)], bench.source) for number in range(200)])
+        while len(turns_at_calls) < 200:
+            await asyncio.sleep(0)
+            turns += 1
+    assert sorted(Counter(turns_at_calls).values()) == [8, 64, 64, 64]

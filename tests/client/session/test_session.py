@@ -1,5 +1,6 @@
 """What producers and consumers share: client id, routes, heartbeats, notices."""
 
+import contextlib
 import logging
 import os
 import re
@@ -11,7 +12,7 @@ from rocketlet.client import ClientSettings, Message, Producer, PullConsumer, Pu
 from rocketlet.client.session.session import OutageLog, Session
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError, RemotingError, RequestTimeoutError
-from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.body import decode_body, encode_body
 from rocketlet.remoting.bodies.client import HeartbeatData
 from rocketlet.remoting.codec.command import Command, decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode
@@ -86,6 +87,32 @@ async def test_producer_beats_after_its_first_send_and_every_30_s(cluster: Scrip
     assert re.fullmatch(r".*@.*#.*", data.client_id)
     assert [each.group_name for each in data.producer_data_set] == ["pg"]
     assert data.consumer_data_set == []
+
+
+@pytest.mark.parametrize("has_consumer", [False, True])
+async def test_slaves_get_heartbeats_of_consumers(cluster: ScriptedCluster, *, has_consumer: bool) -> None:
+    """Who may be read from has to know who reads; a producer has nothing to do with slaves."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    master, slave = await cluster.add_broker("broker-a"), await cluster.add_broker("broker-a as slave")
+    route = cluster.route_of("T")
+    route.broker_datas[0].broker_addrs[1] = slave.address
+    cluster.nameserver.answers[ROUTE] = lambda _: Command.response(ResponseCode.SUCCESS, body=encode_body(route))
+    async with (
+        Session(cluster.nameserver.address, clock) as session,
+        Producer("pg", session=session) as producer,
+        contextlib.AsyncExitStack() as members,
+    ):
+        await producer.send(Message("T", b"x"))
+        if has_consumer:
+            consumer = PullConsumer("cg", session=session)
+            consumer.subscribe("T")
+            await members.enter_async_context(consumer)
+            await slave.wait_asked(BEAT)
+        beats = len(master.asked(BEAT))
+        await session.heartbeat()
+        assert len(master.asked(BEAT)) == beats + 1
+    assert bool(slave.asked(BEAT)) is has_consumer
 
 
 @pytest.mark.feature("K2")
