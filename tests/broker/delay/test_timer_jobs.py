@@ -126,6 +126,29 @@ async def test_progress_is_saved_when_it_has_changed(
     assert await asyncio.to_thread(path.read_bytes) == saved
 
 
+async def test_end_saves_and_delivers_nothing_more(
+    directory: StoreDirectory, disk: LimitedFiles, clock: ManualClock
+) -> None:
+    """What was put since the last save is known to the next start; what falls due meanwhile is left to it."""
+    directory.now_ms = clock.now_ms()
+    store = await asyncio.to_thread(directory.open, disk)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.to_thread, directory.close_all)
+        tasks = await stack.enter_async_context(TaskScope())
+        made = RunningTimers(store, clock)
+        start_timers(stack, tasks, clock, made.delivery)
+        made.send(b"1", HOUR_MS)
+        await made.wait_put(1)
+        made.send(b"2", HOUR_MS)
+        clock.advance(2 * HOUR_MS)
+    check = await asyncio.to_thread(load_timer_check, OS_FILES, str(directory.root / "config" / "timercheck"))
+    assert check is not None
+    assert check.sure_queue_offset == 2
+    again = await asyncio.to_thread(directory.open)
+    assert again.max_offset("T", 0) == 0
+    await asyncio.to_thread(directory.close_all)
+
+
 async def test_full_store_is_told_once(
     running: RunningTimers, disk: LimitedFiles, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -187,16 +187,20 @@ async def test_who_does_not_wait_for_the_disk_is_served(caller: Caller, disk: Sl
 
 async def test_no_more_wait_than_may(settings: dict[str, str], clock: ManualClock, disk: SlowDisk) -> None:
     """Above sendThreadPoolQueueCapacity a send is refused at once; the figures of the queue are told."""
+
+    async def figures() -> list[str]:
+        told = json.loads((await caller.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+        return [told[f"sendThreadPoolQueue{figure}"] for figure in ("Size", "Capacity", "HeadWaitTimeMills")]
+
     config = sync_flush(settings, sendThreadPoolQueueCapacity="2")
     async with run(config, clock, disk) as (_, caller), asyncio.TaskGroup() as group:
+        assert await figures() == ["0", "2", "0"]
         await stall(group, caller, disk, clock)
         await send(group, caller, b"one", b"two")
         clock.advance(30)
         refused = await caller.send(body=b"three")
         assert (refused.code, refused.remark) == (2, "[OVERLOAD]system busy, start flow control for a while")
-        told = json.loads((await caller.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
-        queue = [told[f"sendThreadPoolQueue{figure}"] for figure in ("Size", "Capacity", "HeadWaitTimeMills")]
-        assert queue == ["2", "2", "30"]
+        assert await figures() == ["2", "2", "30"]
         disk.go_on()
 
 

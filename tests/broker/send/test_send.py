@@ -12,7 +12,7 @@ from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import parse_offset_id
-from rocketlet.common.properties import parse_properties
+from rocketlet.common.properties import encode_properties, parse_properties
 from rocketlet.common.record import BatchPart, decode_record, encode_batch, iter_records
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.request_codes import RequestCode
@@ -235,6 +235,27 @@ async def test_full_disk_is_answered_14_and_keeps_nothing(caller: Caller) -> Non
     assert [bytes(record.body) for record in iter_records((await caller.pull()).body)] == [b"before", b"after"]
 
 
+@pytest.mark.parametrize(
+    ("reads", "writes", "queue_id", "code"),
+    [
+        (8, 4, 7, ResponseCode.SUCCESS),
+        (8, 4, 8, ResponseCode.INVALID_PARAMETER),
+        (4, 8, 7, ResponseCode.SUCCESS),
+        (4, 8, 8, ResponseCode.INVALID_PARAMETER),
+        (4, 0, 0, ResponseCode.INVALID_PARAMETER),
+        (1, 1, -1, ResponseCode.SUCCESS),
+    ],
+)
+async def test_queue_of_a_send(reads: int, writes: int, queue_id: int, code: int, caller: Caller) -> None:
+    """It exists when it can be read or written, of a topic that can be written at all; below 0 the broker chooses."""
+    header = {"topic": "T", "defaultTopic": "", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+    queues = {"readQueueNums": str(reads), "writeQueueNums": str(writes)}
+    await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header | queues)
+    answer = await caller.send(queue_id=queue_id)
+    assert answer.code == code
+    assert code != ResponseCode.SUCCESS or answer.ext["queueId"] == str(max(0, queue_id))
+
+
 async def test_message_without_body_is_refused(caller: Caller) -> None:
     """A send without a body is illegal."""
     assert (await caller.send(body=b"")).code == ResponseCode.MESSAGE_ILLEGAL
@@ -337,6 +358,25 @@ async def test_retry_that_was_tried_too_often_becomes_a_dead_letter(caller: Call
 
 
 @pytest.mark.feature("C27")
+@pytest.mark.parametrize(("version", "is_dead"), [(121, True), (120, False)])
+async def test_limit_of_a_retry_is_that_of_clients_since_3_4_9(version: int, is_dead: bool, caller: Caller) -> None:
+    """For older ones the limit of the group counts."""
+    header = send_header("%RETRY%g", reconsume_times=3, max_reconsume_times=2)
+    assert (await caller.ask(RequestCode.SEND_MESSAGE_V2, header, b"x", version=version)).code == ResponseCode.SUCCESS
+    found = {name: (await caller.pull(name)).code == ResponseCode.SUCCESS for name in ("%DLQ%g", "%RETRY%g")}
+    assert found == {"%DLQ%g": is_dead, "%RETRY%g": not is_dead}
+
+
+@pytest.mark.parametrize(("count", "code"), [(65_536, ResponseCode.SUCCESS), (65_537, ResponseCode.SYSTEM_ERROR)])
+async def test_messages_of_a_batch_are_bounded(count: int, code: int, caller: Caller) -> None:
+    """They are stored in one turn of the loop, during which nobody else is served."""
+    body = encode_batch([BatchPart(0, b"x", b"")]) * count
+    assert (await caller.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("T", batch=True), body)).code == code
+    stored = await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+    assert stored.ext["offset"] == str(count if code == ResponseCode.SUCCESS else 0)
+
+
+@pytest.mark.feature("C27")
 async def test_retry_of_an_ordered_group_becomes_a_dead_letter(caller: Caller) -> None:
     """A group that holds a queue lock gets its retries as dead letters."""
     body = b'{"consumerGroup":"g","clientId":"c","mqSet":[{"topic":"T","brokerName":"broker-a","queueId":0}]}'
@@ -364,6 +404,7 @@ def test_both_forms_hold_the_same(text: str, own: dict[str, str]) -> None:
     stored = ENRICHER.enrich(text)
     assert stored.properties == {**own, **OWN}
     assert parse_properties(stored.text) == stored.properties
+    assert stored.text == encode_properties(stored.properties)
 
 
 def test_text_without_properties_is_not_kept() -> None:

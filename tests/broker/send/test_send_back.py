@@ -174,7 +174,7 @@ async def test_level_of_the_listener_counts(caller: Caller, clock: ManualClock) 
 
 @pytest.mark.feature("C20")
 @pytest.mark.parametrize(
-    ("limit", "version", "is_dead"), [(0, NEW_VERSION, True), (1, NEW_VERSION, False), (0, 120, False)]
+    ("limit", "version", "is_dead"), [(0, NEW_VERSION, True), (1, NEW_VERSION, False), (0, 121, True), (0, 120, False)]
 )
 async def test_limit_of_the_consumer(limit: int, version: int, is_dead: bool, caller: Caller) -> None:
     """The consumer's limit replaces the group's; 0 means no second attempt. Clients before 3.4.9 have no say."""

@@ -1,6 +1,8 @@
 """The broker's settings by Java's keys."""
 
+import json
 import logging
+import pathlib
 import socket
 
 import pytest
@@ -40,6 +42,23 @@ def test_defaults_are_those_of_java() -> None:
     assert (config.port, config.cluster_name, config.host) == (10911, "DefaultCluster", "127.0.0.1")
     assert config.broker_name == socket.gethostname()
     assert (config.default_topic_queues, config.auto_create_topics, config.register_every_ms) == (8, True, 30_000)
+
+
+def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
+    """Only the address, the ports, which follow from one another, and a setting that forgets topics differ."""
+    java = json.loads((vectors / "codec" / "config-defaults.json").read_text())
+    known = {
+        key: value
+        for part in ("BrokerConfig", "NettyServerConfig", "MessageStoreConfig")
+        for key, value in java[part].items()
+    }
+    ours = {row.key: row.default for row in BrokerConfig.from_java({}).describe()}
+    assert {key: value for key, value in ours.items() if known.get(key, value) != value} == {
+        "bindAddress": "127.0.0.1",
+        "listenPort": "10911",
+        "haListenPort": "0",
+        "enableSingleTopicRegister": "true",
+    }
 
 
 @pytest.mark.parametrize(

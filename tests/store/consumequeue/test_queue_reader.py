@@ -1,5 +1,6 @@
 """What a read returns: status, next offset, slices, limits, filters."""
 
+import random
 import weakref
 
 import pytest
@@ -289,3 +290,26 @@ def test_time_search_over_several_files(directory: StoreDirectory) -> None:
         assert store.offset_by_time("T", 0, at_ms + 1, "UPPER") == number
     assert store.offset_by_time("T", 0, first - 1, "LOWER") == 0
     assert store.offset_by_time("T", 0, first + 10_000, "LOWER") == 300
+
+
+@pytest.mark.feature("Q8")
+@pytest.mark.parametrize("seed", range(4))
+def test_time_search_is_that_of_a_list(directory: StoreDirectory, seed: int) -> None:
+    """Messages of one millisecond, gaps, a head that has expired: the first at or after, the last at or before."""
+    draw = random.Random(seed)
+    with directory.open() as store:
+        for _ in range(draw.randrange(30, 90)):
+            directory.now_ms += draw.choice([0, 0, 1, 2, 50])
+            store.append(new_record(body=b"x" * 100))
+            store.commit()
+    if seed % 2:
+        directory.segment().unlink()
+    store = directory.open()
+    low, high = store.min_offset("T", 0), store.max_offset("T", 0)
+    times = {offset: store.stored_at("T", 0, offset) for offset in range(low, high)}
+    assert (low > 0) == bool(seed % 2)
+    for at_ms in range(min(times.values()) - 2, max(times.values()) + 3):
+        lower = next((offset for offset, time in times.items() if time >= at_ms), high)
+        upper = max((offset for offset, time in times.items() if time <= at_ms), default=low)
+        found = [store.offset_by_time("T", 0, at_ms, boundary) for boundary in ("LOWER", "UPPER")]
+        assert found == [lower, upper]

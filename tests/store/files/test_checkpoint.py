@@ -1,0 +1,46 @@
+"""The file ``checkpoint``: what is sure, and what is taken for senseless."""
+
+import pathlib
+
+import pytest
+
+from rocketlet.store.files.checkpoint import (
+    CHECKPOINT_BYTES,
+    LATEST_MS,
+    Checkpoint,
+    load_checkpoint,
+    parse_checkpoint,
+    save_checkpoint,
+)
+from rocketlet.store.files.files import OS_FILES
+
+
+def test_file_is_written_and_read(tmp_path: pathlib.Path) -> None:
+    """Five numbers of eight bytes, zeros behind them, and 4096 bytes in all, as Java's."""
+    path = tmp_path / "checkpoint"
+    assert load_checkpoint(OS_FILES, str(path)) == Checkpoint()
+    saved = Checkpoint(1_750_000_000_003, 1_750_000_000_002, 1_750_000_000_001, 77, 88)
+    save_checkpoint(OS_FILES, str(path), saved)
+    data = path.read_bytes()
+    assert data == b"".join(number.to_bytes(8, "big") for number in saved).ljust(CHECKPOINT_BYTES, b"\0")
+    assert len(data) == 4096
+    assert load_checkpoint(OS_FILES, str(path)) == saved
+    assert [parse_checkpoint(data[:size]) for size in (40, 39, 0)] == [saved, Checkpoint(), Checkpoint()]
+
+
+@pytest.mark.parametrize("field", range(3))
+@pytest.mark.parametrize(("at_ms", "is_plausible"), [(-1, False), (0, True), (LATEST_MS - 1, True), (LATEST_MS, False)])
+def test_times_that_make_no_sense(field: int, at_ms: int, is_plausible: bool) -> None:
+    """One before 1970 or after 2099 was not written as a time: nothing is sure then."""
+    numbers = [5, 5, 5, 5, 5]
+    numbers[field] = at_ms
+    found = parse_checkpoint(b"".join(number.to_bytes(8, "big", signed=True) for number in numbers))
+    assert found == (Checkpoint(*numbers) if is_plausible else Checkpoint())
+
+
+@pytest.mark.parametrize(
+    ("log_at_ms", "queues_at_ms", "sure"), [(9_000, 8_000, 5_000), (7_000, 9_000, 4_000), (2_999, 9_000, 0)]
+)
+def test_sure_is_what_lies_three_seconds_before_the_lesser_time(log_at_ms: int, queues_at_ms: int, sure: int) -> None:
+    """As in Java, whose records may be a little out of order; it is never negative."""
+    assert Checkpoint(log_at_ms, queues_at_ms).sure_at_ms == sure
