@@ -114,6 +114,7 @@ def test_large_inflated_bodies_are_spread_over_batches(log: LogBuilder) -> None:
     assert [len(piece) for piece in pieces] == [4, 4, 4, 4, 2]
     assert [row for piece in pieces for row in piece.bodies().to_pylist()[::2]] == bodies
     assert [at for piece in pieces for at in piece.column("logOffset").to_pylist()] == log.offsets
+    assert {topic for piece in pieces for topic in piece.column("topic").to_pylist()} == {"Topic"}
 
 
 def test_text_that_is_not_utf8_is_repaired(log: LogBuilder, read: Read) -> None:

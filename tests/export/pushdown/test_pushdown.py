@@ -293,7 +293,9 @@ def test_times_leave_out_what_lies_far_outside(log: LogBuilder, first: int | Non
     pushed, records = check(log.root, selection)
     inside = [each for each in times if (at[0] or 0) <= each < (at[1] or 1 << 60)]
     assert len(inside) <= records <= len(inside) + 20
-    assert pushed.stores[str(log.root)].texts[0].startswith("store time")
+    words = [f"{word} {at_ms}" for word, at_ms in zip(("from", "until"), at, strict=True) if at_ms is not None]
+    (text,) = pushed.stores[str(log.root)].texts
+    assert text.partition(":")[0] == " ".join(["store time", *words])
 
 
 def stepped_log(log: LogBuilder, files: Sequence[Sequence[int]]) -> None:

@@ -1,6 +1,7 @@
 """Dump files: what is written is read, by other libraries too, and what is damaged or foreign is named."""
 
 import pathlib
+from datetime import datetime
 from typing import Any
 
 import msgpack
@@ -137,3 +138,13 @@ def test_file_that_cannot_be_read_is_a_wrong_argument(tmp_path: pathlib.Path, na
     """A path without a file is told as such."""
     with pytest.raises(ConfigError, match="cannot be read"):
         DumpReader(str(tmp_path / name))
+
+
+def test_dump_says_which_it_is(dump: pathlib.Path, small: pathlib.Path) -> None:
+    """By an id of its own and the time at which it was made; how many messages it has is known at its end."""
+    with DumpReader(str(dump)) as one, DumpReader(str(small)) as other:
+        assert len(one.info.id) == len(other.info.id) == 32
+        assert one.info.id != other.info.id
+        assert datetime.fromisoformat(one.info.made).tzinfo is not None
+        assert one.messages is None
+        assert sum(len(block.messages) for block in one.blocks()) == one.messages == 2_500

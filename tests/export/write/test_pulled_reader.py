@@ -128,3 +128,10 @@ def test_answer_that_is_no_record_is_an_error() -> None:
     """From its first byte on."""
     with pytest.raises(RecordError, match="queue 0 of Topic at offset 5: what follows is no record"):
         rows_of([answer([b"HTTP/1.1 200 OK" * 20], 5)], EVERYTHING)
+
+
+def test_nothing_is_counted_unless_asked(log: LogBuilder) -> None:
+    """A reader without counters reads all the same."""
+    log.add(b"x")
+    reader = PulledReader("broker-a", EVERYTHING)
+    assert [batch.num_rows for batch in reader.read([answer(records_of(log))])] == [1]

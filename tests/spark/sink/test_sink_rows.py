@@ -183,3 +183,54 @@ def test_row_without_topic_or_body_is_named(topic: str | None, body: str | None,
     batch = pa.RecordBatch.from_pydict({"topic": pa.array(["T", topic]), "body": pa.array(["x", body])})
     with pytest.raises(ConfigError, match=f"row 1 of its task has no {name}: the column is null"):
         letters_of("topic string, body string", batch)
+
+
+def test_numbers_of_any_width_will_do() -> None:
+    """Of flags and delays; nothing and 0 are the same."""
+    schema = "body string, flag bigint, delayLevel bigint, delayMs int"
+    columns = {"body": ["x", "y"], "flag": [7, None], "delayLevel": [None, None], "delayMs": [5, None]}
+    assert messages(schema, "T", **columns) == [Message("T", b"x", flag=7, delay_ms=5), Message("T", b"y")]
+
+
+def test_empty_keys_are_none() -> None:
+    """Those of an array are taken one by one, those of a text between blanks."""
+    keys = pa.array([["a", None, "", "b c"], None], pa.list_(pa.string()))
+    listed = messages("body string, keys array<string>", "T", body=["x", "y"], keys=keys)
+    assert [list(message.keys) for message in listed] == [["a", "b c"], []]
+    texts = messages("body string, keys string", "T", body=["x", "y"], keys=pa.array([" a ", None], pa.string()))
+    assert [list(message.keys) for message in texts] == [["a"], []]
+
+
+def test_rows_are_numbered_over_batches() -> None:
+    """In their messages, in their keys and in errors."""
+    columns = SinkColumns.find(table("body string, id bigint"), "T", ["id"])
+    converter = RowConverter(columns, "T", "KEY", "")
+    first = converter.of(pa.RecordBatch.from_pydict({"body": ["x", "y"], "id": [5, 6]}))
+    second = converter.of(pa.RecordBatch.from_pydict({"body": ["z"], "id": [7]}))
+    assert [letter.number for letter in (*first, *second)] == [0, 1, 2]
+    assert [letter.message.properties["KEY"] for letter in (*first, *second)] == ["5", "6", "7"]
+    with pytest.raises(ConfigError, match="row 4 of its task has no id, of which its key is made") as caught:
+        converter.of(pa.RecordBatch.from_pydict({"body": ["u", "v"], "id": pa.array([8, None], pa.int64())}))
+    assert caught.value.key == "id"
+
+
+def test_columns_of_keys_may_be_of_any_name() -> None:
+    """One that the sink writes is written as well; others must be known."""
+    assert SinkColumns.find(table("body string, x int"), "T", ["X"]) == SinkColumns({"body": 0}, {"X": 1})
+    assert SinkColumns.find(table("body string, tags string"), "T", ["tags"]) == SinkColumns(
+        {"body": 0, "tags": 1}, {"tags": 1}
+    )
+    with pytest.raises(ConfigError, match="no column x") as caught:
+        SinkColumns.find(table("body string, y int, x int"), "T", ["y"])
+    assert caught.value.key == "x"
+
+
+def test_columns_are_found_in_any_case() -> None:
+    """Under the sink's own names; a topic may come from the option and the column."""
+    assert SinkColumns.find(table("Topic string, BODY binary, ShardingKEY string"), "T").places == {
+        "topic": 0,
+        "body": 1,
+        "shardingKey": 2,
+    }
+    both = messages("topic string, body string", "T", topic=["U"], body=["x"])
+    assert both == [Message("T", b"x")]
