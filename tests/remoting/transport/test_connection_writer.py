@@ -153,7 +153,9 @@ async def test_connection_moves_while_its_peer_sends_or_takes() -> None:
     assert connection.has_moved()
     assert not connection.has_moved()
     for _ in range(2):
+        reads = connection.reads
         connection.data_received(b"\0")
+        assert connection.reads == reads + 1
         assert connection.has_moved()
         assert not connection.has_moved()
     connection.push(b"12345")
