@@ -252,3 +252,16 @@ async def test_suspended_queues_pull_on_from_where_they_were(cluster: ScriptedCl
         bench.assigned.resume()
         await bench.clock.elapse(1_000)
         assert (bench.pulled_from(), bench.assigned.is_suspended) == ([(0, 0), (0, 0), (1, 10)], False)
+
+
+async def test_queue_given_up_while_suspended_is_not_pulled_again(cluster: ScriptedCluster) -> None:
+    """Another member has it when the others go on."""
+    async with assigning(cluster) as bench:
+        await bench.change([], [FIRST, SECOND])
+        await bench.broker.wait_asked(PULL, 2)
+        bench.assigned.suspend()
+        await bench.change([FIRST], [])
+        bench.assigned.resume()
+        await bench.broker.wait_asked(PULL, 3)
+        await bench.clock.elapse(1_000)
+        assert bench.pulled_from() == [(0, 0), (1, 10), (1, 10)]

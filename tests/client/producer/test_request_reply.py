@@ -117,6 +117,8 @@ async def test_request_carries_who_asks_and_returns_the_reply(cluster: ScriptedC
     assert reply.properties["CORRELATION_ID"] == properties["CORRELATION_ID"]
     assert (reply.body, reply.topic, reply.flag, reply.properties["a"]) == (b"re", "C_REPLY_TOPIC", 5, "b")
     assert (reply.born_host, reply.born_at_ms, reply.stored_at_ms) == (("127.0.0.1", 10911), 1, 2)
+    assert (reply.queue_offset, reply.log_offset, reply.reconsume_times, reply.store_size) == (0, 0, 0, 0)
+    assert (reply.prepared_transaction_offset, reply.body_crc, reply.offset_message_id) == (0, 0, "")
     codes = [command.code for command in broker.requests]
     assert codes.index(BEAT) < codes.index(SEND)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import socket
 
 import pytest
 
@@ -12,6 +13,7 @@ from rocketlet.remoting.transport.addresses import (
     describe_forwarding,
     is_ip_address,
     is_loopback,
+    is_own_address,
     reachable_host,
 )
 from rocketlet.testing.manual_clock import ManualClock
@@ -132,3 +134,17 @@ async def test_name_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) 
         await asked.wait()
         clock.advance(10_000)
     assert "a name that does not resolve here (no answer within 10000 ms)" in str(looking.result())
+
+
+def test_own_address_is_probed_with_any_free_port(monkeypatch: pytest.MonkeyPatch):
+    """A port that is named may be taken, or be kept for the administrator."""
+    asked: list[int] = []
+
+    class Probe(socket.socket):
+        def bind(self, address: tuple[str, int], /) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] # IP only
+            asked.append(address[1])
+            super().bind(address)
+
+    monkeypatch.setattr(socket, "socket", Probe)
+    assert is_own_address("127.0.0.1")
+    assert asked == [0]

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Iterable
 
 import pytest
+from memory_connection import connect_in_memory
 
-from rocketlet.remoting.transport.connection import FrameWriter
+from rocketlet.remoting.transport.connection import FrameWriter, RequestHandlers
+from rocketlet.testing import ManualClock
 
 KIB = 1024
 
@@ -143,3 +145,23 @@ async def test_nothing_is_written_when_the_connection_has_ended() -> None:
     writer.push(b"y")
     writer.flush()
     assert (wire.writes, complaints) == ([1], [])
+
+
+async def test_connection_moves_while_its_peer_sends_or_takes() -> None:
+    """Each read counts, and each byte that is taken; what is only written does not."""
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
+    assert connection.has_moved()
+    assert not connection.has_moved()
+    for _ in range(2):
+        reads = connection.reads
+        connection.data_received(b"\0")
+        assert connection.reads == reads + 1
+        assert connection.has_moved()
+        assert not connection.has_moved()
+    connection.push(b"12345")
+    connection.writer.flush()
+    transport.unsent_bytes = 5
+    assert not connection.has_moved()
+    transport.unsent_bytes = 4
+    assert connection.has_moved()
+    assert not connection.has_moved()
