@@ -292,3 +292,16 @@ def test_findings_are_bounded_and_all_counted() -> None:
     assert (len(report.findings), report.totals["log"]) == (MOST_FINDINGS, MOST_FINDINGS + 7)
     assert report.lines()[-2:] == ["log: 87 more findings are not listed", "damaged: log 107"]
     assert not report.to_json()["sound"]
+
+
+@pytest.mark.parametrize(("position", "name"), [(23, "begin log offset"), (31, "end log offset")])
+def test_header_of_a_single_entry_is_looked_at(directory: StoreDirectory, position: int, name: str) -> None:
+    """An index file of one entry has the log offset of that entry twice in its header."""
+    with directory.open() as store:
+        store.append(new_record(KEYS="k"))
+        store.commit()
+    assert audit(directory).is_sound
+    (path,) = (directory.root / "index").iterdir()
+    flip(path, position)
+    found = audit(directory)
+    assert [name in finding.reason for finding in found.findings] == [True]
