@@ -305,3 +305,14 @@ def test_header_of_a_single_entry_is_looked_at(directory: StoreDirectory, positi
     flip(path, position)
     found = audit(directory)
     assert [name in finding.reason for finding in found.findings] == [True]
+
+
+def test_findings_that_are_not_told_are_counted() -> None:
+    """One more counts, none or fewer than none does not: a sound store stays sound."""
+    report = AuditReport("store")
+    for count in (-99, 0):
+        report.add_more("index", count)
+    assert report.is_sound
+    for count in (1, 2):
+        report.add_more("index", count)
+    assert report.totals == {"index": 3}
