@@ -197,3 +197,16 @@ def test_checkpoint_file_is_javas(directory: StoreDirectory) -> None:
     assert load_checkpoint(OS_FILES, str(path)) == Checkpoint(1, 2, 3, 4, 5)
     path.write_bytes(b"\x01\x02")
     assert load_checkpoint(OS_FILES, str(path)) == Checkpoint()
+
+
+def test_clean_stop_says_that_everything_is_on_disk(directory: StoreDirectory) -> None:
+    """Up to the millisecond of the last message, in the log and in the queues: no record gets it any more."""
+    with directory.open() as store:
+        for number in range(3):
+            directory.now_ms += 10
+            store.append(sample(number))
+            store.commit()
+        last_at_ms = directory.now_ms
+        directory.now_ms += 500
+    found = checkpoint(directory)
+    assert (found.log_at_ms, found.queues_at_ms) == (last_at_ms, last_at_ms)

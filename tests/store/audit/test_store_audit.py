@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
-from damage import audit, flip, record_start
+from damage import audit, flip, overwrite, record_start
 from stores import GoldenStore, StoreDirectory, file_bytes, new_record, sample
 
 from rocketlet.common.errors import ConfigError, StoreError
@@ -292,3 +292,49 @@ def test_findings_are_bounded_and_all_counted() -> None:
     assert (len(report.findings), report.totals["log"]) == (MOST_FINDINGS, MOST_FINDINGS + 7)
     assert report.lines()[-2:] == ["log: 87 more findings are not listed", "damaged: log 107"]
     assert not report.to_json()["sound"]
+
+
+@pytest.mark.parametrize(("position", "name"), [(23, "begin log offset"), (31, "end log offset")])
+def test_header_of_a_single_entry_is_looked_at(directory: StoreDirectory, position: int, name: str) -> None:
+    """An index file of one entry has the log offset of that entry twice in its header."""
+    with directory.open() as store:
+        store.append(new_record(KEYS="k"))
+        store.commit()
+    assert audit(directory).is_sound
+    (path,) = (directory.root / "index").iterdir()
+    flip(path, position)
+    found = audit(directory)
+    assert [name in finding.reason for finding in found.findings] == [True]
+
+
+def test_findings_that_are_not_told_are_counted() -> None:
+    """One more counts, none or fewer than none does not: a sound store stays sound."""
+    report = AuditReport("store")
+    for count in (-99, 0):
+        report.add_more("index", count)
+    assert report.is_sound
+    for count in (1, 2):
+        report.add_more("index", count)
+    assert report.totals == {"index": 3}
+
+
+def test_file_that_goes_while_the_store_is_read_is_noted(directory: StoreDirectory) -> None:
+    """A broker may clean meanwhile; whether the log goes on behind a gap is told by the next file that is there."""
+    directory.fill(60)
+    gone = directory.segment(2)
+
+    class VanishingFiles(Files):
+        """Files of which one was listed, and cannot be opened any more."""
+
+        def map_written(self, path: str, size: int) -> memoryview:
+            """Fail for that one."""
+            if path == str(gone):
+                raise FileNotFoundError(2, "No such file or directory", path)
+            return super().map_written(path, size)
+
+    overwrite(directory.segment(1), 2_000, bytes(2_096))
+    report = StoreAudit(directory.config, files=VanishingFiles()).run()
+    assert f"{gone} was removed while the store was read" in report.notes
+    assert [finding.path for finding in report.findings if "are unreadable" in finding.reason] == [
+        str(directory.segment(1))
+    ]

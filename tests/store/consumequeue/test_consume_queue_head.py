@@ -6,6 +6,8 @@ import pytest
 from retention import MeasuredFiles, age, clean_until, cleaned_directory, log_files
 from stores import StoreDirectory, new_record, read_all, read_queue
 
+from rocketlet.common.errors import StoreNotWritableError
+
 
 def test_queue_keeps_its_last_file_and_its_numbering(tmp_path: pathlib.Path) -> None:
     """Leading files go when their last entry lies before the log; a queue without messages keeps the last file."""
@@ -107,11 +109,13 @@ def test_queues_without_messages_are_removed_on_demand(aged: StoreDirectory) -> 
 
 
 def test_topics_that_are_not_wanted_lose_their_queues(aged: StoreDirectory) -> None:
-    """All of a topic's queues go, with its directory; other topics stay."""
+    """All of a topic's queues go, with its directory, and take no message meanwhile; other topics stay."""
     store = aged.open()
     store.append(new_record("Kept", 0))
     store.commit()
-    for step in store.cleaner.unused_topics(lambda topic: topic == "Kept"):
+    for queue_id, step in enumerate(store.cleaner.unused_topics(lambda topic: topic == "Kept")):
+        with pytest.raises(StoreNotWritableError, match="is being removed, try again"):
+            store.append(new_record("T", queue_id))
         step.run()
     assert [path.name for path in (aged.root / "consumequeue").iterdir()] == ["Kept"]
     assert sorted(store.queues()) == [("Kept", 0)]

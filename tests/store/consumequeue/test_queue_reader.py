@@ -67,6 +67,7 @@ def test_read_outside_the_queue(
     result = reader.read("T", 0, offset, ReadLimits())
     assert (result.status, result.next_offset) == (status, next_offset)
     assert (result.min_offset, result.max_offset) == (4, 6)
+    assert (result.message_count > 0, result.size) == (status is ReadStatus.FOUND, sum(map(len, result.records)))
 
 
 @pytest.mark.feature("P5")

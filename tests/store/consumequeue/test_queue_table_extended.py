@@ -138,6 +138,13 @@ def test_address_without_a_unit(position: int, extended: StoreDirectory) -> None
     assert ext_queues(extended.root).unit("T", 0, FIRST_ADDRESS + position) is None
 
 
+def test_queue_without_extended_files_has_no_unit(extended: StoreDirectory) -> None:
+    """Neither one whose directory is not there, nor one whose files are empty."""
+    (extended.root / "consumequeue_ext" / "T" / "1").mkdir()
+    (extended.root / "consumequeue_ext" / "T" / "1" / f"{0:020d}").touch()
+    assert [ext_queues(extended.root).unit("T", queue_id, FIRST_ADDRESS) for queue_id in (1, 2)] == [None, None]
+
+
 @pytest.mark.parametrize(("code", "is_address"), [(LAST_ADDRESS, True), (-(2**31), False), (0, False)])
 def test_ordinary_hashes_are_no_addresses(code: int, is_address: bool) -> None:
     """-2147483649 is an address, the smallest hash is none: such an entry must have the right code."""

@@ -210,8 +210,9 @@ def in_one_slot(count: int) -> list[str]:
         (HEADER.size + 4 * SLOTS + INDEX_ENTRY.size * 3 + 16, 4, [2, 3, 4]),
         (HEADER.size + 4 * SLOTS + INDEX_ENTRY.size * 3 + 16, -1, [2, 3, 4]),
         (HEADER.size - 4, 4, []),
+        (HEADER.size - 4, 5, []),
     ],
-    ids=["to itself", "ahead", "to nothing", "from behind the last entry"],
+    ids=["to itself", "ahead", "to nothing", "from behind the last entry", "from just behind it"],
 )
 def test_chain_of_a_damaged_file_ends(
     at: int,
@@ -243,6 +244,25 @@ def test_chain_of_a_damaged_file_ends(
     assert found == [[number] if number in known else [] for number in range(6)]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_query_is_that_of_a_list(directory: StoreDirectory, descriptors: Descriptors, seed: int) -> None:
+    """The newest records of a key whose times, as the entries tell them, lie in the range."""
+    records, index = keyed_records(seed), make_index(directory, descriptors)
+    index.pending += records
+    index.save()
+    entries = [
+        (key_hash, log_offset, HEADER.unpack_from(data)[0] + 1_000 * seconds)
+        for data in file_bytes(directory.root / "index").values()
+        for key_hash, log_offset, seconds, _ in INDEX_ENTRY.iter_unpack(data[HEADER.size + 4 * SLOTS :])
+    ]
+    draw = random.Random(seed)
+    for _ in range(300):
+        key, limit = f"T#{draw.choice('abcdefghijkl')}", draw.choice([1, 2, 5, 64])
+        begin_ms, end_ms = (draw.choice(records).stored_at_ms + draw.choice([-1, 0, 1, 999]) for _ in range(2))
+        known = [at for key_hash, at, at_ms in entries if key_hash == index_hash(key) and begin_ms <= at_ms <= end_ms]
+        assert index.find(key, limit, begin_ms, end_ms).log_offsets == known[-limit:]
+
+
 def test_file_without_slots_ends_behind_the_file_before_it(directory: StoreDirectory, descriptors: Descriptors) -> None:
     """Java keeps files that end no later than the last full one after a kill; with all its slots, the end is exact."""
     index, at_ms = make_index(directory, descriptors), directory.now_ms
@@ -252,6 +272,10 @@ def test_file_without_slots_ends_behind_the_file_before_it(directory: StoreDirec
     ends = [HEADER.unpack_from(data)[1] for data in file_bytes(directory.root / "index").values()]
     assert index.full_end_at_ms == at_ms
     assert ends == [at_ms, at_ms + 1]
+    restored = make_index(directory, descriptors)
+    restored.load()
+    restored.restore(-1)
+    assert [HEADER.unpack_from(data)[1] for data in file_bytes(directory.root / "index").values()] == ends
     index.save()
     assert [HEADER.unpack_from(data)[1] for data in file_bytes(directory.root / "index").values()] == [at_ms, at_ms]
 

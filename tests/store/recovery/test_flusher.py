@@ -44,7 +44,7 @@ def test_sync_flush_shows_exactly_what_is_on_disk(tmp_path: pathlib.Path) -> Non
         store.append(new_record())
         store.commit()
         assert flush(store) is None
-        store.append(new_record())
+        store.append(new_record(body=b"longer" * 50))
         store.commit()
         disk.room = 0
         store.advance()

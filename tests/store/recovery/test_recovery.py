@@ -69,11 +69,14 @@ def test_killed_store_keeps_everything_committed(directory: StoreDirectory, copy
     append_and_check(twin, read_all(store))
 
 
-def test_closed_store_takes_no_records(directory: StoreDirectory) -> None:
-    """Nothing is written behind the lock; closing again does nothing."""
+def test_closed_store_takes_no_records(directory: StoreDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is written behind the lock; closing again does nothing, also when somebody else has opened it."""
     store = directory.open()
     store.close()
+    directory.open()
     store.close()
+    assert directory.abort.exists()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
     with pytest.raises(StoreNotWritableError, match="is closed"):
         store.append(new_record())
 

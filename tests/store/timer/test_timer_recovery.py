@@ -215,6 +215,21 @@ def test_lost_progress_repeats_what_was_delivered(world: TimerWorld) -> None:
     world.stop()
 
 
+def test_late_message_comes_once(world: TimerWorld) -> None:
+    """It never was in the wheel: after a clean stop the file says how far the topic was read, not the last unit."""
+    world.send(b"first", world.now_ms + SECOND_MS)
+    world.pass_ms(SECOND_MS)
+    world.directory.now_ms -= DAY_MS
+    world.send(b"late", world.now_ms + 5 * SECOND_MS)
+    world.work()
+    world.directory.now_ms += DAY_MS
+    end = world.timers.log.end
+    world.restart()
+    world.pass_ms(10 * SECOND_MS)
+    assert (world.bodies(), world.timers.log.end) == ([b"first", b"late"], end)
+    world.stop()
+
+
 def test_progress_behind_the_end_of_the_queue(world: TimerWorld) -> None:
     """A timercheck that is ahead of the topic, whose end was lost, is taken back to its end."""
     world.send(b"a", world.now_ms + SECOND_MS)

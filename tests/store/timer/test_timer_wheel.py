@@ -106,6 +106,22 @@ def test_changes_reach_the_file_when_they_are_written(wheel: TimerWheel, tmp_pat
     other.close()
 
 
+@pytest.mark.parametrize("is_written", [False, True])
+def test_slots_that_wait_begin_with_a_tick(is_written: bool, wheel: TimerWheel) -> None:
+    """That one too, whether they are in memory or in the file; the last unit is that of none that is over."""
+    for ahead, last in ((0, 520), (1, 208), (2, 312), (3, 104)):
+        wheel.put(TICK + ahead, Slot(0, last, 1))
+    if is_written:
+        wheel.write(wheel.take_changes())
+        wheel.settle()
+    for ahead, last in ((0, 520), (1, 312), (2, 312), (3, 104)):
+        found = wheel.find_waiting(TICK + ahead)
+        places = {(TICK + later) % SLOTS for later in range(ahead, 4)}
+        assert {place for place, mark in enumerate(found.marks) if mark} == places
+        assert (found.last_unit, found.last_tick) == (last, TICK + 3)
+    assert wheel.find_waiting(TICK + 4)[1:] == (-1, -1)
+
+
 def test_slots_side_by_side_are_one_write(tmp_path: pathlib.Path) -> None:
     """Slots of consecutive seconds go out together."""
 
