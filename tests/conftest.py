@@ -1,5 +1,6 @@
 """Fixtures that every folder of tests uses."""
 
+import gc
 import pathlib
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,13 @@ pytest_plugins = [
 hypothesis.settings.register_profile("rocketlet", deadline=None)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=3_000)
 hypothesis.settings.load_profile("rocketlet")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Spare later garbage collections what was collected here: ten thousand tests are a million objects that stay."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,13 @@
     python -m mutants.run --seed 7 --count 100 store    the same ones again, or more
     python -m mutants.run --page docs/reference/testing.md      all parts; write their figures there
 
-1. The tests of the part run once under coverage: who runs which line, and for how long.
+1. The tests of the part, and those that run it in their own process (``USERS``), run once under coverage: who runs
+   which line, and for how long.
 2. Of all changes that the operators can make in lines that a test runs, so many are chosen by a seed.
 3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, those of its module first, then
-   the quickest, until one fails (killed), takes too long (hung), or half a minute of them has passed (survived). A line
-   that runs when the file is imported is run by all who run a line of its file, or whose file imports it.
+   those of its part, the quickest first, until one fails (killed), takes too long (hung), or a minute of them is over
+   (survived). A line that runs when the file is imported is run by all who run a line of its file, or whose file
+   imports it.
 4. A fault that no test can see, since the code means the same, is listed with its proof in `equivalents.json`.
 """
 
@@ -37,7 +39,8 @@ from mutants.operators import Mutation, find_mutations
 ROOT: Final = Path(__file__).parents[3]
 PARTS: Final = ("store", "broker", "namesrv", "remoting", "client", "export", "spark")
 EQUIVALENTS: Final = Path(__file__).parent / "equivalents.json"
-MOST_SECONDS: Final = 30.0  # of tests for one fault, as they took without it
+USERS: Final = {"store": ("tests/durability", "tests/broker"), "broker": ("tests/cost",)}
+MOST_SECONDS: Final = 60.0  # of tests for one fault, as they took without it
 _START_SECONDS: Final = 10.0
 _TIMED_OUT: Final = " Timeout ++"  # says pytest-timeout
 _SLOWER: Final = 5  # than without the fault is taken for hung
@@ -56,7 +59,7 @@ class Recording:
     """The files that each file of tests imports: who compares numbers with a table runs no line of them."""
 
     def tests_of(self, file: str, mutation: Mutation) -> list[str]:
-        """Return the tests that run a line: first those of the module, of them and of the others the quickest first.
+        """Return the tests that run a line: first those of the module, then those of the part, each the quickest first.
 
         Those of the module are asked even if they run other lines of it only: what the line made may be kept in a cache
         or a fixture, which the first test has filled.
@@ -70,7 +73,8 @@ class Recording:
         found = (
             everyone | importers if mutation.at_import else {name for name in everyone if own in name}.union(at_line)
         )
-        return sorted(found, key=lambda name: (own not in name, self.seconds[name], name))
+        folder = f"tests/{Path(file).parts[0]}/"
+        return sorted(found, key=lambda name: (own not in name, not name.startswith(folder), self.seconds[name], name))
 
     @cached_property
     def _everyone(self) -> Mapping[str, set[str]]:
@@ -133,6 +137,7 @@ class Workshop:
         target = copy.parent / f"{part}.json"
         command = ["-m", "coverage", "run", f"--source={copy / part}", f"--data-file={target}.data", "-m", "pytest"]
         command += ["-p", "mutants.recorder", f"--recording={target}", *_QUIETLY, f"tests/{part}"]
+        command += USERS.get(part, ())
         _, ended = self._python(copy, command, None)
         if not target.exists():
             raise click.ClickException(f"the tests of {part} did not run:\n{ended}")
