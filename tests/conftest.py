@@ -19,6 +19,7 @@ pytest_plugins = [
     "local_spark",
     "missing_tools",
     "pytester",
+    "scheduling",
 ]
 
 # Other work on the machine must not fail an example for being slow.
