@@ -67,6 +67,7 @@ TEXTS = {
     "high byte behind the tag": [tagged(b"t%d" % number, b"", b"K\x01\xc3\xa4\x02") for number in range(40)],
     "some without": [tagged(b"tag", b"K\x01v\x02"), b"K\x01v\x02LAGS\x01tag\x02", b"K\x01v\x02"] * 20,
     "fewer than are guessed at": [tagged(b"tag%d" % (number % 2)) for number in range(5)],
+    "few with others before": [tagged(b"tag", b"K\x01v\x02")] * 5,
     "one": [tagged(b"tag")],
     "nothing": [b""],
     "nothing in any": [b""] * 40,
