@@ -111,6 +111,33 @@ def test_end_is_found_at_every_length(directory: StoreDirectory, descriptors: De
         assert again.max_offset == again.next_offset == count
 
 
+@pytest.mark.parametrize("empty_files", [0, 1, 3])
+@pytest.mark.parametrize("count", [0, 1, 2, 79, 80, 81, 82, 150, 199, 200, 201, 202, 280, 281, 400])
+def test_end_is_found_in_long_files(
+    count: int, empty_files: int, directory: StoreDirectory, descriptors: Descriptors
+) -> None:
+    """Files of 200 entries are not read whole; those behind the last entry, made in advance, are removed."""
+    space = QueueSpace(OS_FILES, str(directory.root / "consumequeue"), 4000, descriptors)
+    queue = ConsumeQueue(space, "T", 0)
+    fill(queue, 0, count)
+    first = -(-count // 200)
+    for number in range(first, first + empty_files):
+        if count:
+            descriptors.create(f"{queue.directory}/{4000 * number:020d}", 4000)
+    again = ConsumeQueue(space, "T", 0)
+    if count:
+        again.set_files(0, 4000 * (first + empty_files - 1))
+    again.find_end()
+    assert (again.min_offset, again.max_offset, again.next_offset) == (0, count, count)
+    assert len(again.paths()) == first
+    assert again.paths() == queue.paths()
+    assert [path.name for path in sorted((directory.root / "consumequeue").rglob("0000*"))] == [
+        path[-20:] for path in queue.paths()
+    ]
+    fill(again, count, 250)
+    assert again.entry(count + 249) == (10 * (count + 249), 10, count + 249)
+
+
 def test_many_queues_live_with_few_descriptors(directory: StoreDirectory) -> None:
     """The least recently used file is closed when the bound is reached, and opened again when needed."""
     descriptors = Descriptors(OS_FILES, 5)
