@@ -113,7 +113,7 @@ class ConsumeQueue:
     def _read_tail_file(self, entry: int, count: int) -> bytes:
         if self.last_base < 0:
             return b""
-        size = min(count * self._unit_bytes, self._file_bytes - entry * self._unit_bytes)
+        size = min(count * self._unit_bytes, self._file_bytes)  # many are read from the begin only
         descriptor = self._space.descriptors.get(self._tail_path)
         return self._space.files.pread(descriptor, size, entry * self._unit_bytes)
 
@@ -141,17 +141,12 @@ class ConsumeQueue:
             OSError: They were not written (all of those that go into one file, or none); ``pending`` holds the rest.
         """
         data = self.pending
-        position = self.max_offset * self._unit_bytes - self.last_base
-        if position + len(data) <= self._file_bytes and self.last_base >= 0:
-            self._write(self._tail_path, data, position)
-            self.max_offset += len(data) // self._unit_bytes
-            data.clear()
         while data:
             position = self.max_offset * self._unit_bytes - self.last_base
             if self.last_base < 0 or position >= self._file_bytes:
                 self._add_file()
                 continue
-            part = data if position + len(data) <= self._file_bytes else data[: self._file_bytes - position]
+            part = data[: self._file_bytes - position]
             self._write(self._tail_path, part, position)
             self.max_offset += len(part) // self._unit_bytes
             del data[: len(part)]

@@ -5,7 +5,7 @@ import shutil
 import struct
 
 import pytest
-from stores import StoreDirectory, new_record, read_all, read_queue, sample
+from stores import LimitedFiles, StoreDirectory, new_record, read_all, read_queue, sample
 
 from rocketlet.store.consumequeue.consume_queue import ENTRY, ConsumeQueue, QueueSpace
 from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadStatus
@@ -109,6 +109,127 @@ def test_end_is_found_at_every_length(directory: StoreDirectory, descriptors: De
         again.set_files(queue.first_base, queue.last_base)
         again.find_end()
         assert again.max_offset == again.next_offset == count
+
+
+@pytest.mark.parametrize("begin", [0, 13])
+@pytest.mark.parametrize("end", [0, 10, 12, 13, 15, 19, 20, 24, 25])
+def test_cut_sets_the_bounds(begin: int, end: int, directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """The file of the cut stays, whatever lies behind it goes, also what was not yet written."""
+    queue = make_queue(directory, descriptors)
+    queue.begin_at(begin)
+    fill(queue, begin, 25 - begin)
+    bases = [int(path[-20:]) // 20 for path in queue.paths()]
+    queue.pending += ENTRY.pack(250, 10, 25)
+    queue.cut(end)
+    assert [int(path[-20:]) // 20 for path in queue.paths()] == [base for base in bases if base <= end]
+    assert sorted(path.name for path in directory.queue_file().parent.iterdir()) == [
+        path[-20:] for path in queue.paths()
+    ]
+    assert (queue.min_offset, queue.max_offset, queue.next_offset) == (min(begin, end), end, end)
+    assert not queue.pending
+
+
+def test_removed_queue_begins_anew(directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """At 0, without files and without what was not yet written; the next flush takes its directory only."""
+    space = QueueSpace(OS_FILES, str(directory.root / "consumequeue"), 200, descriptors)
+    queue = ConsumeQueue(space, "T", 0)
+    queue.begin_at(13)
+    fill(queue, 13, 12)
+    queue.pending += ENTRY.pack(250, 10, 25)
+    space.new_directories.clear()
+    queue.remove()
+    assert (queue.min_offset, queue.max_offset, queue.next_offset, queue.paths()) == (0, 0, 0, [])
+    assert not list(directory.queue_file().parent.iterdir())
+    assert (space.dirty_paths.take(), space.new_directories) == ([], {queue.directory})
+    fill(queue, 0, 3)
+    assert queue.entry(2) == (20, 10, 2)
+
+
+def test_flush_takes_what_was_written(directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """The bytes of all writes to a file count together; a full file is taken however little was written."""
+    space = QueueSpace(OS_FILES, str(directory.root / "consumequeue"), 200, descriptors)
+    queue = ConsumeQueue(space, "T", 0)
+    for number in range(3):
+        fill(queue, number, 1)
+    assert space.dirty_paths.take(61) == []
+    assert space.dirty_paths.take(60) == queue.paths()
+    fill(queue, 3, 9)
+    assert space.dirty_paths.take(1 << 30) == queue.paths()[:1]
+    assert space.dirty_paths.take(41) == []
+    assert space.dirty_paths.take(40) == queue.paths()[1:]
+
+
+@pytest.mark.parametrize("room", [0, 19, 20, 59, 60, 200, 259])
+def test_entries_that_find_no_room_are_written_later(room: int, directory: StoreDirectory) -> None:
+    """Those of a file are written together or not at all; nothing is left where there was no room."""
+    disk = LimitedFiles()
+    descriptors = Descriptors(disk, 8)
+    queue = ConsumeQueue(QueueSpace(disk, str(directory.root / "consumequeue"), 200, descriptors), "T", 0)
+    fill(queue, 0, 7)
+    disk.room = room
+    with pytest.raises(OSError, match="No space"):
+        fill(queue, 7, 14)
+    written = 10 if room >= 60 else 7
+    assert (queue.max_offset, len(queue.pending)) == (written, 20 * (21 - written))
+    data = b"".join(path.read_bytes() for path in sorted(directory.queue_file().parent.iterdir()))
+    assert not any(data[20 * written :])
+    disk.room = None
+    queue.write_pending()
+    assert [queue.entry(number) for number in range(21)] == [(10 * number, 10, number) for number in range(21)]
+    descriptors.close()
+
+
+@pytest.mark.parametrize("begin", [0, 13])
+@pytest.mark.parametrize("end", [20, 25])
+def test_read_gives_entries_of_one_file(
+    begin: int, end: int, directory: StoreDirectory, descriptors: Descriptors
+) -> None:
+    """It ends at the end of the file and at that of the queue; outside of the files there is nothing."""
+    queue = make_queue(directory, descriptors)
+    queue.begin_at(begin)
+    fill(queue, begin, end - begin)
+    for first in range(32):
+        for count in (0, 1, 2, 10, 30):
+            stop = min(first + count, end, first - first % 10 + 10)
+            known = [number for number in range(first, stop) if number >= begin - begin % 10]
+            found = list(ENTRY.iter_unpack(queue.read(first, count)))
+            assert [entry[2] for entry in found] == [number if number >= begin else 0 for number in known]
+
+
+def test_read_of_a_queue_without_entries(directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """There is nothing, wherever it begins."""
+    for begin in (0, 5):
+        queue = make_queue(directory, descriptors)
+        queue.begin_at(begin)
+        assert [queue.read(first, 10) for first in range(12)] == [b""] * 12
+        assert queue.entry(begin) is None
+
+
+@pytest.mark.parametrize("empty_files", [0, 1, 3])
+@pytest.mark.parametrize("count", [0, 1, 2, 79, 80, 81, 82, 150, 199, 200, 201, 202, 280, 281, 400])
+def test_end_is_found_in_long_files(
+    count: int, empty_files: int, directory: StoreDirectory, descriptors: Descriptors
+) -> None:
+    """Files of 200 entries are not read whole; those behind the last entry, made in advance, are removed."""
+    space = QueueSpace(OS_FILES, str(directory.root / "consumequeue"), 4000, descriptors)
+    queue = ConsumeQueue(space, "T", 0)
+    fill(queue, 0, count)
+    first = -(-count // 200)
+    for number in range(first, first + empty_files):
+        if count:
+            descriptors.create(f"{queue.directory}/{4000 * number:020d}", 4000)
+    again = ConsumeQueue(space, "T", 0)
+    if count:
+        again.set_files(0, 4000 * (first + empty_files - 1))
+    again.find_end()
+    assert (again.min_offset, again.max_offset, again.next_offset) == (0, count, count)
+    assert len(again.paths()) == first
+    assert again.paths() == queue.paths()
+    assert [path.name for path in sorted((directory.root / "consumequeue").rglob("0000*"))] == [
+        path[-20:] for path in queue.paths()
+    ]
+    fill(again, count, 250)
+    assert again.entry(count + 249) == (10 * (count + 249), 10, count + 249)
 
 
 def test_many_queues_live_with_few_descriptors(directory: StoreDirectory) -> None:
