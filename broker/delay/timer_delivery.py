@@ -196,8 +196,7 @@ class TimerDelivery:
         """Return what is to be put into the wheel, or stored at once; None when neither."""
         timers = self.timers
         record = _decode(data)
-        message = timed(record) if record is not None else None
-        if record is None or message is None:
+        if record is None or (message := timed(record)) is None:
             if data is not None:
                 _log.error(
                     "skipping the timer message at offset %d of %s: it has no delivery time", offset, TIMER_TOPIC
@@ -207,8 +206,7 @@ class TimerDelivery:
             return None
         if not timers.is_late(message.out_ms):
             return message
-        new = None if message.is_deleting else self._convert(record, NEVER_PUT_MS, is_rolling=False)
-        return None if new is None or self._is_delivered(new) else new
+        return None if message.is_deleting else self._convert(record, NEVER_PUT_MS, is_rolling=False)
 
     def _put(self, messages: Sequence[TimedMessage], offset: int) -> None:
         self._is_wheel_full = False
@@ -287,27 +285,27 @@ class TimerDelivery:
     def _come_out(self, slot: DueSlot, due: DueMessage) -> NewRecord | None:
         """Return what is to be stored of a message that is due; None when nothing is."""
         unit, record = due.unit, _decode(due.record)
-        message = timed(record) if record is not None else None
         if unit.log_offset < self.store.log_min_offset:
             return None
-        if record is None or message is None or not self._belongs(unit, message):
+        if record is None or (message := timed(record)) is None or not self._belongs(unit, message):
             slot.damage = f"the timer log leads to {unit.log_offset} of the log, where its message does not stand"
             return None
         if unit.is_deleting or not slot.deleted.isdisjoint(deletion_keys(record)):
             return None
-        new = self._convert(record, unit.written_at_ms, is_rolling=unit.is_rolling)
-        return None if new is None or self._is_delivered(new) else new
+        return self._convert(record, unit.written_at_ms, is_rolling=unit.is_rolling)
 
     def _belongs(self, unit: TimerUnit, message: TimedMessage) -> bool:
         precision_ms = self.timers.config.precision_ms
         return unit.is_rolling or message.out_ms // precision_ms == unit.due_at_ms // precision_ms
 
     def _convert(self, record: Record, put_at_ms: int, *, is_rolling: bool) -> NewRecord | None:
+        """Return what is to be stored of a message; None when it was before a kill, or never can be."""
         try:
-            return (rolled if is_rolling else delivered)(record, put_at_ms, self._now_ms())
+            new = (rolled if is_rolling else delivered)(record, put_at_ms, self._now_ms())
         except MessageIllegalError as error:
             _log.error("dropping the timer message at log offset %d: %s", record.log_offset, error)
             return None
+        return None if self._is_delivered(new) else new
 
     def _append(self, new: NewRecord) -> None:
         try:

@@ -60,8 +60,9 @@ class TimerJob:
 
     async def put_rest(self) -> None:
         """Put what has arrived into the wheel, so that a Java broker finds it there; not too much of it."""
-        pieces = 0
-        while self._delivery.has_rest and pieces < _MOST_PIECES:
+        for _ in range(_MOST_PIECES):
+            if not self._delivery.has_rest:
+                return
             try:
                 slow = self._delivery.put_rest()
                 if slow is not None:
@@ -70,7 +71,6 @@ class TimerJob:
                 text = "filling the timer wheel failed, timer messages stay in topic %s until the next start: %s"
                 _log.warning(text, TIMER_TOPIC, error)
                 return
-            pieces += 1
 
     async def _advance(self) -> int:
         self._woken.clear()

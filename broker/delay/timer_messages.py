@@ -151,7 +151,7 @@ class TimerRequests:
             if TIMER_DEL_UNIQKEY in properties:
                 raise self._illegal()
             return None
-        if _wrap(deliver_at_ms - now_ms) > self._config.most_delay_ms:
+        if deliver_at_ms - now_ms > self._config.most_delay_ms:
             raise self._illegal()
         precision_ms = self._config.precision_ms
         out_ms = (deliver_at_ms + self._ahead_ms(now_ms) - 1) // precision_ms * precision_ms

@@ -440,10 +440,11 @@ class FilterSelection:
             if not fetch.subscription:
                 return _unparsable()
             return self._filter_properties(fetch, fetch.expression_type or SQL92_TYPE, fetch.subscription)
-        if not fetch.subscription or fetch.subscription == ALL or fetch.sys_flag & PULL_CLASS_FILTER:
+        expression = fetch.subscription or ALL
+        if expression == ALL or fetch.sys_flag & PULL_CLASS_FILTER:
             return TAKES_ALL
         try:
-            return tag_filter(parse_tag_expression(fetch.topic, fetch.subscription))
+            return tag_filter(parse_tag_expression(fetch.topic, expression))
         except ValueError:
             return _unparsable()
 

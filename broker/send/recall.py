@@ -94,8 +94,9 @@ class RecallOperation:
         if handle.broker_name != self._config.broker_name:
             return _UNAVAILABLE
         now_ms = self._now_ms()
-        left_ms = (int(handle.due_at) if _NUMBER.fullmatch(handle.due_at) else -1) - self._wheel_ms(now_ms)
-        if not 0 < left_ms < self._store.config.timers.most_delay_ms:
+        if not _NUMBER.fullmatch(handle.due_at):
+            return "recall failed, timestamp invalid"
+        if not 0 < int(handle.due_at) - self._wheel_ms(now_ms) < self._store.config.timers.most_delay_ms:
             return "recall failed, timestamp invalid"
         return None
 

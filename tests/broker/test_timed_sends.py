@@ -324,6 +324,22 @@ async def test_recalls_that_cannot_be(caller: Caller, clock: ManualClock) -> Non
 
 
 @pytest.mark.feature("L8")
+async def test_recall_is_a_timer_message(caller: Caller, clock: ManualClock) -> None:
+    """It is due when its target is, for any time between now and the longest delay, and says what it deletes."""
+    await caller.send("T")
+    now_ms, most_ms = clock.now_ms(), 3 * DAY_S * 1_000
+    for ahead_ms, code in ((1, 0), (most_ms - 1, 0), (most_ms, ResponseCode.ILLEGAL_OPERATION)):
+        handle = format_recall_handle(RecallHandle("T", "broker-a", str(now_ms + ahead_ms), "K"))
+        assert (await recall(caller, handle)).code == code
+    found = list(iter_records((await caller.pull(TIMER_TOPIC)).body))
+    assert [int(record.properties["TIMER_DELIVER_MS"]) - now_ms for record in found] == [1, most_ms - 1]
+    for record in found:
+        assert (bytes(record.body), record.flag, record.sys_flag, record.born_at_ms) == (b"0", 0, 0, now_ms)
+        named = {"REAL_TOPIC": "T", "REAL_QID": "0", "UNIQ_KEY": "K", "TIMER_DEL_UNIQKEY": "K", "TAGS": "_RECALL_TAG_"}
+        assert record.properties.items() >= named.items()
+
+
+@pytest.mark.feature("L8")
 async def test_deletion_that_comes_too_late(caller: Caller) -> None:
     """A message that is to delete another one, but is due already, is answered 13."""
     answer = await send(caller, TIMER_DELIVER_MS=1, TIMER_DEL_UNIQKEY="K")

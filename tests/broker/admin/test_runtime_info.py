@@ -62,6 +62,43 @@ async def test_all_keys_are_told_in_their_forms(broker: Broker, caller: Caller, 
     assert later["putMessageDistributeTime"].startswith("[<=0ms]:2 [0~10ms]:0 ")
 
 
+async def test_what_this_broker_does_not_have_is_idle(caller: Caller, clock: ManualClock) -> None:
+    """Threads' queues are empty and of Java's sizes, no lock is held, no buffers are lent out."""
+    table = await told(caller)
+    capacities = {"send": 10_000, "pull": 100_000, "litePull": 100_000, "query": 20_000, "ack": 100_000}
+    for pool, capacity in capacities.items():
+        keys = [f"{pool}ThreadPoolQueue{what}" for what in ("Size", "Capacity", "HeadWaitTimeMills")]
+        assert figures(table, *keys) == [0, capacity, 0]
+    assert figures(table, "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity") == [0, 100_000]
+    assert figures(table, "remainTransientStoreBufferNumbs", "pageCacheLockTimeMills") == [2**31 - 1, 0]
+
+
+async def test_span_of_days(broker: Broker, clock: ManualClock) -> None:
+    """It is told in days, hours, minutes and seconds since the start."""
+    clock.advance(2 * 86_400_000 + 3 * 3_600_000 + 4 * 60_000 + 5_999)
+    async with open_caller(broker.address) as caller:
+        assert (await told(caller))["runtime"] == "[ 2 days, 3 hours, 4 minutes, 5 seconds ]"
+
+
+async def test_put_times_are_told_in_classes(settings: dict[str, str], clock: ManualClock) -> None:
+    """Each begins with its lower end; what took 10 s and longer is in the last."""
+    disk = SlowDisk()
+    config = BrokerConfig.from_java({**settings, "flushDiskType": "SYNC_FLUSH", "brokerFastFailureEnable": "false"})
+    ends_ms = (1, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
+    async with Broker(config, clock, disk) as broker, open_caller(broker.address) as caller:
+        assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)).code == ResponseCode.SUCCESS
+        for took_ms in [each for end_ms in ends_ms for each in (end_ms - 1, end_ms)]:
+            disk.get_stuck()
+            await caller.send(properties="WAIT\x01false\x02")
+            await until(disk.waiting.is_set)
+            clock.advance(took_ms)
+            disk.go_on()
+            await until(lambda: broker.store.dispatch_behind_bytes == 0)
+        await clock.elapse(60_000)
+        classes = (await told(caller))["putMessageDistributeTime"]
+    assert [int(count) for count in re.findall(r"\]:(\d+) ", classes)] == [1, *[2] * 11, 1]
+
+
 async def test_messages_are_counted(caller: Caller, clock: ManualClock) -> None:
     """Single messages and those of a batch go in, and come out once for each pull that finds them."""
     await caller.send(body=b"one")

@@ -113,6 +113,27 @@ async def test_percentiles_are_interpolated_within_classes(
     assert (statistics.percentile(0.5), round(statistics.percentile(0.99), 2)) == (p50, p99)
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [
+        *((0, 1), (19, 20), (20, 22), (48, 50), (50, 55), (95, 100), (100, 110)),
+        *((190, 200), (200, 250), (450, 500), (500, 600), (900, 1000), (1000, 2000), (9000, 10_000)),
+    ],
+)
+def test_classes_of_percentiles(lower: int, upper: int, statistics: BrokerStatistics) -> None:
+    """Their ends are those of Java's buckets: what lies in one is spread over it."""
+    for took_ms in (lower + 1, upper):
+        statistics.last_minute = {took_ms: 4}
+        assert [statistics.percentile(share) for share in (0.25, 0.5, 1)] == [
+            lower + (upper - lower) * part / 4 for part in (1, 2, 4)
+        ]
+
+
+def test_longest_put_is_known_from_the_start(statistics: BrokerStatistics) -> None:
+    """Before the first message it is 0."""
+    assert (statistics.longest_put_ms, statistics.percentile(0.99)) == (0, 0)
+
+
 async def test_midnight_begins_a_day(statistics: BrokerStatistics, clock: ManualClock, vienna: None) -> None:
     """The totals of a midnight are this morning's until the next one, and yesterday's then."""
     statistics = BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms))

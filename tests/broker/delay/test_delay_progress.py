@@ -4,15 +4,26 @@ import pathlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
 import pytest
 from slow_disk import SlowDisk
-from stores import StoreDirectory, new_record
+from stores import HOST, StoreDirectory, new_record
 
-from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress, DelaySaveJob
+from rocketlet.broker.delay.delay_progress import (
+    DelayFile,
+    DelayProgress,
+    DelaySaveJob,
+    DeliveredCopies,
+    find_copies,
+    find_start,
+)
+from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.broker.topic.config_table import ConfigFolder
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.java_json import read_json_as
 from rocketlet.common.metadata import DataVersion
+from rocketlet.common.names import SCHEDULE_TOPIC
+from rocketlet.common.record import NewRecord, Record, decode_record, encode_record
 from rocketlet.store.message_store import MessageStore
 
 JAVA_FILE = """{
@@ -36,9 +47,14 @@ def disk() -> SlowDisk:
 
 
 @pytest.fixture
-def store(tmp_path: pathlib.Path, disk: SlowDisk) -> Iterator[MessageStore]:
+def directory(tmp_path: pathlib.Path) -> StoreDirectory:
+    """Return where the store is."""
+    return StoreDirectory(tmp_path / "store", delays_ms=(1_000, 5_000))
+
+
+@pytest.fixture
+def store(directory: StoreDirectory, disk: SlowDisk) -> Iterator[MessageStore]:
     """Open a store on the disk."""
-    directory = StoreDirectory(tmp_path / "store")
     yield directory.open(disk)
     disk.go_on(failing=disk.fails)
     directory.close_all()
@@ -114,3 +130,87 @@ async def test_progress_is_not_saved_when_the_disk_fails(
         await job.run()
     await job.run_once()
     assert saved(folder) == {}
+
+
+COPY = {"UNIQ_KEY": "k", "REAL_TOPIC": "T", "DELAY": "1", "TIMER_OUT_MS": "5", "TIMER_ROLL_TIMES": "1"}
+
+
+def read_back(new: NewRecord) -> Record:
+    """Return a record as it is in the log."""
+    return decode_record(encode_record(new, 0, 0, 1, HOST))
+
+
+def copy_of(topic: str = "T", queue_id: int = 0, **properties: str) -> NewRecord:
+    """Return the copy of a message that waited."""
+    return new_record(topic, queue_id, b"x", **{**COPY, **properties})
+
+
+def test_each_copy_counts_for_one_message() -> None:
+    """Two equal copies stand for two messages, a third one is to be delivered."""
+    copies = DeliveredCopies()
+    assert (bool(copies), len(copies), copies.take(copy_of())) == (False, 0, False)
+    for _ in range(2):
+        copies.add(read_back(copy_of()))
+    assert (bool(copies), len(copies)) == (True, 2)
+    assert [copies.take(copy_of()) for _ in range(3)] == [True, True, False]
+    assert (bool(copies), len(copies)) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(copy_of("T", 0, **{name: "9"}) for name in COPY if name != "REAL_TOPIC"),
+        copy_of("Other"),
+        copy_of(queue_id=1),
+        msgspec.structs.replace(copy_of(), born_at_ms=1),
+        msgspec.structs.replace(copy_of(), reconsume_times=1),
+    ],
+)
+def test_copy_of_another_message(other: NewRecord) -> None:
+    """Key, level or time, round, place, birth and attempts tell messages apart."""
+    copies = DeliveredCopies()
+    copies.add(read_back(copy_of()))
+    assert not copies.take(other)
+    assert copies.take(copy_of())
+
+
+@pytest.mark.parametrize(
+    "new", [copy_of(SCHEDULE_TOPIC), new_record(UNIQ_KEY="k", DELAY="1"), new_record(REAL_TOPIC="T", DELAY="1")]
+)
+def test_record_that_is_no_copy(new: NewRecord) -> None:
+    """What waits still, what never waited, and what has no unique key count for nothing."""
+    copies = DeliveredCopies()
+    copies.add(read_back(new))
+    assert not copies
+    copies.add(read_back(copy_of()))
+    assert not copies.take(new) or new.topic == SCHEDULE_TOPIC
+
+
+def test_log_is_read_from_a_little_before(store: MessageStore, directory: StoreDirectory) -> None:
+    """It begins with the last message that was parked 10 s before the time in question, of all levels."""
+    delays, start_ms = Delays((1_000, 5_000)), directory.now_ms
+    places: list[int] = []
+    for number in range(30):
+        places.append(store.append(delays.park(new_record(), 1 + number % 2)).log_offset)
+        store.append(new_record())
+        store.commit()
+        directory.now_ms += 1_000
+
+    def start(after_ms: int, log_offset: int = 0) -> int:
+        return find_start(store, start_ms + after_ms, log_offset)
+
+    assert [start(after_ms) for after_ms in (0, 10_000, 10_001, 11_000, 11_001)] == [0, 0, 0, 0, places[1]]
+    assert [start(after_ms) for after_ms in (24_000, 24_001, 99_000)] == [places[13], places[14], places[29]]
+    assert start(24_000, places[20]) == places[20]
+
+
+def test_copies_are_those_between_two_positions(store: MessageStore) -> None:
+    """Other records are passed over."""
+    places: list[int] = []
+    for number in range(6):
+        places.append(store.append(copy_of(UNIQ_KEY=f"k{number}")).log_offset)
+        store.append(new_record())
+    store.commit()
+    copies = find_copies(store, places[1], places[4])
+    assert len(copies) == 3
+    assert [copies.take(copy_of(UNIQ_KEY=f"k{number}")) for number in range(6)] == [False, *[True] * 3, False, False]

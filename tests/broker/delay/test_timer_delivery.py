@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from stores import LimitedFiles, new_record
-from timers import DAY_MS, HOUR_MS, SECOND_MS, TimerWorld, timer_directory
+from stores import LimitedFiles, StoreDirectory, new_record
+from timers import DAY_MS, HOUR_MS, SECOND_MS, SMALL_TIMERS, TimerWorld, timer_directory
 
 from rocketlet.broker.delay.timer_delivery import MOST_MESSAGES
 from rocketlet.broker.delay.timer_messages import NEVER_PUT_MS
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.names import TIMER_TOPIC
 from rocketlet.common.properties import MAX_PROPERTIES_BYTES, encode_properties
+from rocketlet.store.files.store_config import TimerConfig
 
 
 @pytest.fixture
@@ -267,3 +268,36 @@ def test_wheel_that_is_full_waits_for_its_slots(tmp_path: pathlib.Path) -> None:
     world.pass_ms(20 * SECOND_MS)
     assert world.bodies() == [b"old", b"new"]
     world.stop()
+
+
+def test_messages_whose_log_file_is_gone_are_passed_over(tmp_path: pathlib.Path) -> None:
+    """What lies in the wheel and not in the log any more is skipped; those of later files come, each once."""
+    small = StoreDirectory(tmp_path / "store", segment_bytes=4096, has_index=False, timers=TimerConfig(**SMALL_TIMERS))
+    world = TimerWorld(small)
+    bodies = [b"%d" % number * 1_000 for number in range(7)]
+    for body in bodies:
+        world.send(body, world.now_ms + 5 * SECOND_MS, UNIQ_KEY=body[:1].decode())
+    world.work()
+    world.stop()
+    min(pathlib.Path(small.config.log_directories[0]).iterdir()).unlink()
+    world.start()
+    world.pass_ms(10 * SECOND_MS)
+    assert world.bodies() == bodies[3:]
+    world.stop()
+
+
+@pytest.mark.parametrize("is_in_wheel", [True, False])
+def test_record_that_is_damaged_costs_itself_only(is_in_wheel: bool, world: TimerWorld) -> None:
+    """Its neighbours come, in their order; once more if the wheel, which leads to it, is made anew meanwhile."""
+    at_ms = world.now_ms + 5 * SECOND_MS
+    places = [world.send(b"%d" % number, at_ms) for number in range(5)]
+    if is_in_wheel:
+        world.work()
+    world.store.flush()
+    (log,) = pathlib.Path(world.directory.config.log_directories[0]).iterdir()
+    with log.open("r+b") as file:
+        file.seek(places[2].log_offset + 4)
+        file.write(b"\xff\xff\xff\xff")
+    world.pass_ms(10 * SECOND_MS)
+    assert world.bodies() == [b"0", b"1"] * is_in_wheel + [b"0", b"1", b"3", b"4"]
+    assert world.delivery.is_idle

@@ -14,7 +14,7 @@ from raw_calls import Caller, open_caller, pull_header, until
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
-from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocketlet.common.message import PULL_CLASS_FILTER, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.record import iter_records
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
@@ -149,6 +149,30 @@ async def test_own_filter_that_is_none(
     await send_priced(caller, 5, 21)
     answer = await caller.pull(subscription=expression, expression_type=kind)
     assert (answer.code, len(found(answer))) == (code, count)
+
+
+@pytest.mark.parametrize("kind", ["TAG", "", None])
+@pytest.mark.parametrize(
+    ("expression", "more_flags", "expected"),
+    [
+        (None, 0, [1, 2, 3]),
+        ("", 0, [1, 2, 3]),
+        ("*", 0, [1, 2, 3]),
+        ("a || c", 0, [1, 3]),
+        ("a || c", PULL_CLASS_FILTER, [1, 2, 3]),
+        ("||", PULL_CLASS_FILTER, [1, 2, 3]),
+    ],
+)
+async def test_own_filter_of_tags(
+    kind: str | None, expression: str | None, more_flags: int, expected: list[int], caller: Caller
+) -> None:
+    """A pull without an expression takes all, whatever its type is called; so does one that filters by a class."""
+    for number, tag in enumerate("abc", 1):
+        await caller.send(body=b"%d" % number, properties=f"TAGS\x01{tag}\x02")
+    flags = PULL_SUBSCRIPTION | more_flags
+    assert found(await caller.pull(sys_flag=flags, subscription=expression, expression_type=kind)) == expected
+    answer = await caller.pull(subscription="||", expression_type=kind)
+    assert (answer.code, found(answer)) == (ResponseCode.SUBSCRIPTION_PARSE_FAILED, [])
 
 
 @pytest.mark.feature("P13")

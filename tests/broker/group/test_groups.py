@@ -117,7 +117,9 @@ def test_offset_behind_the_end_of_its_queue_is_pulled_back() -> None:
     offsets = offset_table()
     for group, queue_offset in (("before", 6), ("at", 7), ("behind", 8), ("far", 99)):
         offsets.commit(group, "T", 0, queue_offset)
+    before = offsets.change_count
     offsets.pull_back(lambda topic, queue_id: 7 if (topic, queue_id) == ("T", 0) else 0)
+    assert offsets.change_count == before + 2
     assert [offsets.committed(group, "T", 0) for group in ("before", "at", "behind", "far")] == [6, 7, 7, 7]
 
 

@@ -140,6 +140,20 @@ async def test_each_table_is_saved_whatever_becomes_of_the_others(
     assert "saving config/topics.json failed, retrying within " in caplog.text
 
 
+@pytest.mark.parametrize(("period_ms", "after_failure_ms"), [(5_000, 1_000), (1_001, 1_000), (300, 300)])
+async def test_pause_between_saves(
+    period_ms: int, after_failure_ms: int, folder: ConfigFolder, tmp_path: pathlib.Path
+) -> None:
+    """It is that of the settings; what the disk refused is tried again after a second at the latest."""
+    table = offsets_with(5)
+    saving = SaveJob(folder, [table], period_ms)
+    obstacle = tmp_path / "config" / "consumerOffset.json.tmp"
+    obstacle.mkdir(parents=True)
+    assert [await saving.run(), await saving.run_once()] == [after_failure_ms, False]
+    obstacle.rmdir()
+    assert [await saving.run(), await saving.run_once(), await saving.run()] == [period_ms, True, period_ms]
+
+
 async def test_failed_save_is_tried_again(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:
     """A change that the disk refused is written by the next save."""
     (tmp_path / "config").write_text("in the way")

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.topic.topics import TopicTable, boot_topics, format_topic, make_topic
@@ -116,3 +117,88 @@ def test_topic_in_a_remark() -> None:
         "TopicConfig [topicName=Topic540, readQueueNums=2, writeQueueNums=2, perm=RW-, topicFilterType=SINGLE_TAG, "
         "topicSysFlag=0, order=false, attributes={}]"
     )
+
+
+def test_topic_takes_over_what_its_template_has_besides() -> None:
+    """The type of its filter and its flags are the template's, and so is its permission but for the inherit bit."""
+    topics = table()
+    template = TopicConfig(
+        topic_name="W", read_queue_nums=2, write_queue_nums=3, perm=3, topic_filter_type="MULTI_TAG", topic_sys_flag=2
+    )
+    topics.put(template)
+    assert topics.create_from("W", "T", 4) == replace(
+        template, topic_name="T", read_queue_nums=3, write_queue_nums=3, perm=2
+    )
+
+
+def test_topic_that_is_there_is_not_made_again() -> None:
+    """Who needs a topic gets the one that there is, whatever queues it wishes, and hears whether it is new."""
+    topics = table()
+    made, is_new = topics.ensure("T", 3)
+    assert (made, is_new) == (make_topic("T", 3), True)
+    assert topics.ensure("T", 9) == (made, False)
+    assert (topics.change_count, topics.get("T")) == (1, made)
+
+
+def test_new_topics_are_noted_until_they_are_saved() -> None:
+    """Those that a fresh broker has, and changes of others, are not waited for."""
+    topics = table()
+    topics.put(make_topic("T", 1))
+    assert topics.unsaved == {"T"}
+    topics.unsaved.clear()
+    topics.put(make_topic("T", 2))
+    topics.put(make_topic("TBW102", 2, 7))
+    assert topics.unsaved == set()
+
+
+def test_order_list_changes_what_differs_only() -> None:
+    """Each topic that becomes ordered or ceases to be is a change, others are none; the same list changes nothing."""
+    topics = table()
+    counts = [topics.change_count]
+    for ordered in (["TBW102", "c"], ["TBW102", "c"], ["b"], []):
+        topics.set_ordered(ordered)
+        counts.append(topics.change_count)
+    assert counts == [0, 2, 2, 5, 6]
+
+
+def test_deleted_topic_is_later_than_its_messages() -> None:
+    """The version moves by a millisecond beyond the clock, so that no start takes the topic for one not saved."""
+    topics = table()
+    topics.put(make_topic("T", 1))
+    topics.delete("T")
+    assert (topics.version.timestamp, topics.get("T")) == (8, None)
+    other = table()
+    other.load(topics.content())
+    assert other.saved_at_ms == 8
+
+
+def test_topics_that_were_not_saved_are_made_again() -> None:
+    """With the queues that hold messages: system topics are none of them, batch topics are what they were."""
+    topics = table()
+    topics.restore({"T": 3, "RMQ_SYS_TRACE_TOPIC": 1})
+    assert (topics.get("T"), topics.get("RMQ_SYS_TRACE_TOPIC")) == (make_topic("T", 3), None)
+    topics.adopt_batch_topics({"T": 5, "B": 0, "C": 2})
+    assert topics.get("T") == make_topic("T", 3)
+    batch = [topic for name in ("B", "C") if (topic := topics.get(name))]
+    assert [(topic.write_queue_nums, topic.attributes) for topic in batch] == [
+        (1, {"queue.type": "BatchCQ"}),
+        (2, {"queue.type": "BatchCQ"}),
+    ]
+
+
+def test_all_of_a_topic_in_a_remark() -> None:
+    """Each bit of the permission has its letter, attributes stand behind each other."""
+    topic = TopicConfig(
+        topic_name="T",
+        read_queue_nums=1,
+        write_queue_nums=2,
+        perm=5,
+        topic_sys_flag=3,
+        order=True,
+        attributes={"queue.type": "SimpleCQ", "message.type": "FIFO"},
+    )
+    assert format_topic(topic) == (
+        "TopicConfig [topicName=T, readQueueNums=1, writeQueueNums=2, perm=R-X, topicFilterType=SINGLE_TAG, "
+        "topicSysFlag=3, order=true, attributes={queue.type=SimpleCQ, message.type=FIFO}]"
+    )
+    assert "perm=-W-" in format_topic(make_topic("T", 1, 2))

@@ -1,0 +1,24 @@
+"""Outcomes of a turn, where nobody waits for the disk."""
+
+import asyncio
+import pathlib
+
+from stores import StoreDirectory, new_record
+
+from rocketlet.broker.outcomes.scheduler import Scheduler
+from rocketlet.testing.manual_clock import ManualClock
+
+
+async def test_without_sync_flush_flushes_concern_nobody(tmp_path: pathlib.Path) -> None:
+    """Their ends, the drain of a stop and its close find nobody; what is appended is settled with its commit."""
+    directory = StoreDirectory(tmp_path / "store")
+    scheduler = Scheduler(await asyncio.to_thread(directory.open), ManualClock(), lambda _names, done: done())
+    assert (scheduler.flushes_first, scheduler.stall) == (False, None)
+    outcome = scheduler.append(new_record())
+    scheduler.end_turn()
+    assert outcome.is_settled
+    scheduler.tell_flushed(None)
+    await scheduler.drain()
+    scheduler.stop_parking()
+    scheduler.close()
+    await asyncio.to_thread(directory.close_all)
