@@ -4,6 +4,8 @@ One worker runs all of ``tests/interop`` and one all of ``tests/spark``, so a ru
 one with the Go client and one Spark. The other tests go by files to whoever is free.
 """
 
+from typing import Any
+
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
@@ -27,6 +29,6 @@ class SharedProcesses(LoadScopeScheduling):
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> SharedProcesses | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedProcesses | None:
     """Take the place of the scheduler by modules."""
-    return SharedProcesses(config) if config.getoption("dist") == "loadscope" else None
+    return SharedProcesses(config, log) if config.getoption("dist") == "loadscope" else None
