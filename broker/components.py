@@ -4,7 +4,7 @@ Nothing runs yet: ``server.py`` opens the store before it and starts the jobs af
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..common.clock import Clock
 from ..common.ids import UniqueIds, decode_host, format_address
-from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
+from ..common.names import SCHEDULE_TOPIC, SYSTEM_TOPICS, TIMER_TOPIC, retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
 from ..remoting.headers.send import SendReplies
@@ -24,6 +24,8 @@ from ..store.consumequeue.appended import Appended
 from ..store.message_store import MessageStore
 from .admin.cleaning import CleaningJob
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
+from .admin.progress import Progress
+from .admin.report_handlers import ConnectionReports, ProgressReports
 from .admin.runtime_info import RuntimeInfo
 from .admin.statistics import BrokerStatistics
 from .delay.delay_delivery import DelayedDelivery
@@ -188,7 +190,22 @@ class Components:
             AdminHandlers(state.topics, state.groups, scheduler, own_topics),
             CleaningHandlers(self.cleaning, state.topics, own_topics),
             RuntimeInfoHandlers(info),
+            *self._build_reports({*SYSTEM_TOPICS, *own_topics}),
         )
+
+    def _build_reports(self, system_topics: Collection[str]) -> tuple[ProgressReports, ConnectionReports]:
+        state = self._state
+        reports = ProgressReports(
+            Progress(state.store, state.topics, state.offsets),
+            self._statistics,
+            self._config.broker_name,
+            state.topics,
+            state.groups,
+            state.offsets,
+            self._members,
+            lambda: format_address(*decode_host(state.store.store_host)),
+        )
+        return reports, ConnectionReports(self._members, system_topics)
 
     def _build_notices(self) -> ArrivalNotices:
         takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}

@@ -5,7 +5,8 @@ Rules
     1. A record counts as put when it has become readable, whoever had it stored: a delayed message counts twice, where
        it waits and where it belongs. A batch counts its messages.
     2. A read counts as found or missed: a pull that waits misses first, and is counted again when it is woken.
-    3. Rates come from totals that are sampled each second; 600 seconds are kept.
+    3. Rates come from totals that are sampled each second; 600 seconds are kept. Those of a topic, and of a group in a
+       topic, come from samples each ten seconds, of which the last minute is kept (``StatsItem``; D.5).
     4. How long puts took is told for the last full minute, from a record's store time until it is readable: under
        SYNC_FLUSH with the wait for the disk. The longest ones are those since the start.
     5. Totals "of this morning" are those of the last local midnight, and leave out system topics.
@@ -27,6 +28,7 @@ from ..pull.fetch import ReadCounts
 
 MOST_SAMPLES = 601
 _MINUTE_MS = 60_000
+_COUNT_PERIOD_MS = 10_000
 _STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
 _BOUNDS = tuple(accumulate(step for step, count in _STEPS for _ in range(count)))
 """Upper ends of the classes that percentiles are taken from, up to 10 s (``PUT_MESSAGE_ENTIRE_TIME_BUCKETS``)."""
@@ -42,6 +44,14 @@ class Sample(NamedTuple):
     handed_out: int = 0
     timers_in: int = 0
     timers_out: int = 0
+
+
+class _Counts(NamedTuple):
+    """Totals by topic, and by topic and group, at an instant."""
+
+    at_ms: int
+    puts: Mapping[str, int]
+    reads: Mapping[tuple[str, str], int]
 
 
 class DayTotals(NamedTuple):
@@ -69,6 +79,8 @@ class BrokerStatistics:
         self._count_timers_out = count_timers_out
         self._longest_put_ms = 0  # before the minute under way
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+        self._counts: deque[_Counts] = deque(maxlen=_MINUTE_MS // _COUNT_PERIOD_MS + 1)
+        self._counts_due_at_ms = self.started_at_ms
         self._minute_ends_at_ms = self.started_at_ms + _MINUTE_MS
         self._day_ends_at_ms = next_midnight_ms(self.started_at_ms)
 
@@ -94,7 +106,22 @@ class BrokerStatistics:
 
     def day_totals(self) -> DayTotals:
         """Return the totals of user topics up to now."""
-        return DayTotals(_of_users(self.puts.messages), _of_users(self.reads.messages))
+        read = sum(count for (topic, _), count in self.reads.messages.items() if not is_system_topic(topic))
+        return DayTotals(_of_users(self.puts.messages), read)
+
+    def puts_per_second(self, topic: str) -> float:
+        """Return how many messages a second a topic got in the last minute."""
+        return self._rate(lambda counts: counts.puts.get(topic, 0))
+
+    def reads_per_second(self, topic: str, group: str) -> float:
+        """Return how many messages a second of a topic a group was handed out in the last minute."""
+        return self._rate(lambda counts: counts.reads.get((topic, group), 0))
+
+    def _rate(self, count: Callable[["_Counts"], int]) -> float:
+        if len(self._counts) < 2:
+            return 0.0
+        first, last = self._counts[0], self._counts[-1]
+        return (count(last) - count(first)) * 1000 / (last.at_ms - first.at_ms)
 
     def span(self, seconds: int) -> tuple[Sample, Sample] | None:
         """Return the sample of so many seconds ago and the latest, None while there are too few."""
@@ -118,6 +145,9 @@ class BrokerStatistics:
         """Take a sample; return the pause."""
         sample = self.totals()
         self._samples.append(sample)
+        if sample.at_ms >= self._counts_due_at_ms:
+            self._counts_due_at_ms = sample.at_ms + _COUNT_PERIOD_MS
+            self._counts.append(_Counts(sample.at_ms, dict(self.puts.messages), dict(self.reads.messages)))
         if sample.at_ms >= self._minute_ends_at_ms:
             self._minute_ends_at_ms = sample.at_ms + _MINUTE_MS
             self._longest_put_ms = self.longest_put_ms

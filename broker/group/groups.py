@@ -41,6 +41,10 @@ class GroupTable:
     def __repr__(self) -> str:
         return f"<GroupTable of {len(self._groups)} groups, change {self._version.counter}>"
 
+    def names(self) -> list[str]:
+        """Return the names of all groups."""
+        return list(self._groups)
+
     def find(self, name: str) -> SubscriptionGroupConfig | None:
         """Return a group, created with the defaults when it is unknown and may be."""
         group = self._groups.get(name)
@@ -105,6 +109,7 @@ class OffsetTable:
         self._version_step = version_step
         self._version = DataVersion()
         self._offsets: dict[GroupTopic, dict[int, int]] = {}
+        self._handed_out: dict[tuple[str, str, int], int] = {}
 
     def __repr__(self) -> str:
         return f"<OffsetTable of {len(self._offsets)} pairs of group and topic>"
@@ -129,6 +134,22 @@ class OffsetTable:
         """Return the stored offset."""
         queues = self._offsets.get(GroupTopic(group, topic))
         return None if queues is None else queues.get(queue_id)
+
+    def note_handed_out(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """Note up to where a group was given messages of a queue; kept while the broker runs (``pullOffsetTable``)."""
+        self._handed_out[group, topic, queue_id] = next_offset
+
+    def handed_out(self, group: str, topic: str, queue_id: int) -> int:
+        """Return up to where a group was given messages of a queue, 0 when it was not."""
+        return self._handed_out.get((group, topic, queue_id), 0)
+
+    def topics_of(self, group: str) -> list[str]:
+        """Return the topics that a group has offsets of."""
+        return sorted(key.topic for key in self._offsets if key.group == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Return the groups that have offsets of a topic."""
+        return sorted(key.group for key in self._offsets if key.topic == topic)
 
     def content(self) -> OffsetFile:
         """Return what ``consumerOffset.json`` shall hold."""

@@ -144,6 +144,10 @@ class Members(Generic[LinkT]):
         consumers = self._consumers.get(group)
         return [member.client.client_id for member in consumers.members.values()] if consumers else []
 
+    def groups_subscribed_to(self, topic: str) -> list[str]:
+        """Return the consumer groups whose members subscribe to a topic."""
+        return [name for name, group in self._consumers.items() if topic in group.subscriptions]
+
     def join_consumer(self, spec: ConsumerSpec, client: Client, link: LinkT, now_ms: int) -> bool:
         """Take in what a heartbeat says about a consumer; tell whether the group changed."""
         is_new = self.refresh_consumer(spec, client, link, now_ms)

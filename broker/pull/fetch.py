@@ -140,7 +140,7 @@ class ReadCounts:
         self.monotonic_ms = monotonic_ms
         self.found = 0
         self.missed = 0
-        self.messages: defaultdict[str, int] = defaultdict(int)  # by topic
+        self.messages: defaultdict[tuple[str, str], int] = defaultdict(int)  # by topic and group
         self.longest_ms = 0
 
 
@@ -196,7 +196,9 @@ class FetchOperation:
         status = result.status
         if result.message_count:
             counts.found += 1
-            counts.messages[fetch.topic] += result.message_count
+            topic, group = fetch.topic, fetch.consumer_group
+            counts.messages[topic, group] += result.message_count
+            self._offsets.note_handed_out(group, topic, fetch.queue_id, result.next_offset)
         else:
             counts.missed += 1
         took_ms = counts.monotonic_ms() - began_at_ms

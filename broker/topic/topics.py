@@ -14,7 +14,7 @@ new topic takes additions only; what does not exist cannot be deleted; no name t
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -160,6 +160,10 @@ class TopicTable:
 
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(self._topics.values())
+
+    def names(self) -> Collection[str]:
+        """Return the names of all topics."""
+        return self._topics.keys()
 
     def put(self, topic: TopicConfig) -> TopicConfig:
         """Create or replace a topic."""

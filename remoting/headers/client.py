@@ -68,6 +68,26 @@ class TopicHeader(msgspec.Struct, rename="camel", kw_only=True):
     topic: str
 
 
+class ProducerGroupHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which group of producers."""
+
+    producer_group: str
+
+
+class GroupProgressHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """How far which group is: in one topic, in several with ``;`` between them (5.3), or in all it has offsets of."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+class BrokerProgressHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """How far all groups are, in ordered topics alone or in all."""
+
+    is_order: bool = False
+
+
 class GroupHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which group."""
 

@@ -315,7 +315,7 @@ class Connection(asyncio.Protocol):
             ConnectionClosedError: the connection has ended.
         """
         if self.is_closed:
-            raise ConnectionClosedError(f"the connection to {self._peer} is closed")
+            raise ConnectionClosedError(f"the connection to {self.peer} is closed")
         answer = self._requests.start(opaque, timeout_ms, code)
         self.push(frame)
         return answer
@@ -361,11 +361,12 @@ class Connection(asyncio.Protocol):
     def cut_off(self, reason: str) -> None:
         """Close at once, and say why."""
         if self.may_complain():
-            _log.warning("closing the connection to %s: %s", self._peer, reason)
+            _log.warning("closing the connection to %s: %s", self.peer, reason)
         self.abort()
 
     @property
-    def _peer(self) -> str:
+    def peer(self) -> str:
+        """The ``host:port`` of the other end."""
         return f"{self.remote_address[0]}:{self.remote_address[1]}"
 
     # for the event loop
@@ -377,7 +378,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(self._limits.high_water_bytes, self._limits.low_water_bytes)
         self.remote_address = address_of(transport.get_extra_info("peername"))
         self.local_address = address_of(transport.get_extra_info("sockname"))
-        self._requests.peer = self._peer
+        self._requests.peer = self.peer
         own = transport.get_extra_info("socket")
         self.descriptor = -1 if own is None else own.fileno()
         self._home.add(self)
@@ -418,9 +419,9 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who has to do with the connection that it has ended."""
         self.is_closed = True
-        _log.debug("connection to %s ended: %s", self._peer, exc)
+        _log.debug("connection to %s ended: %s", self.peer, exc)
         self._home.discard(self)
-        self._requests.fail_all(f"the connection to {self._peer} ended before the answer")
+        self._requests.fail_all(f"the connection to {self.peer} ended before the answer")
         self._backlog, self._served = [], []
         self.writer.close()
         owed, self._owed = self._owed, {}
@@ -446,14 +447,14 @@ class Connection(asyncio.Protocol):
 
     def _fail(self) -> None:
         """End the connection for what is being handled."""
-        _log.exception("closing the connection to %s: a handler or callback failed", self._peer)
+        _log.exception("closing the connection to %s: a handler or callback failed", self.peer)
         self.abort()
 
     # one read
 
     def _refuse(self, error: FrameError) -> None:
         if self.may_complain():
-            _log.warning("closing the connection to %s: %s", self._peer, error)
+            _log.warning("closing the connection to %s: %s", self.peer, error)
         self._closes_after_backlog = True
         if not self._backlog:
             self.close()
@@ -510,7 +511,7 @@ class Connection(asyncio.Protocol):
                 self._served.append(reply)
                 return
         except Exception as error:  # the fault boundary of a request
-            failure = failure_reply(command, error, self._peer, is_logged=self.may_complain())
+            failure = failure_reply(command, error, self.peer, is_logged=self.may_complain())
             if command.flag & ONEWAY:
                 return
             encoded = encode_reply(command, failure)
@@ -544,7 +545,7 @@ class Connection(asyncio.Protocol):
             else:
                 out.append(encoded)
         if rejected and self.may_complain():
-            log_rejected(rejected, self._peer)
+            log_rejected(rejected, self.peer)
         if out:
             self.writer.flush()
 
@@ -563,7 +564,7 @@ class Connection(asyncio.Protocol):
             return self._encode_failure(command, error)
 
     def _encode_failure(self, command: Command, error: Exception) -> Encoded:
-        return encode_reply(command, failure_reply(command, error, self._peer, is_logged=self.may_complain()))
+        return encode_reply(command, failure_reply(command, error, self.peer, is_logged=self.may_complain()))
 
     def _owe(self, outcome: Outcome[Any]) -> None:
         """Keep an answer that cannot be given yet, if it is still wanted."""

@@ -175,6 +175,7 @@ HEADER_MODULES = (headers_client, headers_retry, headers_namesrv, headers_offset
 LEFT_OUT: dict[str, dict[str, object]] = {
     "UnregisterClientHeader": {"client_id": ""},
     "CreateTopicHeader": {"default_topic": "", "topic_filter_type": "null", "order": False},
+    "BrokerProgressHeader": {"is_order": False},
     "DeleteGroupHeader": {"clean_offset": False, "remove_offset": False},
     "RunningInfoHeader": {"with_stacks": False},
     "RecallHeader": {"recall_handle": ""},

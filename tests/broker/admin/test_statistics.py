@@ -57,7 +57,7 @@ def test_user_topics_are_counted_for_themselves(statistics: BrokerStatistics, cl
     """System topics are left out of the totals of a day; retry topics are not system topics."""
     topics = ("T", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102")
     statistics.puts.add([record(topic, clock.now_ms()) for topic in topics])
-    statistics.reads.messages.update({"T": 3, "RMQ_SYS_TRACE_TOPIC": 4})
+    statistics.reads.messages.update({("T", "g"): 3, ("RMQ_SYS_TRACE_TOPIC", "g"): 4})
     assert statistics.day_totals() == DayTotals(puts=2, gets=3)
 
 
