@@ -10,7 +10,7 @@ import pytest
 from inbox import Inbox
 from interop import clients
 from interop.driver import Driver
-from interop.servers import Server
+from interop.servers import JavaServer, Server
 from order_book import OrderBook, about
 from subscribed import push_consumer
 
@@ -71,7 +71,7 @@ async def test_committed_messages_are_delivered(either: Server, new_name: Callab
 @pytest.mark.feature("T3", "T4", "K15")
 async def test_checks_decide_what_is_unknown(either: Server, new_name: Callable[[], str]) -> None:
     """The listener is asked about each message whose outcome it did not tell; five of ten are delivered."""
-    topic, book = new_name(), OrderBook()
+    topic, book, committed = new_name(), OrderBook(), (b"1", b"3", b"5", b"7", b"9")
     async with producer_of(topic, either, book) as producer:
         for number, body in enumerate(TEN):
             outcome = ("unknown", "null", "exception")[number % 3]
@@ -80,10 +80,13 @@ async def test_checks_decide_what_is_unknown(either: Server, new_name: Callable[
             assert (result.state, result.error is None) == (TransactionState.UNKNOWN, outcome != "exception")
         async with everything_of(topic, either) as inbox:
             assert await book.wait_checked(10) == set(TEN)
-            await inbox.wait_for(5)
+            for body in committed:
+                await inbox.wait_body(body)
             await producer.send_in_transaction(Message(topic, b"last", properties=about("commit")))
-            await inbox.wait_for(6)
-    assert inbox.bodies == Counter([b"1", b"3", b"5", b"7", b"9", b"last"])
+            await inbox.wait_body(b"last")
+    assert inbox.bodies.keys() == {*committed, b"last"}
+    # Java asks again each second; where a commit has not come by then, it takes both and delivers the message twice.
+    assert isinstance(either, JavaServer) or inbox.bodies.total() == 6
     assert {message.topic for message in book.checked} == {topic}
     assert {message.message_id for message in book.checked} == {half.message_id for half, _ in book.executed[:10]}
 
