@@ -126,7 +126,8 @@ def let_the_checkpoint_run_ahead(patch: pytest.MonkeyPatch) -> None:
 
     def raise_too_far(plan: FlushPlan, next_at_ms: int) -> None:
         raise_checkpoint(plan, next_at_ms)
-        plan._checkpoint = plan._checkpoint._replace(queues_at_ms=next_at_ms - 1)  # pyright: ignore[reportPrivateUsage]
+        ahead = plan._checkpoint._replace(queues_at_ms=next_at_ms - 1)  # pyright: ignore[reportPrivateUsage] # as above
+        plan._checkpoint = ahead  # pyright: ignore[reportPrivateUsage] # as above
 
     patch.setattr(FlushPlan, "_raise_checkpoint", raise_too_far)
 

@@ -8,10 +8,10 @@
 1. The tests of the part, and those that run it in their own process (``USERS``), run once under coverage: who runs
    which line, and for how long.
 2. Of all changes that the operators can make in lines that a test runs, so many are chosen by a seed.
-3. Each is made, alone, in a copy of the checkout; the tests that run its line follow, those of its module first, then
-   those of its part, the quickest first, until one fails (killed), takes too long (hung), or a minute of them is over
-   (survived). A line that runs when the file is imported is run by all who run a line of its file, or whose file
-   imports it.
+3. Each is made, alone, in a copy of the checkout; the tests of its module follow, then, in a run of their own, the
+   others that run its line, those of its part first, the quickest first, until one fails (killed), takes too long
+   (hung), or a minute of them is over (survived). A line that runs when the file is imported is run by all who run a
+   line of its file, or whose file imports it.
 4. A fault that no test can see, since the code means the same, is listed with its proof in `equivalents.json`.
 """
 
@@ -67,14 +67,15 @@ class Recording:
         at_line = self.lines.get(file, {}).get(mutation.line, ())
         if not at_line and not mutation.at_import:
             return []
-        own = f"/test_{Path(file).stem}"
         everyone = self._everyone[file]
         importers = {name for name in self.seconds if file in self.imports.get(name.partition("::")[0], ())}
-        found = (
-            everyone | importers if mutation.at_import else {name for name in everyone if own in name}.union(at_line)
-        )
+        own = {name for name in everyone if is_own(file, name)}
         folder = f"tests/{Path(file).parts[0]}/"
-        return sorted(found, key=lambda name: (own not in name, not name.startswith(folder), self.seconds[name], name))
+
+        def order(name: str) -> tuple[bool, bool, float, str]:
+            return not is_own(file, name), not name.startswith(folder), self.seconds[name], name
+
+        return sorted(everyone | importers if mutation.at_import else own.union(at_line), key=order)
 
     @cached_property
     def _everyone(self) -> Mapping[str, set[str]]:
@@ -158,7 +159,11 @@ class Workshop:
         source = path.read_bytes()
         try:
             self._write(path, fault.mutation.apply(source))
-            return self._run(copy, fault.tests, seconds)
+            own = [name for name in fault.tests if is_own(fault.file, name)]
+            for tests in (own, fault.tests[len(own) :]):  # few files are collected faster than all
+                if tests and (outcome := self._run(copy, tests, seconds)) != "survived":
+                    return outcome
+            return "survived"
         finally:
             self._write(path, source)
             self._free.put(copy)
@@ -215,6 +220,11 @@ class Workshop:
             started.communicate()
             raise
         return started.returncode, output
+
+
+def is_own(file: str, test: str) -> bool:
+    """Say whether a test is one of the module itself."""
+    return f"/test_{Path(file).stem}" in test
 
 
 def imported_files(path: Path) -> Iterable[str]:
