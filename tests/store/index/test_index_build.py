@@ -195,6 +195,26 @@ def test_damage_ends_a_file(
         check_restored(space, file.path, ENDLESS)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_entries_that_lead_elsewhere_end_a_file(tmp_path: pathlib.Path, descriptors: Descriptors, seed: int) -> None:
+    """Each must lead to the one before it in its slot: not past it, into another slot, or where another one leads."""
+    space = make_space(tmp_path, descriptors)
+    file = killed_file(space, 1, 6)
+    path = pathlib.Path(file.path)
+    content = path.read_bytes()
+    draw = random.Random(seed)
+    for _ in range(200):
+        changed, newest = bytearray(content), dict[int, int]()
+        wrong = draw.randrange(1, 7)
+        for number in range(1, 7):
+            slot = draw.randrange(draw.choice([2, 3]))
+            previous = draw.randrange(7) if number == wrong else newest.get(slot, 0)
+            newest[slot] = number
+            INDEX_ENTRY.pack_into(changed, ENTRIES_AT + INDEX_ENTRY.size * number, slot, 100 * number, 0, previous)
+        path.write_bytes(changed)
+        check_restored(space, file.path, ENDLESS)
+
+
 @pytest.mark.parametrize("at_once", [1, 3, 1 << 17])
 def test_file_ends_before_a_position_of_the_log(
     tmp_path: pathlib.Path, descriptors: Descriptors, monkeypatch: pytest.MonkeyPatch, at_once: int
