@@ -412,7 +412,7 @@ def test_places_of_files_in_several_directories(tmp_path: pathlib.Path) -> None:
     assert paths.path_of(third)[:2] == "/a"
 
 
-@pytest.mark.parametrize("names", [("a",), ("a", "b")])
+@pytest.mark.parametrize("names", [("a",), ("a/b/c/d", "e")])
 def test_new_names_in_other_directories_are_on_disk_first(
     tmp_path: pathlib.Path, files: WatchedFiles, names: Sequence[str]
 ) -> None:
@@ -422,9 +422,23 @@ def test_new_names_in_other_directories_are_on_disk_first(
     if len(names) == 1:
         assert (files.synced, log.take_new_directories()) == ([], {str(tmp_path), str(tmp_path / "a")})
     else:
-        assert files.synced == [tmp_path.name, "a", tmp_path.name, "b"]
-        assert log.take_new_directories() == {str(tmp_path / "a")}
+        assert files.synced == [tmp_path.name, "a", "b", "c", "d", tmp_path.name, "e"]
+        assert log.take_new_directories() == {f"{tmp_path}/a/b/c/d"}
     assert log.take_new_directories() == set()
+    log.close()
+
+
+def test_bounds_forget_where_later_files_lay(tmp_path: pathlib.Path) -> None:
+    """Files that are made in their place go where there is room now."""
+    paths = LogPaths((str(tmp_path / "a"), str(tmp_path / "b")), FILE_BYTES)
+    log = CommitLog(OS_FILES, paths, FILE_BYTES)
+    fill_files(log, b"aaa")
+    paths.full = frozenset({str(tmp_path / "b")})
+    assert paths.path_of(FILE_BYTES).startswith(f"{tmp_path}/b")
+    log.set_bounds(0, FILE_BYTES + 1)
+    assert paths.path_of(FILE_BYTES).startswith(f"{tmp_path}/b")
+    log.set_bounds(0, FILE_BYTES)
+    assert paths.path_of(FILE_BYTES).startswith(f"{tmp_path}/a")
     log.close()
 
 

@@ -1,5 +1,7 @@
 """Single questions to a reader: of queues that lost their records, of times, topics and files."""
 
+import dataclasses
+import os
 import struct
 
 import pytest
@@ -183,3 +185,11 @@ def test_store_time_is_read_behind_any_host(sys_flag: int, directory: StoreDirec
     reader, _, _ = open_reader(directory, descriptors, directory.config)
     assert reader.stored_at("T", 0, 0) == reader.first_stored_at() == at_ms
     assert reader.is_in_memory("T", 0, 0)
+
+
+def test_near_is_a_share_of_the_memory(directory: StoreDirectory, descriptors: Descriptors) -> None:
+    """In percent of all there is (``accessMessageInMemoryMaxRatio``)."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for percent, near_bytes in ((0, 0), (50, memory // 2), (100, memory)):
+        config = dataclasses.replace(directory.config, in_memory_percent=percent)
+        assert open_reader(directory, descriptors, config)[0].near_bytes == near_bytes
