@@ -2,16 +2,21 @@
 
 import dataclasses
 import os
+import pathlib
 import struct
 
 import pytest
+from logbuilder import FIRST_MS, LogBuilder
 from queue_reading import open_reader
 from stores import StoreDirectory, new_record
 
 from rocketlet.common.ids import encode_host
 from rocketlet.common.message import BORN_HOST_V6, STORE_HOST_V6
-from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadStatus
-from rocketlet.store.files.files import Descriptors
+from rocketlet.store.commitlog.commit_log import CommitLog
+from rocketlet.store.consumequeue.consume_queue import QueueSpace
+from rocketlet.store.consumequeue.queue_reader import QueueReader, ReadLimits, ReadStatus
+from rocketlet.store.consumequeue.queue_table import BatchQueueTable, QueueTable
+from rocketlet.store.files.files import OS_FILES, Descriptors
 
 FILE_BYTES = 4096
 
@@ -193,3 +198,19 @@ def test_near_is_a_share_of_the_memory(directory: StoreDirectory, descriptors: D
     for percent, near_bytes in ((0, 0), (50, memory // 2), (100, memory)):
         config = dataclasses.replace(directory.config, in_memory_percent=percent)
         assert open_reader(directory, descriptors, config)[0].near_bytes == near_bytes
+
+
+def test_store_time_of_the_least_record_is_read(tmp_path: pathlib.Path, descriptors: Descriptors) -> None:
+    """Also where the log ends behind it."""
+    made = LogBuilder(tmp_path / "store")
+    made.add(b"", topic="")
+    made.save()
+    directory = StoreDirectory(tmp_path / "store")
+    log = CommitLog(OS_FILES, f"{tmp_path}/store/commitlog", FILE_BYTES)
+    log.set_bounds(0, made.end)
+    space = QueueSpace(OS_FILES, f"{tmp_path}/store/consumequeue", 200, descriptors)
+    reader = QueueReader(log, QueueTable(space, BatchQueueTable(space)), directory.config)
+    assert reader.first_stored_at() == FIRST_MS
+    log.set_bounds(0, made.end - 1)
+    assert reader.first_stored_at() == -1
+    log.close()
