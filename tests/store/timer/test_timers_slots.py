@@ -12,7 +12,7 @@ from rocketlet.store.timer.timer_check import TimerCheck
 from rocketlet.store.timer.timer_log import DELETES, NORMAL, ROLLS, TimerUnit, UnitReader
 from rocketlet.store.timer.timer_recovery import FoundTopic, open_timers
 from rocketlet.store.timer.timer_wheel import Slot
-from rocketlet.store.timer.timers import TimedMessage, Timers
+from rocketlet.store.timer.timers import DueSlot, TimedMessage, Timers
 
 SLOTS = 400
 WINDOW = 60
@@ -236,3 +236,18 @@ def test_put_goes_on_in_the_next_file(tmp_path: pathlib.Path, file_units: int) -
     assert world.timers.wheel.slot(tick) == Slot(0, 6 // file_units * (52 * file_units + 16) + 6 % file_units * 52, 7)
     world.timers.close()
     world.directory.close_all()
+
+
+@pytest.mark.parametrize(("broken", "is_damage"), [(0, True), (1, True), (2, True), (None, False)])
+def test_unit_that_is_none_is_damage(timers: Timers, broken: int | None, is_damage: bool) -> None:
+    """Also the very first one of the log; the position is said."""
+    tick = timers.write_tick + 5
+    timers.put([message(tick, number) for number in range(3)])
+    if broken is not None:
+        with open(timers.log.path_of(0), "r+b") as file:
+            file.seek(52 * broken)
+            file.write(bytes(52))
+    slot = DueSlot(timers, tick)
+    slot.load()
+    words = f"the slot {tick} leads to {52 * (broken or 0)} of the timer log, where no unit of it stands"
+    assert slot.damage == (words if is_damage else "")
