@@ -7,19 +7,14 @@ import resource
 from collections.abc import Iterator
 
 import pytest
-from stores import LimitedFiles
 
 from rocketlet.store.files import files as seam
 from rocketlet.store.files.files import (
     OS_FILES,
-    Descriptors,
     FileMap,
     Files,
     descriptor_limit,
-    make_lasting_directory,
-    make_tree,
     map_written,
-    write_label,
     written_end,
     zero_range,
 )
@@ -201,66 +196,6 @@ def test_descriptor_limit_is_that_of_the_process(soft: int, limit: int, monkeypa
 
     monkeypatch.setattr(resource, "getrlimit", tell)
     assert descriptor_limit() == limit
-
-
-@pytest.mark.parametrize(("wish", "limit"), [(0, 4), (4, 4), (5, 5)])
-def test_least_recently_used_file_is_closed(tmp_path: pathlib.Path, wish: int, limit: int) -> None:
-    """When one more than the limit is open, which is four at least; a file that is made anew is open once."""
-    files = WatchedFiles()
-    kept = Descriptors(files, wish)
-    paths = [str(tmp_path / str(number)) for number in range(limit + 1)]
-    for path in paths:
-        pathlib.Path(path).touch()
-        kept.get(path)
-    assert repr(kept) == f"<Descriptors {limit} of {limit}>"
-    assert len(files.opened) == limit
-    first_used = files.opened[0]
-    assert kept.get(paths[1]) == first_used
-    kept.get(paths[0])
-    assert kept.get(paths[1]) == first_used
-    kept.drop(paths[1])
-    kept.drop(paths[1])
-    assert len(files.opened) == limit - 1
-    kept.close()
-    assert (files.opened, repr(kept)) == ([], f"<Descriptors 0 of {limit}>")
-
-
-def test_tree_is_made_and_told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each directory that got a new name, the deepest first; none when all are there; also for relative paths."""
-    assert make_tree(OS_FILES, f"{tmp_path}/a/b/c") == [f"{tmp_path}/a/b", f"{tmp_path}/a", str(tmp_path)]
-    assert make_tree(OS_FILES, f"{tmp_path}/a/b/c") == []
-    monkeypatch.chdir(tmp_path)
-    assert make_tree(OS_FILES, "d/e") == ["d", "."]
-    assert make_tree(OS_FILES, "") == []
-    assert (tmp_path / "d" / "e").is_dir()
-
-
-def test_lasting_directory_has_its_names_on_disk(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the top, so that no name is on disk without the one above it; nothing is synced where all are there."""
-    files = WatchedFiles()
-    make_lasting_directory(files, f"{tmp_path}/a/b")
-    assert files.synced == [str(tmp_path), f"{tmp_path}/a"]
-    make_lasting_directory(files, f"{tmp_path}/a/b")
-    assert len(files.synced) == 2
-    monkeypatch.chdir(tmp_path)
-    make_lasting_directory(files, "c/d")
-    assert files.synced[2:] == [".", "c"]
-    make_lasting_directory(files, "")
-    assert (tmp_path / "c" / "d").is_dir()
-
-
-def test_label_is_not_worth_an_error_of_a_full_disk(tmp_path: pathlib.Path) -> None:
-    """Another error is told."""
-    disk = LimitedFiles()
-    opened = disk.create(str(tmp_path / "file"), 0)
-    disk.room = 0
-    write_label(disk, opened, b"label")
-    disk.room = None
-    write_label(disk, opened, b"label")
-    assert (tmp_path / "file").read_bytes() == b"label"
-    disk.close(opened)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        write_label(disk, opened, b"label")
 
 
 def test_holes_are_mapped_without_taking_room(tmp_path: pathlib.Path) -> None:
