@@ -166,7 +166,7 @@ def test_other_wheel_is_made_anew(changed: dict[str, int], world: TimerWorld, ca
     world.stop()
 
 
-def test_rebuild_that_was_cut_off_begins_anew(world: TimerWorld) -> None:
+def test_rebuild_that_was_cut_off_begins_anew(world: TimerWorld, caplog: pytest.LogCaptureFixture) -> None:
     """While the files are made anew timercheck says so; a crash in between loses nothing and repeats nothing."""
     for number in range(60):
         world.send(b"%02d" % number, world.now_ms + (1 + number) * SECOND_MS)
@@ -186,6 +186,7 @@ def test_rebuild_that_was_cut_off_begins_anew(world: TimerWorld) -> None:
     world.kill("again")
     world.start()
     world.pass_ms(60 * SECOND_MS)
+    assert caplog.messages[-1].endswith("from the timer topic: making them anew was cut off")
     assert world.bodies() == [b"%02d" % number for number in range(60)]
     world.stop()
 
