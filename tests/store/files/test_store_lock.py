@@ -1,6 +1,5 @@
 """One writer per directory, in this process and among all."""
 
-import fcntl
 import json
 import os
 import pathlib
@@ -72,11 +71,25 @@ def test_store_of_another_process_is_refused_and_free_after_its_end(directory: S
     directory.open()
 
 
+LOCK_BYTES = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    for byte in (0, 1):
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+            print("free")
+        except OSError:
+            print("held")
+"""
+
+
 def test_lock_file_is_javas(directory: StoreDirectory) -> None:
-    """Four bytes of text and a write lock on byte 0."""
-    with directory.open(), (directory.root / "lock").open("rb") as file:
-        assert file.read() == b"lock"
-        assert fcntl.LOCK_EX
+    """Four bytes of text and a write lock on byte 0 and on no other."""
+    with directory.open():
+        lock = directory.root / "lock"
+        command = [sys.executable, "-c", LOCK_BYTES, str(lock)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["held", "free"]
+        assert lock.read_bytes() == b"lock"  # to close it here gives the lock away
 
 
 def test_failed_opening_gives_the_lock_back(directory: StoreDirectory) -> None:
