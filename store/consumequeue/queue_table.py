@@ -317,8 +317,7 @@ class QueueTable:
     def clear(self, queue: ConsumeQueue | BatchQueue) -> None:
         """Remove whatever files the queue's directory holds; the queue begins anew at 0."""
         queue.remove()
-        space = self.batches.space if isinstance(queue, BatchQueue) else self.space
-        space.clear_directory(queue.directory)
+        self.space.clear_directory(queue.directory)
 
     def remove_topic(self, topic: str) -> None:
         """Remove all queues of a topic with their files."""

@@ -224,6 +224,7 @@ def test_removed_topic_leaves_nothing(topic: str, table: QueueTable, tmp_path: p
     left = {(queue.topic, queue.queue_id) for queue in (*table, *table.batches)}
     assert left == {("T", 0), ("T", 3), ("U", 0), ("B", 0), ("C", 0)} - {(topic, 0), (topic, 3)}
     assert table.batch_topics == {"B", "C"} - {topic}
+    assert not [path for path in table.space.dirty_paths.take() if f"/{topic}/" in path]
     names = {path.name for kind in FOLDERS.values() for path in (tmp_path / kind).iterdir()}
     assert names == {"T", "U", "B", "C"} - {topic}
 
@@ -318,6 +319,19 @@ def test_unit_is_whole_or_none(
     address = -(2**63) + 200 - 20 - len(bitmap)
     expected = ExtUnit(7, 8, bitmap) if is_whole else None
     assert ExtQueues(OS_FILES, str(tmp_path), descriptors).unit("T", 0, address) == expected
+
+
+def test_unit_at_the_last_address_is_read(tmp_path: pathlib.Path, descriptors: Descriptors) -> None:
+    """Though a queue would have to be very long to have one there; what is above is a hash."""
+    place = 2**63 - 2_147_483_649
+    base, position = place - place % 1_000, place % 1_000
+    folder = tmp_path / "T" / "0"
+    folder.mkdir(parents=True)
+    content = bytes(position) + struct.pack(">hqqh", 20, 7, 8, 0) + struct.pack(">hqqh", 20, 9, 8, 0)
+    (folder / f"{base:020d}").write_bytes(content.ljust(1_000, b"\0"))
+    units = ExtQueues(OS_FILES, str(tmp_path), descriptors)
+    assert units.unit("T", 0, -2_147_483_649) == ExtUnit(7, 8, b"")
+    assert units.unit("T", 0, -2_147_483_648) is None
 
 
 def test_units_of_a_removed_topic_are_gone(tmp_path: pathlib.Path, descriptors: Descriptors) -> None:

@@ -19,7 +19,7 @@ def test_file_is_written_and_read(tmp_path: pathlib.Path) -> None:
     """Five numbers of eight bytes, zeros behind them, and 4096 bytes in all, as Java's."""
     path = tmp_path / "checkpoint"
     assert load_checkpoint(OS_FILES, str(path)) == Checkpoint()
-    saved = Checkpoint(1_750_000_000_003, 1_750_000_000_002, 1_750_000_000_001, 77, 88)
+    saved = Checkpoint(1_750_000_000_003, 1_750_000_000_002, 1_750_000_000_001, 1 << 62, 1 << 61)
     save_checkpoint(OS_FILES, str(path), saved)
     data = path.read_bytes()
     assert data == b"".join(number.to_bytes(8, "big") for number in saved).ljust(CHECKPOINT_BYTES, b"\0")
