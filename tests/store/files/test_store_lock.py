@@ -1,12 +1,12 @@
 """One writer per directory, in this process and among all."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+from census import count_descriptors
 from stores import StoreDirectory, new_record, read_all
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError, StoreInUseError
@@ -63,10 +63,10 @@ def test_store_of_another_process_is_refused_and_free_after_its_end(directory: S
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "open\n"
-        before = os.listdir("/dev/fd")
+        before = count_descriptors()
         with pytest.raises(StoreInUseError, match="in use by another process"):
             directory.open()
-        assert os.listdir("/dev/fd") == before
+        assert count_descriptors() == before
         other.kill()
     directory.open()
 

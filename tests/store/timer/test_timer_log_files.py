@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
+from census import count_descriptors
 
 from rocketlet.store.files.files import OS_FILES, Files
 from rocketlet.store.timer.timer_log import (
@@ -180,9 +181,9 @@ def test_all_files_are_removed_from_the_last_on(log: TimerLog, files: NotingFile
     os.mkdir(f"{log.directory}/directory")
     log.drop_before(FILE_BYTES)
     files.calls.clear()
-    before = len(os.listdir("/dev/fd"))
+    before = count_descriptors()
     log.remove_all()
-    assert len(os.listdir("/dev/fd")) == before - 1
+    assert count_descriptors() == before - 1
     assert files.calls == [f"remove {2 * FILE_BYTES}", "sync", f"remove {FILE_BYTES}", "sync", "remove 0", "sync"]
     assert (log.first_base, log.end, log.dirty_paths, os.listdir(log.directory)) == (0, 0, set(), ["directory"])
     put(log, 1)
@@ -191,13 +192,13 @@ def test_all_files_are_removed_from_the_last_on(log: TimerLog, files: NotingFile
 
 def test_one_file_is_open_at_a_time(log: TimerLog) -> None:
     """It is closed when the next one begins, and with the log."""
-    before = len(os.listdir("/dev/fd"))
+    before = count_descriptors()
     for _ in range(3):
         put(log, PER_FILE)
-        assert len(os.listdir("/dev/fd")) == before + 1
+        assert count_descriptors() == before + 1
     log.close()
     log.close()
-    assert len(os.listdir("/dev/fd")) == before
+    assert count_descriptors() == before
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 4_095, 4_096, 4_097, 9_000])
