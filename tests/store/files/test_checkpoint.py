@@ -1,8 +1,10 @@
 """The file ``checkpoint``: what is sure, and what is taken for senseless."""
 
+import errno
 import pathlib
 
 import pytest
+from census import count_descriptors
 
 from rocketlet.store.files.checkpoint import (
     CHECKPOINT_BYTES,
@@ -11,7 +13,7 @@ from rocketlet.store.files.checkpoint import (
     parse_checkpoint,
     save_checkpoint,
 )
-from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.files.files import OS_FILES, Files
 
 
 def test_file_is_written_and_read(tmp_path: pathlib.Path) -> None:
@@ -45,3 +47,21 @@ def test_times_that_make_no_sense(field: int, at_ms: int, is_plausible: bool) ->
 def test_sure_is_what_lies_three_seconds_before_the_lesser_time(log_at_ms: int, queues_at_ms: int, sure: int) -> None:
     """As in Java, whose records may be a little out of order; it is never negative."""
     assert Checkpoint(log_at_ms, queues_at_ms).sure_at_ms == sure
+
+
+def test_checkpoint_does_not_stay_open(tmp_path: pathlib.Path) -> None:
+    """Whether it is written or read; a disk that fails does not keep it either."""
+
+    class BrokenFiles(Files):
+        """Cannot flush."""
+
+        def sync(self, descriptor: int) -> None:
+            """Fail."""
+            raise OSError(errno.EIO, "Input/output error")
+
+    path, before = str(tmp_path / "checkpoint"), count_descriptors()
+    save_checkpoint(OS_FILES, path, Checkpoint(5))
+    assert load_checkpoint(OS_FILES, path) == Checkpoint(5)
+    with pytest.raises(OSError, match="Input/output error"):
+        save_checkpoint(BrokenFiles(), path, Checkpoint(6))
+    assert count_descriptors() == before
