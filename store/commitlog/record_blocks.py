@@ -311,7 +311,7 @@ def _hop(segment: SegmentBytes, position: int, last: int, left: int) -> tuple[Lo
         found, position = _hop_singly(segment.view, position, last, min(left, singles))
         left -= len(found)
         parts += (run, found)
-        if not len(run) and not len(found):
+        if not len(found):
             break
     return np.concatenate(parts) if parts else np.array([], np.int64), position
 
@@ -375,16 +375,12 @@ class BlockWalk(LogWalk):
         if self._demands_seals and (count := count_leading(_has_seal(block))) < len(block):
             self._ends(number, int(block.positions[count]), Verdict.SEAL)
             block = block.select(slice(count))
-        elif self._ends_in_zero(block) and self._is_cut_short(
+        elif not block.segment.view[block.end - block.segment.base_offset - 1] and self._is_cut_short(
             number, int(block.positions[-1]), int(block.heads["size"][-1])
         ):
             block = block.select(slice(len(block) - 1))
         if len(block):
             yield block
-
-    def _ends_in_zero(self, block: Block) -> bool:
-        size = int(block.properties_bytes[-1])
-        return size > 0 and block.segment.view[int(block.properties_at[-1]) + size - 1] == 0
 
 
 def _has_seal(block: Block) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -135,6 +135,26 @@ def _remove_topic(space: QueueSpace, by_key: dict[QueueKey, QueueT], topic: str)
     space.remove_directory(f"{space.root}/{topic}")
 
 
+def _find_files(space: QueueSpace, directory: str) -> list[DirectoryEntry]:
+    """Return the files of a queue; a last one of 0 bytes, which a cut-off creation leaves, is removed."""
+    entries = [entry for entry in space.files.list(directory) if not entry.is_directory]
+    if entries and entries[-1].size == 0:
+        space.files.unlink(f"{directory}/{entries.pop().name}")
+    return entries
+
+
+def _take_files(queue: ConsumeQueue, entries: list[DirectoryEntry], size: int) -> bool:
+    """Let a queue have its files; tell whether they follow each other, have one size, and nothing else is there."""
+    name = entries[0].name if entries else ""
+    first = int(name) if len(name) == 20 and name.isascii() and name.isdigit() else 0
+    bases = range(first, first + size * len(entries), size)
+    if first % size or [(entry.name, entry.size) for entry in entries] != [(f"{base:020d}", size) for base in bases]:
+        return False
+    if bases:
+        queue.set_files(bases[0], bases[-1])
+    return True
+
+
 class BatchQueueTable:
     """The batch queues of a store; ``topics`` are those whose queues are of this kind."""
 
@@ -171,28 +191,16 @@ class BatchQueueTable:
         for topic, queue_id in self.space.find_queues():
             self.topics.add(topic)
             queue = self.obtain(topic, queue_id)
-            entries = [entry for entry in self.space.files.list(queue.directory) if not entry.is_directory]
-            if not self._take_files(queue, entries):
+            entries = _find_files(self.space, queue.directory)
+            size = self.space.file_bytes
+            sizes = {entry.size for entry in entries}
+            if len(sizes) == 1 and sizes != {size} and min(sizes) % BATCH_UNIT_BYTES == 0:
+                raise ConfigError(
+                    f"the files in {queue.directory} have {min(sizes)} bytes, {BATCH_KEY} is {size}", key=BATCH_KEY
+                )
+            if not _take_files(queue.slots, entries, size):
                 self.broken.append(queue)
             queue.find_end()
-
-    def _take_files(self, queue: BatchQueue, entries: list[DirectoryEntry]) -> bool:
-        if entries and entries[-1].size == 0:
-            self.space.files.unlink(f"{queue.directory}/{entries.pop().name}")
-        size = self.space.file_bytes
-        sizes = {entry.size for entry in entries}
-        if len(sizes) == 1 and sizes != {size} and min(sizes) % BATCH_UNIT_BYTES == 0:
-            raise ConfigError(
-                f"the files in {queue.directory} have {min(sizes)} bytes, {BATCH_KEY} is {size}", key=BATCH_KEY
-            )
-        if not entries:
-            return True
-        first = int(entries[0].name) if entries[0].name.isascii() and entries[0].name.isdigit() else -1
-        names = [f"{first + size * number:020d}" for number in range(len(entries))]
-        if first < 0 or first % size or sizes != {size} or names != [entry.name for entry in entries]:
-            return False
-        queue.slots.set_files(first, first + size * (len(entries) - 1))
-        return True
 
 
 def batch_space(config: StoreConfig, queues: QueueSpace) -> QueueSpace:
@@ -264,9 +272,6 @@ class QueueTable:
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(self.by_key.values())
 
-    def __len__(self) -> int:
-        return len(self.by_key)
-
     @property
     def batch_topics(self) -> set[str]:
         """Topics whose queues are batch queues."""
@@ -312,8 +317,7 @@ class QueueTable:
     def clear(self, queue: ConsumeQueue | BatchQueue) -> None:
         """Remove whatever files the queue's directory holds; the queue begins anew at 0."""
         queue.remove()
-        space = self.batches.space if isinstance(queue, BatchQueue) else self.space
-        space.clear_directory(queue.directory)
+        self.space.clear_directory(queue.directory)
 
     def remove_topic(self, topic: str) -> None:
         """Remove all queues of a topic with their files."""
@@ -331,26 +335,13 @@ class QueueTable:
         sizes: list[int] = []
         for topic, queue_id in self.space.find_queues():
             queue = self.obtain(topic, queue_id)
-            entries = [entry for entry in self.space.files.list(queue.directory) if not entry.is_directory]
+            entries = _find_files(self.space, queue.directory)
             sizes += [entry.size for entry in entries if entry.size]
-            if not self._take_files(queue, entries):
+            if not _take_files(queue, entries, self.space.file_bytes):
                 self.broken.append(queue)
         self._check_size(sizes)
         for queue in self:
             queue.find_end()
-
-    def _take_files(self, queue: ConsumeQueue, entries: list[DirectoryEntry]) -> bool:
-        if entries and entries[-1].size == 0:
-            self.space.files.unlink(f"{queue.directory}/{entries.pop().name}")
-        size = self.space.file_bytes
-        bases = [int(entry.name) if entry.name.isascii() and entry.name.isdigit() else -1 for entry in entries]
-        if any(entry.size != size or len(entry.name) != 20 for entry in entries):
-            return False
-        if bases != [bases[0] + size * number for number in range(len(bases))] if bases else False:
-            return False
-        if bases:
-            queue.set_files(bases[0], bases[-1])
-        return not bases or (bases[0] >= 0 and bases[0] % size == 0)
 
     def _check_size(self, sizes: list[int]) -> None:
         size = find_other_size(sizes, self.space.file_bytes)

@@ -269,10 +269,7 @@ def _sound_entries(entries: NDArray[np.void], table: NDArray[np.int32], count: i
     is_plain = is_monotone and hashes.min() >= 0 and entries["seconds"].min() >= 0
     if is_plain and _enter_chained(slots, entries["previous"].astype(np.int64), table, count):
         return len(entries)
-    previous, _, last_rows = chain(slots, table, count)
+    previous, _, _ = chain(slots, table, count)
     is_good = (previous == entries["previous"]) & (hashes >= 0) & (entries["seconds"] >= 0)
     is_good &= np.concatenate(([offsets[0] >= least_offset], offsets[1:] >= offsets[:-1]))
-    if is_good.all():
-        table[slots[last_rows]] = count + last_rows
-        return len(entries)
     return _sound_entries(entries[: int(np.argmin(is_good))], table, count, least_offset)

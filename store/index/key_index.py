@@ -132,7 +132,7 @@ class KeyIndex:
             file = self.files[number]
             is_sound = restore(self._space, file, log_offset)
             if not is_sound or not file.is_full:
-                self.remove_from(number + 1 if is_sound and file.count > 1 else number)
+                self.remove_from(number + 1 if is_sound else number)
                 break
             save_slots(file)
             file.slots = None

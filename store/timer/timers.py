@@ -127,7 +127,6 @@ class Timers:
         self._known: Generator[int] | None = None
         self._known_offset = -1
         self._generation = 0
-        self._cleaned_to = 0
         self._disk = threading.Lock()
 
     def __repr__(self) -> str:

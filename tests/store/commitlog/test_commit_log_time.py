@@ -89,3 +89,20 @@ def test_time_that_passed_is_known_for_every_stamp(moves: list[tuple[str, int, b
     now_ms = time.elapsed_ms()
     for stored_at_ms, at_ms in records[-20:]:
         assert abs(now_ms - time.elapsed_at(stored_at_ms) - (clock.monotonic_ms() - at_ms)) <= 3
+
+
+@pytest.mark.parametrize("later_ms", [0, 5, 60_000])
+def test_time_is_known_however_often_it_was_read(later_ms: int) -> None:
+    """Thousands of readings while the clock is behind, and after it has caught up, forget no pace of before."""
+    clock = ManualClock(START_MS)
+    time = time_of(clock)
+    clock.advance(10)
+    clock.set_wall_clock(-1_000)
+    records: list[tuple[int, int]] = []
+    for _ in range(3_000):
+        clock.advance(1)
+        records.append((time.stamp_ms(), clock.monotonic_ms()))
+    clock.advance(later_ms)
+    now_ms = time.elapsed_ms()
+    for stored_at_ms, at_ms in records:
+        assert abs(now_ms - time.elapsed_at(stored_at_ms) - (clock.monotonic_ms() - at_ms)) <= 2

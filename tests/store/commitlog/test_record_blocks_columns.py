@@ -22,6 +22,9 @@ from rocketlet.common.record import (
 )
 from rocketlet.store.commitlog.log_end import LogWalk, Stop
 from rocketlet.store.commitlog.record_blocks import (
+    ADDED_BYTES,
+    BORN_HOST_AT,
+    STORE_HOST_AT,
     Block,
     BlockScan,
     BlockWalk,
@@ -100,6 +103,34 @@ def test_columns_are_those_of_the_records(mixed: LogBuilder) -> None:
         found = [bytes(view[at : at + size]) for at, size in places]
         wanted = [getattr(record, name) for record in records]
         assert found == [each.encode() if isinstance(each, str) else bytes(each) for each in wanted], column
+
+
+def test_hosts_stand_where_heads_have_them(tmp_path: pathlib.Path) -> None:
+    """Both are of 8 bytes; a long one of the sender moves that of the store by the added bytes."""
+    log = LogBuilder(tmp_path / "log")
+    log.add(born_host=V4)
+    log.add(born_host=V4, store_host=encode_host("192.0.2.10", 2))
+    log.save()
+    block = whole_block(log)
+    for at, name in ((BORN_HOST_AT, "born_host"), (STORE_HOST_AT, "store_host")):
+        assert block.segment.gather(block.positions + at, "V8").tolist() == block.heads[name].tolist()
+    long_host = LogBuilder(tmp_path / "long")
+    long_host.add(born_host=V6, store_host=V4)
+    long_host.save()
+    block = whole_block(long_host)
+    assert block.segment.gather(block.positions + STORE_HOST_AT + ADDED_BYTES, "V8").tolist() == [V4]
+
+
+@pytest.mark.parametrize("born", [V4, V6])
+@pytest.mark.parametrize("store", [V4, V6])
+def test_least_record_may_end_with_its_file(tmp_path: pathlib.Path, born: bytes, store: bytes) -> None:
+    """One without body, topic and properties, whatever its hosts; nothing is reserved behind it unless that is said."""
+    log = LogBuilder(tmp_path / "log")
+    log.add(b"", topic="", born_host=born, store_host=store)
+    log.save()
+    whole = segment_of(log)
+    segment = SegmentBytes(whole.path, whole.base_offset, whole.view[: log.end])
+    assert [len(block) for block in BlockScan(segment, 0, segment.size, ScanLimits())] == [1]
 
 
 def test_rows_before_and_behind_a_place(mixed: LogBuilder) -> None:

@@ -1,25 +1,26 @@
 """The file ``checkpoint``: what is sure, and what is taken for senseless."""
 
+import errno
 import pathlib
 
 import pytest
+from census import count_descriptors
 
 from rocketlet.store.files.checkpoint import (
     CHECKPOINT_BYTES,
-    LATEST_MS,
     Checkpoint,
     load_checkpoint,
     parse_checkpoint,
     save_checkpoint,
 )
-from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.files.files import OS_FILES, Files
 
 
 def test_file_is_written_and_read(tmp_path: pathlib.Path) -> None:
     """Five numbers of eight bytes, zeros behind them, and 4096 bytes in all, as Java's."""
     path = tmp_path / "checkpoint"
-    assert load_checkpoint(OS_FILES, str(path)) == Checkpoint()
-    saved = Checkpoint(1_750_000_000_003, 1_750_000_000_002, 1_750_000_000_001, 77, 88)
+    assert load_checkpoint(OS_FILES, str(path)) == (0, 0, 0, 0, 0)
+    saved = Checkpoint(1_750_000_000_003, 1_750_000_000_002, 1_750_000_000_001, 1 << 62, 1 << 61)
     save_checkpoint(OS_FILES, str(path), saved)
     data = path.read_bytes()
     assert data == b"".join(number.to_bytes(8, "big") for number in saved).ljust(CHECKPOINT_BYTES, b"\0")
@@ -29,7 +30,9 @@ def test_file_is_written_and_read(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("field", range(3))
-@pytest.mark.parametrize(("at_ms", "is_plausible"), [(-1, False), (0, True), (LATEST_MS - 1, True), (LATEST_MS, False)])
+@pytest.mark.parametrize(
+    ("at_ms", "is_plausible"), [(-1, False), (0, True), (4_102_444_799_999, True), (4_102_444_800_000, False)]
+)
 def test_times_that_make_no_sense(field: int, at_ms: int, is_plausible: bool) -> None:
     """One before 1970 or after 2099 was not written as a time: nothing is sure then."""
     numbers = [5, 5, 5, 5, 5]
@@ -44,3 +47,21 @@ def test_times_that_make_no_sense(field: int, at_ms: int, is_plausible: bool) ->
 def test_sure_is_what_lies_three_seconds_before_the_lesser_time(log_at_ms: int, queues_at_ms: int, sure: int) -> None:
     """As in Java, whose records may be a little out of order; it is never negative."""
     assert Checkpoint(log_at_ms, queues_at_ms).sure_at_ms == sure
+
+
+def test_checkpoint_does_not_stay_open(tmp_path: pathlib.Path) -> None:
+    """Whether it is written or read; a disk that fails does not keep it either."""
+
+    class BrokenFiles(Files):
+        """Cannot flush."""
+
+        def sync(self, descriptor: int) -> None:
+            """Fail."""
+            raise OSError(errno.EIO, "Input/output error")
+
+    path, before = str(tmp_path / "checkpoint"), count_descriptors()
+    save_checkpoint(OS_FILES, path, Checkpoint(5))
+    assert load_checkpoint(OS_FILES, path) == Checkpoint(5)
+    with pytest.raises(OSError, match="Input/output error"):
+        save_checkpoint(BrokenFiles(), path, Checkpoint(6))
+    assert count_descriptors() == before

@@ -2,10 +2,12 @@
 
 import errno
 import json
+import os
 import pathlib
 from collections.abc import Callable
 
 import pytest
+from census import count_descriptors
 from stores import LimitedFiles
 
 from rocketlet.common.errors import ConfigError
@@ -154,3 +156,57 @@ def test_missing_files_mean_defaults(path: str) -> None:
     """Neither file is an error."""
     parse: Callable[[str], object] = json.loads
     assert load_config(path, parse) is None
+
+
+class NotingFiles(LimitedFiles):
+    """Notes what reaches the disk, and in which order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def sync(self, descriptor: int) -> None:
+        """Note it."""
+        self.calls.append("sync file")
+        super().sync(descriptor)
+
+    def sync_directory(self, path: str) -> None:
+        """Note the directory."""
+        self.calls.append(f"sync {os.path.basename(path)}")
+        super().sync_directory(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Note both names."""
+        self.calls.append(f"{os.path.basename(source)} to {os.path.basename(target)}")
+        super().rename(source, target)
+
+
+def test_each_step_of_a_saving_is_on_disk_before_the_next(path: str) -> None:
+    """The new text before it gets the name, the copy of the old one before that; an empty file makes no copy."""
+    files = NotingFiles()
+    os.mkdir(os.path.dirname(path))
+    new_name = ["topics.json.tmp to topics.json", "sync config"]
+    for before, steps in ((None, []), ("", []), ("old", ["topics.json to topics.json.bak", "sync config"])):
+        if before is not None:
+            pathlib.Path(path).write_text(before)
+        files.calls.clear()
+        save_config_text(path, "new", files)
+        assert files.calls == ["sync file", *steps, *new_name]
+    assert pathlib.Path(f"{path}.bak").read_text() == "old"
+
+
+def test_no_config_file_stays_open(path: str) -> None:
+    """Whether it is read or written, and whether that succeeds."""
+    before = count_descriptors()
+    save_config_text(path, "old")
+    assert load_config_text(path) == "old"
+    disk = LimitedFiles()
+    disk.room = 2
+    with pytest.raises(OSError, match="No space left"):
+        save_config_text(path, "new text", disk)
+    os.unlink(path)
+    os.mkdir(path)
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_config_text(path)
+    assert count_descriptors() == before
+    assert os.listdir(os.path.dirname(path)) == ["topics.json"]

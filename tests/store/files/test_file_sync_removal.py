@@ -5,8 +5,16 @@ import os
 import pathlib
 
 import pytest
+from census import count_descriptors
 
-from rocketlet.store.files.file_sync import DUE_AT_ONCE, SIDE_BY_SIDE_FROM, FileRemoval, UnsyncedFiles, sync_all
+from rocketlet.store.files.file_sync import (
+    DUE_AT_ONCE,
+    SIDE_BY_SIDE_FROM,
+    FileRemoval,
+    SlowStep,
+    UnsyncedFiles,
+    sync_all,
+)
 from rocketlet.store.files.files import OS_FILES, Descriptors, Files, make_lasting_directory, make_tree, write_label
 
 
@@ -73,12 +81,12 @@ def test_directories_are_flushed_after_all_files(tmp_path: pathlib.Path, count: 
     paths = [tmp_path / f"{number}" for number in range(count)]
     for path in paths:
         path.touch()
-    before = len(os.listdir("/dev/fd"))
+    before = count_descriptors()
     files = NotedFiles()
     sync_all(files, [*map(str, paths), str(tmp_path / "gone")], [str(tmp_path), str(tmp_path / "none")])
     assert sorted(files.noted[:-1]) == sorted(path.name for path in paths)
     assert files.noted[-1] == f"{tmp_path.name}/"
-    assert len(os.listdir("/dev/fd")) == before
+    assert count_descriptors() == before
 
 
 @pytest.mark.parametrize("count", [3, SIDE_BY_SIDE_FROM + 3])
@@ -87,13 +95,13 @@ def test_failed_flush_is_told(tmp_path: pathlib.Path, count: int) -> None:
     paths = [tmp_path / f"{number}" for number in range(count)]
     for path in paths:
         path.touch()
-    before = len(os.listdir("/dev/fd"))
+    before = count_descriptors()
     files = NotedFiles()
     files.failing = {"1"}
     with pytest.raises(OSError, match="broken"):
         sync_all(files, list(map(str, paths)), [str(tmp_path)])
     assert f"{tmp_path.name}/" not in files.noted
-    assert len(os.listdir("/dev/fd")) == before
+    assert count_descriptors() == before
 
 
 def test_each_name_is_gone_for_certain_before_the_next_is_touched(tmp_path: pathlib.Path) -> None:
@@ -187,29 +195,34 @@ def test_file_used_longest_ago_is_closed_for_another(tmp_path: pathlib.Path) -> 
     """So many stay open; one that was asked for again stays, one that was dropped leaves its place."""
     files = NotedFiles()
     paths = [str(tmp_path / f"{number}") for number in range(6)]
-    before = len(os.listdir("/dev/fd"))
+    before = count_descriptors()
     opened = Descriptors(files, 5)
     for path in paths[:5]:
         OS_FILES.pwrite(opened.create(path, 10), b"x", 9)
     kept = opened.get(paths[0])
     opened.create(paths[5], 10)
-    assert len(os.listdir("/dev/fd")) == before + 5
+    assert count_descriptors() == before + 5
     assert opened.get(paths[0]) == kept
     assert files.names == {}
     assert OS_FILES.pread(opened.get(paths[1]), 10, 0) == bytes(9) + b"x"
     assert sorted(files.names.values()) == ["1"]
     opened.drop(paths[1])
     opened.drop(paths[1])
-    assert len(os.listdir("/dev/fd")) == before + 4
+    assert count_descriptors() == before + 4
     opened.close()
-    assert len(os.listdir("/dev/fd")) == before
+    assert count_descriptors() == before
 
 
 def test_at_least_four_files_stay_open(tmp_path: pathlib.Path) -> None:
     """However few there may be."""
-    before = len(os.listdir("/dev/fd"))
+    before = count_descriptors()
     opened = Descriptors(OS_FILES, 0)
     for number in range(6):
         opened.create(str(tmp_path / f"{number}"), 1)
-    assert len(os.listdir("/dev/fd")) == before + 4
+    assert count_descriptors() == before + 4
     opened.close()
+
+
+def test_step_is_followed_by_the_next_at_once() -> None:
+    """Unless a pause is asked for."""
+    assert [SlowStep(print).pause_ms, SlowStep(print, 7).pause_ms] == [0, 7]

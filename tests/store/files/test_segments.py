@@ -4,6 +4,7 @@ import os
 import pathlib
 
 import pytest
+from census import count_descriptors
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError
 from rocketlet.store.files.files import OS_FILES, Files
@@ -151,13 +152,13 @@ def test_files_that_were_cut_off_are_completed(tmp_path: pathlib.Path) -> None:
         make(folder, number, size)
     (two / "sub").mkdir()
     assert empty_last_file(OS_FILES, [str(one), str(two)]) == f"{one}/{400:020d}"
-    before = len(os.listdir("/dev/fd"))
+    before = count_descriptors()
     complete_cut_off(OS_FILES, [str(one), str(two)], SIZE)
     sizes = {
         int(path.name): path.stat().st_size for folder in (one, two) for path in folder.iterdir() if path.is_file()
     }
     assert sizes == {0: SIZE, 100: SIZE, 200: SIZE, 300: 7, 400: 0}
-    assert len(os.listdir("/dev/fd")) == before
+    assert count_descriptors() == before
 
 
 def test_last_file_with_bytes_is_none_that_was_cut_off(tmp_path: pathlib.Path) -> None:

@@ -16,6 +16,7 @@ def test_defaults_are_javas() -> None:
     assert (config.segment_bytes, config.queue_file_bytes) == (1_073_741_824, 300_000 * 20)
     assert config.index_file_bytes == 420_000_040
     assert config.log_directories == ("/data/commitlog",)
+    assert config.sharers == 1, "a store has the descriptors of its process for itself"
     seconds, minutes, hours = (1, 5, 10, 30), (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30), (1, 2)
     lengths = *seconds, *(60 * each for each in minutes), *(3_600 * each for each in hours)
     assert config.delays_ms == tuple(1_000 * length for length in lengths)
@@ -51,6 +52,7 @@ def test_settings_come_by_javas_keys() -> None:
         ("maxIndexNum", "1"),
         ("messageIndexEnable", "yes"),
         ("deleteWhen", "04,16"),
+        ("deleteWhen", "24"),
         ("messageDelayLevel", "1s soon"),
         ("messageDelayLevel", ""),
         ("messageDelayLevel", "  "),

@@ -15,6 +15,7 @@ from rocketlet.common.record import Record
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.files.store_config import TimerConfig
 from rocketlet.store.timer.timer_check import REBUILDING, TimerCheck, load_timer_check, save_timer_check
+from rocketlet.store.timer.timer_wheel import Slot
 
 SAVED_MS = 1_795_249_707_000  # how far the Java broker of the recorded directory had come
 REVIVE = "rmq_sys_REVIVE_LOG_GoldenCluster"
@@ -166,7 +167,7 @@ def test_other_wheel_is_made_anew(changed: dict[str, int], world: TimerWorld, ca
     world.stop()
 
 
-def test_rebuild_that_was_cut_off_begins_anew(world: TimerWorld) -> None:
+def test_rebuild_that_was_cut_off_begins_anew(world: TimerWorld, caplog: pytest.LogCaptureFixture) -> None:
     """While the files are made anew timercheck says so; a crash in between loses nothing and repeats nothing."""
     for number in range(60):
         world.send(b"%02d" % number, world.now_ms + (1 + number) * SECOND_MS)
@@ -186,6 +187,7 @@ def test_rebuild_that_was_cut_off_begins_anew(world: TimerWorld) -> None:
     world.kill("again")
     world.start()
     world.pass_ms(60 * SECOND_MS)
+    assert caplog.messages[-1].endswith("from the timer topic: making them anew was cut off")
     assert world.bodies() == [b"%02d" % number for number in range(60)]
     world.stop()
 
@@ -265,3 +267,22 @@ def test_foreign_file_stops_the_start(world: TimerWorld) -> None:
     (world.directory.root / "timerlog" / "copy").write_bytes(b"x" * 1_056)
     with pytest.raises(ConfigError, match="does not belong into a store"):
         world.directory.open()
+
+
+def test_wheel_that_leads_beyond_the_log_is_made_anew(world: TimerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """The position and the end of the log are said; messages come as before."""
+    at_ms = world.now_ms + 30 * SECOND_MS
+    world.send(b"message", at_ms)
+    world.work()
+    world.stop()
+    wheel, tick = world.timers.wheel, at_ms // SECOND_MS
+    assert wheel.open()
+    wheel.put(tick + 5, Slot(0, 5_200, 1))
+    wheel.write(wheel.take_changes())
+    wheel.close()
+    world.start()
+    world.pass_ms(60 * SECOND_MS)
+    words = "from the timer topic: the wheel leads to 5200, the timer log ends at 52"
+    assert [one for one in caplog.messages if one.endswith(words)]
+    assert world.bodies() == [b"message"]
+    world.stop()

@@ -1,0 +1,49 @@
+"""The walk over records, file by file: whether the last record of a file arrived whole."""
+
+import pathlib
+
+import pytest
+from logbuilder import LogBuilder
+
+from rocketlet.store.commitlog.log_end import LogWalk, Stop
+from rocketlet.store.files.segments import SegmentFile
+
+FILE_BYTES = 2_048
+
+
+def walk(log: LogBuilder, content: list[bytearray]) -> tuple[list[int], Stop | None]:
+    """Return where records are found, and where and why the walk ends."""
+    paths = log.files()[: len(content)]
+    segments = [SegmentFile(str(path), int(path.name), FILE_BYTES) for path in paths]
+    views = {segment.path: memoryview(data) for segment, data in zip(segments, content, strict=True)}
+    done = LogWalk(segments, lambda segment: views[segment.path])
+    return [log_offset for log_offset, _ in done], done.stop
+
+
+@pytest.mark.parametrize("file", [0, 1, 2])
+@pytest.mark.parametrize("follows", ["records", "nothing", "no file"])
+def test_last_record_of_a_file_that_ends_in_a_zero(tmp_path: pathlib.Path, file: int, follows: str) -> None:
+    """It is whole where the next file goes on with a record; else its end may never have arrived."""
+    log = LogBuilder(tmp_path / "log", FILE_BYTES)
+    while len(log.offsets) < 80:
+        log.add(properties=b"K\x01%d" % len(log.offsets))
+    log.save()
+    content = [bytearray(path.read_bytes()) for path in log.files()]
+    assert len(content) == 5, "there is a file behind each of the first three"
+    last = max(at for at in log.offsets if at < (file + 1) * FILE_BYTES)
+    size = int.from_bytes(content[file][last % FILE_BYTES :][:4], "big")
+    content[file][last % FILE_BYTES + size - 1] = 0
+    if follows == "nothing":
+        content[file + 1][:] = bytes(FILE_BYTES)
+    elif follows == "no file":
+        del content[file + 1 :]
+    found, stop = walk(log, content)
+    if follows == "records":
+        assert found == log.offsets
+        assert stop is not None
+        assert stop.log_offset == log.end
+        return
+    assert found == [at for at in log.offsets if at < last]
+    words = "the properties of the record did not arrive whole"
+    assert stop == Stop(str(log.files()[file]), last % FILE_BYTES, last, words, is_torn=True)
+    assert str(stop) == f"{log.files()[file]} at position {last % FILE_BYTES}: {words}"
