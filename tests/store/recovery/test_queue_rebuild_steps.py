@@ -155,6 +155,7 @@ WHOLE_LOG = [
     ("abc", "a0 b1 c2 d0 e1", "de"),  # a new numbering takes the place of what it overlaps
     ("", "a0 b1 c2 d1 e2 f3", "adef"),
     ("abcdef", "a0 b1 c2 d1 e2", "abcde"),  # unless its entries stand there
+    ("afdeg", "a0 d2 e3 f1 g4", "afg"),
     ("ade", "a0 b1 c2 d1 e2", "ade"),  # of an older one, nothing is written
     ("cde", "a0 b1 c0 d1 e2", "cde"),
     ("Cde", "a0 b1 c0 d1 e2", "cde"),
