@@ -509,4 +509,4 @@ def test_collected_batches_are_written_now_and_then(tmp_path: pathlib.Path, desc
         assert queue.max_offset == (1426 if turn else 1425)
         rebuild.feed(batch_record("a1425x1"))
         rebuild.finish()
-        assert (queue.max_offset, queue.next_offset) == (1426, 1426)
+        assert (queue.slots.max_offset, queue.max_offset, queue.next_offset) == (1426, 1426, 1426)
