@@ -71,7 +71,7 @@ class MessageStore:
         self._is_closed = False
         self._times, self._monotonic_ms = times, times.monotonic_ms
         self._committed_at_ms = parts.recovered.last_stored_at_ms
-        self._last_at_ms = max(self._committed_at_ms, parts.checkpoint.log_at_ms + 1)
+        self._last_at_ms = parts.checkpoint.log_at_ms + 1  # a start's ends at its last record, or just before it
         self.time = StoreTime(*times, self._last_at_ms)
         self._plan_flush = FlushPlan(parts, config, self._monotonic_ms())
         self.cleaner = Cleaner(config, parts, times.now_ms, self._set_disk_full)

@@ -369,8 +369,7 @@ def _tags_code(properties: bytes) -> int | None:
         return None
     if start and properties[start - 1] != _SEPARATOR:
         return None
-    end = properties.find(b"\x02", start)
-    return _code_of(properties[start + 5 : end if end >= 0 else len(properties)])
+    return _code_of(properties[start + 5 :].partition(b"\x02")[0])
 
 
 @lru_cache(maxsize=4096)

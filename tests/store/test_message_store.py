@@ -5,10 +5,10 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
-from stores import LimitedFiles, StoreDirectory, new_record, read_all, read_queue
+from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_all, read_queue
 from syncs import CrowdedFiles, RecordedSyncs, flush, write
 
-from rocketlet.common.errors import MessageIllegalError, StoreFullError, StoreNotWritableError
+from rocketlet.common.errors import MessageIllegalError, StoreDamagedError, StoreFullError, StoreNotWritableError
 from rocketlet.common.record import BLANK_BYTES, decode_record
 from rocketlet.store.index.key_index import INDEX_BATCH_RECORDS
 from rocketlet.store.message_store import MessageStore
@@ -125,6 +125,18 @@ def test_records_to_be_committed_of_a_deleted_topic_get_no_queue(directory: Stor
 
 
 # --- what is refused
+
+
+def test_damaged_store_is_not_opened_unless_told_to_cut_it(directory: StoreDirectory) -> None:
+    """By default nothing is lost that was flushed."""
+    directory.fill(9, queues=1)
+    data = bytearray(directory.segment().read_bytes())
+    data[100] ^= 1
+    directory.segment().write_bytes(data)
+    with pytest.raises(StoreDamagedError, match="does not have its checksum"):
+        MessageStore.open(directory.config, now_ms=lambda: directory.now_ms, store_host=HOST)
+    with directory.open(repairs=True) as store:
+        assert (store.log_min_offset, store.log_max_offset) == (0, 0)
 
 
 def test_copy_is_taken_at_the_end_of_the_log_only(directory: StoreDirectory, copy_of: Copy) -> None:

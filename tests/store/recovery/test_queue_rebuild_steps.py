@@ -46,9 +46,10 @@ class Walk:
         queues.load()
         return queues
 
-    def rebuild(self, start: int = 0) -> ConsumeQueueRebuild:
-        """Begin a walk at a place of the log."""
-        return ConsumeQueueRebuild(self.queues, EntryRules(self.queues, (1_000,)), start, is_whole_log=not start)
+    def rebuild(self, start: int = 0, *, is_whole_log: bool = False) -> ConsumeQueueRebuild:
+        """Begin a walk at a place of the log, by default at its begin."""
+        rules = EntryRules(self.queues, (1_000,))
+        return ConsumeQueueRebuild(self.queues, rules, start, is_whole_log=is_whole_log or not start)
 
     def fill(self, letters: str, topic: str = "T") -> ConsumeQueue:
         """Write entries to a queue."""
@@ -154,6 +155,7 @@ WHOLE_LOG = [
     ("abcde", "a0 e3", "ae"),
     ("abc", "a0 b1 c2 d0 e1", "de"),  # a new numbering takes the place of what it overlaps
     ("", "a0 b1 c2 d1 e2 f3", "adef"),
+    ("", "a0 b1 c2 d0 f3", "df"),
     ("abcdef", "a0 b1 c2 d1 e2", "abcde"),  # unless its entries stand there
     ("afdeg", "a0 d2 e3 f1 g4", "afg"),
     ("ade", "a0 b1 c2 d1 e2", "ade"),  # of an older one, nothing is written
@@ -225,6 +227,26 @@ def test_walk_over_the_end_of_a_queue_that_begins_late(walk: Walk) -> None:
         rebuild.feed(one)
     rebuild.finish()
     assert (letters_of(queue), queue.max_offset, rebuild.broken) == ("--abcdefghijklm", 25, set())
+
+
+@pytest.mark.parametrize(
+    ("before", "fed", "after"),
+    [
+        ("ab", "c2 d3", "abcd"),
+        ("ab", "c15 d16", "-----cd"),  # entries without records are worth no gap
+        ("ab", "c5 d6", "-----cd"),
+        ("abC", "c5 d6", "abcd"),
+        ("", "c0", "c"),
+    ],
+)
+def test_walk_over_a_log_that_has_lost_its_begin(walk: Walk, before: str, fed: str, after: str) -> None:
+    """Entries of records that have expired stay, as long as the others follow them."""
+    queue = walk.fill(before)
+    rebuild = walk.rebuild(offset_of("c"), is_whole_log=True)
+    for one in records(fed):
+        rebuild.feed(one)
+    rebuild.finish()
+    assert (letters_of(queue), rebuild.broken) == (after, set())
 
 
 def test_walk_leaves_other_queues_alone(walk: Walk) -> None:
@@ -467,7 +489,7 @@ def test_walk_over_batches(walk: Walk, before: str, start: str, fed: str, after:
 
 @pytest.mark.parametrize(
     ("before", "start", "fed"),
-    [("", "b", "b1x1"), ("a0x2", "c", "c3x1 d4x1"), ("a0x2 B2x1 c3x1", "b", "b2x1 c4x1")],
+    [("", "b", "b1x1"), ("a0x2", "c", "c3x1 d4x1"), ("a0x2 B2x1 c3x1", "b", "b2x1 c4x1"), ("a0x2", "c", "c5x1 d0x1")],
 )
 def test_walk_that_lacks_batches_before_its_start(walk: Walk, before: str, start: str, fed: str) -> None:
     """The queue is reported and left alone."""
@@ -491,6 +513,7 @@ def test_walk_leaves_other_batch_queues_alone(walk: Walk, *, is_skipped: bool) -
         rebuild.batches.limit_to({other})
     rebuild.feed(batch_record("a0x2"))
     rebuild.feed(batch_record("b2x1"))
+    rebuild.feed(batch_record("c0x1"))
     rebuild.feed(record("a", 0, topic="B", queue_id=1))
     rebuild.finish()
     assert units_of(queue) == [unit("a0x2"), unit("B2x1")]
