@@ -9,7 +9,9 @@ from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_all, rea
 from syncs import CrowdedFiles, RecordedSyncs, flush, write
 
 from rocketlet.common.errors import MessageIllegalError, StoreDamagedError, StoreFullError, StoreNotWritableError
+from rocketlet.common.message import TRANSACTION_PREPARED
 from rocketlet.common.record import BLANK_BYTES, decode_record
+from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.index.key_index import INDEX_BATCH_RECORDS
 from rocketlet.store.message_store import MessageStore
 
@@ -108,6 +110,23 @@ def test_inner_batch_needs_a_topic_of_its_kind(directory: StoreDirectory) -> Non
         assert "B" in store.batch_topics()
         with pytest.raises(Exception, match=r"^topic T has queues that are no batch queues$"):
             store.set_batch_topic("T")
+
+
+def test_prepared_messages_have_no_place_in_a_queue(directory: StoreDirectory) -> None:
+    """They take no offset, alone, in a batch, or as a batch that is kept whole; those behind them go on."""
+    with directory.open() as store:
+        store.set_batch_topic("B")
+        write(store, "T")
+        prepared, inner = new_record(), new_record("B")
+        prepared.sys_flag = TRANSACTION_PREPARED
+        inner.sys_flag = INNER_BATCH_FLAGS | TRANSACTION_PREPARED
+        placed = [store.append(prepared), *store.append_batch(prepared, [prepared, prepared]), store.append(inner)]
+        assert [(one.queue_offset, one.queue, one.properties) for one in placed] == [(0, None, {})] * 4
+        assert [one.queue_offset for one in store.append_batch(new_record(), [new_record(), new_record()])] == [1, 2]
+        assert store.append(new_record()).queue_offset == 3
+        store.commit()
+        assert [record.queue_offset for record in read_queue(store, "T", 0)] == [0, 1, 2, 3]
+        assert (store.log_max_offset, list(store.queues())) == (8 * 96, [("T", 0)])
 
 
 def test_records_to_be_committed_of_a_deleted_topic_get_no_queue(directory: StoreDirectory) -> None:

@@ -251,7 +251,7 @@ def test_walk_over_a_log_that_has_lost_its_begin(walk: Walk, before: str, fed: s
 
 def test_walk_leaves_other_queues_alone(walk: Walk) -> None:
     """Those that it is not limited to, those to skip, and those of topics that were deleted."""
-    one, other, skipped = (walk.fill("aB", topic) for topic in "TUV")
+    skipped, other, one = (walk.fill("aB", topic) for topic in "TUV")
     walk.queues.known_topics = frozenset("TUV")
     rebuild = walk.rebuild()
     rebuild.limit_to([one, skipped])
@@ -262,6 +262,15 @@ def test_walk_leaves_other_queues_alone(walk: Walk) -> None:
     rebuild.finish()
     assert [letters_of(queue) for queue in (one, other, skipped)] == ["ab", "aB", "aB"]
     assert (rebuild.broken, len(walk.queues)) == ({skipped}, 3)
+
+
+def test_each_queue_ends_by_itself(walk: Walk) -> None:
+    """One whose record did not come is reported; another one behind it is written and cut."""
+    broken, other = walk.fill("cd"), walk.fill("xy", "U")
+    rebuild = walk.rebuild()
+    rebuild.feed(record("a", 0))
+    rebuild.finish()
+    assert (rebuild.broken, letters_of(broken), letters_of(other)) == ({broken}, "cd", "")
 
 
 def test_record_has_the_queue_that_its_entry_went_to(walk: Walk) -> None:
