@@ -172,8 +172,8 @@ def test_copy_is_taken_at_the_end_of_the_log_only(directory: StoreDirectory, cop
         with pytest.raises(ValueError, match="copied bytes stand at 5, the log ends at"):
             store.append_copy(5, data)
     other = StoreDirectory(directory.root.with_name("other"))
+    other.now_ms -= 90_000
     with other.open() as store:
-        other.now_ms -= 90_000
         store.append_copy(0, data)
         assert (store.max_offset("T", 0), store.has_planned) == (0, False)
         store.advance()

@@ -542,3 +542,16 @@ def test_collected_batches_are_written_now_and_then(tmp_path: pathlib.Path, desc
         rebuild.feed(batch_record("a1425x1"))
         rebuild.finish()
         assert (queue.slots.max_offset, queue.max_offset, queue.next_offset) == (1426, 1426, 1426)
+
+
+def test_new_numbering_of_batches_whose_first_files_are_gone(walk: Walk) -> None:
+    """What is left of the old one goes as a whole."""
+    queue = walk.fill_batches(NINE)
+    for path in queue.slots.drop_head(4 * BATCH_UNIT_BYTES, 4):
+        pathlib.Path(path).unlink()
+    rebuild = walk.rebuild(offset_of("i"))
+    for text in ("i12x1", "j0x1", "k1x2"):
+        rebuild.feed(batch_record(text))
+    rebuild.finish()
+    assert units_of(queue) == [unit("j0x1"), unit("k1x2")]
+    assert (queue.min_offset, queue.max_offset) == (0, 3)

@@ -1,13 +1,15 @@
 """What a start asks of the log, tells the checkpoint, and brings to the disk: each rule by itself."""
 
+import errno
 import pathlib
 from collections.abc import Iterator
 
 import pytest
 from logbuilder import LogBuilder
-from stores import StoreDirectory
-from syncs import RecordedSyncs, checkpoint
+from stores import StoreDirectory, new_record, sample
+from syncs import NamedFiles, RecordedSyncs, checkpoint
 
+from rocketlet.common.errors import ConfigError, StoreDamagedError
 from rocketlet.store.commitlog.commit_log import CommitLog
 from rocketlet.store.consumequeue.consume_queue import ENTRY, PRE_BLANK, ConsumeQueue, QueueSpace
 from rocketlet.store.files.checkpoint import Checkpoint
@@ -194,3 +196,57 @@ def test_walk_knows_when_its_last_record_was_stored(tmp_path: pathlib.Path, monk
             replay = LogReplay(log.source(), None, None)
             replay.run(start)
             assert replay.last_at_ms == expected
+
+
+class FullIndexDisk(NamedFiles):
+    """The disk of the index cannot be written, for this reason."""
+
+    reason = 0
+
+    def _write(self, descriptor: int, data: bytes, position: int) -> int:
+        if self.reason and "/index/" in self.opened[descriptor]:
+            raise OSError(self.reason, "no")
+        return super()._write(descriptor, data, position)
+
+
+def test_index_without_room_is_built_when_there_is(directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start on a full disk keeps what the index lacks; any other failure stops it."""
+    monkeypatch.setattr("rocketlet.store.recovery.recovery.INDEX_BATCH_RECORDS", 10)
+    directory.fill(45)
+    for path in (directory.root / "index").iterdir():
+        path.unlink()
+    directory.abort.touch()
+    disk = FullIndexDisk()
+    disk.reason = errno.EIO
+    with pytest.raises(ConfigError, match="cannot use the store directory"):
+        directory.open(disk)
+    disk.reason = errno.ENOSPC
+    store = directory.open(disk)
+    for _ in range(2):
+        assert [len(store.query("T", f"k{number}", 9, 0, 1 << 60).records) for number in range(45)] == [1] * 45
+        disk.reason = 0
+        store.tick()
+    store.append(sample(45))
+    store.commit()
+    directory.close_all()
+    assert not directory.abort.exists()
+
+
+@pytest.mark.parametrize(("record", "is_found"), [(3, False), (4, True), (10, True)])
+def test_clean_start_looks_at_the_last_8_mib(tmp_path: pathlib.Path, record: int, *, is_found: bool) -> None:
+    """Damage before that is left to ``store check``."""
+    directory = StoreDirectory(tmp_path / "store", segment_bytes=1 << 24)
+    with directory.open() as store:
+        for _ in range(12):
+            store.append(new_record(body=bytes((1 << 20) - 92)))
+        store.commit()
+        assert store.log_max_offset == 12 << 20
+    with directory.segment().open("r+b") as file:
+        file.seek((record << 20) + 1_000)
+        file.write(b"1")
+    if is_found:
+        with pytest.raises(StoreDamagedError, match=f"at position {record << 20}"):
+            directory.open()
+    else:
+        directory.open()
+        directory.close_all()
