@@ -2,6 +2,7 @@
 
 import logging
 import pathlib
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from syncs import CrowdedFiles, RecordedSyncs, flush, write
 from rocketlet.common.errors import MessageIllegalError, StoreDamagedError, StoreFullError, StoreNotWritableError
 from rocketlet.common.message import TRANSACTION_PREPARED
 from rocketlet.common.record import BLANK_BYTES, decode_record
+from rocketlet.store import index as index_package
 from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.index.key_index import INDEX_BATCH_RECORDS
 from rocketlet.store.message_store import MessageStore
@@ -236,10 +238,28 @@ def test_full_disk_is_told_until_there_is_room(directory: StoreDirectory, caplog
     disk.room = None
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        store.tick()
-        store.tick()
+        for _ in range(2):
+            store.tick()
+            said = [record.getMessage() for record in caplog.records]
+            assert said == [f"accepting writes again: store {directory.root}"]
         assert store.append_batch(new_record(), [new_record()])[0].queue_offset == 1
-    assert [record.getMessage() for record in caplog.records] == [f"accepting writes again: store {directory.root}"]
+
+
+def test_places_that_were_not_written_are_free_again(directory: StoreDirectory) -> None:
+    """Those of all messages of the commit, with and without a place in a queue."""
+    disk = LimitedFiles()
+    store = directory.open(disk)
+    prepared = new_record()
+    prepared.sys_flag = TRANSACTION_PREPARED
+    for record in (new_record(), prepared, new_record(), prepared):
+        store.append(record)
+    disk.room = 0
+    with pytest.raises(StoreFullError, match="no room to write"):
+        store.commit()
+    assert not store.has_planned
+    disk.room = None
+    placed = store.append(new_record())
+    assert (placed.log_offset, placed.queue_offset) == (0, 0)
 
 
 # --- what becomes readable, and when
@@ -299,6 +319,21 @@ def test_index_is_built_when_enough_waits(directory: StoreDirectory) -> None:
     assert len(list(index.iterdir())) == files
     store.tick()
     assert len(list(index.iterdir())) > files
+
+
+def test_tools_of_the_index_are_loaded_ahead(directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until somebody has loaded them entries wait: the owner does not wait for an import."""
+    monkeypatch.delitem(sys.modules, f"{index_package.__name__}.index_build", raising=False)
+    monkeypatch.delattr(index_package, "index_build", raising=False)
+    with directory.open() as store:
+        assert not store.needs_index_tools
+        store.append(new_record(KEYS="k"))
+        store.commit()
+        for is_loaded in (False, True):
+            store.tick()
+            assert (store.needs_index_tools, (directory.root / "index").exists()) == (not is_loaded, is_loaded)
+            store.prepare_index()
+            assert store.needs_index_tools is False
 
 
 def test_query_names_keys_and_tags(directory: StoreDirectory) -> None:
