@@ -285,6 +285,9 @@ def test_synchronous_flush_comes_before_reading(tmp_path: pathlib.Path) -> None:
     assert (store.dispatch_behind_bytes, store.max_offset("T", 0)) == (0, 1)
     assert store.record_at(0) is not None
     assert store.record_at(placed.size) is None
+    write(store, "T")
+    store.flush()
+    assert store.max_offset("T", 0) == 2
     directory.close_all()
 
 
