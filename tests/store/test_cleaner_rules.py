@@ -7,6 +7,7 @@ import pathlib
 import pytest
 from retention import HOUR_MS, MeasuredFiles, age, cleaned_directory, log_files
 from stores import StoreDirectory, new_record, sample
+from syncs import RecordedSyncs
 
 from rocketlet.store.cleaner import DiskUse, DiskVerdict, judge_use, measure_capacity, measure_use
 from rocketlet.store.files.files import Files
@@ -205,6 +206,43 @@ def test_what_goes_and_what_stays_is_said(aged: StoreDirectory, caplog: pytest.L
         f"cannot delete {aged.segment(2)}, retrying with the next cleaning: {refusal}",
     ]
     assert log_files(aged) == [2, 3, 4, 5, 6, 7]
+
+
+class NotedFiles(RecordedSyncs, MeasuredFiles):
+    """Notes flushes and removals in their order."""
+
+    def __init__(self) -> None:
+        RecordedSyncs.__init__(self)
+        MeasuredFiles.__init__(self)
+
+    def unlink(self, path: str) -> None:
+        """Note and remove."""
+        self.synced.append(f"without {os.path.basename(path)}")
+        super().unlink(path)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_queues_are_on_the_disk_before_a_log_file_goes(
+    aged: StoreDirectory, caplog: pytest.LogCaptureFixture, *, fails: bool
+) -> None:
+    """After a power loss their numbering could not be counted anew; when that fails the log stays as it is."""
+    disk = NotedFiles()
+    store = aged.open(disk)
+    store.append(new_record("New", 0))
+    store.commit()
+    store.flush()
+    disk.synced.clear()
+    disk.fails_sync = fails
+    store.clean_now()
+    disk.fails_sync = False
+    if fails:
+        assert log_files(aged)[0] == 0
+        assert "deleting no log file: flushing the consume queues failed: a flush failed" in caplog.text
+        return
+    first = disk.synced.index(f"without {0:020d}")
+    assert f"consumequeue/New/0/{0:020d}" in disk.synced[:first]
+    assert "consumequeue/New/0/" in disk.synced[:first]
+    assert disk.synced[first + 1] == "commitlog/"
 
 
 def test_steps_say_how_long_to_wait_after_them(tmp_path: pathlib.Path) -> None:

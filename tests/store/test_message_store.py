@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_all, read_queue
-from syncs import CrowdedFiles, RecordedSyncs, flush, write
+from syncs import CrowdedFiles, RecordedSyncs, checkpoint, flush, write
 
 from rocketlet.common.errors import MessageIllegalError, StoreDamagedError, StoreFullError, StoreNotWritableError
 from rocketlet.common.message import TRANSACTION_PREPARED
@@ -370,6 +370,30 @@ def test_store_without_an_index_finds_no_key(tmp_path: pathlib.Path) -> None:
 
 
 # --- flushing and the end
+
+
+def test_checkpoint_leaves_out_the_time_of_planned_records(directory: StoreDirectory) -> None:
+    """They get the time of their planning, and may be on the disk much later."""
+    store = directory.open()
+    write(store, "T")
+    planned = store.append(new_record())
+    directory.now_ms += 5_000
+    store.flush()
+    assert checkpoint(directory).log_at_ms == planned.stored_at_ms - 1
+    store.commit()
+    store.flush()
+    directory.now_ms += 1_000
+    store.flush()
+    assert checkpoint(directory).log_at_ms == planned.stored_at_ms
+
+
+def test_stop_makes_what_was_flushed_last_readable(tmp_path: pathlib.Path) -> None:
+    """Under SYNC_FLUSH, too, a clean stop leaves nothing for the next start to write."""
+    directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
+    store = directory.open()
+    store.append(new_record())
+    store.close()
+    assert directory.queue_file().exists()
 
 
 def test_due_files_are_flushed_on_their_thread(directory: StoreDirectory) -> None:
