@@ -291,6 +291,20 @@ def test_synchronous_flush_comes_before_reading(tmp_path: pathlib.Path) -> None:
     directory.close_all()
 
 
+def test_records_on_their_way_to_a_deleted_topic_are_told_without_a_queue(tmp_path: pathlib.Path) -> None:
+    """They were committed and not yet readable; nothing of the topic comes back with them."""
+    directory = StoreDirectory(tmp_path / "store", is_sync_flush=True)
+    with directory.open() as store:
+        heard: list[tuple[str, bool]] = []
+        store.subscribe(lambda records: heard.extend((record.topic, record.queue is None) for record in records))
+        write(store, "T", "U")
+        store.delete_topic("T")
+        store.flush()
+        assert heard == [("T", True), ("U", False)]
+        assert list(store.queues()) == [("U", 0)]
+        assert not (directory.root / "consumequeue" / "T").exists()
+
+
 def test_otherwise_a_commit_is_enough(directory: StoreDirectory) -> None:
     """Records are readable at once; the listeners hear of all that a commit held."""
     store = directory.open()
