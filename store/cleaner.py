@@ -319,7 +319,7 @@ class Cleaner:
 
     def _apply(self, queue: AnyQueue, view: HeadView, cut: QueueTrim) -> list[str]:
         slots = _slots(queue)
-        if not self._is_there(queue) or slots.first_base != view.first_base or slots.max_offset < view.max_offset:
+        if slots.first_base != view.first_base or slots.max_offset < view.max_offset:  # it was removed meanwhile
             return []
         paths = slots.drop_head(cut.first_base, cut.min_offset)
         if isinstance(queue, BatchQueue):

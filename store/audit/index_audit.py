@@ -30,7 +30,7 @@ from .block_keys import BlockKeys, KeyEntries
 from .log_audit import LogAudit
 
 _KIND: Final = "index"
-_EVERYTHING: Final = 1 << 62
+_EVERYTHING: Final = int(np.iinfo(np.int64).max)
 _HASH_BITS: Final = 31
 _MOST_SECONDS: Final = 2**31 - 1
 

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 from retention import HOUR_MS, MeasuredFiles, age, cleaned_directory, log_files
-from stores import StoreDirectory, new_record, sample
+from stores import StoreDirectory, new_record, read_all, sample
 from syncs import RecordedSyncs
 
 from rocketlet.store.cleaner import DiskUse, DiskVerdict, judge_use, measure_capacity, measure_use
@@ -291,3 +291,32 @@ def test_queue_with_messages_on_their_way_is_not_removed(aged: StoreDirectory) -
     store.commit()
     assert list(store.queues()) == [("T", 1)]
     assert store.max_offset("T", 1) == 41
+
+
+def test_queue_that_waits_for_its_first_message_is_not_removed(aged: StoreDirectory) -> None:
+    """It has no record that could have expired."""
+    store = aged.open(MeasuredFiles())
+    store.append(new_record("Fresh"))
+    for step in store.cleaner.expired_queues(lambda _: False):
+        step.run()
+    store.commit()
+    assert sorted(store.queues()) == [("Fresh", 0), ("T", 0), ("T", 1), ("T", 2)]
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_topic_that_is_deleted_while_its_queues_are_cleaned(aged: StoreDirectory, *, comes_back: bool) -> None:
+    """What was found of its files no longer counts, also when there are new ones."""
+    store = aged.open(MeasuredFiles())
+    steps = store.cleaner.round()
+    for step in steps:
+        step.run()
+        if store.log_min_offset == 6 * 4096:
+            break
+    next(steps).run()  # looks for what the queues may lose
+    store.delete_topic("T")
+    if comes_back:
+        store.append(new_record("T"))
+        store.commit()
+    for step in steps:
+        step.run()
+    assert read_all(store) == ({("T", 0): [(0, b"body")]} if comes_back else {})
