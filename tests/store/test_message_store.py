@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_all, read_queue
-from syncs import CrowdedFiles, RecordedSyncs, checkpoint, flush, write
+from syncs import CrowdedFiles, NamedFiles, RecordedSyncs, checkpoint, flush, write
 
 from rocketlet.common.errors import MessageIllegalError, StoreDamagedError, StoreFullError, StoreNotWritableError
 from rocketlet.common.message import TRANSACTION_PREPARED
-from rocketlet.common.record import BLANK_BYTES, decode_record
+from rocketlet.common.record import BLANK_BYTES, decode_record, iter_records
 from rocketlet.store import index as index_package
 from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.index.key_index import INDEX_BATCH_RECORDS
@@ -129,6 +129,8 @@ def test_prepared_messages_have_no_place_in_a_queue(directory: StoreDirectory) -
         store.commit()
         assert [record.queue_offset for record in read_queue(store, "T", 0)] == [0, 1, 2, 3]
         assert (store.log_max_offset, list(store.queues())) == (8 * 96, [("T", 0)])
+    written = iter_records(directory.segment().read_bytes()[: 8 * 96])
+    assert [record.queue_offset for record in written] == [0, 0, 0, 1, 0, 1, 2, 3]  # those of a batch count on
 
 
 def test_records_to_be_committed_of_a_deleted_topic_get_no_queue(directory: StoreDirectory) -> None:
@@ -351,6 +353,32 @@ def test_tools_of_the_index_are_loaded_ahead(directory: StoreDirectory, monkeypa
             assert (store.needs_index_tools, (directory.root / "index").exists()) == (not is_loaded, is_loaded)
             store.prepare_index()
             assert store.needs_index_tools is False
+
+
+def test_index_without_room_ends_writing_until_there_is(directory: StoreDirectory) -> None:
+    """A query that has to build it says so to those who send, and finds what waits all the same."""
+    disk = FullIndexDisk()
+    store = directory.open(disk)
+    store.append(new_record(KEYS="k"))
+    store.commit()
+    disk.is_full = True
+    assert len(store.query("T", "k", 9, 0, 1 << 60).records) == 1
+    assert isinstance(store.refusal, StoreFullError)
+    disk.is_full = False
+    store.tick()
+    assert store.refusal is None
+    assert len(store.query("T", "k", 9, 0, 1 << 60).records) == 1
+
+
+class FullIndexDisk(NamedFiles):
+    """The disk of the index has no room while told so."""
+
+    is_full = False
+
+    def _write(self, descriptor: int, data: bytes, position: int) -> int:
+        if self.is_full and "/index/" in self.opened[descriptor]:
+            raise OSError(28, "No space left on device")
+        return super()._write(descriptor, data, position)
 
 
 def test_query_names_keys_and_tags(directory: StoreDirectory) -> None:
