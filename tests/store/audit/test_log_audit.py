@@ -4,7 +4,9 @@ import shutil
 
 import pytest
 from damage import audit, record_start
-from stores import StoreDirectory, new_record
+from stores import HOST, StoreDirectory, new_record, sample
+
+from rocketlet.common.record import encode_record
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -32,3 +34,18 @@ def test_records_older_than_the_last_one_do_not_count(directory: StoreDirectory,
     told = report.notes[-1] if is_killed else str(report.findings[0])
     assert f"at position {end} (log offset {end}): the end of the log is torn: " in told
     assert report.sound_behind == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50])
+def test_record_right_behind_bad_bytes_is_found(directory: StoreDirectory, size: int) -> None:
+    """However few they are: what follows them counts as sound records that a cut would lose."""
+    directory.fill(3, queues=1)
+    with directory.open() as store:
+        end = store.log_max_offset
+    start = end + size
+    record = encode_record(sample(3, queues=1), 3, start, directory.now_ms + 1, HOST)
+    data = directory.segment().read_bytes()
+    directory.segment().write_bytes(data[:end] + b"\xee" * size + record + data[start + len(record) :])
+    report = audit(directory)
+    assert f"; {size} bytes are unreadable up to position {start}" in str(report.findings[0])
+    assert (report.cut_at, report.sound_behind, report.end) == (end, 1, start + len(record))
