@@ -7,7 +7,7 @@ import pytest
 from stores import StoreDirectory, new_record
 from syncs import NamedFiles, RecordedSyncs
 
-from rocketlet.common.errors import ConfigError
+from rocketlet.common.errors import ConfigError, StoreDamagedError
 from rocketlet.store.files.files import Files
 from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
@@ -45,6 +45,22 @@ def test_store_takes_its_share_of_the_descriptors(
             assert sum("consumequeue" in path for path in disk.opened.values()) == min(queue_id, most)
             store.append(new_record(queue_id=queue_id))
             store.commit()
+    assert list(disk.opened.values()) == []
+
+
+@pytest.mark.parametrize("damage", ["a wrong size", "a damaged record"])
+def test_store_that_is_not_opened_leaves_nothing_open(directory: StoreDirectory, damage: str) -> None:
+    """Neither files nor the lock: when it is put right, the same process opens it."""
+    directory.fill(40)
+    sound = directory.segment(1).read_bytes()
+    directory.segment(1).write_bytes(sound[:100] if damage == "a wrong size" else sound[:100] + b"\1" + sound[101:])
+    disk = NamedFiles()
+    with pytest.raises((ConfigError, StoreDamagedError)):
+        directory.open(disk)
+    assert list(disk.opened.values()) == []
+    directory.segment(1).write_bytes(sound)
+    with directory.open() as store:
+        assert store.max_offset("T", 0) == 14
 
 
 class CountedMaps(Files):
