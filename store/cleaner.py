@@ -138,7 +138,7 @@ class Cleaner:
         self._parts = parts
         self._now_ms = now_ms
         self._asked_rounds = 0
-        self._cleaned_to = -1
+        self._cleaned_to = 0
         self._failed_at_ms: int | None = None
         self._is_short = False
         self._set_full = set_full
@@ -158,7 +158,7 @@ class Cleaner:
         verdict = self._judge(figures[0])
         yield from self._clean_log(verdict)
         log_min_offset = self._parts.log.min_offset
-        if log_min_offset > max(self._cleaned_to, 0) and self._failed_at_ms is None:
+        if log_min_offset > self._cleaned_to and self._failed_at_ms is None:
             yield from self._clean_queues(log_min_offset)
             yield from self._clean_index(log_min_offset)
             self._cleaned_to = log_min_offset
@@ -319,7 +319,7 @@ class Cleaner:
 
     def _apply(self, queue: AnyQueue, view: HeadView, cut: QueueTrim) -> list[str]:
         slots = _slots(queue)
-        if not self._is_there(queue) or slots.first_base != view.first_base or slots.max_offset < view.max_offset:
+        if slots.first_base != view.first_base or slots.max_offset < view.max_offset:  # it was removed meanwhile
             return []
         paths = slots.drop_head(cut.first_base, cut.min_offset)
         if isinstance(queue, BatchQueue):

@@ -71,7 +71,7 @@ class MessageStore:
         self._is_closed = False
         self._times, self._monotonic_ms = times, times.monotonic_ms
         self._committed_at_ms = parts.recovered.last_stored_at_ms
-        self._last_at_ms = max(self._committed_at_ms, parts.checkpoint.log_at_ms + 1)
+        self._last_at_ms = parts.checkpoint.log_at_ms + 1  # a start's ends at its last record, or just before it
         self.time = StoreTime(*times, self._last_at_ms)
         self._plan_flush = FlushPlan(parts, config, self._monotonic_ms())
         self.cleaner = Cleaner(config, parts, times.now_ms, self._set_disk_full)
@@ -402,9 +402,7 @@ class MessageStore:
         self._flusher.flush_files(self._plan_flush.take_files(self._next_at_ms(), self._monotonic_ms()))
 
     def _take_log(self) -> LogWork:
-        work = self._plan_flush.take_log(self._committed_at_ms, self._next_at_ms(), self._monotonic_ms())
-        self._last_at_ms = max(self._last_at_ms, work.reaches.until_ms + 1)  # also when the clock is set back
-        return work
+        return self._plan_flush.take_log(self._committed_at_ms, self._next_at_ms(), self._monotonic_ms())
 
     def _next_at_ms(self) -> int:
         """Return the least store time of the next record to be committed."""

@@ -202,7 +202,7 @@ def _sync_recovered(
 ) -> Checkpoint:
     log, queues, found = parts
     is_clean = not files.exists(abort_path(config))
-    start = max(0, log.max_offset - 1) if is_clean else recovered.start
+    start = log.max_offset - 1 if is_clean else recovered.start
     sync_recovered_log(files, log, start, config.log_directories)
     sync_recovered_queues(queues.space)
     if not is_clean:

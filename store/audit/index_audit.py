@@ -30,7 +30,7 @@ from .block_keys import BlockKeys, KeyEntries
 from .log_audit import LogAudit
 
 _KIND: Final = "index"
-_EVERYTHING: Final = 1 << 62
+_EVERYTHING: Final = int(np.iinfo(np.int64).max)
 _HASH_BITS: Final = 31
 _MOST_SECONDS: Final = 2**31 - 1
 
@@ -301,7 +301,7 @@ class IndexAudit:
         self._report.counts["tags without index entry"] += int((is_missing & expected.entries.is_tag).sum())
         is_missing &= ~expected.entries.is_tag
         if self._report.is_open and self._is_read and not len(self._window.order):
-            last = max((file.last_log_offset for file in self._files), default=-1)
+            last = max(file.last_log_offset for file in self._files)
             is_late = is_missing & (expected.log_offsets >= last)
             self._report.counts["keys not in the index yet"] += int(is_late.sum())
             is_missing &= ~is_late

@@ -33,7 +33,7 @@ from .log_audit import LogAudit
 
 _ENTRY_TYPE: Final = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
 _READ_ENTRIES: Final = 65_536
-_DATA_BYTES: Final = 64 << 10  # little, since a hole follows the few entries of most queues
+_DATA_BYTES: Final = 65_536  # little, since a hole follows the few entries of most queues
 _MOST_KEPT: Final = 16
 _MOST_GAP: Final = 1 << 20
 _KIND: Final = "queue"
@@ -217,9 +217,7 @@ class QueueAudit:
         for slot, expected, finding in queue.absent:
             if self._read(queue, slot, 1) != expected:
                 self._keep(queue, finding)
-        rest = queue.absent_count - len(queue.absent)
-        if rest > 0:
-            queue.kept_count += rest
+        queue.kept_count += queue.absent_count - len(queue.absent)
         queue.absent.clear()
         queue.absent_count = 0
 

@@ -119,7 +119,7 @@ class BatchQueueRebuild:
 
     def _begin(self, queue: BatchQueue) -> _BatchProgress:
         slots = queue.slots
-        slot = slots.first_at(self._start, max(slots.first_base, 0) // BATCH_UNIT_BYTES, slots.max_offset)
+        slot = slots.first_at(self._start, 0, slots.max_offset)
         before = queue.unit(slot - 1)
         progress = self._progress[queue] = _BatchProgress(slot, before.next_offset if before is not None else 0)
         return progress
@@ -166,19 +166,20 @@ class _Progress:
 
     def next_known(self) -> bytes:
         """Return the entry that the queue has at the cursor, empty at its end."""
-        if self.known_at >= len(self.known):
-            self.known = self.queue.read(self.cursor, _READ_ENTRIES)
-            self.known_at = 0
+        self._read_ahead()
         return self.known[self.known_at : self.known_at + ENTRY_BYTES]
 
     def take_known(self, size: int) -> bytes:
         """Return and step over the next entries that the queue has, ``size`` bytes of them at most."""
-        if self.known_at >= len(self.known):
-            self.known = self.queue.read(self.cursor, max(_READ_ENTRIES, size // ENTRY_BYTES))
-            self.known_at = 0
+        self._read_ahead()
         taken = self.known[self.known_at : self.known_at + size]
         self.known_at += len(taken)
         return taken
+
+    def _read_ahead(self) -> None:
+        if self.known_at >= len(self.known):
+            self.known = self.queue.read(self.cursor, _READ_ENTRIES)
+            self.known_at = 0
 
     def go_to(self, queue_offset: int) -> None:
         """Go on with another entry."""
@@ -204,7 +205,6 @@ class ConsumeQueueRebuild:
         self._progress: dict[ConsumeQueue, _Progress] = {}
         self._by_place: dict[Place, _Progress] = {}
         self.broken: set[ConsumeQueue] = set()
-        self.written = 0
 
     def limit_to(self, queues: Iterable[ConsumeQueue]) -> None:
         """Leave all other queues alone."""
@@ -346,7 +346,7 @@ class ConsumeQueueRebuild:
         end = queue.max_offset
         last = queue.entry(end - 1) if end else None
         if last is not None and last[0] >= self._start:
-            end = queue.first_at(self._start, queue.file_start(max(queue.first_base, 0) // ENTRY_BYTES), end)
+            end = queue.first_at(self._start, 0, end)
         progress = self._progress[queue] = _Progress(queue, end)
         return progress
 
@@ -356,7 +356,6 @@ class ConsumeQueueRebuild:
         progress.go_to(queue_offset)
 
     def _write(self, progress: _Progress) -> None:
-        self.written += len(progress.queue.pending) // ENTRY_BYTES
         progress.queue.write_pending()
         progress.queue.set_end(progress.queue.max_offset)
 
@@ -370,8 +369,7 @@ def _tags_code(properties: bytes) -> int | None:
         return None
     if start and properties[start - 1] != _SEPARATOR:
         return None
-    end = properties.find(b"\x02", start)
-    return _code_of(properties[start + 5 : end if end >= 0 else len(properties)])
+    return _code_of(properties[start + 5 :].partition(b"\x02")[0])
 
 
 @lru_cache(maxsize=4096)

@@ -1,10 +1,14 @@
-"""What stops the opening of a directory before anything is written to it."""
+"""What stops the opening of a directory before anything is written to it, and how much of the process a store takes."""
 
 import pathlib
+import resource
 
 import pytest
+from stores import StoreDirectory, new_record
+from syncs import NamedFiles, RecordedSyncs
 
-from rocketlet.common.errors import ConfigError
+from rocketlet.common.errors import ConfigError, StoreDamagedError
+from rocketlet.store.files.files import Files
 from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 
@@ -17,3 +21,98 @@ def test_log_directory_that_cannot_be_made_stops_the_start(tmp_path: pathlib.Pat
         MessageStore.open(config, now_ms=lambda: 0, store_host=bytes(8))
     assert not (tmp_path / "store" / "abort").exists()
     MessageStore.open(StoreConfig(config.root), now_ms=lambda: 0, store_host=bytes(8)).close()
+
+
+def limit_descriptors(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """Let the store believe that the process may have so many descriptors."""
+
+    def tell(_kind: int) -> tuple[int, int]:
+        return limit, limit
+
+    monkeypatch.setattr(resource, "getrlimit", tell)
+
+
+@pytest.mark.parametrize(("limit", "sharers", "most"), [(64, 1, 16), (64, 2, 8), (90, 2, 11), (1 << 20, 128, 32)])
+def test_store_takes_its_share_of_the_descriptors(
+    directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch, limit: int, sharers: int, most: int
+) -> None:
+    """A quarter of the limit, and no more than 4096, for the queue files of all stores of the process."""
+    limit_descriptors(monkeypatch, limit)
+    directory = StoreDirectory(directory.root, sharers=sharers, has_index=False)
+    disk = NamedFiles()
+    with directory.open(disk) as store:
+        for queue_id in range(most + 3):
+            assert sum("consumequeue" in path for path in disk.opened.values()) == min(queue_id, most)
+            store.append(new_record(queue_id=queue_id))
+            store.commit()
+    assert list(disk.opened.values()) == []
+
+
+@pytest.mark.parametrize("damage", ["a wrong size", "a damaged record"])
+def test_store_that_is_not_opened_leaves_nothing_open(directory: StoreDirectory, damage: str) -> None:
+    """Neither files nor the lock: when it is put right, the same process opens it."""
+    directory.fill(40)
+    sound = directory.segment(1).read_bytes()
+    directory.segment(1).write_bytes(sound[:100] if damage == "a wrong size" else sound[:100] + b"\1" + sound[101:])
+    disk = NamedFiles()
+    with pytest.raises((ConfigError, StoreDamagedError)):
+        directory.open(disk)
+    assert list(disk.opened.values()) == []
+    directory.segment(1).write_bytes(sound)
+    with directory.open() as store:
+        assert store.max_offset("T", 0) == 14
+
+
+class CountedMaps(Files):
+    """Knows how many files were mapped."""
+
+    mapped = 0
+
+    def map(self, path: str, size: int) -> memoryview:
+        """Count and map."""
+        self.mapped += 1
+        return super().map(path, size)
+
+
+@pytest.mark.parametrize(("limit", "sharers", "most"), [(64, 1, 8), (64, 2, 4), (64, 9, 4), (1 << 20, 64, 8)])
+def test_store_takes_its_share_of_the_maps(
+    directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch, limit: int, sharers: int, most: int
+) -> None:
+    """An eighth of the limit, and no more than 512, for the log files of all stores, but at least 4 for each."""
+    directory.fill(12, size=3_700)
+    limit_descriptors(monkeypatch, limit)
+    directory = StoreDirectory(directory.root, sharers=sharers)
+    for files, expected in [(most, most), (most + 1, 2 * most + 2)]:
+        disk = CountedMaps()
+        with directory.open(disk) as store:
+            disk.mapped = 0
+            for _ in range(2):
+                for number in range(files):
+                    assert store.record_at(number * 4096) is not None
+            assert disk.mapped == expected
+
+
+@pytest.mark.parametrize("damage", ["nothing", "timerlog/notes", "timerlog/00000000000000000000"])
+def test_store_knows_whether_it_had_timers(directory: StoreDirectory, damage: str) -> None:
+    """Whatever became of their files: ``timercheck`` says it."""
+    for has_timers in (False, True):
+        if damage != "nothing":
+            (directory.root / "timerlog").mkdir(parents=True, exist_ok=True)
+            (directory.root / damage).write_bytes(b"")
+        with directory.open() as store:
+            assert store.has_timers is has_timers
+        (directory.root / "config").mkdir(exist_ok=True)
+        (directory.root / "config" / "timercheck").write_bytes(bytes(4096))
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_clean_start_flushes_the_last_file_of_the_log(directory: StoreDirectory, *, is_full: bool) -> None:
+    """Its end may have been cut; also when it ends with the file, as a copy of a master's log may."""
+    directory.fill(20)
+    twin = StoreDirectory(directory.root.with_name("twin"))
+    with twin.open() as store:
+        store.append_copy(0, directory.segment().read_bytes()[: 4096 if is_full else 3_857])
+    disk = RecordedSyncs()
+    with twin.open(disk) as store:
+        assert store.log_max_offset == (4096 if is_full else 3_857)
+        assert disk.synced[0].endswith(f"commitlog/{0:020d}")

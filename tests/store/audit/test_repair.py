@@ -120,6 +120,28 @@ def test_queue_without_records_keeps_its_numbering(directory: StoreDirectory) ->
         assert (store.min_offset("Old", 0), store.max_offset("Old", 0)) == (2, 2)
 
 
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 20])
+def test_numbering_goes_on_wherever_in_a_file_it_stood(directory: StoreDirectory, count: int) -> None:
+    """At the end of a file, before it, and behind it; the next message gets the next offset."""
+    directory.fill(count, queues=1, topic="Old")
+    with directory.open() as store:
+        files = -(-store.log_max_offset // 4096)
+    directory.fill(60)
+    for number in range(files):
+        directory.segment(number).unlink()
+    flip(directory.queue_file("Old"), 0)
+    lines = plan(directory).lines()
+    old = f"{directory.root}/consumequeue/Old/0"
+    assert lines[0] == f"{old}: write the queue anew from the log; no record is left, it goes on at {count}"
+    mend(directory)
+    assert audit(directory).lines()[-1] == "sound"
+    (name,) = os.listdir(old)
+    assert int(name) == (count - 1) // 10 * 200
+    with directory.open() as store:
+        assert (store.min_offset("Old", 0), store.max_offset("Old", 0)) == (count, count)
+        assert store.append(sample(0, "Old", 1)).queue_offset == count
+
+
 def test_wrong_blank_is_corrected(directory: StoreDirectory) -> None:
     """The blank at the end of a file names its own length; nothing is cut for it."""
     directory.fill(60)

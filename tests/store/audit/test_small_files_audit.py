@@ -3,6 +3,7 @@
 import pathlib
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from stores import GoldenStore
@@ -10,6 +11,7 @@ from timers import HOUR_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_directo
 
 from rocketlet.store.audit.repair import apply_repair, plan_repair, reopen
 from rocketlet.store.audit.store_audit import StoreAudit
+from rocketlet.store.files.store_config import TIMER_LOG_KEY
 
 COUNT = 2 * UNITS_PER_FILE + 3
 
@@ -152,3 +154,34 @@ def test_empty_files_of_the_timer_log(world: TimerWorld) -> None:
     report = audit(world).run()
     assert report.totals == {"timer": 2}
     assert "its creation was cut off" in "\n".join(report.notes)
+
+
+@pytest.mark.parametrize("named", [frozenset[str](), frozenset([TIMER_LOG_KEY])])
+def test_size_of_timer_files_is_theirs_unless_the_settings_name_it(world: TimerWorld, named: frozenset[str]) -> None:
+    """Other settings than those of the broker find the same units; a size that is named has to be right."""
+    config = world.directory.config
+    other = replace(config, timers=replace(config.timers, file_bytes=2 * config.timers.file_bytes))
+    checked = StoreAudit(other, sizes=named)
+    report = checked.run()
+    if named:
+        size = config.timers.file_bytes
+        assert f"the file has {size} bytes, the others have {2 * size}" in report.lines()[1]
+        assert (report.is_sound, checked.found_config.timers.file_bytes) == (False, 2 * size)
+    else:
+        assert report.is_sound
+        assert (report.counts["timer units"], report.counts["timer messages waiting"]) == (COUNT + 1, COUNT - 10)
+        assert checked.found_config.timers.file_bytes == config.timers.file_bytes
+
+
+def test_end_of_the_units_is_told(world: TimerWorld) -> None:
+    """The file and the place where they end, and how far they had come when they were saved."""
+    size = world.directory.config.timers.file_bytes
+    (world.directory.root / "timerlog" / f"{2 * size:020d}").unlink()
+    reasons = [str(finding) for finding in audit(world).run().findings]
+    root = world.directory.root
+    assert (
+        reasons[0]
+        == f"{root}/timerlog/{2 * size:020d} at position 0: the units end at {2 * size}, {2 * size + 4 * 52} was saved"
+    )
+    assert f"leads to {2 * size + 3 * 52} of the timer log: no unit stands there" in reasons[1]
+    assert len(reasons) == 2
