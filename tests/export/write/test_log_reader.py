@@ -183,23 +183,37 @@ SELECTIONS = (
 )
 
 
-@pytest.mark.parametrize("queue_ids", [QUEUE_IDS[:1], QUEUE_IDS[:3], QUEUE_IDS[:4], QUEUE_IDS], ids=len)
-@pytest.mark.parametrize("block_records", [1, 3, 16_384])
+@pytest.mark.parametrize(
+    ("queue_ids", "block_records"),
+    [(QUEUE_IDS, 16_384), (QUEUE_IDS[:3], 16_384), (QUEUE_IDS[:4], 7), (QUEUE_IDS[:1], 1_000)],
+    ids=["any queues", "few queues", "small blocks", "one queue"],
+)
 def test_rows_and_counts_are_those_of_a_plain_walk(
     tmp_path: pathlib.Path, queue_ids: tuple[int, ...], block_records: int
 ) -> None:
     """Whatever was written and is wanted, in blocks of any size: rows, reasons, offsets, bytes and times of queues."""
     log = LogBuilder(tmp_path / "store", 1 << 16)
-    records = write_any(log, random.Random(f"{len(queue_ids)} {block_records}"), queue_ids, 120)
+    records = write_any(log, random.Random(f"{len(queue_ids)} {block_records}"), queue_ids, 90)
     for selection in SELECTIONS:
         rows, counted = read(log, ReadOptions(selection, NAMES, ScanLimits(block_records=block_records)))
         expected = expected_rows(records, selection)
         assert told(rows) == expected
         keys = sorted({each.messages[0][:2] for each in records})
         assert counted["queues"] == [expected_queue(records, key, selection) for key in keys]
-        assert (counted["records"], counted["checkedBodies"]) == (120, 120)
+        assert (counted["records"], counted["checkedBodies"]) == (90, 90)
         assert counted["deliveredRows"] == counted["rows"] == len(expected)
         assert counted["messages"] == counted["rows"] + sum(counted["leftOut"].values())
+
+
+def test_queues_with_large_numbers_are_counted_apart(log: LogBuilder) -> None:
+    """However far they are from each other."""
+    for queue_id in (0, 65_536, 65_535, 1, 65_537):
+        log.add(queue_id=queue_id)
+    log.save()
+    _, counted = read(log, ReadOptions())
+    assert [(queue["queueId"], queue["rows"]) for queue in counted["queues"]] == [
+        (queue_id, 1) for queue_id in (0, 1, 65_535, 65_536, 65_537)
+    ]
 
 
 def test_blocks_without_what_is_counted_give_no_batch(log: LogBuilder) -> None:
@@ -245,7 +259,9 @@ def test_unreadable_bodies_are_counted_where_they_are_wanted(log: LogBuilder) ->
     log.add(encode_batch([BatchPart(0, b"x", b"")]), sys_flag=0xC0)
     log.save()
     topics = Selection(frozenset({"Topic"}))
-    assert read(log, ReadOptions(topics))[1]["unreadableBodies"] == 3
+    for block_records in (1, 10):
+        options = ReadOptions(topics, limits=ScanLimits(block_records=block_records))
+        assert read(log, options)[1]["unreadableBodies"] == 3
     assert read(log, ReadOptions(topics, pick_columns(["topic"])))[1]["unreadableBodies"] == 2
     (split,) = plan_stores([str(log.root)])
     assert [batch.num_rows for batch in SplitReader(ReadOptions(topics)).read(split)] == [4]
