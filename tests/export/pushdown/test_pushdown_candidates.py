@@ -116,7 +116,7 @@ def test_records_outside_of_a_split_are_not_believed(directory: StoreDirectory, 
         ({"start": first + 1}, False),
         ({"stop": last + 1}, True),
         ({"stop": last}, False),
-        ({"end": last + 92}, True),
+        ({"end": last + 91}, True),
         ({"end": last + 90}, False),
     ):
         inside = replace(split, **change)
@@ -275,6 +275,30 @@ def test_report_says_what_was_pushed_down(selection: Selection, texts: list[str]
     assert found == [text.format(whole=size) for text in texts]
 
 
+def test_nothing_is_left_to_read_in_vain(filled: StoreDirectory) -> None:
+    """Neither parts without a byte, nor any part when no queue is wanted."""
+    splits, options = plan(filled.root), PushdownOptions(index_sizes=INDEX_SIZES)
+    nobody = Selection(frozenset({"Orders"}), queue_ids=frozenset())
+    assert push_down(splits, nobody, options).splits == []
+    for keys in ({"k0"}, {"k0", "k70"}, {"k158", "k159"}):
+        pushed = push_down(splits, Selection(frozenset({"Orders"}), keys=frozenset(keys)), options)
+        assert 0 < len(pushed.splits) <= len(keys)
+        assert all(map(len, pushed.splits))
+
+
+def test_index_is_used_though_a_queue_is_not_understood(filled: StoreDirectory, tmp_path: pathlib.Path) -> None:
+    """Any of them tells of what kind the topic's queues are; topics without one are not looked for in the index."""
+    root = tmp_path / "store"
+    shutil.copytree(filled.root, root)
+    (root / "consumequeue" / "Orders" / "0" / f"{1:020d}").write_bytes(b"x")
+    for topic, is_used in (("Orders", True), ("Other", False)):
+        pushed = push_down(
+            plan(root), replace(FIVE, topics=frozenset({topic})), PushdownOptions(index_sizes=INDEX_SIZES)
+        )
+        texts = pushed.stores.get(str(root), PushedFilters()).texts
+        assert [text[:6] for text in texts] == (["key in"] if is_used else [])
+
+
 def test_offsets_that_must_be_read_are_those_of_plain_selections(filled: StoreDirectory) -> None:
     """With tags, keys or times, nobody knows before which of them are rows."""
     splits, topics = plan(filled.root), frozenset({"Rare"})
@@ -298,6 +322,7 @@ def test_neighbours_join_up_to_a_number_of_entries(filled: StoreDirectory, monke
         sizes = [one.candidates.count for one in pushed if isinstance(one.candidates, QueueCandidates)]
         assert sum(sizes) == 141
         assert most == 0 or all(size <= most for size in sizes)
+        assert most != 7 or max(sizes) == most
         assert len(sizes) == len(pushed)
         counts[most] = len(pushed)
         assert len(read(pushed, selection)[0]) == 141
