@@ -63,8 +63,8 @@ class SinkWriter:
         """Send all rows of this task.
 
         Raises:
-            ConfigError: A row cannot be sent.
-            ClientError: The cluster did not take a message in time.
+            ConfigError: A row makes no message.
+            ClientError: A message cannot be sent, or the cluster did not take it in time.
         """
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
