@@ -286,6 +286,21 @@ def test_nothing_is_left_to_read_in_vain(filled: StoreDirectory) -> None:
         assert all(map(len, pushed.splits))
 
 
+def test_index_and_queues_serve_different_parts_of_a_log(filled: StoreDirectory, tmp_path: pathlib.Path) -> None:
+    """Where the last index files are missing, queues tell more than they; no part is without a byte."""
+    root = tmp_path / "store"
+    shutil.copytree(filled.root, root)
+    for path in sorted((root / "index").iterdir())[3:]:
+        path.unlink()
+    selection = Selection(frozenset({"Rare"}), keys=frozenset({"k7", "k87", "other"}))
+    pushed = push_down(plan(root), selection, PushdownOptions(index_sizes=INDEX_SIZES))
+    texts = [text.partition(":")[0] for text in pushed.stores[str(root)].texts]
+    assert texts == ["key in (k7, k87, other)", "topic in (Rare)"]
+    assert all(map(len, pushed.splits))
+    assert {type(split.candidates) for split in pushed.splits} == {IndexCandidates, QueueCandidates}
+    assert read(pushed.splits, selection)[0] == read(plan(root), selection)[0]
+
+
 def test_index_is_used_though_a_queue_is_not_understood(filled: StoreDirectory, tmp_path: pathlib.Path) -> None:
     """Any of them tells of what kind the topic's queues are; topics without one are not looked for in the index."""
     root = tmp_path / "store"
