@@ -118,15 +118,36 @@ def test_filters_and_limits_are_taken_by_kind_and_wish(
     assert list(reader.pushFilters([one])) == ([] if takes_filters else [one])
 
 
-def test_one_load_reads_what_was_there_then(log: LogBuilder) -> None:
-    """Whatever is stored afterwards."""
-    log.add()
-    log.save()
-    found = RocketMQDataSource({"path": str(log.root)})
-    log.add()
-    log.save()
+def count_of(found: RocketMQDataSource) -> int:
+    """Return how many rows a load has."""
     reader: Any = found.reader(found.schema())
-    assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 1
+    return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
+
+
+def test_one_load_reads_what_was_there_then(
+    places: dict[str, dict[str, str]], log: LogBuilder, cluster: ThreadedCluster
+) -> None:
+    """Whatever is stored afterwards."""
+    cluster.send("T", ["0", "1"])
+    store, live = RocketMQDataSource(places["store"]), RocketMQDataSource(places["cluster"])
+    log.add()
+    log.save()
+    cluster.send("T", ["2", "3", "4"])
+    assert (count_of(store), count_of(live)) == (1, 2)
+    assert count_of(RocketMQDataSource(places["store"])) == 2
+    assert count_of(RocketMQDataSource(places["cluster"])) == 5
+
+
+def test_load_of_what_is_not_there_yet_reads_it_when_it_is(tmp_path: pathlib.Path, cluster: ThreadedCluster) -> None:
+    """Nothing was seen then, so all is read."""
+    later = LogBuilder(tmp_path / "later")
+    store = RocketMQDataSource({"path": str(later.root)})
+    live = RocketMQDataSource({"nameserver": cluster.nameserver, "subscribe": "Later"})
+    later.add()
+    later.save()
+    cluster.create_topic("Later", 1)
+    cluster.send("Later", ["0", "1"])
+    assert (count_of(store), count_of(live)) == (1, 2)
 
 
 def test_table_of_the_catalog_brings_its_options(tmp_path: pathlib.Path) -> None:
