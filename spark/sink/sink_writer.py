@@ -78,10 +78,10 @@ class SinkWriter:
             raise kind(f"task of partition {partition}: {error}") from error
 
     def _run(self, context: TaskContext | None) -> str:
-        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
-        if context is None or query is None:
+        if context is None:
             return self.options.run_id
-        return f"{query}/{context.getLocalProperty(_BATCH_ID)}"
+        query = context.getLocalProperty(_QUERY_ID)
+        return self.options.run_id if query is None else f"{query}/{context.getLocalProperty(_BATCH_ID)}"
 
 
 async def send_rows(
