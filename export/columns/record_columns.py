@@ -171,14 +171,12 @@ _MAKERS: Final[dict[str, Callable[[RecordRows], pa.Array]]] = {
 
 
 def block_texts(segment: SegmentBytes, at: Longs, sizes: Longs) -> pa.Array:
-    """Return the bytes at each position as a binary array.
+    """Return the bytes at each position, of which there is one at least, as a binary array.
 
     One array over the map is laid out in which pieces and the gaps between them alternate, and every second
     element of it is taken.
     """
     count = len(at)
-    if not count:
-        return pa.array([], pa.binary())
     first = int(at[0])
     offsets = np.empty(2 * count, np.int32)
     np.subtract(at, first, out=offsets[0::2], casting="unsafe")

@@ -365,7 +365,7 @@ def _cut(splits: Iterable[Split], known: Sequence[LogRange]) -> Iterator[tuple[S
 
 def _join(last: Split | None, split: Split) -> Split | None:
     """Return two splits with candidates as one, ``None`` where they should stay two."""
-    if last is None or last.path != split.path or last.candidates is None or split.candidates is None:
+    if last is None or last.path != split.path:
         return None
     one, other = last.candidates, split.candidates
     if (

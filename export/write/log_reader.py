@@ -47,11 +47,7 @@ from ..report.counters import QueueCounters, SplitRead, StoreCounters
 from ..report.report import Report
 
 _QUEUE_ID_BITS: Final = 32
-
-
 _QUEUE_ID_MASK: Final = 0xFFFFFFFF
-
-
 _FEW: Final = 1 << 16
 
 
@@ -287,8 +283,7 @@ def _number_queues(topic_codes: Longs, queue_ids: npt.NDArray[np.int32], topics:
     if int(queue_ids.min()) >= 0 and topics * span <= _FEW:
         return (topic_codes * span + queue_ids).astype(np.uint16)
     keys = topic_codes << _QUEUE_ID_BITS | queue_ids.astype(np.int64) & _QUEUE_ID_MASK
-    coded = pa.array(keys).dictionary_encode()
-    return np.asarray(coded.indices).astype(np.uint16 if len(coded.dictionary) <= _FEW else np.int64)
+    return np.asarray(pa.array(keys).dictionary_encode().indices)
 
 
 @dataclass(frozen=True)

@@ -251,6 +251,6 @@ class LimitReader(DataSourceReader):
         left = self._limit
         with closing(self._reader.read(partition)) as batches:
             for batch in batches:
-                yield batch if left is None else batch.slice(0, left)
+                yield batch.slice(0, left)
                 if left is not None and not (left := left - min(left, batch.num_rows)):
                     return

@@ -63,8 +63,8 @@ class SinkWriter:
         """Send all rows of this task.
 
         Raises:
-            ConfigError: A row cannot be sent.
-            ClientError: The cluster did not take a message in time.
+            ConfigError: A row makes no message.
+            ClientError: A message cannot be sent, or the cluster did not take it in time.
         """
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
@@ -78,10 +78,10 @@ class SinkWriter:
             raise kind(f"task of partition {partition}: {error}") from error
 
     def _run(self, context: TaskContext | None) -> str:
-        query = context.getLocalProperty(_QUERY_ID) if context is not None else None
-        if context is None or query is None:
+        if context is None:
             return self.options.run_id
-        return f"{query}/{context.getLocalProperty(_BATCH_ID)}"
+        query = context.getLocalProperty(_QUERY_ID)
+        return self.options.run_id if query is None else f"{query}/{context.getLocalProperty(_BATCH_ID)}"
 
 
 async def send_rows(

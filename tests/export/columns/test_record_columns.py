@@ -1,4 +1,5 @@
 import datetime
+import pathlib
 
 import pytest
 from javastores import JavaStores, Read
@@ -102,7 +103,10 @@ def test_body_that_does_not_inflate_is_null_and_a_fault(log: LogBuilder, read: R
     assert report.faults() == [f"{log.root}: bodies that are not what their sysFlag says: 1"]
 
 
-def test_large_inflated_bodies_are_spread_over_batches(log: LogBuilder) -> None:
+@pytest.mark.parametrize(
+    ("max_bytes", "sizes"), [(1_000, [4, 4, 4, 4, 2]), (800, [4, 4, 4, 4, 2]), (799, [2] * 9), (300, [2] * 9)]
+)
+def test_large_inflated_bodies_are_spread_over_batches(log: LogBuilder, max_bytes: int, sizes: list[int]) -> None:
     """When inflated bodies become too many bytes for one batch, rows go on in the next."""
     bodies = [bytes([number]) * 400 for number in range(9)]
     for body in bodies:
@@ -110,11 +114,22 @@ def test_large_inflated_bodies_are_spread_over_batches(log: LogBuilder) -> None:
         log.add(b"plain")
     path = log.save() / "commitlog" / f"{0:020d}"
     (block,) = BlockScan(MappedLogFile(str(path), 0, 4096), 0, 4096, ScanLimits())
-    pieces = [RecordRows(*piece) for piece in inflate_in_pieces(block, max_bytes=1000)]
-    assert [len(piece) for piece in pieces] == [4, 4, 4, 4, 2]
+    pieces = [RecordRows(*piece) for piece in inflate_in_pieces(block, max_bytes=max_bytes)]
+    assert [len(piece) for piece in pieces] == sizes
     assert [row for piece in pieces for row in piece.bodies().to_pylist()[::2]] == bodies
     assert [at for piece in pieces for at in piece.column("logOffset").to_pylist()] == log.offsets
     assert {topic for piece in pieces for topic in piece.column("topic").to_pylist()} == {"Topic"}
+
+
+def test_batch_has_up_to_128_mebibytes_of_inflated_bodies(tmp_path: pathlib.Path) -> None:
+    """Which is more than most messages have, and less than Arrow can hold in one array."""
+    log = LogBuilder(tmp_path / "store", 1 << 20)
+    body = deflate(bytes(4 << 20))
+    for _ in range(50):
+        log.add(body, sys_flag=0x301)
+    path = log.save() / "commitlog" / f"{0:020d}"
+    (block,) = BlockScan(MappedLogFile(str(path), 0, log.end), 0, log.end, ScanLimits())
+    assert [len(piece) for piece, _ in inflate_in_pieces(block)] == [32, 18]
 
 
 def test_text_that_is_not_utf8_is_repaired(log: LogBuilder, read: Read) -> None:

@@ -88,6 +88,13 @@ def test_path_of_a_bucket_has_no_scheme(place: str, path: str) -> None:
     assert found == path
 
 
+@pytest.mark.parametrize("scheme", ["gs", "gcs"])
+def test_file_system_without_options_finds_its_own(scheme: str) -> None:
+    """What its URL does not say is found where pyarrow looks for it."""
+    system, path = HERE.resolve(f"{scheme}://anonymous@bucket/a/b")
+    assert (system.type_name, path) == ("gcs", "bucket/a/b")
+
+
 def test_fsspec_is_asked_by_name() -> None:
     """Though pyarrow may know a file system of that scheme."""
     system, path = Storage("{}").resolve("fsspec+memory://a/b")

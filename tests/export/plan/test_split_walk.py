@@ -182,6 +182,15 @@ def test_candidate_that_is_bad_is_told(
     assert (skipping(told, ScanLimits(checks_crc=False))[1] == []) == (at == 89)
 
 
+def test_candidate_without_a_size_is_told_as_nothing(many: LogBuilder) -> None:
+    """Nobody knows how many bytes were lost where the size itself is wrong."""
+    split = change(many, 5, 0, 0x80)
+    places = [many.offsets[number] for number in (4, 5, 6)]
+    found, skips, _ = skipping(replace(split, candidates=Told(places)))
+    assert found == [places[0], places[2]]
+    assert [(skip.position, skip.size_bytes, skip.queue) for skip in skips] == [(places[1], 0, None)]
+
+
 def test_candidate_that_the_end_cuts_is_bad(many: LogBuilder) -> None:
     """One that ends there is not."""
     (split, _) = splits_of(many)

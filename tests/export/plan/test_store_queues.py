@@ -11,6 +11,7 @@ from stores import TINY, StoreDirectory, new_record
 
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.export.plan import store_queues
+from rocketlet.export.plan.read_plan import PlanOptions, plan_stores
 from rocketlet.export.plan.split import PlannedLog
 from rocketlet.export.plan.store_queues import MARGIN_MS, QueueView, StoreQueues, numbers, open_queue
 from rocketlet.store.consumequeue.consume_queue import PRE_BLANK_SIZE
@@ -230,6 +231,37 @@ def test_queues_of_a_closed_store_know_the_log_up_to_their_last_record(root: pat
     ((begin, end),) = clear_last(root, "%RETRY%group", 0)
     assert end == log.end
     assert queues_of(root).sure_until([]) == begin
+
+
+def test_closed_store_whose_queues_name_nothing_knows_nothing(root: pathlib.Path) -> None:
+    """As one whose queues are elsewhere."""
+    shutil.rmtree(root / "consumequeue")
+    assert queues_of(root).sure_until([]) == 0
+
+
+def test_file_that_begins_with_damage_takes_nothing_away(root: pathlib.Path) -> None:
+    """What is not there is in no queue."""
+    path = sorted((root / "commitlog").iterdir())[1]
+    path.write_bytes(b"\xff" * 8 + path.read_bytes()[8:])
+    splits = plan_stores([str(root)], PlanOptions(split_bytes=1 << 20, skips_damage=True))
+    queues = StoreQueues(str(root), PlannedLog(splits))
+    assert queues.sure_until([]) == queues.log.end
+
+
+def test_file_that_begins_where_the_sure_part_ends_is_not_asked(root: pathlib.Path) -> None:
+    """Of a killed store; its queues may not have been flushed."""
+    log = PlannedLog(plan(root, 1 << 20))
+    last = [record for _, record in log.first_records() if record is not None][-1]
+    (root / "abort").touch()
+    sure_at_ms = last.stored_at_ms + MARGIN_MS + 3_000
+    path = str(root / "checkpoint")
+    checkpoint = load_checkpoint(OS_FILES, path)
+    save_checkpoint(OS_FILES, path, checkpoint._replace(log_at_ms=sure_at_ms, queues_at_ms=sure_at_ms))
+    assert queues_of(root).sure_until([]) == last.log_offset
+    view = queues_of(root).view(last.topic, last.queue_id)
+    assert view is not None
+    list(clear_last(root, last.topic, last.queue_id, view.files.stop - last.queue_offset))
+    assert queues_of(root).sure_until([]) == last.log_offset
 
 
 @pytest.mark.parametrize(("most", "is_judged"), [(6, True), (5, False)])

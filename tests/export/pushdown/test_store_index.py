@@ -253,6 +253,21 @@ def test_chain_that_leads_nowhere_is_not_believed(tmp_path: pathlib.Path, previo
     assert index_of(directory.root).find(["Orders#two"]) == ([log_offset] if is_told else None)
 
 
+@pytest.mark.parametrize(("number", "found"), [(1, [0]), (2, None), (-1, None), (0, [])])
+def test_slot_that_names_no_entry_is_not_believed(tmp_path: pathlib.Path, number: int, found: list[int] | None) -> None:
+    """A file of one entry has none behind it; a slot without a number tells that there is no record."""
+    directory = StoreDirectory(tmp_path / "store")
+    with directory.open() as store:
+        store.append(new_record("Orders", 0, KEYS="one"))
+        store.commit()
+    (path,) = files_of(directory.root)
+    assert header_of(path)[5] == 2
+    content = bytearray(path.read_bytes())
+    struct.pack_into(">i", content, 40 + 4 * (index_hash("Orders#one") % TINY["index_slots"]), number)
+    path.write_bytes(content)
+    assert index_of(directory.root).find(["Orders#one"]) == found
+
+
 def test_record_at_the_end_of_what_is_known_need_not_be_there(root: pathlib.Path) -> None:
     """It is looked for in the part behind, which a file tells that is not sure."""
     files = files_of(root)

@@ -1,16 +1,20 @@
 """Dump files: what is written is read, by other libraries too, and what is damaged or foreign is named."""
 
+import os
 import pathlib
+import struct
+import zlib
 from datetime import datetime
 from typing import Any
 
 import msgpack
+import msgspec
 import pyarrow as pa
 import pytest
 from javastores import STORES, unpack_store
-from logbuilder import write_dump
+from logbuilder import FIRST_MS, LogBuilder, write_dump
 
-from rocketlet.common.errors import ConfigError, DecodeError
+from rocketlet.common.errors import ConfigError, DecodeError, StoreError
 from rocketlet.export.plan.read_plan import plan_stores
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.write.dump_file import COLUMNS, MAGIC, DumpedMessage, DumpReader, messages_of
@@ -86,6 +90,117 @@ def test_blocks_say_where_they_are(dump: pathlib.Path) -> None:
         blocks = list(reader.blocks())
     assert [block.position for block in blocks[1:]] == [block.end for block in blocks[:-1]]
     assert blocks[-1].end + 25 == dump.stat().st_size
+
+
+def of_size(number: int, size: int) -> DumpedMessage:
+    """Return a message that takes so many bytes, of which most are its body."""
+    empty = msgspec.structs.replace(message(number), body=bytes(1 << 17))
+    room = size - len(msgspec.msgpack.encode(empty))
+    return msgspec.structs.replace(empty, body=bytes((1 << 17) + room))
+
+
+@pytest.mark.parametrize(("size", "counts"), [(1 << 18, [4, 4, 1]), ((1 << 18) - 1, [5, 4]), (3 << 20, [1] * 9)])
+def test_block_ends_at_a_mebibyte(tmp_path: pathlib.Path, size: int, counts: list[int]) -> None:
+    """Or with the message that goes beyond it; each begins anew."""
+    path = write_dump(tmp_path / "file.dump", [of_size(number, size) for number in range(9)])
+    with DumpReader(str(path)) as dump:
+        assert [len(block.messages) for block in dump.blocks()] == counts
+
+
+def test_dump_is_on_disk_when_it_is_closed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it, before it gets its name."""
+    sizes: list[int] = []
+
+    def note(descriptor: int) -> None:
+        sizes.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr("rocketlet.export.write.dump_file.os.fsync", note)
+    path = write_dump(tmp_path / "file.dump", [message(0)])
+    assert sizes == [path.stat().st_size]
+
+
+def mark(content: bytes = b"", messages: int = 0, before: int = 0, size: int | None = None) -> bytes:
+    """Return a mark, by its description."""
+    size = len(content) if size is None else size
+    fields = 0x94, 0xCE, zlib.crc32(content), 0xCE, size, 0xCE, messages, 0xCF, before
+    return struct.pack(">BBIBIBIBQ", *fields)
+
+
+HEAD = msgspec.msgpack.encode({"id": "x", "made": "now"})
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (mark(HEAD) + HEAD + mark(), None),
+        (mark(HEAD, messages=1) + HEAD + mark(), "byte 17: the head is missing"),
+        (mark(HEAD, before=1) + HEAD + mark(), "byte 17: the head is missing"),
+        (mark(b"\x01") + b"\x01" + mark(), "byte 17: the head cannot be read"),
+        (mark(HEAD) + HEAD + mark(before=1), "byte 57: the block says that 1 messages precede it, not 0"),
+        (mark(HEAD) + HEAD + mark(b"abc"), "byte 57: it is no end, or something follows it"),
+        (mark(HEAD) + HEAD + mark(b"abc", size=0), "byte 57: it is no end, or something follows it"),
+        (mark(HEAD) + HEAD + mark() + b"x", "byte 57: it is no end, or something follows it"),
+        (mark(HEAD) + HEAD + mark(b"a", messages=1) + b"a", "byte 57: a message of it cannot be read"),
+        (mark(HEAD) + HEAD + mark(b"a", messages=2) + b"a", "byte 57: the mark tells of 2 messages in 1 bytes"),
+        (
+            mark(HEAD) + HEAD + mark(size=1 << 30, messages=1),
+            "is not complete: it ends at byte 82, in the block at byte 57",
+        ),
+        (mark(HEAD) + HEAD + mark(size=(1 << 30) + 1, messages=1), "the mark tells of 1 messages in 1073741825 bytes"),
+    ],
+    ids=[
+        "sound",
+        "messages",
+        "number",
+        "no head",
+        "another number",
+        "bytes",
+        "checksum",
+        "more",
+        "no message",
+        "too many",
+        "cut",
+        "too large",
+    ],
+)
+def test_marks_must_fit(tmp_path: pathlib.Path, content: bytes, text: str | None) -> None:
+    """To what precedes and follows them; the error says which does not, and where."""
+    path = tmp_path / "file"
+    path.write_bytes(MAGIC + content)
+    if text is None:
+        assert read(path) == []
+        return
+    with pytest.raises(DecodeError, match=text):
+        read(path)
+
+
+def test_dump_that_ends_with_a_block_that_is_passed_over_is_not_complete(dump: pathlib.Path) -> None:
+    """What is missing is the block behind it; a byte less, and it is the block itself."""
+    with DumpReader(str(dump)) as reader:
+        first, second, _ = reader.blocks()
+    for size, position in ((second.position, second.position), (second.position - 1, first.position)):
+        os.truncate(dump, size)
+        with pytest.raises(DecodeError, match=f"it ends at byte {size}, in the block at byte {position}$"):
+            read(dump, 1_000)
+
+
+def test_device_that_fails_is_an_error_of_the_store(tmp_path: pathlib.Path) -> None:
+    """With the reason that the system gives."""
+    path = tmp_path / "memory"
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(StoreError, match="memory cannot be read: Input/output error"):
+        read(path)
+
+
+def test_times_are_milliseconds(tmp_path: pathlib.Path) -> None:
+    """Those that no calendar holds are nothing."""
+    log = LogBuilder(tmp_path / "store")
+    log.add(born_at_ms=-1)
+    log.add(born_at_ms=2**62)
+    log.save()
+    found = [each for batch in batches_of(log.root) for each in messages_of(batch)]
+    assert [each.born_timestamp for each in found] == [-1, None]
+    assert [each.store_timestamp for each in found] == [FIRST_MS, FIRST_MS + 1]
 
 
 def test_dump_cut_anywhere_is_not_complete(small: pathlib.Path) -> None:

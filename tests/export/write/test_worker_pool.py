@@ -1,6 +1,7 @@
 import io
 import os
 import pickle
+import signal
 
 import pytest
 
@@ -22,6 +23,14 @@ def test_calls_are_made_elsewhere() -> None:
             workers.submit(os._exit, 3).result()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_workers_leave_ctrl_c_and_output_to_others() -> None:
+    """Ctrl-C reaches all processes of a terminal and does not end them; what a call prints is no answer."""
+    with open_worker_pool(1) as workers:
+        assert workers.submit(signal.raise_signal, signal.SIGINT).result() is None
+        assert workers.submit(print, "printed", flush=True).result() is None
+        assert workers.submit(int, "7").result() == 7
 
 
 def test_server_answers_until_its_input_ends() -> None:
