@@ -261,7 +261,7 @@ def test_walk_leaves_other_queues_alone(walk: Walk) -> None:
         rebuild.feed(record("b", 1, topic=topic))
     rebuild.finish()
     assert [letters_of(queue) for queue in (one, other, skipped)] == ["ab", "aB", "aB"]
-    assert (rebuild.broken, len(walk.queues)) == ({skipped}, 3)
+    assert (rebuild.broken, len(list(walk.queues))) == ({skipped}, 3)
 
 
 def test_each_queue_ends_by_itself(walk: Walk) -> None:
