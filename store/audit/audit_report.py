@@ -228,7 +228,7 @@ def check_sizes(found: Sequence[SegmentFile], size: int, report: AuditReport, ki
     kept: list[SegmentFile] = []
     for number, one in enumerate(found):
         is_last = number == len(found) - 1
-        if one.size != size:
+        if not one.size or one.size != size:
             reason = f"the file has {one.size} bytes, the others have {size}" if one.size else "the file is empty"
             finding = Finding(kind, one.path, reason)
             if one.size or not is_last:
@@ -247,7 +247,7 @@ def check_sizes(found: Sequence[SegmentFile], size: int, report: AuditReport, ki
 
 
 def _check_gap(found: Sequence[SegmentFile], number: int, size: int, report: AuditReport, kind: str) -> None:
-    if not number:
+    if not number or not size:
         return
     before, after = found[number - 1], found[number]
     missing = (after.base_offset - before.base_offset) // size - 1

@@ -67,11 +67,12 @@ class BlockKeys:
         """Return what the queue entry of each record holds as its code."""
         codes = np.zeros(len(self._block), np.int64)
         found = self._values[TAGS]
-        codes[found.rows] = self._hashes(found).astype(np.int32)
+        if len(found.rows):
+            codes[found.rows] = self._hashes(found).astype(np.int32)
         if SCHEDULE_TOPIC in self._topics:
             stored_at = self._block.number("stored_at_ms")
             for row in np.flatnonzero(self._topic_numbers == self._topics.index(SCHEDULE_TOPIC)).tolist():
-                properties = {DELAY: self._text_of(self._values[DELAY], row) or "", TAGS: ""}
+                properties = {DELAY: self._text_of(self._values[DELAY], row) or ""}
                 properties[TAGS] = self._text_of(found, row) or ""
                 codes[row] = entry_code(SCHEDULE_TOPIC, properties, int(stored_at[row]), self._delays_ms)
         return codes
@@ -153,9 +154,7 @@ class BlockKeys:
         return values.rows, found
 
     def _hashes(self, values: Values) -> npt.NDArray[np.uint32]:
-        """Return Java's hash of each value."""
-        if not len(values.rows):
-            return np.zeros(0, np.uint32)
+        """Return Java's hash of each value, of which there are some."""
         lengths = values.ends - values.starts
         first = np.cumsum(lengths) - lengths
         at = np.arange(int(lengths.sum())) - np.repeat(first - values.starts, lengths)

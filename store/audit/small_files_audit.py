@@ -202,17 +202,15 @@ def audit_ext(reader: ReadFiles, root: str, report: AuditReport) -> None:
             directory = f"{root}/consumequeue_ext/{topic.name}/{queue.name}"
             found = find_files(reader.files, [directory], report, "extended queue")
             for file in check_sizes(found, usual_size(found), report, "extended queue"):
-                _walk_ext(reader, file.path, file.size, report)
+                _walk_ext(reader, file.path, report)
 
 
-def _walk_ext(reader: ReadFiles, path: str, size: int, report: AuditReport) -> None:
+def _walk_ext(reader: ReadFiles, path: str, report: AuditReport) -> None:
     position = 0
-    while position + 4 <= size:
-        data = reader.read(path, _EXT_HEAD.size, position)
-        unit = int.from_bytes(data[:2], "big", signed=True)
-        if unit in (0, -1) or len(data) < _EXT_HEAD.size:
+    while len(data := reader.read(path, _EXT_HEAD.size, position)) == _EXT_HEAD.size:
+        unit, _, _, bitmap = _EXT_HEAD.unpack(data)
+        if unit in (0, -1):
             break
-        bitmap = _EXT_HEAD.unpack(data)[3]
         if bitmap < 0 or unit != _EXT_HEAD.size + bitmap:
             report.add(Finding("extended queue", path, f"the unit has {unit} bytes and a bitmap of {bitmap}", position))
             break

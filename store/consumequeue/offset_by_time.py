@@ -62,7 +62,8 @@ def _search_slots(queue: BatchQueue, at_ms: int, boundary: Boundary, slots: rang
 
 def _unit_time(queue: BatchQueue, slot: int) -> int:
     unit = queue.unit(slot)
-    return unit.stored_at_ms if unit is not None else -1
+    assert unit is not None, "the slot lies between the first file and the end"
+    return unit.stored_at_ms
 
 
 class _Times:

@@ -83,10 +83,10 @@ class EntryRules:
         if record.topic == SCHEDULE_TOPIC:
             code = entry_code(record.topic, record.properties, record.stored_at_ms, self.delays_ms)
         record.tags_code = code
-        if record.queue is None or not record.queue.is_batch:
-            return _pack(record.log_offset, record.size, code)
-        entry, count = (record.log_offset, record.size, code), count_of(record.sys_flag, record.properties)
-        return encode_unit(entry, record.stored_at_ms, record.queue_offset, count)
+        if isinstance(record.queue, BatchQueue):
+            entry, count = (record.log_offset, record.size, code), count_of(record.sys_flag, record.properties)
+            return encode_unit(entry, record.stored_at_ms, record.queue_offset, count)
+        return _pack(record.log_offset, record.size, code)
 
 
 def entry_code(topic: str, properties: Mapping[str, str], stored_at_ms: int, delays_ms: Sequence[int]) -> int:

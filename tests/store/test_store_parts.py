@@ -4,7 +4,7 @@ import pathlib
 import resource
 
 import pytest
-from stores import StoreDirectory, new_record
+from stores import StoreDirectory, new_record, read_all
 from syncs import NamedFiles, RecordedSyncs
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError
@@ -103,6 +103,23 @@ def test_store_knows_whether_it_had_timers(directory: StoreDirectory, damage: st
             assert store.has_timers is has_timers
         (directory.root / "config").mkdir(exist_ok=True)
         (directory.root / "config" / "timercheck").write_bytes(bytes(4096))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_log_files_are_used_where_they_lie(tmp_path: pathlib.Path, *, is_killed: bool) -> None:
+    """Though new ones would be made in another of the directories, as after one was added."""
+    folders = tuple(str(tmp_path / name) for name in ("a", "b", "c"))
+    directory = StoreDirectory(tmp_path / "store", log_directories=folders[1:])
+    directory.fill(60)
+    places = {path.name: path for folder in folders[1:] for path in pathlib.Path(folder).iterdir()}
+    assert len(places) == 4
+    if is_killed:
+        directory.abort.touch()
+    (tmp_path / "a").mkdir()
+    directory = StoreDirectory(directory.root, log_directories=folders)
+    with directory.open() as store:
+        assert sum(map(len, read_all(store).values())) == 60
+    assert {path.name: path for folder in folders for path in pathlib.Path(folder).iterdir()} == places
 
 
 @pytest.mark.parametrize("is_full", [False, True])

@@ -1,14 +1,16 @@
 """The codes and hashes of many records at once are those of one record at a time."""
 
 import pathlib
+from collections.abc import Sequence
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from logbuilder import LogBuilder
 
 from examples import examples
-from rocketlet.common.properties import parse_properties
+from rocketlet.common.properties import index_hash, parse_properties
 from rocketlet.common.record import BLANK_BYTES, decode_record
 from rocketlet.store.audit.block_keys import BlockKeys, name_topics
 from rocketlet.store.commitlog.record_blocks import BlockScan, ScanLimits, SegmentBytes
@@ -32,9 +34,14 @@ def test_block_has_the_codes_and_hashes_of_its_records(
     tmp_path: pathlib.Path, records: list[tuple[str, str, int]]
 ) -> None:
     """Tag codes, delivery times and index hashes of a block are what dispatcher and index make of each record."""
-    log = LogBuilder(tmp_path, 1 << 16)
+    check_block(tmp_path, [(topic, text.encode(), sys_flag) for topic, text, sys_flag in records])
+
+
+def check_block(folder: pathlib.Path, records: Sequence[tuple[str, bytes, int]]) -> None:
+    """Compare what a block has with what each of its records has, given by topic, properties and flags."""
+    log = LogBuilder(folder, 1 << 18)
     for topic, text, sys_flag in records:
-        log.add(topic=topic, properties=text.encode(), sys_flag=sys_flag)
+        log.add(topic=topic, properties=text, sys_flag=sys_flag)
     log.save()
     view = memoryview(log.files()[0].read_bytes())
     (block,) = BlockScan(SegmentBytes("log", 0, view), 0, len(view), ScanLimits(reserved_bytes=BLANK_BYTES))
@@ -55,3 +62,54 @@ def test_block_has_the_codes_and_hashes_of_its_records(
     if batch is not None:
         expected = batch.hashes.tolist(), batch.log_offsets.tolist()
     assert (found.hashes.tolist(), np.array(log.offsets)[found.rows].tolist()) == expected
+    tagged = [row for row, one in enumerate(parsed) if one.get("TAGS") and stored[row].sys_flag & 12 != 12]
+    assert found.rows[found.is_tag].tolist() == tagged
+    hashes = [index_hash(f"{stored[row].topic}#T#{parsed[row]['TAGS']}") for row in tagged]
+    assert found.hashes[found.is_tag].tolist() == hashes
+
+
+ODD = [
+    b"a\x7f",
+    b"a\x80",
+    b"\xff",
+    b"\xc3\xa4",
+    b"\xf0\x9f\x98\x80b",
+    b"ajvakuzm",
+    b"a" * 300,
+    b"",
+    b"\x00",
+    b"a b",
+    b"  a  ",
+]
+DELAYED = [b"DELAY\x013", b"DELAY\x010\x02TAGS\x01a", b"DELAY\x01x\x02TAGS\x01b\x02", b"DELAY\x01", b"TAGS\x01c"]
+TABLES = {
+    "tags": [b"TAGS\x01" + value for value in ODD],
+    "keys": [b"KEYS\x01" + value + b"\x02" for value in ODD],
+    "several words": [b"KEYS\x01" + b" " * (n % 3) + b"k%d w \xc3\xa4" % n + b" " * (n % 2) for n in range(12)],
+    "unique keys": [b"UNIQ_KEY\x01" + value for value in ODD],
+    "one of each": [b"UNIQ_KEY\x01U%d\x02KEYS\x01k%d all\x02TAGS\x01t%d\x02" % (n, n, n % 3) for n in range(12)],
+    "the last counts": [
+        b"TAGS\x01a\x02TAGS\x01b\x02",
+        b"TAGS\x01a\x02TAGS\x01\x02",
+        b"KEYS\x01k\x02TAGS\x01a\x02KEYS\x01l",
+    ],
+    "delayed": DELAYED,
+    "words of records without": [b"", b"KEYS\x01a b\x02", b"", b"TAGS\x01 a b \x02", b"KEYS\x01c\x02", b""],
+    "marks": [
+        b"\x02",
+        b"\x01",
+        b"\x02\x02TAGS\x01a",
+        b"\x01\x01",
+        b"KEYS",
+        b"KEYS\x02TAGS\x01a\x01b",
+        b"TAGS\x03a\x02",
+    ],
+    "names": [b"TAG\x01a\x02", b"TAGSX\x01a\x02", b"tags\x01a\x02", b"XEYS\x01a\x02", b"UNIQ_KEYS\x01a\x02"],
+    "nothing": [b""] * 3,
+}
+
+
+@pytest.mark.parametrize("texts", TABLES.values(), ids=TABLES)
+def test_odd_properties_have_the_codes_and_hashes_of_single_records(tmp_path: pathlib.Path, texts: list[bytes]) -> None:
+    """Bytes that are no text, empty values, doubled names and blanks, of every topic and kind of transaction."""
+    check_block(tmp_path, [(topic, text, flag) for topic in TOPICS for flag in (0, 4, 8, 12) for text in texts])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from damage import audit, cut_short, flip, record_start
 from stores import GoldenStore, StoreDirectory, read_all, sample
+from syncs import NamedFiles
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.store.audit.repair import RepairPlan, apply_repair, plan_repair, reopen, save_cut
@@ -71,6 +72,32 @@ def test_repaired_store_is_sound_and_keeps_what_lies_before_the_damage(
         store.commit()
     assert numbers(directory) == list(range(kept + 1))
     assert audit(directory).is_sound
+
+
+def test_repair_makes_the_next_start_walk_the_whole_log(directory: StoreDirectory) -> None:
+    """With an ``abort`` that is empty and without a checkpoint, whether there was one or not."""
+    directory.fill(20)
+    flip(directory.queue_file(), 0)
+    for _ in range(2):
+        apply_repair(plan(directory))
+        assert directory.abort.read_bytes() == b""
+        assert not (directory.root / "checkpoint").exists()
+
+
+def test_repair_leaves_nothing_open(directory: StoreDirectory, tmp_path: pathlib.Path) -> None:
+    """Neither of what it cuts, corrects and writes anew, nor of what it copies before."""
+    directory.fill(6, topic="Old")
+    directory.fill(60)
+    directory.segment().unlink()
+    flip(directory.queue_file("Old"), 20)
+    data = directory.segment(1).read_bytes()
+    flip(directory.segment(1), data.index(b"\xcb\xd4\x31\x94") - 1)
+    flip(directory.segment(2), 90)
+    found, disk = plan(directory), NamedFiles()
+    assert (len(found.cut_files), len(found.report.wrong_blanks)) == (3, 1)
+    save_cut(found, str(tmp_path / "saved"), disk)
+    apply_repair(found, disk)
+    assert disk.opened == {}
 
 
 def test_plan_says_what_is_lost(directory: StoreDirectory) -> None:

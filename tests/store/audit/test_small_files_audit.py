@@ -2,16 +2,23 @@
 
 import pathlib
 import shutil
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from damage import overwrite
 from stores import GoldenStore
 from timers import HOUR_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_directory
 
+from rocketlet.store.audit.audit_report import AuditReport, ReadFiles
 from rocketlet.store.audit.repair import apply_repair, plan_repair, reopen
+from rocketlet.store.audit.small_files_audit import audit_ext
 from rocketlet.store.audit.store_audit import StoreAudit
+from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.files.store_config import TIMER_LOG_KEY
+from rocketlet.store.timer.timer_check import load_timer_check, save_timer_check, timer_check_path
+from rocketlet.store.timer.timer_wheel import SLOT_BYTES
 
 COUNT = 2 * UNITS_PER_FILE + 3
 
@@ -46,6 +53,19 @@ def test_own_files_are_sound(world: TimerWorld) -> None:
     report = audit(world).run()
     assert report.is_sound, report.lines()
     assert (report.counts["timer units"], report.counts["timer messages waiting"]) == (COUNT + 1, COUNT - 10)
+
+
+def test_slots_that_were_never_used_wait_for_nothing(world: TimerWorld) -> None:
+    """Also where nothing was delivered yet, so that each slot that was used is looked at."""
+    root = world.directory.root
+    path = timer_check_path(str(root))
+    check = load_timer_check(OS_FILES, path)
+    assert check is not None
+    save_timer_check(OS_FILES, path, check._replace(read_at_ms=0))
+    overwrite(root / "timerwheel", 0, bytes(4 * SLOT_BYTES))
+    report = audit(world).run()
+    assert report.is_sound, report.lines()
+    assert report.counts["timer messages waiting"] == COUNT
 
 
 def lose_wheel(root: pathlib.Path) -> None:
@@ -185,3 +205,58 @@ def test_end_of_the_units_is_told(world: TimerWorld) -> None:
     )
     assert f"leads to {2 * size + 3 * 52} of the timer log: no unit stands there" in reasons[1]
     assert len(reasons) == 2
+
+
+def ext_unit(bitmap: bytes = b"", unit_bytes: int | None = None, bitmap_bytes: int | None = None) -> bytes:
+    """Return an extended entry, which may name wrong sizes."""
+    sizes = (
+        len(bitmap) + 20 if unit_bytes is None else unit_bytes,
+        len(bitmap) if bitmap_bytes is None else bitmap_bytes,
+    )
+    return struct.pack(">hqqh", sizes[0], 7, 1_750_000_000_000, sizes[1]) + bitmap
+
+
+@pytest.mark.parametrize(
+    ("content", "count", "finding"),
+    [
+        (ext_unit(), 1, ""),
+        (ext_unit() + ext_unit(b"bits") + ext_unit(bytes(40)), 3, ""),
+        (ext_unit(b"bits") + ext_unit()[:19], 1, ""),
+        (ext_unit(b"bits") + bytes(40) + ext_unit(), 1, ""),
+        (ext_unit(b"bits") + b"\xff\xff" + bytes(18) + ext_unit(), 1, ""),
+        (ext_unit(unit_bytes=1) + ext_unit(), 0, "at position 0: the unit has 1 bytes and a bitmap of 0"),
+        (ext_unit() + ext_unit(b"bits", 23) + ext_unit(), 1, "at position 20: the unit has 23 bytes and a bitmap of 4"),
+        (ext_unit(b"b") + ext_unit(b"", 21), 1, "at position 21: the unit has 21 bytes and a bitmap of 0"),
+        (ext_unit() + ext_unit(b"", 18, -2), 1, "at position 20: the unit has 18 bytes and a bitmap of -2"),
+        (ext_unit() + ext_unit(b"", -2, -22), 1, "at position 20: the unit has -2 bytes and a bitmap of -22"),
+    ],
+)
+def test_units_of_extended_queues(content: bytes, count: int, finding: str, tmp_path: pathlib.Path) -> None:
+    """They are counted up to the end of their file, or to the first that cannot be one; other files are left alone."""
+    root = tmp_path / "consumequeue_ext"
+    paths = [root / "T" / "0" / f"{0:020d}", root / "T" / "11" / f"{0:020d}", root / "U" / "0" / f"{0:020d}"]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    (root / "notes").touch()
+    report = AuditReport(str(tmp_path))
+    audit_ext(ReadFiles(OS_FILES), str(tmp_path), report)
+    assert report.counts["extended units"] == 3 * count
+    assert list(map(str, report.findings)) == [f"{path} {finding}" for path in paths if finding]
+    assert set(report.totals) == ({"extended queue"} if finding else set())
+
+
+def test_empty_files_of_extended_queues(tmp_path: pathlib.Path) -> None:
+    """The last one of a queue was just being made; others that are empty have lost what they held."""
+    folder = tmp_path / "consumequeue_ext" / "T" / "0"
+    folder.mkdir(parents=True)
+    first, last = folder / f"{0:020d}", folder / f"{200:020d}"
+    first.touch()
+    report = AuditReport(str(tmp_path))
+    audit_ext(ReadFiles(OS_FILES), str(tmp_path), report)
+    assert (report.findings, report.notes) == ([], [f"{first}: the file is empty: its creation was cut off"])
+    last.touch()
+    report = AuditReport(str(tmp_path))
+    audit_ext(ReadFiles(OS_FILES), str(tmp_path), report)
+    assert list(map(str, report.findings)) == [f"{first}: the file is empty"]
+    assert report.notes == [f"{last}: the file is empty: its creation was cut off"]

@@ -15,11 +15,12 @@ TAG = b"TAGS\x01"
 END = b"\x02"
 
 
-def block_of(folder: pathlib.Path, texts: Sequence[bytes]) -> Block:
-    """Return one block of records with these properties, which are their last bytes."""
-    log = LogBuilder(folder, 1 << 20)
+def block_of(folder: pathlib.Path, texts: Sequence[bytes], file_bytes: int = 1 << 20) -> Block:
+    """Return one block of records with these properties, which are their last bytes, and a blank behind them."""
+    log = LogBuilder(folder, file_bytes)
     for text in texts:
         log.add(b"", topic="T", properties=text)
+    log.roll()
     log.save()
     path = log.files()[0]
     segment = SegmentBytes(str(path), 0, memoryview(path.read_bytes()))
@@ -125,6 +126,15 @@ def test_tag_ends_with_its_record(tmp_path: pathlib.Path) -> None:
     texts = [b"K\x01" + b"v" * (450 + number) + END + TAG + (b"ab", b"abc", b"d")[number % 3] for number in range(60)]
     block = block_of(tmp_path, texts)
     assert all(0x200 <= size < 0x300 for size in block.number("size").tolist())
+    check_codes(exact_codes(block), texts)
+    check_codes(guess_codes(block), texts)
+
+
+def test_name_of_a_tag_ends_with_its_record(tmp_path: pathlib.Path) -> None:
+    """Though the length of a large blank behind it begins with the byte that ends names."""
+    texts = [b"K\x01v\x02" + TAG + b"t"] * 20 + [b"K\x01v\x02" + TAG[:-1]]
+    block = block_of(tmp_path, texts, 17 << 20)
+    assert bytes(block.segment.view[int(block.properties_at[-1]) :][:9]) == texts[-1] + b"\x01"
     check_codes(exact_codes(block), texts)
     check_codes(guess_codes(block), texts)
 

@@ -106,3 +106,21 @@ def test_time_is_known_however_often_it_was_read(later_ms: int) -> None:
     now_ms = time.elapsed_ms()
     for stored_at_ms, at_ms in records:
         assert abs(now_ms - time.elapsed_at(stored_at_ms) - (clock.monotonic_ms() - at_ms)) <= 2
+
+
+@pytest.mark.parametrize("turns", [1, 15, 16, 17, 20, 200])
+def test_paces_of_long_ago_are_forgotten(turns: int) -> None:
+    """Of the last 16 times that the clock was set back a second it is known what passed meanwhile, of no others."""
+    clock = ManualClock(START_MS)
+    time = time_of(clock)
+    stamps: list[tuple[int, int]] = []
+    for _ in range(turns):
+        clock.advance(10)
+        stamps.append((time.stamp_ms(), clock.monotonic_ms()))
+        clock.set_wall_clock(-1_000)
+        time.stamp_ms()
+        clock.advance(2_000)
+        time.stamp_ms()
+    now_ms = time.elapsed_ms()
+    passed = [now_ms - time.elapsed_at(stamp_ms) - (clock.monotonic_ms() - at_ms) for stamp_ms, at_ms in stamps]
+    assert passed == [-1_000 * max(0, turns - 16 - turn) for turn in range(turns)]

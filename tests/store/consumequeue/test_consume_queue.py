@@ -25,6 +25,19 @@ def fill(queue: ConsumeQueue, first: int, count: int) -> None:
     queue.write_pending()
 
 
+@pytest.mark.parametrize(("queue_offset", "first"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (29, 2), (30, 3)])
+def test_files_from_an_entry_on_are_to_be_flushed(
+    directory: StoreDirectory, descriptors: Descriptors, queue_offset: int, first: int
+) -> None:
+    """The one that holds the entry, and those behind it."""
+    space = QueueSpace(OS_FILES, str(directory.root / "consumequeue"), 200, descriptors)
+    queue = ConsumeQueue(space, "T", 0)
+    fill(queue, 0, 30)
+    space.dirty_paths.clear()
+    queue.mark_written_from(queue_offset)
+    assert sorted(space.dirty_paths) == queue.paths()[first:]
+
+
 def test_entry_has_twenty_bytes() -> None:
     """Log offset 8, size 4, tags code 8."""
     assert ENTRY.size == 20

@@ -211,3 +211,11 @@ def test_holes_are_mapped_without_taking_room(tmp_path: pathlib.Path) -> None:
     assert type(map_written(opened, 8 * page, "file").obj) is FileMap
     assert type(map_written(opened, 5, "file").obj) is FileMap
     OS_FILES.close(opened)
+
+
+def test_directories_are_made_where_missing(tmp_path: pathlib.Path) -> None:
+    """With those above them; one that is there already stays as it is."""
+    for _ in range(2):
+        OS_FILES.make_directories(str(tmp_path / "a" / "b"))
+        (tmp_path / "a" / "b" / "kept").touch()
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["kept"]

@@ -1,5 +1,6 @@
 """Maps of files: holes are read without taking room, and a file that somebody cuts is an error that names it."""
 
+import errno
 import mmap
 import os
 import pathlib
@@ -49,6 +50,16 @@ def test_file_with_very_many_holes_is_mapped_in_one_piece(monkeypatch: pytest.Mo
         for number in range(2, 12, 2):
             os.pwrite(file.fileno(), b"written", number * PAGE + 5)
         assert bytes(maps.map_written(file.fileno(), 20 * PAGE, file.name)) == os.pread(file.fileno(), 20 * PAGE, 0)
+
+
+def test_piece_that_cannot_be_mapped_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no zeros: as where pages are larger than the places where the file system says that data begin."""
+    monkeypatch.setattr(mmap, "PAGESIZE", 3 * PAGE // 4)
+    with tempfile.TemporaryFile() as file:
+        os.pwrite(file.fileno(), b"written", 5 * PAGE)
+        with pytest.raises(OSError, match="Invalid argument") as caught:
+            maps.map_written(file.fileno(), 6 * PAGE, file.name)
+        assert caught.value.errno == errno.EINVAL
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 
 import pytest
+from damage import overwrite
 from logbuilder import LogBuilder
 from stores import StoreDirectory, file_bytes
 
@@ -164,6 +165,30 @@ def test_recovery_in_blocks_is_recovery_by_records(
     damage(draw, draw.choice([path for path in sorted((directory.root / folder).rglob("*")) if path.is_file()]))
     if draw.random() < 0.5:
         directory.abort.touch()
+    single, blocks = open_both(directory, monkeypatch)
+    assert blocks == single
+
+
+@pytest.mark.parametrize("known", range(3))
+def test_records_that_name_the_same_place_leave_the_same_queue(
+    directory: StoreDirectory, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    """Whichever of them the queue leads to, it is the record behind the others that counts, however they are walked."""
+    directory = StoreDirectory(directory.root, segment_bytes=SEGMENT_BYTES)
+    log = LogBuilder(directory.root, SEGMENT_BYTES)
+    log.add(topic="T", queue_offset=0)
+    log.roll()
+    for number in range(3):
+        log.add(b"%d" % number, topic="T", queue_offset=1)
+        log.add(b"next", topic="T", queue_offset=2)
+        log.add(b"other", topic="U")
+    log.save()
+    directory.open()
+    directory.close_all()
+    for number in range(2):
+        place = log.offsets[1 + 3 * known + number].to_bytes(8, "big")
+        overwrite(directory.queue_file(), 20 + 20 * number, place)
+    directory.abort.touch()
     single, blocks = open_both(directory, monkeypatch)
     assert blocks == single
 
