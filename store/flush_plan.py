@@ -36,7 +36,7 @@ class FlushPlan:
         self._spare_path = ""
         self._log_seen_at_ms = self._log_taken_at_ms = monotonic_ms
         self._queues_seen_at_ms = self._checkpoint_at_ms = monotonic_ms
-        is_settled = not parts.queue_space.dirty_paths and not parts.queue_space.new_directories
+        is_settled = not parts.queue_space.dirty_paths
         self._queues_taken_at_ms = monotonic_ms if is_settled else monotonic_ms - config.flush_queue_thorough_ms
 
     def is_log_due(self, monotonic_ms: int) -> bool:

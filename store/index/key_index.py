@@ -131,7 +131,7 @@ class KeyIndex:
         for number in range(first, len(self.files)):
             file = self.files[number]
             is_sound = restore(self._space, file, log_offset)
-            if not is_sound or not file.is_full:
+            if not file.is_full:
                 self.remove_from(number + 1 if is_sound else number)
                 break
             save_slots(file)

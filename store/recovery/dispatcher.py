@@ -115,7 +115,7 @@ def is_entry_of_other_levels(topic: str, known: bytes, wanted: bytes) -> bool:
 class Dispatcher:
     """Makes records readable by queue and key, in log order."""
 
-    def __init__(self, rules: EntryRules, index: KeyIndex | None, dispatched_offset: int = 0) -> None:
+    def __init__(self, rules: EntryRules, index: KeyIndex | None, dispatched_offset: int) -> None:
         self._rules = rules
         self._index = index
         self._waiting: list[Appended] = []

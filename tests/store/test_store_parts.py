@@ -4,7 +4,7 @@ import pathlib
 import resource
 
 import pytest
-from stores import StoreDirectory, new_record, read_all
+from stores import StoreDirectory, file_bytes, new_record, read_all
 from syncs import NamedFiles, RecordedSyncs
 
 from rocketlet.common.errors import ConfigError, StoreDamagedError
@@ -61,6 +61,22 @@ def test_store_that_is_not_opened_leaves_nothing_open(directory: StoreDirectory,
     directory.segment(1).write_bytes(sound)
     with directory.open() as store:
         assert store.max_offset("T", 0) == 14
+
+
+@pytest.mark.parametrize("sign", ["consumequeue/CURRENT", "dledger-broker/0", "compaction/compactionLog/T/0"])
+def test_directory_of_another_format_is_left_alone(directory: StoreDirectory, sign: str) -> None:
+    """It is named, nothing is written, and the lock is free again."""
+    directory.fill(3)
+    (directory.root / sign).parent.mkdir(parents=True, exist_ok=True)
+    (directory.root / sign).write_bytes(b"")
+    before = file_bytes(directory.root)
+    with pytest.raises(ConfigError, match=f"{sign.rpartition('/')[0]}.*not built"):
+        directory.open()
+    assert file_bytes(directory.root) == before
+    (directory.root / sign).unlink()
+    if not sign.startswith("consume"):
+        (directory.root / sign).parent.rmdir()
+    directory.open()
 
 
 class CountedMaps(Files):

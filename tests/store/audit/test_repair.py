@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from damage import audit, cut_short, flip, record_start
 from stores import GoldenStore, StoreDirectory, read_all, sample
-from syncs import NamedFiles
+from syncs import RecordedSyncs
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.store.audit.repair import RepairPlan, apply_repair, plan_repair, reopen, save_cut
@@ -84,7 +84,7 @@ def test_repair_makes_the_next_start_walk_the_whole_log(directory: StoreDirector
         assert not (directory.root / "checkpoint").exists()
 
 
-def test_repair_leaves_nothing_open(directory: StoreDirectory, tmp_path: pathlib.Path) -> None:
+def test_repair_is_on_disk_and_leaves_nothing_open(directory: StoreDirectory, tmp_path: pathlib.Path) -> None:
     """Neither of what it cuts, corrects and writes anew, nor of what it copies before."""
     directory.fill(6, topic="Old")
     directory.fill(60)
@@ -92,11 +92,17 @@ def test_repair_leaves_nothing_open(directory: StoreDirectory, tmp_path: pathlib
     flip(directory.queue_file("Old"), 20)
     data = directory.segment(1).read_bytes()
     flip(directory.segment(1), data.index(b"\xcb\xd4\x31\x94") - 1)
-    flip(directory.segment(2), 90)
-    found, disk = plan(directory), NamedFiles()
+    flip(directory.segment(2), directory.segment(2).read_bytes().rindex(b"\xda\xa3\x20\xa7"))
+    found, disk, saved = plan(directory), RecordedSyncs(), tmp_path / "saved"
     assert (len(found.cut_files), len(found.report.wrong_blanks)) == (3, 1)
-    save_cut(found, str(tmp_path / "saved"), disk)
+    save_cut(found, str(saved), disk)
+    names = [f"{4096 * number:020d}" for number in range(2, 5)]
+    assert disk.synced == [*(f"{saved}/commitlog/{name}" for name in names), f"{saved}/commitlog/"]
+    disk.synced.clear()
     apply_repair(found, disk)
+    queue = ["consumequeue/Old/0/00000000000000000000", "consumequeue/Old/0/"]
+    logs = [f"commitlog/{4096 * number:020d}" for number in (1, 2)]
+    assert disk.synced == ["/", *logs, "commitlog/", *queue]
     assert disk.opened == {}
 
 

@@ -20,6 +20,32 @@ def walk(log: LogBuilder, content: list[bytearray]) -> tuple[list[int], Stop | N
     return [log_offset for log_offset, _ in done], done.stop
 
 
+def test_walk_that_begins_where_the_log_ends() -> None:
+    """There is nothing to walk over: the last file is full, or there is none."""
+    done = LogWalk([], lambda _: memoryview(b""))
+    assert (list(done), done.stop) == ([], Stop("", 0, 0, "the last file is full", is_torn=False))
+    segments = [SegmentFile(f"{number}", number * FILE_BYTES, FILE_BYTES) for number in (1, 2)]
+    done = LogWalk(segments, lambda _: memoryview(bytes(FILE_BYTES)))
+    assert list(done.walk_from(3 * FILE_BYTES)) == []
+    assert done.stop == Stop("2", FILE_BYTES, 3 * FILE_BYTES, "the last file is full", is_torn=False)
+
+
+def test_where_a_walk_ends_is_known_at_its_end(tmp_path: pathlib.Path) -> None:
+    """And not before, also when it begins again."""
+    log = LogBuilder(tmp_path / "log", FILE_BYTES)
+    for _ in range(2):
+        log.add()
+    log.save()
+    view = memoryview(log.files()[0].read_bytes())
+    done = LogWalk([SegmentFile("0", 0, FILE_BYTES)], lambda _: view)
+    for _ in range(2):
+        steps = iter(done)
+        assert next(steps)[0] == 0
+        assert done.stop is None
+        assert [log_offset for log_offset, _ in steps] == log.offsets[1:]
+        assert done.stop == Stop("0", log.end, log.end, "nothing was written", is_torn=False)
+
+
 @pytest.mark.parametrize("file", [0, 1, 2])
 @pytest.mark.parametrize("follows", ["records", "nothing", "no file"])
 def test_last_record_of_a_file_that_ends_in_a_zero(tmp_path: pathlib.Path, file: int, follows: str) -> None:

@@ -46,6 +46,20 @@ def test_scan_reads_every_kind_of_record(log: LogBuilder) -> None:
     assert (done.position, done.verdict) == (log.end, Verdict.ZEROS)
 
 
+@pytest.mark.parametrize(("field", "value"), [(5, b"\0"), (20, b"\xff" * 8), (28, b"\0" * 8), (35, b"\0")])
+def test_scan_ends_at_a_record_that_names_what_is_not_so(tmp_path: pathlib.Path, field: int, value: bytes) -> None:
+    """Also where there is neither a topic nor a property whose length could be wrong."""
+    log = LogBuilder(tmp_path, 4096, first_file=1)
+    for _ in range(3):
+        log.add(b"", topic="")
+    path = log.save() / "commitlog" / f"{4096:020d}"
+    second = log.offsets[1] - 4096
+    data = path.read_bytes()
+    path.write_bytes(data[: second + field] + value + data[second + field + len(value) :])
+    done, positions = scan(path)
+    assert (positions, done.position) == ([0], second)
+
+
 def test_scan_of_a_full_file_ends_at_its_blank(log: LogBuilder) -> None:
     """The blank is met; its position is where the records end."""
     log.add()

@@ -1,10 +1,12 @@
 """The files of the key index: which are loaded, which go, when entries are built, and what a failed disk means."""
 
 import errno
+import os
 import pathlib
 import sys
 
 import pytest
+from damage import overwrite
 from stores import LimitedFiles, StoreDirectory, new_record
 
 from rocketlet.common.errors import ConfigError
@@ -155,6 +157,37 @@ def test_first_files_go_with_their_records(
     assert [file.path for file in index.files] == paths[count:]
     assert repr(descriptors) == f"<Descriptors {3 - count} of 8>"
     assert len(names(tmp_path)) == 3
+
+
+def test_file_that_goes_is_not_flushed_any_more(tmp_path: pathlib.Path, descriptors: Descriptors) -> None:
+    """Nor kept open; the others are."""
+    space = IndexSpace(OS_FILES, str(tmp_path / "index"), (SLOTS, ENTRIES), descriptors)
+    index = KeyIndex(space, lambda: AT_MS)
+    index.pending += [record(number) for number in range(20)]
+    index.save()
+    paths = [file.path for file in index.files]
+    assert space.dirty_paths == set(paths)
+    assert index.drop_first(801) == paths[0]
+    assert space.dirty_paths == set(paths[1:])
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("count", [1, 2, 5, 10])
+def test_files_behind_one_that_is_not_full_are_written_anew(
+    number: int, count: int, index: KeyIndex, tmp_path: pathlib.Path, descriptors: Descriptors
+) -> None:
+    """As after a kill that took the end of one; the last record goes too, that of the file before if none is left."""
+    path = pathlib.Path(index.files[number].path)
+    written = [9, 9, 2][number] + 1
+    count = min(count, written)
+    overwrite(path, 36, count.to_bytes(4, "big"))
+    again = loaded(tmp_path, descriptors)
+    again.restore(-1)
+    left = 19 if count == written else 9 * number + count - 2
+    if count == 2 and number:
+        left -= 1
+    assert again.end_log_offset == (100 * (left - 1) if left > 0 else -1)
+    assert names(tmp_path) == [os.path.basename(file.path) for file in index.files][: -(-left // 9)]
 
 
 def test_look_up_stays_within_the_times(index: KeyIndex) -> None:

@@ -29,6 +29,12 @@ def test_file_is_that_of_java(unpacked: pathlib.Path, tmp_path: pathlib.Path) ->
     assert len(ours.read_bytes()) == TIMER_CHECK_BYTES
 
 
+def test_file_of_zeros_is_the_begin(tmp_path: pathlib.Path) -> None:
+    """As a check that is given no numbers."""
+    (tmp_path / "timercheck").write_bytes(bytes(TIMER_CHECK_BYTES))
+    assert load_timer_check(OS_FILES, str(tmp_path / "timercheck")) == TimerCheck()
+
+
 def test_lesser_offset_counts() -> None:
     """What a master has enqueued, or a slave, whichever is less, is sure."""
     assert JAVA._replace(queue_offset=12).sure_queue_offset == 12
