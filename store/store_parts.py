@@ -66,8 +66,7 @@ class StoreParts:
     has_timers: bool
 
     def close(self) -> None:
-        """Let go of all files, the lock last."""
-        self.flusher.close()
+        """Let go of all files, the lock last; nothing is flushed any more."""
         self.log.close()
         self.descriptors.close()
         self.lock.release()

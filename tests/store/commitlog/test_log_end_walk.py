@@ -30,6 +30,28 @@ def test_walk_that_begins_where_the_log_ends() -> None:
     assert done.stop == Stop("2", FILE_BYTES, 3 * FILE_BYTES, "the last file is full", is_torn=False)
 
 
+@pytest.mark.parametrize(
+    ("checks_crc", "demands_seals", "reason"),
+    [
+        (True, False, "the body does not have its checksum"),
+        (False, False, "nothing was written"),
+        (True, True, "the record does not end in its checksum"),
+        (False, True, "the record does not end in its checksum"),
+    ],
+)
+def test_body_that_is_damaged(tmp_path: pathlib.Path, checks_crc: bool, demands_seals: bool, reason: str) -> None:
+    """Its checksum counts where it is to be checked, and where no other is demanded."""
+    log = LogBuilder(tmp_path / "log", FILE_BYTES)
+    log.add(b"body")
+    log.save()
+    data = log.files()[0].read_bytes().replace(b"body", b"BODY")
+    segments = [SegmentFile("0", 0, FILE_BYTES)]
+    done = LogWalk(segments, lambda _: memoryview(data), checks_crc=checks_crc, demands_seals=demands_seals)
+    assert len(list(done)) == (reason == "nothing was written")
+    assert done.stop is not None
+    assert done.stop.reason == reason
+
+
 def test_where_a_walk_ends_is_known_at_its_end(tmp_path: pathlib.Path) -> None:
     """And not before, also when it begins again."""
     log = LogBuilder(tmp_path / "log", FILE_BYTES)

@@ -3,12 +3,14 @@
 import pathlib
 import random
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 from stores import LimitedFiles
 
+from rocketlet.common.message import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketlet.common.properties import index_hash, java_hash
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.files.files import OS_FILES, Descriptors, Files
@@ -117,6 +119,72 @@ def test_chains_are_those_of_single_entries(seed: int) -> None:
     previous, firsts, last_rows = chain(np.array(slots), np.array(table, ">i4"), count)
     assert (previous.tolist(), firsts.tolist()) == (expected, expected_firsts)
     assert last_rows.tolist() == [newest[slot] - count for slot in touched]
+
+
+def put_one_by_one(records: Sequence[Appended]) -> list[bytes]:
+    """Return the files that hold the keys of the records, made as Java makes them, one entry after the other."""
+    contents: list[bytes] = []
+    begin_at_ms = end_at_ms = begin_offset = end_offset = used = 0
+    slots, entries = [0] * SLOTS, [bytes(INDEX_ENTRY.size)]
+
+    def finish() -> None:
+        header = HEADER.pack(begin_at_ms, end_at_ms, begin_offset, end_offset, used, len(entries))
+        data = header + struct.pack(f">{SLOTS}i", *slots) + b"".join(entries)
+        contents.append(data.ljust(ENTRIES_AT + ENTRIES * INDEX_ENTRY.size, b"\0"))
+
+    for record in records:
+        for text in keys_of(record):
+            if len(entries) == ENTRIES:
+                finish()
+                begin_at_ms, begin_offset, used = end_at_ms, end_offset, 0
+                slots, entries = [0] * SLOTS, [bytes(INDEX_ENTRY.size)]
+            seconds = max(0, (record.stored_at_ms - begin_at_ms) // 1_000) if begin_at_ms > 0 else 0
+            key_hash = index_hash(f"{record.topic}#{text}")
+            slot = key_hash % SLOTS
+            if len(entries) == 1:
+                begin_at_ms, begin_offset = record.stored_at_ms, record.log_offset
+            used += not slots[slot]
+            entries.append(INDEX_ENTRY.pack(key_hash, record.log_offset, min(seconds, 2**31 - 1), slots[slot]))
+            slots[slot] = len(entries) - 1
+            end_at_ms, end_offset = record.stored_at_ms, record.log_offset
+    finish()
+    return contents
+
+
+def keys_of(record: Appended) -> list[str]:
+    """Return unique key, words and tag of a record that was not rolled back."""
+    said = record.properties
+    if record.sys_flag == TRANSACTION_ROLLBACK:
+        return []
+    unique, tag = said.get("UNIQ_KEY"), said.get("TAGS")
+    return [unique] * bool(unique) + said.get("KEYS", "").split() + [f"T#{tag}"] * bool(tag)
+
+
+@pytest.mark.parametrize("first_ms", [0, 1, 2, 1_000, FIRST_MS])
+@pytest.mark.parametrize("seed", range(4))
+def test_files_are_those_of_single_entries(
+    tmp_path: pathlib.Path, descriptors: Descriptors, seed: int, first_ms: int
+) -> None:
+    """However many records are built together: headers, slots and entries, and what the first one of a file gets."""
+    draw = random.Random(seed)
+    index, at_ms, records = KeyIndex(make_space(tmp_path, descriptors), lambda: FIRST_MS), first_ms, list[Appended]()
+    for number in range(70):
+        said = {
+            "UNIQ_KEY": f"U{number}",
+            "KEYS": draw.choice(["k", "a b", f" é  k{number} "]),
+            "TAGS": f"t{number % 3}",
+        }
+        kept = {name: text for name, text in said.items() if draw.random() < 0.6}
+        flag = draw.choice([0, 0, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK])
+        records.append(Appended(100 * number, 0, 100, draw.choice("TU"), 0, flag, at_ms, kept, None))
+        at_ms += draw.choice([0, 0, 1, 400, 999, 1_000, 2_500, 1 << 43] if number > 60 else [0, 0, 1, 400, 999, 1_000])
+        index.pending.append(records[-1])
+        if draw.random() < 0.2:
+            index.build()
+    index.save()
+    expected = put_one_by_one(records)
+    assert len(expected) > 1
+    assert [pathlib.Path(file.path).read_bytes() for file in index.files] == expected
 
 
 # --- after a kill
