@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from stores import StoreDirectory, new_record, sample
-from syncs import LOG, NAMES, QUEUE, RecordedSyncs, checkpoint, flush_what_is_due, write
+from syncs import LOG, NAMES, QUEUE, CrowdedFiles, RecordedSyncs, checkpoint, flush, flush_what_is_due, write
 
 from rocketlet.store.files.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from rocketlet.store.files.files import OS_FILES
@@ -163,6 +163,24 @@ def test_index_file_is_flushed_when_it_is_full(directory: StoreDirectory) -> Non
     assert (file[:6], names) == ("index/", ["/", "index/", "checkpoint"])
     full_end_at_ms = checkpoint(directory).index_at_ms
     assert directory.now_ms - 200 < full_end_at_ms < directory.now_ms
+    disk.synced.clear()
+    directory.now_ms += directory.config.flush_queue_thorough_ms
+    store.flush()
+    assert sum(name.startswith("index/") for name in disk.synced) == 1  # the other file; no name is new any more
+    assert "index/" not in disk.synced
+
+
+def test_flush_that_found_no_descriptor_is_due_at_once(directory: StoreDirectory) -> None:
+    """It is asked for again without waiting for pages or time."""
+    disk = CrowdedFiles()
+    store = directory.open(disk)
+    write(store, "T")
+    disk.is_crowded = True
+    flush(store)
+    assert store.flushed_offset == 0
+    disk.is_crowded = False
+    flush_what_is_due(store)
+    assert not is_log_asked_for(store)
 
 
 def test_clean_stop_writes_the_checkpoint(directory: StoreDirectory) -> None:

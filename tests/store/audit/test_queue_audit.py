@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable
 
 import pytest
-from damage import audit, flip, record_start
+from damage import audit, flip, overwrite, record_start
 from stores import GoldenStore, StoreDirectory, sample
+
+from rocketlet.store.consumequeue.batch_queue import encode_unit
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,22 @@ def test_record_in_a_wrong_place_is_found_by_its_entry(
     flip(path, start + field, mask)
     report = audit(directory)
     assert any(reason in finding.reason for finding in report.findings if finding.kind == "queue")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_units_without_a_record(golden: Callable[[str], GoldenStore], is_killed: bool, is_behind: bool) -> None:
+    """One that leads behind the end of the log is to be expected after a kill; another is damage then, too."""
+    directory = golden("batchcrc").directory
+    end = audit(directory).end
+    (path,) = (directory.root / "batchconsumequeue" / "InnerBatch" / "0").iterdir()
+    overwrite(path, 3 * 46, encode_unit((end if is_behind else end - 1, 100, 0), 1_750_000_000_000, 99, 1))
+    if is_killed:
+        directory.abort.touch()
+    report = audit(directory)
+    assert report.totals == ({} if is_killed and is_behind else {"batch queue": 1})
+    told = report.notes if report.is_sound else list(map(str, report.findings))
+    assert any(f"{path} at position 138 (log offset " in line and "no record belongs to" in line for line in told)
 
 
 def test_lag_of_a_queue_is_damage_after_a_clean_stop_only(directory: StoreDirectory) -> None:

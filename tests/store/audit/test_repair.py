@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from damage import audit, cut_short, flip, record_start
 from stores import GoldenStore, StoreDirectory, read_all, sample
-from syncs import RecordedSyncs
+from syncs import NamedFiles, RecordedSyncs
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.store.audit.repair import RepairPlan, apply_repair, plan_repair, reopen, save_cut
@@ -138,6 +138,18 @@ def test_cut_can_be_saved(directory: StoreDirectory, tmp_path: pathlib.Path) -> 
     assert len(saved) == 3
     with pytest.raises(ConfigError, match="not empty"):
         save_cut(found, str(tmp_path / "saved"))
+
+
+@pytest.mark.parametrize("room", [0, 1_000, 4_096, 12_000])
+def test_cut_that_finds_no_room_is_not_saved(directory: StoreDirectory, tmp_path: pathlib.Path, room: int) -> None:
+    """Nobody relies on half a copy; nothing of it stays open."""
+    directory.fill(80)
+    flip_body(directory)
+    disk = NamedFiles()
+    disk.room = room
+    with pytest.raises(ConfigError, match="saved cannot be written: No space left on device"):
+        save_cut(plan(directory), str(tmp_path / "saved"), disk)
+    assert disk.opened == {}
 
 
 def test_queue_without_records_keeps_its_numbering(directory: StoreDirectory) -> None:

@@ -156,8 +156,8 @@ def keys_of(record: Appended) -> list[str]:
     said = record.properties
     if record.sys_flag == TRANSACTION_ROLLBACK:
         return []
-    unique, tag = said.get("UNIQ_KEY"), said.get("TAGS")
-    return [unique] * bool(unique) + said.get("KEYS", "").split() + [f"T#{tag}"] * bool(tag)
+    unique = [said["UNIQ_KEY"]] if "UNIQ_KEY" in said else []
+    return [*unique, *said.get("KEYS", "").split(), *([f"T#{said['TAGS']}"] if "TAGS" in said else [])]
 
 
 @pytest.mark.parametrize("first_ms", [0, 1, 2, 1_000, FIRST_MS])
