@@ -171,11 +171,11 @@ class Files:
 
     def open(self, path: str, *, writable: bool = False) -> int:
         """Open an existing file."""
-        return os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        return os.open(path, os.O_RDWR if writable else os.O_RDONLY)
 
     def create(self, path: str, size: int) -> int:
         """Open a file for writing, made if need be and brought to its full size as a hole."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             if os.fstat(descriptor).st_size < size:
                 os.ftruncate(descriptor, size)
@@ -254,7 +254,7 @@ class Files:
 
     def sync_directory(self, path: str) -> None:
         """Return once the names in a directory are on disk."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -170,6 +170,20 @@ def test_index_file_is_flushed_when_it_is_full(directory: StoreDirectory) -> Non
     assert "index/" not in disk.synced
 
 
+@pytest.mark.parametrize("is_sync", [False, True])
+def test_whatever_was_written_is_due_under_sync_flush(tmp_path: pathlib.Path, *, is_sync: bool) -> None:
+    """Each half second; else it waits for pages."""
+    directory = StoreDirectory(tmp_path / "store", is_sync_flush=is_sync)
+    with directory.open() as store:
+        asked: list[bool] = []
+        for is_written in (False, True, True, False):
+            if is_written:
+                write(store, "T")
+            directory.now_ms += 500
+            asked.append(is_log_asked_for(store))
+    assert asked == [False, is_sync, is_sync, False]
+
+
 def test_flush_that_found_no_descriptor_is_due_at_once(directory: StoreDirectory) -> None:
     """It is asked for again without waiting for pages or time."""
     disk = CrowdedFiles()

@@ -47,6 +47,18 @@ def test_record_in_a_wrong_place_is_found_by_its_entry(
     assert any(reason in finding.reason for finding in report.findings if finding.kind == "queue")
 
 
+@pytest.mark.parametrize("count", [1, 5, 6, 7, 10])
+def test_entries_that_the_begin_of_a_queue_lacks(directory: StoreDirectory, count: int) -> None:
+    """Each is told, also where they are all that a file of the log leads to; those behind them are found."""
+    directory.fill(60)
+    overwrite(directory.queue_file(), 0, bytes(20 * count))
+    report = audit(directory)
+    assert [(one.position, one.reason) for one in report.findings] == [
+        (20 * number, "a record has no entry") for number in range(count)
+    ]
+    assert (report.totals, report.counts["queue entries"]) == ({"queue": count}, 60 - count)
+
+
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("is_behind", [False, True])
 def test_units_without_a_record(golden: Callable[[str], GoldenStore], is_killed: bool, is_behind: bool) -> None:

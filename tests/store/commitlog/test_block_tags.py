@@ -65,6 +65,7 @@ TEXTS = {
     "one is the start of another": [tagged(b"abcdefghij"[: number % 10 + 1]) for number in range(100)],
     "not ASCII": [tagged("äöüß€𝄞"[number % 6].encode() * (number % 9 + 1)) for number in range(60)],
     "not UTF-8": [tagged(b"\xff" * (number % 9 + 1) + b"a") for number in range(60)],
+    "one byte of no character": [tagged(value + b"\xff" + b"behind") for value in V],
     "high byte behind the tag": [tagged(b"t%d" % number, b"", b"K\x01\xc3\xa4\x02") for number in range(40)],
     "some without": [tagged(b"tag", b"K\x01v\x02"), b"K\x01v\x02LAGS\x01tag\x02", b"K\x01v\x02"] * 20,
     "fewer than are guessed at": [tagged(b"tag%d" % (number % 2)) for number in range(5)],

@@ -187,6 +187,21 @@ def test_files_are_those_of_single_entries(
     assert [pathlib.Path(file.path).read_bytes() for file in index.files] == expected
 
 
+@pytest.mark.parametrize("end_ms", range(4))
+def test_time_of_the_first_entry_counts_from_the_file_before(
+    tmp_path: pathlib.Path, descriptors: Descriptors, end_ms: int
+) -> None:
+    """If that has a time: one that ends in 1970 at 0 has none."""
+    index = KeyIndex(make_space(tmp_path, descriptors), lambda: FIRST_MS)
+    times = [end_ms] * (ENTRIES - 1) + [5_000 + end_ms, 9_000]
+    index.pending += [record(number, "k", at_ms=at_ms) for number, at_ms in enumerate(times)]
+    expected = put_one_by_one(index.pending)
+    index.save()
+    assert [pathlib.Path(file.path).read_bytes() for file in index.files] == expected
+    first = INDEX_ENTRY.unpack_from(expected[1], ENTRIES_AT + INDEX_ENTRY.size)
+    assert first[2] == (5 if end_ms else 0)
+
+
 # --- after a kill
 
 
