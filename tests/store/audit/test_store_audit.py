@@ -108,15 +108,18 @@ def test_wrong_size_setting_is_refused(directory: StoreDirectory, setting: str, 
     assert caught.value.key == key
 
 
-@pytest.mark.parametrize("made", ["nothing", "file", "empty"])
-def test_what_is_no_store_is_refused(tmp_path: pathlib.Path, made: str) -> None:
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [("nothing", "does not exist"), ("file", "cannot be read"), ("empty", "has no directory commitlog")],
+)
+def test_what_is_no_store_is_refused(tmp_path: pathlib.Path, made: str, words: str) -> None:
     """A path that does not exist, a file and an empty directory are no stores."""
     place = tmp_path / "place"
     if made == "file":
         place.touch()
     elif made == "empty":
         place.mkdir()
-    with pytest.raises((ConfigError, StoreError), match=str(place)):
+    with pytest.raises((ConfigError, StoreError), match=f"{place} .*{words}"):
         StoreAudit(StoreDirectory(place).config)
 
 

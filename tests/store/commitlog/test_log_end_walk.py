@@ -1,11 +1,14 @@
 """The walk over records, file by file: whether the last record of a file arrived whole."""
 
+import os
 import pathlib
 
 import pytest
 from logbuilder import LogBuilder
 
-from rocketlet.store.commitlog.log_end import LogWalk, Stop
+from rocketlet.common.errors import StoreDamagedError
+from rocketlet.store.commitlog.log_end import LogWalk, Stop, find_record
+from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.files.segments import SegmentFile
 
 FILE_BYTES = 2_048
@@ -50,6 +53,17 @@ def test_body_that_is_damaged(tmp_path: pathlib.Path, checks_crc: bool, demands_
     assert len(list(done)) == (reason == "nothing was written")
     assert done.stop is not None
     assert done.stop.reason == reason
+
+
+def test_search_in_a_file_that_was_cut(tmp_path: pathlib.Path) -> None:
+    """Is an error that names it; the process would end where it reads what no file holds any more."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(8_192))
+    view = OS_FILES.map(str(path), 8_192)
+    assert find_record(view, 0, 0) is None
+    os.truncate(path, 0)
+    with pytest.raises(StoreDamagedError, match=f"{path} cannot be read: it has 0 bytes and had 8192"):
+        find_record(view, 0, 0)
 
 
 def test_where_a_walk_ends_is_known_at_its_end(tmp_path: pathlib.Path) -> None:
