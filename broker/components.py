@@ -22,6 +22,7 @@ from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
 from ..store.message_store import MessageStore
+from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.progress import Progress
@@ -191,6 +192,17 @@ class Components:
             CleaningHandlers(self.cleaning, state.topics, own_topics),
             RuntimeInfoHandlers(info),
             *self._build_reports({*SYSTEM_TOPICS, *own_topics}),
+            *self._build_changes(own_topics),
+        )
+
+    def _build_changes(self, own_topics: Collection[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
+        state, cleaning, save = self._state, self.cleaning, self._state.saving.run_once
+        topics, groups, offsets = state.topics, state.groups, state.offsets
+        name = self._config.broker_name
+        return (
+            TopicDeletion(topics, offsets, self._statistics, self.long_polling, cleaning, save, own_topics),
+            GroupDeletion(groups, offsets, self._statistics, cleaning, save),
+            OffsetResets(state.store, topics, groups, offsets, self.long_polling, cleaning, save, name),
         )
 
     def _build_reports(self, system_topics: Collection[str]) -> tuple[ProgressReports, ConnectionReports]:

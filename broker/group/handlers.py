@@ -300,6 +300,8 @@ class ProgressHandlers:
         if not self._offsets.takes(header.consumer_group, header.topic, header.queue_id):
             remark = f"{header.consumer_group} has offsets of {MAX_QUEUES} queues of {header.topic}, which is the limit"
             return Command.response(ResponseCode.INVALID_PARAMETER, remark)
+        if self._offsets.is_reset(header.consumer_group, header.topic, header.queue_id):
+            return Command.response(ResponseCode.SUCCESS, "Offset has been previously reset")
         if header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Command.response(ResponseCode.SUCCESS)

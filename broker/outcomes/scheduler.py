@@ -260,6 +260,12 @@ class LongPolling:
                 else:
                     self._recheck_soon(fetch)
 
+    def wake_topic(self, topic: str) -> None:
+        """Wake who waits for messages of a topic: it is gone, or readers shall go on elsewhere."""
+        for fetch in self._held():
+            if any(name == topic for name, _ in fetch.wanted):
+                self._wake(fetch)
+
     def wake_all(self) -> None:
         """Wake everybody: the broker stops."""
         for fetch in self._held():

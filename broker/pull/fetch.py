@@ -3,7 +3,8 @@
 Rules
     1. The checks, in their order (B.4.1): the broker's permission, the group, the topic and its permission, the queue,
        and then the subscription: the one in the request if it says so, else the one of the group's last heartbeat.
-    2. A fetch that finds nothing new and may wait is held (``LongPolling``). When it is woken it is run again from the
+    2. Whose group an administrator has moved in the queue is sent there first, and commits nothing with it (D.3).
+    3. A fetch that finds nothing new and may wait is held (``LongPolling``). When it is woken it is run again from the
        start and answered whatever comes: it commits no offset then and never waits twice.
 """
 
@@ -189,6 +190,10 @@ class FetchOperation:
     def _read(self, fetch: FetchRequest, wanted: PullFilter) -> Fetched:
         most_bytes = MOST_BYTES if fetch.max_bytes is None else fetch.max_bytes
         limits = ReadLimits(fetch.max_messages if fetch.max_messages > 0 else 1, most_bytes)
+        if self._offsets.resets:
+            reset_to = self._offsets.take_reset(fetch.consumer_group, fetch.topic, fetch.queue_id)
+            if reset_to is not None:
+                return self._send_elsewhere(fetch, reset_to)
         accepts, accepts_record = wanted[:2]
         counts = self._counts
         began_at_ms = counts.monotonic_ms()
@@ -209,3 +214,8 @@ class FetchOperation:
         validator, group = self._validator, fetch.consumer_group
         broker_id = validator.suggest_broker(group, result) if validator.reads_slaves else MASTER_ID
         return Fetched(result, broker_id, is_at_end)
+
+    def _send_elsewhere(self, fetch: FetchRequest, queue_offset: int) -> Fetched:
+        ends = self._read_store(fetch.topic, fetch.queue_id, queue_offset, ReadLimits(1, 0), None, None)
+        result = ReadResult(ReadStatus.OFFSET_RESET, queue_offset, ends.min_offset, ends.max_offset, [])
+        return Fetched(result, MASTER_ID, has_nothing_new=False)

@@ -31,6 +31,7 @@ _CODES = {
     ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
 
 _read_pull = header_reader(PullHeader)

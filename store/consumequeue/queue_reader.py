@@ -50,6 +50,8 @@ class ReadStatus(Enum):
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_RESET = "OFFSET_RESET"
+    """Nothing was read: an administrator has moved the reader (``broker/group/groups.py``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,19 @@ CHECK_TRANSACTION = {
     "transactionId": "7F000001000000000000",
     "offsetMsgId": "7F00000100002A9F0000000000000000",
 }
+RESET = {
+    "topic": TOPIC,
+    "group": "GID-gone",
+    "timestamp": "0",
+    "isForce": "true",
+    "queueId": "0",
+    "offset": "1",
+}
+RESETS = {
+    "timestamp": ["-1", "9000000000000"],
+    "queueId": ["-1", "4", "99"],
+    "offset": ["-1", "0", "3", "4", "5", "-2"],
+}
 QUERY = {
     "topic": TOPIC,
     "key": "k",
@@ -229,6 +242,9 @@ BROKER = [
     Sample(Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": PRODUCERS}),
     Sample(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER),
     Sample(Code.GET_BROKER_RUNTIME_INFO),
+    Sample(Code.INVOKE_BROKER_TO_RESET_OFFSET, RESET, values=RESETS),
+    Sample(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "GID-made", "cleanOffset": "true", "removeOffset": "false"}),
+    Sample(Code.DELETE_TOPIC_IN_BROKER, {"topic": "BadInputMade"}, values={"topic": [*TOPICS, " "]}),
     Sample(Code.CLEAN_EXPIRED_CONSUMEQUEUE),
     Sample(Code.CLEAN_UNUSED_TOPIC),
     Sample(Code.DELETE_EXPIRED_COMMITLOG),
