@@ -27,7 +27,7 @@ class GroupTable:
     file_name = "subscriptionGroup.json"
     content_type = SubscriptionGroupTable
 
-    def __init__(self, now_ms: Callable[[], int], *, creates_unknown: bool = True) -> None:
+    def __init__(self, now_ms: Callable[[], int], creates_unknown: Callable[[], bool] = lambda: True) -> None:
         self.change_count = 0
         self._version = DataVersion(timestamp=now_ms())
         self._now_ms = now_ms
@@ -50,7 +50,7 @@ class GroupTable:
         group = self._groups.get(name)
         if group is not None:
             return group
-        if not (self._creates_unknown or is_system_group(name)) or broker_group_remark(name) is not None:
+        if not (self._creates_unknown() or is_system_group(name)) or broker_group_remark(name) is not None:
             return None
         return self.put(SubscriptionGroupConfig(group_name=name))
 
