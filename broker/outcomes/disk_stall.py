@@ -114,9 +114,8 @@ class DiskStall:
 
     def _plan_look(self) -> None:
         if self._look_timer is None and self._is_owed and not self._is_closed:
-            self._look_timer = self._clock.call_at(
-                self._owed_since_ms + self._settings.config.disk_stall_ms, self._look
-            )
+            stalled_at_ms = self._owed_since_ms + self._settings.config.disk_stall_ms
+            self._look_timer = self._clock.call_at(stalled_at_ms, self._look)
 
     def _look(self) -> None:
         self._look_timer = None

@@ -158,10 +158,8 @@ class SendHandlers:
         return Command.response(code, sent.failure, fields)
 
     def _encode_recall(self, _command: Command, outcome: Outcome[str | Refusal]) -> Command:
-        done, region = (
-            outcome.answer if outcome.failure is None else RECALL_FAILED,
-            self._answers.fields()["MSG_REGION"],
-        )
+        done = outcome.answer if outcome.failure is None else RECALL_FAILED
+        region = self._answers.fields()["MSG_REGION"]
         if isinstance(done, Refusal):
             return Command.response(done.code, done.remark, {"MSG_REGION": region})
         return Command.response(ResponseCode.SUCCESS, None, RecallReply(msg_id=done, region=region))

@@ -199,6 +199,19 @@ BATCHES = {
 }
 TOO_LARGE = {"body: too large": LongBody(text="x", times=4_194_305)}
 
+BROKER_SETTINGS = {
+    "body: setting that is no number": "defaultQueryMaxNum=many\n",
+    "body: setting that is empty": "defaultQueryMaxNum=\n",
+    "body: setting that is negative": "splitRegistrationSize=-1\n",
+    "body: setting that is too large": "splitRegistrationSize=2147483648\n",
+    "body: setting that is no boolean": "slaveReadEnable=perhaps\n",
+    "body: setting that nobody knows": "unheardOf=1\n",
+    "body: setting without effect": "autoDeleteUnusedStats=true\n",
+    "body: setting of the start": "haListenPort=10912\n",
+    "body: forbidden setting": "brokerConfigPath=/nowhere\n",
+    "body: broken escape": "slaveReadEnable=\\u12\n",
+}
+
 BROKER = [
     Sample(Code.SEND_MESSAGE, LONG_SEND, b"body", values=SENDS),
     Sample(Code.SEND_MESSAGE_V2, LETTER_SEND, b"body", TOO_LARGE, LETTER_SENDS),
@@ -245,6 +258,8 @@ BROKER = [
     Sample(Code.INVOKE_BROKER_TO_RESET_OFFSET, RESET, values=RESETS),
     Sample(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "GID-made", "cleanOffset": "true", "removeOffset": "false"}),
     Sample(Code.DELETE_TOPIC_IN_BROKER, {"topic": "BadInputMade"}, values={"topic": [*TOPICS, " "]}),
+    Sample(Code.UPDATE_BROKER_CONFIG, {}, "maxMsgsNumBatch=64\n", BROKER_SETTINGS),
+    Sample(Code.GET_BROKER_CONFIG),
     Sample(Code.CLEAN_EXPIRED_CONSUMEQUEUE),
     Sample(Code.CLEAN_UNUSED_TOPIC),
     Sample(Code.DELETE_EXPIRED_COMMITLOG),
