@@ -155,6 +155,15 @@ async def test_pause_between_saves(
     assert [await saving.run(), await saving.run_once(), await saving.run()] == [period_ms, True, period_ms]
 
 
+async def test_pause_between_saves_is_changed(folder: ConfigFolder) -> None:
+    """The next pause is as long as the settings say by then."""
+    settings = LiveSettings(BrokerConfig(), "127.0.0.1")
+    saving = SaveJob(folder, [offsets_with()], settings)
+    assert await saving.run() == 5_000
+    settings.change({"flushConsumerOffsetInterval": "700"})
+    assert await saving.run() == 700
+
+
 async def test_failed_save_is_tried_again(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:
     """A change that the disk refused is written by the next save."""
     (tmp_path / "config").write_text("in the way")
