@@ -22,11 +22,13 @@ from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
 from ..store.message_store import MessageStore
+from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.progress import Progress
 from .admin.report_handlers import ConnectionReports, ProgressReports
 from .admin.runtime_info import RuntimeInfo
+from .admin.setting_handlers import SettingHandlers
 from .admin.statistics import BrokerStatistics
 from .delay.delay_delivery import DelayedDelivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
@@ -39,7 +41,6 @@ from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, Progre
 from .group.members import Members
 from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
-from .outcomes.disk_stall import StallLimits
 from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Scheduler, by_topic
 from .pull.fetch import FetchOperation, FetchValidator, ReadCounts
 from .pull.handlers import PullHandlers
@@ -50,7 +51,8 @@ from .send.replies import ReplyOperation
 from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
 from .send.send_back import SendBackOperation
 from .settings.config import BrokerConfig
-from .settings.refusal import BrokerIdentity
+from .settings.live import LiveSettings
+from .settings.saved import SettingsFile
 from .topic.registration import Registration
 from .topic.topics import TopicTable, boot_topics
 from .transaction.check_jobs import CheckJob, CursorSaveJob, keep_given_up
@@ -61,9 +63,11 @@ from .transaction.transactions import Transactions
 
 
 class StoredState(NamedTuple):
-    """What a broker has found on its disk: the store, the tables of ``config/``, and who saves these."""
+    """What a broker has found on its disk: the store, settings, the tables of ``config/``, and who saves these."""
 
     store: MessageStore
+    settings: LiveSettings
+    settings_file: SettingsFile
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
@@ -76,31 +80,25 @@ class StoredState(NamedTuple):
 class Components:
     """The parts of one broker; ``own_host`` stands in the unique keys that it makes, its ``files`` run in a thread."""
 
-    def __init__(
-        self, config: BrokerConfig, clock: Clock, state: StoredState, files: Executor, tasks: TaskScope, own_host: bytes
-    ) -> None:
-        self._config = config
+    def __init__(self, clock: Clock, state: StoredState, files: Executor, tasks: TaskScope, own_host: bytes) -> None:
+        self._settings, config = state.settings, state.settings.config
+        self._config = config  # for what is read at the start only
         self._clock = clock
         self._state = state
         self._tasks = tasks
-        self._own = BrokerIdentity(config, decode_host(own_host)[0])
         self._unique_ids = UniqueIds(own_host[:-4], os.getpid(), clock.now_ms)
         store = state.store
-        self.registration = Registration(config, state.topics, state.saving.run_once, tasks, clock)
-        stall_limits = StallLimits(config.disk_stall_ms, config.send_wait_ms, config.most_waiting_sends)
+        self.registration = Registration(self._settings, state.topics, state.saving.run_once, tasks, clock)
         self.scheduler = Scheduler(
-            store, clock, self.registration.make_known, stall_limits if config.fails_fast else None
+            store, clock, self.registration.make_known, self._settings if config.fails_fast else None
         )
         self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
         self.long_polling = LongPolling(clock)
         self._members = Members[Connection](lambda: store.log_max_offset)
         self._locks = QueueLocks()
-        self._filters = FilterSelection(config, state.filters)
+        self._filters = FilterSelection(self._settings, state.filters)
         self._transactions = Transactions(
             store, state.offsets, self.scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes
-        )
-        self._check_rules = CheckRules(
-            config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms
         )
         timers = store.timers() if config.is_timer_wheel_enabled else None
         timer_requests = timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms)
@@ -109,64 +107,77 @@ class Components:
         self.timer_delivery = timers and TimerDelivery(store, timers, self.scheduler.commit, timers.now_ms)
         self._puts, self._reads = PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms)
         self._statistics = BrokerStatistics(clock, self._puts, self._reads, self._count_timers_out)
+        self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
+        self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
         self.sends = self._build_sends()
         self.clients = self._build_clients()
         self.handlers = self._build_handlers()
         self.notices = self._build_notices()
         self.jobs = self._build_jobs(files)
+        self._settings.subscribe(self._follow)
+
+    def _follow(self, before: BrokerConfig) -> None:
+        """Do what reading a changed setting at its use does not do."""
+        config, topics = self._settings.config, self._state.topics
+        self._state.store.reconfigure(config.store)
+        self._replies.name_region(config.region_id, traces=config.is_trace_on)
+        self._enricher.set_own(self._own_properties())
+        if config.permission != before.permission:
+            topics.renew_version()
+        if config.auto_create_topics:
+            topics.begin_auto_create()
+
+    def _check_rules(self) -> CheckRules:
+        config = self._settings.config
+        return CheckRules(config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms)
+
+    def _own_properties(self) -> dict[str, str]:
+        return {**self._replies.fields(), CLUSTER: self._config.cluster_name}
 
     def build_checks(self, give_up: GiveUp | None) -> tuple[CheckJob, CursorSaveJob]:
         """Return who checks open transactions and who saves how far; unless told otherwise, those given up are kept."""
-        config = self._config
         keep = give_up or keep_given_up(self._state.topics)
         checks = TransactionChecks(self._transactions, self.scheduler.commit, self._check_rules, keep)
-        sender = TransactionCheckSender(self._members, config.broker_name)
-        job = CheckJob(checks, sender, self._clock, config.check_period_ms)
-        return job, CursorSaveJob(self._transactions, config.flush_offsets_ms)
+        sender = TransactionCheckSender(self._members, self._config.broker_name)
+        job = CheckJob(checks, sender, self._clock, self._settings)
+        return job, CursorSaveJob(self._transactions, self._settings)
 
     def _build_sends(self) -> SendHandlers:
-        config, state, scheduler, routing = self._config, self._state, self.scheduler, self._routing
+        settings, state, scheduler, routing = self._settings, self._state, self.scheduler, self._routing
         validator = SendValidator(
-            self._own,
+            settings,
             state.topics,
             state.groups,
             lambda group: self._locks.is_any_live(group, self._clock.monotonic_ms()),
         )
-        answers = SendReplies(config.region_id, traces=config.is_trace_on)
-        fields, now_ms = answers.fields(), self._clock.now_ms
-        sends = SendOperations(
-            scheduler,
-            validator,
-            PropertyEnricher({**fields, CLUSTER: config.cluster_name}, self._unique_ids.next_id),
-            routing,
-            self._own,
-        )
-        pusher = ReplyPusher(self._members, lambda: format_address(*decode_host(state.store.store_host)), now_ms)
+        sends = SendOperations(scheduler, validator, self._enricher, routing, settings)
+        host, now_ms = lambda: format_address(*decode_host(state.store.store_host)), self._clock.now_ms
+        pusher = ReplyPusher(self._members, host, now_ms)
         replies = ReplyOperation(
-            validator, pusher.prepare, routing, scheduler, self._tasks, is_stored=config.stores_replies, fields=fields
+            validator, pusher.prepare, routing, scheduler, self._tasks, settings, self._replies.fields
         )
-        send_backs = SendBackOperation(self._own, state.groups, state.topics, routing, scheduler)
-        recalls = RecallOperation(config, state.topics, routing, scheduler)
-        return SendHandlers(sends, send_backs, replies, recalls, answers)
+        send_backs = SendBackOperation(settings, state.groups, state.topics, routing, scheduler)
+        recalls = RecallOperation(settings, state.topics, routing, scheduler)
+        return SendHandlers(sends, send_backs, replies, recalls, self._replies)
 
     def _build_pulls(self) -> PullHandlers:
-        config, state = self._config, self._state
-        validator = FetchValidator(self._own, state.topics, state.groups, self._members, self._filters)
+        settings, state = self._settings, self._state
+        validator = FetchValidator(settings, state.topics, state.groups, self._members, self._filters)
         fetches = FetchOperation(
             state.store.read,
             validator,
             state.offsets,
             self.long_polling,
             self._reads,
-            short_polling_ms=None if config.is_long_polling_enabled else config.short_polling_ms,
+            settings,
         )
-        return PullHandlers(fetches, self._own)
+        return PullHandlers(fetches, settings)
 
     def _build_clients(self) -> ClientHandlers:
         state = self._state
         return ClientHandlers(
             self._members,
-            MemberNotifier(state.groups, state.filters, is_on=self._config.notifies_members),
+            MemberNotifier(state.groups, state.filters, self._settings),
             partial(open_group, state.groups, state.topics),
             self.scheduler,
             self._clock.monotonic_ms,
@@ -174,15 +185,15 @@ class Components:
 
     def _build_handlers(self) -> dict[int, Handler]:
         """Return who answers each request code; one that is missing is answered 3, not supported."""
-        config, state, scheduler = self._config, self._state, self.scheduler
-        own_topics = frozenset(topic.topic_name for topic in boot_topics(config))
+        state, scheduler, settings = self._state, self.scheduler, self._settings
+        own_topics = frozenset(topic.topic_name for topic in boot_topics(self._config))
         ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler)
         info = RuntimeInfo(self._statistics, self.cleaning, scheduler, self.delay_delivery, self.timer_delivery)
         return handlers_of(
             self.sends,
             self.clients,
             self._build_pulls(),
-            QueryHandlers(state.store, unique_key_count=config.default_query_count),
+            QueryHandlers(state.store, settings),
             ProgressHandlers(state.store, state.offsets, state.topics, state.groups, self._members),
             SubscriptionHandlers(self._filters),
             LockHandlers(self._locks, self._clock.monotonic_ms),
@@ -190,7 +201,19 @@ class Components:
             AdminHandlers(state.topics, state.groups, scheduler, own_topics),
             CleaningHandlers(self.cleaning, state.topics, own_topics),
             RuntimeInfoHandlers(info),
+            SettingHandlers(settings, state.settings_file, state.topics, self.registration, self.cleaning, self._clock),
             *self._build_reports({*SYSTEM_TOPICS, *own_topics}),
+            *self._build_changes(own_topics),
+        )
+
+    def _build_changes(self, own_topics: Collection[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
+        state, cleaning, save = self._state, self.cleaning, self._state.saving.run_once
+        topics, groups, offsets = state.topics, state.groups, state.offsets
+        name = self._config.broker_name
+        return (
+            TopicDeletion(topics, offsets, self._statistics, self.long_polling, cleaning, save, own_topics),
+            GroupDeletion(groups, offsets, self._statistics, cleaning, save),
+            OffsetResets(state.store, topics, groups, offsets, self.long_polling, cleaning, save, name),
         )
 
     def _build_reports(self, system_topics: Collection[str]) -> tuple[ProgressReports, ConnectionReports]:
@@ -217,7 +240,7 @@ class Components:
         """Return the jobs that are begun one pause after the start."""
         state, scheduler = self._state, self.scheduler
         flushing = FlushJob(state.store, files, scheduler.tell_flushed if scheduler.flushes_first else None)
-        scanning = ScanJob(self.clients, state.filters, self._config.channel_expiry_ms)
+        scanning = ScanJob(self.clients, state.filters, self._settings)
         return flushing, state.saving, scanning, self._statistics
 
     def _count_timers_out(self) -> int:

@@ -16,6 +16,7 @@ from ..store.files.file_sync import Done
 from ..store.message_store import MessageStore
 from .group.filters import FilterTable
 from .group.handlers import ClientHandlers
+from .settings.live import LiveSettings
 from .topic.config_table import RETRY_MS, ConfigFolder, ConfigTable
 
 _LONGEST_PERIOD_MS = 1_000  # of the checkpoint
@@ -25,7 +26,10 @@ _log = logging.getLogger(__name__)
 class TimedJob(Protocol):
     """Something to do now and then."""
 
-    period_ms: int
+    @property
+    def period_ms(self) -> int:
+        """The pause before the first round."""
+        ...
 
     async def run(self) -> int:
         """Do it once; return the pause."""
@@ -38,9 +42,13 @@ class FlushJob:
     def __init__(self, store: MessageStore, worker: Executor, on_flushed: Done | None) -> None:
         self._store = store
         self._worker = worker
-        config = store.config
-        self.period_ms = min(config.flush_log_interval_ms, config.flush_queue_interval_ms, _LONGEST_PERIOD_MS) or 1
         self._on_flushed = on_flushed
+
+    @property
+    def period_ms(self) -> int:
+        """The pause between rounds."""
+        config = self._store.config
+        return min(config.flush_log_interval_ms, config.flush_queue_interval_ms, _LONGEST_PERIOD_MS) or 1
 
     async def run(self) -> int:
         """Do what waits and flush what is due; return the pause."""
@@ -55,10 +63,15 @@ class FlushJob:
 class SaveJob:
     """Writes the tables that changed."""
 
-    def __init__(self, folder: ConfigFolder, tables: Sequence[ConfigTable[Any]], period_ms: int) -> None:
+    def __init__(self, folder: ConfigFolder, tables: Sequence[ConfigTable[Any]], settings: LiveSettings) -> None:
         self._folder = folder
         self._tables = tables
-        self.period_ms = period_ms
+        self._settings = settings
+
+    @property
+    def period_ms(self) -> int:
+        """The pause between rounds."""
+        return self._settings.config.flush_offsets_ms
 
     def load(self) -> None:
         """Fill the tables from their files (raises ``ConfigError``)."""
@@ -89,13 +102,13 @@ class ScanJob:
 
     period_ms = 10_000
 
-    def __init__(self, clients: ClientHandlers, filters: FilterTable, expiry_ms: int) -> None:
+    def __init__(self, clients: ClientHandlers, filters: FilterTable, settings: LiveSettings) -> None:
         self._clients = clients
         self._filters = filters
-        self._expiry_ms = expiry_ms
+        self._settings = settings
 
     async def run(self) -> int:
         """Look at all clients and filters; return the pause."""
-        self._clients.close_silent(self._expiry_ms)
+        self._clients.close_silent(self._settings.config.channel_expiry_ms)
         self._filters.drop_long_dead()
         return self.period_ms

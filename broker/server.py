@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
-from ..common.ids import encode_host, format_address
+from ..common.ids import decode_host, encode_host, format_address
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Connection, RequestHandlers
@@ -39,6 +39,8 @@ from .group.handlers import ClientHandlers
 from .group.members import Presence
 from .jobs import SaveJob
 from .settings.config import BrokerConfig
+from .settings.live import LiveSettings
+from .settings.saved import SettingsFile, lay_under
 from .topic.config_table import ConfigFolder
 from .topic.registration import NameServerLink
 from .topic.topics import TopicTable
@@ -126,15 +128,18 @@ class Broker:
 
     async def _load_state(self, stack: AsyncExitStack, writer: ThreadPoolExecutor) -> StoredState:
         """Load the tables; after a kill, bring them into accord with what the store holds."""
-        config, now_ms, store = self._config, self._clock.now_ms, self.store
-        topics = TopicTable(config, store.stamp_ms)
-        groups = GroupTable(now_ms, creates_unknown=config.auto_create_groups)
+        now_ms, store = self._clock.now_ms, self.store
+        config = await _run_in(writer, partial(lay_under, self._config, self._files))
+        store.reconfigure(config.store)
+        settings = LiveSettings(config, decode_host(self._store_host())[0])
+        topics = TopicTable(settings, store.stamp_ms)
+        groups = GroupTable(now_ms, lambda: settings.config.auto_create_groups)
         offsets = OffsetTable(now_ms, version_step=config.offset_version_step)
         shape = BloomShape.of(error_percent=config.filter_error_percent, consumers=config.filter_consumers)
         filters = FilterTable(now_ms, shape, keep_dead_ms=config.filter_keep_ms)
         delays = DelayProgress(now_ms, version_step=config.delay_version_step)
         folder = ConfigFolder(os.path.join(config.store.root, "config"), writer, self._files)
-        saving = SaveJob(folder, (topics, groups, offsets, filters), config.flush_offsets_ms)
+        saving = SaveJob(folder, (topics, groups, offsets, filters), settings)
         await _run_in(writer, saving.load)
         await _run_in(writer, partial(folder.load, delays))
         if not store.was_closed_cleanly:
@@ -145,11 +150,12 @@ class Broker:
         topics.adopt_batch_topics(store.batch_topics())
         stack.push_async_callback(saving.run_once)
         delay_saving = DelaySaveJob(store, folder, delays, config.flush_delays_ms)
-        return StoredState(store, topics, groups, offsets, filters, delays, saving, delay_saving)
+        file = SettingsFile(config, self._files)
+        return StoredState(store, settings, file, topics, groups, offsets, filters, delays, saving, delay_saving)
 
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
-        parts = Components(self._config, self._clock, state, writer, tasks, self._store_host())
+        parts = Components(self._clock, state, writer, tasks, self._store_host())
         self._clients = parts.clients
         stack.callback(parts.scheduler.close)
         pool = await stack.enter_async_context(ConnectionPool(self._clock))

@@ -53,7 +53,7 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
     if not given["namesrvAddr"].strip():
         notes.append("no client finds this broker: no name server is named by --namesrv, namesrvAddr or NAMESRV_ADDR")
     if flags["print_config"]:
-        click.echo(settings.format_settings(load_broker_config(flags, given).describe()))
+        click.echo(list_broker_settings(flags, given))
         return
     from .serve import describe_advertised, serve
 
@@ -101,10 +101,26 @@ def load_broker_config(flags: BrokerFlags, given: dict[str, str], *, sharers: in
     """
     from ..broker.settings.config import BrokerConfig
 
-    advertised_port = flags["advertise"].port if flags["advertise"] else 0
     config = BrokerConfig.from_java(given)
-    store = dataclasses.replace(config.store, sharers=sharers)
-    return dataclasses.replace(config, advertised_port=advertised_port, repairs=flags["repair"], store=store)
+    return dataclasses.replace(
+        config,
+        advertised_port=flags["advertise"].port if flags["advertise"] else 0,
+        repairs=flags["repair"],
+        settings_file=os.path.abspath(flags["config_file"]) if flags["config_file"] and sharers == 1 else "",
+        store=dataclasses.replace(config.store, sharers=sharers),
+    )
+
+
+def list_broker_settings(flags: BrokerFlags, given: dict[str, str]) -> str:
+    """Lay out what a broker would start with, also what administrators have changed before.
+
+    Raises:
+        ConfigError: a key or value that cannot be used.
+    """
+    from ..broker.settings.saved import lay_under
+
+    config = load_broker_config(flags, given)
+    return settings.format_settings((config if flags["ephemeral"] else lay_under(config)).describe())
 
 
 async def enter_broker(

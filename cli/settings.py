@@ -19,7 +19,7 @@ from typing import TypeVar
 import click
 
 from ..common.errors import ConfigError, DecodeError
-from ..common.settings import parse_java_properties
+from ..common.settings import decode_java_properties, parse_java_properties
 
 Command = TypeVar("Command", bound=Callable[..., None])
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -158,18 +158,11 @@ def read_settings(path: str) -> dict[str, str]:
     """
     try:
         with open(path, "rb") as file:
-            return parse_java_properties(_decode(file.read()))
+            return parse_java_properties(decode_java_properties(file.read())[0])
     except OSError as error:
         raise ConfigError(f"-c {path} cannot be read: {error.strerror}", key="-c") from error
     except DecodeError as error:
         raise ConfigError(f"-c {path} cannot be read: {error}", key="-c") from error
-
-
-def _decode(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
 
 
 def check_store_options(*, store: str | None, is_ephemeral: bool, pairs: Mapping[str, str]) -> None:

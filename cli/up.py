@@ -16,12 +16,11 @@ import click
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from . import settings
-from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, load_broker_config
+from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, list_broker_settings
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 
 if TYPE_CHECKING:
     from ..broker.server import Broker
-    from ..broker.settings.config import BrokerConfig
     from ..namesrv.config import NameServerConfig
     from ..namesrv.server import NameServer
 
@@ -65,7 +64,8 @@ def up(**flags: Unpack[UpFlags]) -> None:
     nameserver = _load_nameserver_config(flags, given)
     members = _make_members(flags, given)
     if flags["print_config"]:
-        click.echo("\n\n".join([_list_settings("name server", nameserver), *map(_list_broker, members)]))
+        listed = f"name server\n{settings.format_settings(nameserver.describe())}"
+        click.echo("\n\n".join([listed, *map(_list_broker, members)]))
         return
     from .serve import describe_advertised, serve
 
@@ -78,13 +78,9 @@ def up(**flags: Unpack[UpFlags]) -> None:
     serve(start, notes, log_level=flags["log_level"])
 
 
-def _list_settings(part: str, config: "NameServerConfig | BrokerConfig") -> str:
-    return f"{part}\n{settings.format_settings(config.describe())}"
-
-
 def _list_broker(member: ClusterMember) -> str:
-    config = load_broker_config(member.flags, member.given)
-    return _list_settings(f"broker {config.broker_name}" if member.count > 1 else "broker", config)
+    name = f"broker {member.given['brokerName'].strip()}" if member.count > 1 else "broker"
+    return f"{name}\n{list_broker_settings(member.flags, member.given)}"
 
 
 def _load_nameserver_config(flags: UpFlags, given: dict[str, str]) -> "NameServerConfig":

@@ -85,6 +85,11 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
+def pop_retry_topics(topic: str, group: str) -> tuple[str, str]:
+    """Return the topics of what POP consumers are to consume again: of RocketMQ from 5.2 on, and before."""
+    return f"{RETRY_PREFIX}{group}+{topic}", f"{RETRY_PREFIX}{group}_{topic}"
+
+
 def dlq_topic(group: str) -> str:
     """Return the topic of a group's dead letters."""
     return DLQ_PREFIX + group

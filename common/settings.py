@@ -14,6 +14,7 @@ Rules of the text (broker.conf, KV configurations, the bodies of the configurati
   blank that is not escaped, trailing blanks belong to the value. An escape that is cut off or not hex is an error.
 - It is written with escapes for what the reader would misread, so that every mapping reads back as it is; characters
   outside ASCII are written as ``\uXXXX``, since Java reads the text as Latin-1.
+- A file is UTF-8, or else Latin-1 as Java writes it. A value in it is changed line by line: comments and order stay.
 """
 
 import dataclasses
@@ -23,11 +24,14 @@ from typing import Any, Final, NamedTuple
 
 from .errors import ConfigError, DecodeError
 
+MAX_PROPERTY_LINES: Final = 10_000
+"""Of a text that somebody sends."""
 _BLANKS: Final = " \t\f"
 _NAME: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*+)[ \t\f]*+[=:]?[ \t\f]*+", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_LINE_END_KEPT: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _WRITTEN: Final = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 _NAME_SPECIAL: Final = re.compile(r"[\\\t\n\r\f =:#!]|[^\x20-\x7e]")
 _VALUE_SPECIAL: Final = re.compile(r"\A |[\\\t\n\r\f]|[^\x20-\x7e]")
@@ -40,9 +44,8 @@ def parse_java_properties(text: str) -> dict[str, str]:
         DecodeError: An escape is malformed.
     """
     entries: dict[str, str] = {}
-    for line in _logical_lines(text):
-        match = _NAME.match(line)
-        name, rest = (match.group(1), line[match.end() :]) if match else ("", line)
+    for line in _logical_lines(_LINE_END.split(text)):
+        name, rest = _split_entry(line.text)
         entries[_unescape(name)] = _unescape(rest)
     return entries
 
@@ -52,26 +55,72 @@ def format_java_properties(entries: Mapping[str, str]) -> str:
     return "".join([f"{_NAME_SPECIAL.sub(_escape, k)}={_VALUE_SPECIAL.sub(_escape, v)}\n" for k, v in entries.items()])
 
 
-def _logical_lines(text: str) -> Iterator[str]:
+def change_java_properties(text: str, changes: Mapping[str, str]) -> str:
+    """Return the text with other values: each in the place of the last one, or at the end if its name is new.
+
+    Raises:
+        DecodeError: An escape is malformed.
+    """
+    whole = _LINE_END_KEPT.findall(text)
+    left = dict(changes)
+    for line in reversed(list(_logical_lines([raw.rstrip("\r\n") for raw in whole]))):
+        key = _unescape(_split_entry(line.text)[0])
+        if key in left:
+            whole[line.start : line.end] = [format_java_properties({key: left.pop(key)})]
+    if whole and left:
+        whole[-1] = _close_line(whole[-1])
+    return "".join(whole) + format_java_properties({key: value for key, value in changes.items() if key in left})
+
+
+def _close_line(raw: str) -> str:
+    line = raw.rstrip("\r\n")
+    ended = raw if line != raw else f"{raw}\n"
+    goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+    return f"{ended}\n" if goes_on else ended
+
+
+def decode_java_properties(data: bytes) -> tuple[str, str]:
+    """Return the text of a file, and in which encoding it is."""
+    try:
+        return data.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return data.decode("latin-1"), "latin-1"
+
+
+def _split_entry(line: str) -> tuple[str, str]:
+    match = _NAME.match(line)
+    return (match.group(1), line[match.end() :]) if match else ("", line)
+
+
+class _LogicalLine(NamedTuple):
+    """An entry, and in which lines it stands."""
+
+    start: int
+    end: int
+    text: str
+
+
+def _logical_lines(lines: list[str]) -> Iterator[_LogicalLine]:
     parts: list[str] = []  # of a line that goes on; none of them ends in an odd number of backslashes
     is_continued = False
-    lines = _LINE_END.split(text)
-    if not lines[-1]:
-        lines.pop()
-    for raw in lines:
+    start = 0
+    if lines and not lines[-1]:
+        lines = lines[:-1]
+    for number, raw in enumerate(lines):
         line = raw.lstrip(_BLANKS)
         if not parts and (not line or line[0] in "#!"):
             is_continued = False
             continue
+        start = start if parts else number
         backslashes = len(line) - len(line.rstrip("\\"))
         is_continued = backslashes % 2 == 1
         if is_continued:
             parts += [line[:-1]] if len(line) > 1 else []
         else:
-            yield "".join([*parts, line])
+            yield _LogicalLine(start, number + 1, "".join([*parts, line]))
             parts = []
     if is_continued:  # Java makes an entry even of a last line that is a lone backslash
-        yield "".join(parts)
+        yield _LogicalLine(start, len(lines), "".join(parts))
 
 
 def _unescape(text: str) -> str:
@@ -101,6 +150,10 @@ def _escape(match: re.Match[str]) -> str:
 
 def _join_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+FOUND: Final = "(found)"
+"""Stands for a default that depends on the machine."""
 
 
 class Setting(NamedTuple):
@@ -144,7 +197,7 @@ def describe_settings(config: Any) -> list[Setting]:
         Setting(
             field.metadata["key"],
             format_setting(getattr(config, field.name)),
-            "(found)" if field.default is dataclasses.MISSING else format_setting(field.default),
+            FOUND if field.default is dataclasses.MISSING else format_setting(field.default),
             field.metadata["meaning"],
         )
         for field in _fields(config)

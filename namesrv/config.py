@@ -93,9 +93,9 @@ class LiveSettings:
         """Return the order configuration that routes carry, if they do."""
         return self._kv.namespace(ORDER_NAMESPACE) if self.config.shows_order_table else None
 
-    def blacklisted(self, changes: Mapping[str, str]) -> frozenset[str]:
+    def black_list(self) -> frozenset[str]:
         """Return the keys that may not be changed."""
-        return (_ALWAYS_BLACK | set(self.config.black_list.split(";"))) & changes.keys()
+        return _ALWAYS_BLACK | set(self.config.black_list.split(";"))
 
     def change(self, changes: Mapping[str, str]) -> None:
         """Take new values, all or none.

@@ -6,10 +6,11 @@ and change as a properties text while the server runs (behaviour.md A.7).
 
 from ..common.clock import Clock
 from ..common.codes import ResponseCode
-from ..common.errors import ConfigError, DecodeError
-from ..common.settings import format_java_properties, parse_java_properties
+from ..common.errors import ConfigError
+from ..common.settings import format_java_properties
 from ..remoting.codec.command import Command
 from ..remoting.codec.request_codes import RequestCode
+from ..remoting.codec.setting_changes import read_changes
 from ..remoting.transport.connection import Connection, Handler
 from ..remoting.transport.server import answers, handlers_of
 from .broker_handlers import BrokerHandlers
@@ -18,8 +19,6 @@ from .kv_table import KvHandlers, KvTable, Save
 from .route_handlers import RouteHandlers
 from .routes import NameServerRoutes
 from .topic_handlers import TopicHandlers
-
-MAX_LINES = 10_000
 
 
 class ConfigHandlers:
@@ -37,15 +36,9 @@ class ConfigHandlers:
     @answers(RequestCode.UPDATE_NAMESRV_CONFIG)
     def change(self, command: Command, _connection: Connection) -> Command:
         """Change settings, all or none."""
-        lines = command.body.count(b"\n") + command.body.count(b"\r")
-        if lines > MAX_LINES:
-            raise DecodeError(f"the settings have {lines} ends of lines, limit is {MAX_LINES}")
-        try:
-            changes = parse_java_properties(command.body.decode(errors="replace"))
-        except DecodeError:
-            return Command.response(ResponseCode.SYSTEM_ERROR, "string2Properties error")
-        if self._settings.blacklisted(changes):
-            return Command.response(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        changes = read_changes(command.body, self._settings.black_list())
+        if isinstance(changes, Command):
+            return changes
         try:
             self._settings.change(changes)
         except ConfigError as error:

@@ -133,8 +133,6 @@ class Cleaner:
         set_full: Callable[[DiskFullError | None], None],
     ) -> None:
         self._config = config
-        self._settings = config.cleaning
-        self.period_ms = config.cleaning.period_ms
         self._parts = parts
         self._now_ms = now_ms
         self._asked_rounds = 0
@@ -146,6 +144,19 @@ class Cleaner:
 
     def __repr__(self) -> str:
         return f"<Cleaner of {self._config.root}{', disk full' if self._is_full else ''}>"
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Use other settings of retention from now on."""
+        self._config = config
+
+    @property
+    def period_ms(self) -> int:
+        """The pause between rounds."""
+        return self._config.cleaning.period_ms
+
+    @property
+    def _settings(self) -> CleaningConfig:
+        return self._config.cleaning
 
     def ask(self) -> None:
         """Let expired files go in the next rounds, at any hour (``executeDeleteFilesManually``)."""

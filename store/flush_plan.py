@@ -39,6 +39,10 @@ class FlushPlan:
         is_settled = not parts.queue_space.dirty_paths
         self._queues_taken_at_ms = monotonic_ms if is_settled else monotonic_ms - config.flush_queue_thorough_ms
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Use other intervals and numbers of pages from now on."""
+        self._config = config
+
     def is_log_due(self, monotonic_ms: int) -> bool:
         """Tell whether the log is to be flushed though nobody has asked for it."""
         if self._parts.flusher.is_log_put_off:

@@ -134,6 +134,13 @@ class MessageStore:
         """The end of what is planned, where the next record goes."""
         return self._log.append_offset
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Go on with other values of ``LIVE_STORE_KEYS``; the other settings are what they were."""
+        self.config = config
+        self._encoder.set_limits(config)
+        for part in (self._plan_flush, self.cleaner, self._reader):
+            part.reconfigure(config)
+
     def timers(self) -> Timers:
         """Return the timer messages of this store, to be opened by ``open_timers``."""
         return Timers(self.config, self._parts.files, self.time_from, self.cold_records)

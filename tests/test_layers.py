@@ -34,7 +34,12 @@ ORDER = {
     "export": ("plan", "columns", "report", "pushdown", "write"),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
 }
-WIRE_MODULES = frozenset({"handlers", "query_handlers", "report_handlers", "registration", "components", "server"})
+WIRE_MODULES = frozenset(
+    {
+        *("handlers", "query_handlers", "report_handlers", "change_handlers", "setting_handlers"),
+        *("registration", "components", "server"),
+    }
+)
 """The modules of the broker that may import ``remoting``, where every module may import ``LOOP_TOOLS`` of it."""
 LOOP_TOOLS = ("remoting", "transport", "event_loop")
 MOST_MODULES = 20

@@ -30,7 +30,6 @@ class CleaningJob:
         self._tasks = tasks
         self._clock = clock
         self._turn = asyncio.Lock()
-        self.period_ms = cleaner.period_ms
 
     @property
     def is_at_work(self) -> bool:
@@ -40,7 +39,7 @@ class CleaningJob:
     async def run(self) -> int:
         """Do one round; return the pause."""
         await self.do(self.cleaner.round())
-        return self.period_ms
+        return self.cleaner.period_ms
 
     async def do(self, steps: Iterator[SlowStep]) -> None:
         """Go through the steps, after those of a cleaning that is under way (raises ``OSError``)."""

@@ -165,7 +165,7 @@ class CleaningHandlers:
             await self._job.do(plan())
             return Command.response(ResponseCode.SUCCESS)
 
-        return _answer_when_done(self._job, clean, f"answer request {command.code}")
+        return answer_when_done(self._job, clean, f"answer request {command.code}")
 
     async def _round(self) -> None:
         await self._job.run()
@@ -191,10 +191,10 @@ class RuntimeInfoHandlers:
             body = encode_body(KVTable(table=await self._info.measure()))
             return Command.response(ResponseCode.SUCCESS, None, None, body)
 
-        return _answer_when_done(self._info.cleaning, measure, "tell how the broker is doing")
+        return answer_when_done(self._info.cleaning, measure, "tell how the broker is doing")
 
 
-def _answer_when_done(job: CleaningJob, work: Callable[[], Awaitable[Command]], name: str) -> Outcome[Command]:
+def answer_when_done(job: CleaningJob, work: Callable[[], Awaitable[Command]], name: str) -> Outcome[Command]:
     """Begin some work that waits for the disk; return the outcome of its answer."""
     outcome: Outcome[Command] = Outcome()
 

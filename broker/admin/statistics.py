@@ -50,8 +50,8 @@ class _Counts(NamedTuple):
     """Totals by topic, and by topic and group, at an instant."""
 
     at_ms: int
-    puts: Mapping[str, int]
-    reads: Mapping[tuple[str, str], int]
+    puts: dict[str, int]
+    reads: dict[tuple[str, str], int]
 
 
 class DayTotals(NamedTuple):
@@ -122,6 +122,22 @@ class BrokerStatistics:
             return 0.0
         first, last = self._counts[0], self._counts[-1]
         return (count(last) - count(first)) * 1000 / (last.at_ms - first.at_ms)
+
+    def drop_topic(self, topic: str) -> None:
+        """Forget a topic; the totals keep what it had, under no name."""
+        for puts in (self.puts.messages, *(each.puts for each in self._counts)):
+            puts[""] = puts.get("", 0) + puts.pop(topic, 0)
+        self._rename_reads(lambda name, group: ("", "") if name == topic else (name, group))
+
+    def drop_group(self, group: str) -> None:
+        """Forget a group; the totals keep what it had, under no name."""
+        self._rename_reads(lambda topic, name: (topic, "" if name == group else name))
+
+    def _rename_reads(self, rename: Callable[[str, str], tuple[str, str]]) -> None:
+        for reads in (self.reads.messages, *(each.reads for each in self._counts)):
+            for key in list(reads):
+                if (name := rename(*key)) != key:
+                    reads[name] = reads.get(name, 0) + reads.pop(key)
 
     def span(self, seconds: int) -> tuple[Sample, Sample] | None:
         """Return the sample of so many seconds ago and the latest, None while there are too few."""

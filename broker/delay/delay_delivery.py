@@ -229,7 +229,7 @@ class DelayJob:
         self._delivery = delivery
         self._clock = clock
         self._woken = delivery.armed
-        self._retry = WriteRetry("delivery of delayed messages is", RETRY_MS)
+        self._retry = WriteRetry("delivery of delayed messages is")
         self._is_stopped = False
 
     async def run(self) -> int | None:
@@ -241,7 +241,7 @@ class DelayJob:
             self._woken.clear()
             await wait_until_due(self._woken, lambda: self._delivery.wait_ms, self._clock)
             return 0
-        return await self._retry.run(self._deliver)
+        return await self._retry.run(self._deliver, RETRY_MS)
 
     def stop(self) -> None:
         """Deliver nothing more."""

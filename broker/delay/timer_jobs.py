@@ -46,12 +46,12 @@ class TimerJob:
         self._clock = clock
         self._woken = delivery.has_arrivals
         self._on_worked = on_worked
-        self._retry = WriteRetry("delivery of timer messages is", RETRY_MS)
+        self._retry = WriteRetry("delivery of timer messages is")
         self._is_stopped = False
 
     async def run(self) -> int | None:
         """Do a piece of work, or wait for the next; return the pause."""
-        return None if self._is_stopped else await self._retry.run(self._advance)
+        return None if self._is_stopped else await self._retry.run(self._advance, RETRY_MS)
 
     def stop(self) -> None:
         """Deliver nothing more."""

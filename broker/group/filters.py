@@ -45,7 +45,7 @@ from ...common.sql_filter import SqlFilter, compile_sql
 from ...common.sql_terms import SqlLimitError, SqlSyntaxError
 from ...common.subscription import ALL, SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
 from ...store.consumequeue.appended import Appended
-from ..settings.config import BrokerConfig
+from ..settings.live import LiveSettings
 from ..settings.refusal import Refusal
 
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -415,16 +415,15 @@ class Filtered(Protocol):
 class FilterSelection:
     """Finds the filter of a fetch."""
 
-    def __init__(self, config: BrokerConfig, table: FilterTable) -> None:
-        self._takes_properties = config.takes_property_filters
-        self._filters_retries = config.filters_retries
+    def __init__(self, settings: LiveSettings, table: FilterTable) -> None:
+        self._settings = settings
         self._table = table
 
     def check(self, expression_type: str | None, expression: str) -> Refusal | None:
         """Return why a client may not start with a subscription, None if it may."""
         if expression_type in _TAG_TYPES:
             return None
-        if not self._takes_properties:
+        if not self._settings.config.takes_property_filters:
             return _unsupported(expression_type)
         if expression_type != SQL92_TYPE:
             remark = f"{expression_type} is no type of expression, there are {TAG_TYPE} and {SQL92_TYPE}"
@@ -461,9 +460,10 @@ class FilterSelection:
         return TAKES_ALL if wanted.has_class_filter and isinstance(found, PullFilter) else found
 
     def _filter_properties(self, fetch: Filtered, expression_type: str, expression: str) -> PullFilter | Refusal:
-        if not self._takes_properties:
+        config = self._settings.config
+        if not config.takes_property_filters:
             return _unsupported(expression_type)
-        if self._filters_retries and fetch.topic.startswith(RETRY_PREFIX):
+        if config.filters_retries and fetch.topic.startswith(RETRY_PREFIX):
             return property_filter(_OfOrigin(fetch.topic.removeprefix(RETRY_PREFIX), self._table))
         if expression_type != SQL92_TYPE:
             return TAKES_ALL

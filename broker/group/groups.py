@@ -27,7 +27,7 @@ class GroupTable:
     file_name = "subscriptionGroup.json"
     content_type = SubscriptionGroupTable
 
-    def __init__(self, now_ms: Callable[[], int], *, creates_unknown: bool = True) -> None:
+    def __init__(self, now_ms: Callable[[], int], creates_unknown: Callable[[], bool] = lambda: True) -> None:
         self.change_count = 0
         self._version = DataVersion(timestamp=now_ms())
         self._now_ms = now_ms
@@ -50,16 +50,21 @@ class GroupTable:
         group = self._groups.get(name)
         if group is not None:
             return group
-        if not (self._creates_unknown or is_system_group(name)) or broker_group_remark(name) is not None:
+        if not (self._creates_unknown() or is_system_group(name)) or broker_group_remark(name) is not None:
             return None
         return self.put(SubscriptionGroupConfig(group_name=name))
 
     def put(self, group: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
         """Create or replace a group."""
         self._groups[group.group_name] = group
-        self.change_count += 1
-        self._version = next_version(self._version, self._now_ms())
+        self._changed()
         return group
+
+    def delete(self, name: str) -> None:
+        """Remove a group, if there is one, and what was forbidden to it."""
+        if self._groups.pop(name, None) is not None or name in self.forbidden:
+            self.forbidden.pop(name, None)
+            self._changed()
 
     def is_reading_forbidden(self, group: str, topic: str) -> bool:
         """Tell whether an administrator has forbidden the group to read the topic."""
@@ -76,6 +81,10 @@ class GroupTable:
         self._groups.update(content.subscription_group_table)
         self.forbidden = content.forbidden_table
         self._version = content.data_version
+
+    def _changed(self) -> None:
+        self.change_count += 1
+        self._version = next_version(self._version, self._now_ms())
 
 
 MAX_QUEUES: Final = 65_536
@@ -98,7 +107,11 @@ class OffsetFile(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class OffsetTable:
-    """Committed offsets by group, topic and queue."""
+    """Committed offsets by group, topic and queue.
+
+    Where an administrator has set a group back or forth (``reset``), its members know nothing of it yet: what they
+    commit is passed over until the next one that pulls has been told where to go on (``take_reset``).
+    """
 
     file_name = "consumerOffset.json"
     content_type = OffsetFile
@@ -110,6 +123,8 @@ class OffsetTable:
         self._version = DataVersion()
         self._offsets: dict[GroupTopic, dict[int, int]] = {}
         self._handed_out: dict[tuple[str, str, int], int] = {}
+        self.resets: dict[tuple[str, str, int], int] = {}
+        """By group, topic and queue: where members shall go on that do not know it yet. Each pull looks for any."""
 
     def __repr__(self) -> str:
         return f"<OffsetTable of {len(self._offsets)} pairs of group and topic>"
@@ -121,11 +136,16 @@ class OffsetTable:
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Store an offset, a smaller one too: that is how a group is set back by hand."""
+        if self.resets and (group, topic, queue_id) in self.resets:
+            return
         key = GroupTopic(group, topic)
         queues = self._offsets.get(key)
         if queues is None:
             queues = self._offsets[key] = {}
         queues[queue_id] = queue_offset
+        self._changed()
+
+    def _changed(self) -> None:
         self.change_count += 1
         if self.change_count % self._version_step == 0:
             self._version = next_version(self._version, self._now_ms())
@@ -134,6 +154,36 @@ class OffsetTable:
         """Return the stored offset."""
         queues = self._offsets.get(GroupTopic(group, topic))
         return None if queues is None else queues.get(queue_id)
+
+    def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Have a group go on at an offset, whatever its members commit before they know (``assignResetOffset``)."""
+        self.resets.pop((group, topic, queue_id), None)
+        self.commit(group, topic, queue_id, queue_offset)
+        self.resets[group, topic, queue_id] = queue_offset
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Tell whether the members of a group do not know yet that they shall go on elsewhere."""
+        return (group, topic, queue_id) in self.resets
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return where a member that pulls shall go on, and count it as told; None when it may go on as it likes."""
+        return self.resets.pop((group, topic, queue_id), None)
+
+    def drop_topic(self, topic: str) -> None:
+        """Forget the offsets of all groups in a topic (``cleanOffsetByTopic``)."""
+        self._drop(lambda _, name: name == topic)
+
+    def drop_group(self, group: str) -> None:
+        """Forget the offsets of a group (``removeOffset``)."""
+        self._drop(lambda name, _: name == group)
+
+    def _drop(self, is_gone: Callable[[str, str], bool]) -> None:
+        for key in [key for key in self._offsets if is_gone(*key)]:
+            del self._offsets[key]
+            self._changed()
+        for table in (self._handed_out, self.resets):
+            for queue in [queue for queue in table if is_gone(*queue[:2])]:
+                del table[queue]
 
     def note_handed_out(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """Note up to where a group was given messages of a queue; kept while the broker runs (``pullOffsetTable``)."""

@@ -47,6 +47,7 @@ from ...remoting.transport.connections import WatchedConnections
 from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
 from ..outcomes.scheduler import Scheduler
+from ..settings.live import LiveSettings
 from ..topic.topics import TopicTable
 from .filters import FilterSelection, FilterTable
 from .groups import MAX_QUEUES, GroupTable, OffsetTable
@@ -60,10 +61,10 @@ class MemberNotifier:
     Members are told nothing if the broker or the group does not want it, or if the group is broadcasting.
     """
 
-    def __init__(self, groups: GroupTable, filters: FilterTable, *, is_on: bool = True) -> None:
+    def __init__(self, groups: GroupTable, filters: FilterTable, settings: LiveSettings) -> None:
         self._groups = groups
         self._filters = filters
-        self._is_on = is_on
+        self._settings = settings
 
     def tell(self, group: ConsumerGroup[Connection]) -> None:
         """Tell that a group has changed: every member, one-way, and when none is left the table of filters."""
@@ -71,7 +72,7 @@ class MemberNotifier:
             self._filters.unregister(group.name)
         settings = self._groups.get(group.name)
         is_wanted = settings is None or settings.notify_consumer_ids_changed_enable
-        if self._is_on and is_wanted and not group.is_broadcasting:
+        if self._settings.config.notifies_members and is_wanted and not group.is_broadcasting:
             header = ConsumerGroupHeader(consumer_group=group.name)
             notice = encode_oneway(Command.request(Code.NOTIFY_CONSUMER_IDS_CHANGED, header))
             for connection in group.members:
@@ -300,6 +301,8 @@ class ProgressHandlers:
         if not self._offsets.takes(header.consumer_group, header.topic, header.queue_id):
             remark = f"{header.consumer_group} has offsets of {MAX_QUEUES} queues of {header.topic}, which is the limit"
             return Command.response(ResponseCode.INVALID_PARAMETER, remark)
+        if self._offsets.is_reset(header.consumer_group, header.topic, header.queue_id):
+            return Command.response(ResponseCode.SUCCESS, "Offset has been previously reset")
         if header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Command.response(ResponseCode.SUCCESS)

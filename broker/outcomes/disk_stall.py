@@ -26,24 +26,15 @@ is read; that one is served, since nobody knows how long it lay in its socket.
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...common.clock import Clock, TimerHandle
 from ...common.errors import BusyError
 from ...common.outcome import Outcome
+from ..settings.live import LiveSettings
 
 _OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StallLimits:
-    """When the disk counts as stalled, how long sends wait then, and how many may."""
-
-    stall_ms: int
-    wait_ms: int
-    most_parked: int
 
 
 class _Parked(NamedTuple):
@@ -55,8 +46,8 @@ class _Parked(NamedTuple):
 class DiskStall:
     """The requests that a stalled disk keeps from being begun; ``end_turn`` commits those that were begun together."""
 
-    def __init__(self, stall_limits: StallLimits, clock: Clock, end_turn: Callable[[], None]) -> None:
-        self._limits = stall_limits
+    def __init__(self, settings: LiveSettings, clock: Clock, end_turn: Callable[[], None]) -> None:
+        self._settings = settings
         self._clock = clock
         self._end_turn = end_turn
         self._parked: deque[_Parked] = deque()
@@ -77,7 +68,7 @@ class DiskStall:
     @property
     def most_parked(self) -> int:
         """How many requests may be parked."""
-        return self._limits.most_parked
+        return self._settings.config.most_waiting_sends
 
     @property
     def head_wait_ms(self) -> int:
@@ -86,7 +77,7 @@ class DiskStall:
 
     def park(self, begin: Callable[[], Outcome[Any]]) -> Outcome[Any]:
         """Keep a request from being begun; return what will come of it, perhaps a ``BusyError``."""
-        if self._is_closed or len(self._parked) >= self._limits.most_parked:
+        if self._is_closed or len(self._parked) >= self.most_parked:
             self._failed += 1
             return Outcome(failure=BusyError(_OVERLOAD), is_settled=True)
         outcome: Outcome[Any] = Outcome()
@@ -123,17 +114,19 @@ class DiskStall:
 
     def _plan_look(self) -> None:
         if self._look_timer is None and self._is_owed and not self._is_closed:
-            self._look_timer = self._clock.call_at(self._owed_since_ms + self._limits.stall_ms, self._look)
+            stalled_at_ms = self._owed_since_ms + self._settings.config.disk_stall_ms
+            self._look_timer = self._clock.call_at(stalled_at_ms, self._look)
 
     def _look(self) -> None:
         self._look_timer = None
-        if not self._is_owed or self._clock.monotonic_ms() - self._owed_since_ms < self._limits.stall_ms:
+        stall_ms = self._settings.config.disk_stall_ms
+        if not self._is_owed or self._clock.monotonic_ms() - self._owed_since_ms < stall_ms:
             self._plan_look()
             return
         self.is_stalled, self._failed = True, 0
         _log.warning(
             "flush stalled for %d ms: sends wait, and are answered busy after waitTimeMillsInSendQueue",
-            self._limits.stall_ms,
+            stall_ms,
         )
 
     def _begin_parked(self) -> None:
@@ -151,12 +144,12 @@ class DiskStall:
 
     def _set_timer(self) -> None:
         if self._fail_timer is None and self._parked:
-            at_ms = self._parked[0].since_ms + self._limits.wait_ms
+            at_ms = self._parked[0].since_ms + self._settings.config.send_wait_ms
             self._fail_timer = self._clock.call_at(at_ms, self._fail_late)
 
     def _fail_late(self) -> None:
         self._fail_timer = None
-        while self._parked and self.head_wait_ms >= self._limits.wait_ms:
+        while self._parked and self.head_wait_ms >= self._settings.config.send_wait_ms:
             self._fail(self._parked.popleft())
         self._set_timer()
 

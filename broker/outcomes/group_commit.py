@@ -63,7 +63,6 @@ class GroupCommit:
         self._clock = clock
         self._settle = settle
         self._watch = watch
-        self._timeout_ms = store.config.sync_flush_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Group] = deque()
         self._requested_end = store.log_max_offset
@@ -81,7 +80,8 @@ class GroupCommit:
         waiting = [outcome for outcome in turn if outcome.waits_for_flush]
         end = self._store.log_max_offset
         if waiting:
-            self._waiting.append(_Group(end, self._clock.monotonic_ms() + self._timeout_ms, waiting))
+            until_ms = self._clock.monotonic_ms() + self._store.config.sync_flush_timeout_ms
+            self._waiting.append(_Group(end, until_ms, waiting))
             self._set_timer()
         if self._requested_end != end:
             self._requested_end = end
@@ -178,20 +178,19 @@ def _settle(flushed: asyncio.Future[StoreNotWritableError | None], failure: Stor
 class WriteRetry:
     """Runs the rounds of a job that writes to the store; ``what`` is paused when the store does not take it."""
 
-    def __init__(self, what: str, pause_ms: int) -> None:
+    def __init__(self, what: str) -> None:
         self._what = what
-        self._pause_ms = pause_ms
         self._is_refused = False
 
-    async def run(self, work: Callable[[], Awaitable[int]]) -> int:
+    async def run(self, work: Callable[[], Awaitable[int]], pause_ms: int) -> int:
         """Do some work and return the pause that it asks for, or the one before it is tried again."""
         try:
             pause_ms = await work()
         except (StoreNotWritableError, OSError) as error:
             if not self._is_refused:
                 text = "%s paused, retrying every %d ms: the store rejects writes: %s"
-                _log.warning(text, self._what, self._pause_ms, error)
+                _log.warning(text, self._what, pause_ms, error)
             self._is_refused = True
-            return self._pause_ms
+            return pause_ms
         self._is_refused = False
         return pause_ms

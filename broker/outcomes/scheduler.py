@@ -43,7 +43,8 @@ from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.batch_queue import count_of
 from ...store.message_store import MessageStore
 from ...store.recovery.dispatcher import Arrivals
-from .disk_stall import DiskStall, StallLimits
+from ..settings.live import LiveSettings
+from .disk_stall import DiskStall
 from .group_commit import GroupCommit
 
 RECHECK_MS = 5000
@@ -70,7 +71,7 @@ class Scheduler:
     """All outcomes of a broker that depend on its store; lives on the event loop."""
 
     def __init__(
-        self, store: MessageStore, clock: Clock, make_known: MakeKnown, stall_limits: StallLimits | None = None
+        self, store: MessageStore, clock: Clock, make_known: MakeKnown, stall_settings: LiveSettings | None = None
     ) -> None:
         self.store = store
         self._make_known = make_known
@@ -81,8 +82,8 @@ class Scheduler:
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
         if store.config.is_sync_flush:
-            if stall_limits is not None:
-                self._stall = DiskStall(stall_limits, clock, self.end_turn)
+            if stall_settings is not None:
+                self._stall = DiskStall(stall_settings, clock, self.end_turn)
             self._group = GroupCommit(store, clock, self.settle, self._stall)
 
     def __repr__(self) -> str:
@@ -259,6 +260,12 @@ class LongPolling:
                     self._wake(fetch)
                 else:
                     self._recheck_soon(fetch)
+
+    def wake_topic(self, topic: str) -> None:
+        """Wake who waits for messages of a topic: it is gone, or readers shall go on elsewhere."""
+        for fetch in self._held():
+            if any(name == topic for name, _ in fetch.wanted):
+                self._wake(fetch)
 
     def wake_all(self) -> None:
         """Wake everybody: the broker stops."""

@@ -3,7 +3,8 @@
 Rules
     1. The checks, in their order (B.4.1): the broker's permission, the group, the topic and its permission, the queue,
        and then the subscription: the one in the request if it says so, else the one of the group's last heartbeat.
-    2. A fetch that finds nothing new and may wait is held (``LongPolling``). When it is woken it is run again from the
+    2. Whose group an administrator has moved in the queue is sent there first, and commits nothing with it (D.3).
+    3. A fetch that finds nothing new and may wait is held (``LongPolling``). When it is woken it is run again from the
        start and answered whatever comes: it commits no offset then and never waits twice.
 """
 
@@ -25,7 +26,8 @@ from ..group.filters import TAKES_ALL, Filtered, FilterSelection, PullFilter
 from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Members
 from ..outcomes.scheduler import HeldFetch, LongPolling
-from ..settings.refusal import FAQ, BrokerIdentity, Refusal
+from ..settings.live import LiveSettings
+from ..settings.refusal import FAQ, Refusal
 from ..topic.topics import TopicTable
 
 MASTER_ID = 0
@@ -53,19 +55,17 @@ class FetchValidator:
 
     def __init__(
         self,
-        own: BrokerIdentity,
+        settings: LiveSettings,
         topics: TopicTable,
         groups: GroupTable,
         members: Members[Any],
         filters: FilterSelection,
     ) -> None:
-        self._own = own
-        self._is_readable = bool(own.config.permission & PERM_READ)
+        self._settings = settings
         self._topics = topics
         self._groups = groups
         self._members = members
         self._filters = filters
-        self.reads_slaves = own.config.reads_slaves
 
     def suggest_broker(self, group: str, result: ReadResult) -> int:
         """Return the id of the broker that a group shall pull from next, where slaves are read (B.4.5)."""
@@ -76,8 +76,8 @@ class FetchValidator:
 
     def validate(self, fetch: FetchRequest, consumer: tuple[str, int]) -> PullFilter | Refusal:
         """Return what the consumer wants of the queue, or why it gets nothing."""
-        if not self._is_readable:
-            return Refusal(ResponseCode.NO_PERMISSION, self._own.forbids("pulling message"))
+        if not self._settings.config.permission & PERM_READ:
+            return Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("pulling message"))
         settings = self._groups.get(fetch.consumer_group) or self._groups.find(fetch.consumer_group)
         if settings is None or not settings.consume_enable:
             return _refuse_group(fetch.consumer_group, settings)
@@ -154,15 +154,14 @@ class FetchOperation:
         offsets: OffsetTable,
         long_polling: LongPolling,
         counts: ReadCounts,
-        *,
-        short_polling_ms: int | None = None,
+        settings: LiveSettings,
     ) -> None:
         self._read_store = read
         self._validator = validator
         self._offsets = offsets
         self._long_polling = long_polling
         self._counts = counts
-        self._short_polling_ms = short_polling_ms
+        self._settings = settings
 
     def fetch(self, fetch: FetchRequest, consumer: tuple[str, int]) -> Outcome[Fetched | Refusal]:
         """Return what there is, or wait for it."""
@@ -176,7 +175,8 @@ class FetchOperation:
             return Outcome(fetched, is_settled=True)
         queues = {(fetch.topic, fetch.queue_id): fetch.queue_offset}
         held = HeldFetch(queues, wanted.accepts_arrival, partial(self._run_again, fetch, consumer), consumer)
-        delay_ms = fetch.suspend_ms if self._short_polling_ms is None else self._short_polling_ms
+        config = self._settings.config
+        delay_ms = fetch.suspend_ms if config.is_long_polling_enabled else config.short_polling_ms
         outcome = self._long_polling.hold(held, max(delay_ms, _SHORTEST_WAIT_MS))
         texts = (fetch.consumer_group, fetch.topic, fetch.subscription, fetch.expression_type)
         outcome.extra_bytes = wanted.kept_bytes + sum(map(getsizeof, texts))
@@ -189,6 +189,10 @@ class FetchOperation:
     def _read(self, fetch: FetchRequest, wanted: PullFilter) -> Fetched:
         most_bytes = MOST_BYTES if fetch.max_bytes is None else fetch.max_bytes
         limits = ReadLimits(fetch.max_messages if fetch.max_messages > 0 else 1, most_bytes)
+        if self._offsets.resets:
+            reset_to = self._offsets.take_reset(fetch.consumer_group, fetch.topic, fetch.queue_id)
+            if reset_to is not None:
+                return self._send_elsewhere(fetch, reset_to)
         accepts, accepts_record = wanted[:2]
         counts = self._counts
         began_at_ms = counts.monotonic_ms()
@@ -206,6 +210,11 @@ class FetchOperation:
             counts.longest_ms = took_ms
         # In a queue without messages it depends on what was asked for (B.4.4).
         is_at_end = status in _NOTHING_NEW or (status is ReadStatus.NO_MESSAGE_IN_QUEUE and fetch.queue_offset == 0)
-        validator, group = self._validator, fetch.consumer_group
-        broker_id = validator.suggest_broker(group, result) if validator.reads_slaves else MASTER_ID
+        is_elsewhere = self._settings.config.reads_slaves
+        broker_id = self._validator.suggest_broker(fetch.consumer_group, result) if is_elsewhere else MASTER_ID
         return Fetched(result, broker_id, is_at_end)
+
+    def _send_elsewhere(self, fetch: FetchRequest, queue_offset: int) -> Fetched:
+        ends = self._read_store(fetch.topic, fetch.queue_id, queue_offset, ReadLimits(1, 0), None, None)
+        result = ReadResult(ReadStatus.OFFSET_RESET, queue_offset, ends.min_offset, ends.max_offset, [])
+        return Fetched(result, MASTER_ID, has_nothing_new=False)

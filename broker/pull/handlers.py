@@ -18,7 +18,8 @@ from ...remoting.headers.pull import (
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ...store.consumequeue.queue_reader import ReadStatus
-from ..settings.refusal import BrokerIdentity, Refusal
+from ..settings.live import LiveSettings
+from ..settings.refusal import Refusal
 from .fetch import Fetched, FetchOperation
 
 _JOIN_RECORD_BYTES = 1024  # records that average no more are cheaper to send as one copy
@@ -31,6 +32,7 @@ _CODES = {
     ReadStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     ReadStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    ReadStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
 
 _read_pull = header_reader(PullHeader)
@@ -39,9 +41,9 @@ _read_pull = header_reader(PullHeader)
 class PullHandlers:
     """Answers consumers that pull."""
 
-    def __init__(self, fetches: FetchOperation, own: BrokerIdentity) -> None:
+    def __init__(self, fetches: FetchOperation, settings: LiveSettings) -> None:
         self._fetches = fetches
-        self._own = own
+        self._settings = settings
 
     @answers(Code.PULL_MESSAGE)
     def pull(self, command: Command, connection: Connection) -> Outcome[Fetched | Refusal]:
@@ -59,9 +61,9 @@ class PullHandlers:
     @answers(Code.LITE_PULL_MESSAGE)
     def lite_pull(self, command: Command, connection: Connection) -> Command | Outcome[Fetched | Refusal]:
         """Do the same for consumers of this kind, if they are served."""
-        config = self._own.config
+        config = self._settings.config
         if config.permission & PERM_READ and not config.is_lite_pull_enabled:
-            return Command.response(ResponseCode.NO_PERMISSION, self._own.forbids("for lite pull consumer"))
+            return Command.response(ResponseCode.NO_PERMISSION, self._settings.forbids("for lite pull consumer"))
         return self.pull(command, connection)
 
 

@@ -13,6 +13,7 @@ from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ...store.index.key_index import KeyKind
 from ...store.message_store import MessageStore
+from ..settings.live import LiveSettings
 
 _KINDS: dict[str, KeyKind] = {"K": "K", "U": "U", "T": "T"}
 
@@ -20,16 +21,16 @@ _KINDS: dict[str, KeyKind] = {"K": "K", "U": "U", "T": "T"}
 class QueryHandlers:
     """Answers from the index and the log."""
 
-    def __init__(self, store: MessageStore, *, unique_key_count: int = 32) -> None:
+    def __init__(self, store: MessageStore, settings: LiveSettings) -> None:
         self._store = store
-        self._unique_key_count = unique_key_count
+        self._settings = settings
 
     @answers(Code.QUERY_MESSAGE)
     def query(self, command: Command, _connection: Connection) -> Command:
         """Find messages by key, unique key or tag."""
         header = decode_header(QueryMessageHeader, command)
         kind: KeyKind = "U" if header.is_unique_key else _KINDS.get(header.index_type or "K", "K")
-        count = self._unique_key_count if header.is_unique_key else header.max_messages
+        count = self._settings.config.default_query_count if header.is_unique_key else header.max_messages
         if count < 0:
             raise HeaderError(f"the custom field <maxNum> is negative: {count}")
         found = self._store.query(header.topic, header.key, count, header.begin_ms, header.end_ms, kind=kind)

@@ -60,7 +60,6 @@ class SendHandlers:
         self._replies = replies
         self._recalls = recalls
         self._answers = answers
-        self._fields = answers.fields()
         self._encode = self._encode_sent  # bound once, and not for each send
 
     @cached_property
@@ -114,7 +113,7 @@ class SendHandlers:
     def _encode_unusual(self, command: Command, outcome: Outcome[Sent]) -> Command | Encoded:
         sent = outcome.answer
         if isinstance(sent, Refusal):
-            return Command.response(sent.code, sent.remark, self._fields)
+            return Command.response(sent.code, sent.remark, self._answers.fields())
         if isinstance(sent, Appended):
             log_offsets, key = (sent.log_offset,), sent.properties.get(UNIQ_KEY)
             is_usual = not outcome.is_late
@@ -142,15 +141,15 @@ class SendHandlers:
                 f"service not available now. It may be caused by one of the following reasons: {failure}, "
                 "messages are put to the slave, message store has been shut down, etc."
             )
-        return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, remark, self._fields)
+        return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, remark, self._answers.fields())
 
     def _encode_reply(self, _command: Command, outcome: Outcome[ReplySent | Refusal]) -> Command:
         sent = outcome.answer
         if outcome.failure is not None:
             return self._encode_failure(outcome.failure)
         if isinstance(sent, Refusal):
-            return Command.response(sent.code, sent.remark, self._fields)
-        fields = dict(self._fields)
+            return Command.response(sent.code, sent.remark, self._answers.fields())
+        fields = self._answers.fields()
         if sent.stored is not None or sent.failure is None:
             message_id = "0" if sent.stored is None else f"{self._host_text}{sent.stored.log_offset:016X}"
             queue_offset = 0 if sent.stored is None else sent.stored.queue_offset
@@ -159,7 +158,8 @@ class SendHandlers:
         return Command.response(code, sent.failure, fields)
 
     def _encode_recall(self, _command: Command, outcome: Outcome[str | Refusal]) -> Command:
-        done, region = outcome.answer if outcome.failure is None else RECALL_FAILED, self._fields["MSG_REGION"]
+        done = outcome.answer if outcome.failure is None else RECALL_FAILED
+        region = self._answers.fields()["MSG_REGION"]
         if isinstance(done, Refusal):
             return Command.response(done.code, done.remark, {"MSG_REGION": region})
         return Command.response(ResponseCode.SUCCESS, None, RecallReply(msg_id=done, region=region))

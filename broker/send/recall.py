@@ -29,7 +29,7 @@ from ...common.properties import (
 from ...common.record import NewRecord
 from ..delay.delayed_messages import DelayRouting
 from ..outcomes.scheduler import Scheduler
-from ..settings.config import BrokerConfig
+from ..settings.live import LiveSettings
 from ..settings.refusal import Refusal
 from ..topic.topics import TopicTable
 
@@ -51,8 +51,8 @@ class Recall(Protocol):
 class RecallOperation:
     """Takes recalls."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicTable, routing: DelayRouting, scheduler: Scheduler) -> None:
-        self._config = config
+    def __init__(self, settings: LiveSettings, topics: TopicTable, routing: DelayRouting, scheduler: Scheduler) -> None:
+        self._settings = settings
         self._topics = topics
         self._routing = routing
         self._store, self._scheduler, self._now_ms = scheduler.store, scheduler, routing.now_ms
@@ -78,7 +78,7 @@ class RecallOperation:
         return outcome
 
     def _check(self, topic: str) -> Refusal | None:
-        config = self._config
+        config = self._settings.config
         if not config.is_recall_enabled:
             return Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
         if not (config.permission & PERM_WRITE or config.recalls_when_not_writable):
@@ -91,7 +91,7 @@ class RecallOperation:
         """Return why a handle cannot be served."""
         if handle.topic != topic:
             return "recall failed, topic not match"
-        if handle.broker_name != self._config.broker_name:
+        if handle.broker_name != self._settings.config.broker_name:
             return _UNAVAILABLE
         now_ms = self._now_ms()
         if not _NUMBER.fullmatch(handle.due_at):

@@ -35,6 +35,7 @@ from ...store.consumequeue.appended import Appended
 from ..delay.delayed_messages import DelayRouting
 from ..outcomes.group_commit import wants_to_wait
 from ..outcomes.scheduler import Scheduler
+from ..settings.live import LiveSettings
 from ..settings.refusal import Refusal
 from .send import Sender, SendRequest, SendValidator
 
@@ -90,15 +91,18 @@ class _Passing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplyOperation:
-    """Takes replies; they are passed on only, unless ``is_stored``. ``fields`` are properties that all of them get."""
+    """Takes replies, which are passed on, and stored if the settings say so.
+
+    ``fields`` gives the properties that all of them get.
+    """
 
     validator: SendValidator
     prepare_push: PreparePush
     routing: DelayRouting
     scheduler: Scheduler
     tasks: TaskScope
-    is_stored: bool
-    fields: dict[str, str]
+    settings: LiveSettings
+    fields: Callable[[], dict[str, str]]
 
     def reply(self, message: ReplyRequest, body: bytes, sender: Sender) -> Outcome[ReplySent | Refusal]:
         """Store a reply and pass it on."""
@@ -108,12 +112,12 @@ class ReplyOperation:
         if isinstance(admission, Refusal):
             return self.scheduler.when_known(admission, admission.new_topics)
         properties, address = (
-            {**parse_properties(message.properties or ""), **self.fields},
+            {**parse_properties(message.properties or ""), **self.fields()},
             format_address(*sender.address),
         )
         push, failure = self._prepare(message, body, properties, address)
         kept = None
-        if self.is_stored:
+        if self.settings.config.stores_replies:
             new = _new_record(message, body, sender, admission.queue_id, properties)
             if push is not None:
                 new.properties = push.properties

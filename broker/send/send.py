@@ -56,7 +56,8 @@ from ..delay.timer_messages import recall_handle_of
 from ..group.groups import GroupTable
 from ..outcomes.group_commit import wants_to_wait
 from ..outcomes.scheduler import Scheduler
-from ..settings.refusal import FAQ, BrokerIdentity, Refusal
+from ..settings.live import LiveSettings
+from ..settings.refusal import FAQ, Refusal
 from ..topic.topics import TopicTable, format_topic, is_batch_topic, make_topic
 from ..transaction.half_messages import half_of, is_transactional
 
@@ -113,13 +114,12 @@ class SendValidator:
 
     def __init__(
         self,
-        own: BrokerIdentity,
+        settings: LiveSettings,
         topics: TopicTable,
         groups: GroupTable,
         consumes_in_order: Callable[[str], bool],
     ) -> None:
-        self._own = own
-        self._is_writable = bool(own.config.permission & PERM_WRITE)
+        self._settings = settings
         self._topics = topics
         self._unsaved = topics.unsaved
         self._groups = groups
@@ -128,8 +128,8 @@ class SendValidator:
     def validate(self, message: Destination, version: int, producer: tuple[str, int]) -> Admission | Refusal:
         """Return where a message goes, or why it is refused; ``version`` is its sender's release."""
         name = message.topic
-        topic = self._topics.get(name)
-        if topic is None or name in NOT_SENDABLE_TOPICS or not self._is_writable or name.startswith(RETRY_PREFIX):
+        topic, is_writable = self._topics.get(name), self._settings.config.permission & PERM_WRITE
+        if topic is None or name in NOT_SENDABLE_TOPICS or not is_writable or name.startswith(RETRY_PREFIX):
             return self._validate_with_care(message, version, producer)
         queue_id = message.queue_id
         if 0 <= queue_id < topic.write_queue_nums and not self._unsaved:
@@ -146,8 +146,8 @@ class SendValidator:
         """Return where a message goes that nobody has tried to consume, whatever its topic, or why it is refused."""
         name = message.topic
         topic = self._topics.get(name)
-        if not self._is_writable and topic is not None and topic.order:
-            return Refusal(ResponseCode.NO_PERMISSION, self._own.forbids("sending message"))
+        if not self._settings.config.permission & PERM_WRITE and topic is not None and topic.order:
+            return Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("sending message"))
         if (remark := broker_topic_remark(name)) is not None:
             return Refusal(ResponseCode.INVALID_PARAMETER, remark)
         if name in NOT_SENDABLE_TOPICS:
@@ -203,11 +203,14 @@ class PropertyEnricher:
     """Adds what this broker adds: ``own`` properties, and a unique key."""
 
     def __init__(self, own: Mapping[str, str], new_key: Callable[[], str]) -> None:
-        self._own = dict(own)
-        self._own_text = encode_properties(self._own)
-        self._replaced = frozenset({*self._own, POP_CK})
+        self._replaced = frozenset({*own, POP_CK})
         self._needs_care = self._replaced | TIMER_NAMES | {TRANSACTION_PREPARED, DELAY, INNER_NUM}
         self._new_key = new_key
+        self._own, self._own_text = dict(own), encode_properties(own)
+
+    def set_own(self, own: Mapping[str, str]) -> None:
+        """Add other values of the same properties from now on."""
+        self._own, self._own_text = dict(own), encode_properties(own)
 
     def enrich(self, text: str) -> StoredProperties:
         """Return what shall be stored of the properties that a request carries."""
@@ -285,7 +288,7 @@ class SendOperations:
         validator: SendValidator,
         enricher: PropertyEnricher,
         routing: DelayRouting,
-        own: BrokerIdentity,
+        settings: LiveSettings,
     ) -> None:
         self._scheduler = scheduler
         self._flushes_first = scheduler.flushes_first
@@ -293,9 +296,8 @@ class SendOperations:
         self._validator = validator
         self._enricher = enricher
         self._routing = routing
-        self._own = own
+        self._settings = settings
         self.store = scheduler.store
-        self._most_bytes = self.store.config.max_message_bytes
 
     def send(self, message: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
         """Store a message."""
@@ -344,13 +346,13 @@ class SendOperations:
         is_delayed_retry = new.reconsume_times > 0 and self._routing.is_delayed(new.properties)
         if not is_transactional(new.properties, is_delayed_retry=is_delayed_retry):
             return self._routing.place(new)
-        if self._own.config.refuses_transactions:
-            raise MessageRefusedError(ResponseCode.NO_PERMISSION, self._own.forbids("sending transaction message"))
+        if self._settings.config.refuses_transactions:
+            raise MessageRefusedError(ResponseCode.NO_PERMISSION, self._settings.forbids("sending transaction message"))
         return half_of(new)
 
     def _receipt(self, stored: Appended, sent: NewRecord, placed: NewRecord) -> SendReceipt:
         """Return what the sender of a message learns that is stored elsewhere; a timer message can be recalled."""
-        handle = recall_handle_of(placed, self._own.config.broker_name) if placed.topic == TIMER_TOPIC else None
+        handle = recall_handle_of(placed, self._settings.config.broker_name) if placed.topic == TIMER_TOPIC else None
         key = placed.properties.get(UNIQ_KEY)
         return SendReceipt((stored.log_offset,), sent.queue_id, stored.queue_offset, key, recall_handle=handle)
 
@@ -358,8 +360,9 @@ class SendOperations:
         if batch.topic.startswith(RETRY_PREFIX):
             remark = f"batch request does not support retry group {batch.topic}"
             return Outcome(Refusal(ResponseCode.MESSAGE_ILLEGAL, remark), is_settled=True)
-        if len(body) > self._most_bytes:
-            remark = f"message body size is {len(body)} bytes, limit is {self._most_bytes}"
+        most_bytes = self.store.config.max_message_bytes
+        if len(body) > most_bytes:
+            remark = f"message body size is {len(body)} bytes, limit is {most_bytes}"
             return Outcome(Refusal(ResponseCode.SYSTEM_ERROR, remark), is_settled=True)
         parts = decode_batch(body, MAX_BATCH_MESSAGES)
         properties = parse_properties(batch.properties or "")
@@ -410,7 +413,7 @@ class SendOperations:
         return self._scheduler.failed(error, new_topics)
 
     def _illegal(self, new_topics: tuple[str, ...]) -> Refusal:
-        return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_remark(self._most_bytes), new_topics)
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_remark(self.store.config.max_message_bytes), new_topics)
 
 
 def _waits_for_flush(message: SendRequest, sender: Sender) -> bool:

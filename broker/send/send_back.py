@@ -25,7 +25,8 @@ from ...common.record import NewRecord, Record, decode_record
 from ..delay.delayed_messages import DelayRouting
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import Scheduler
-from ..settings.refusal import FAQ, BrokerIdentity, Refusal
+from ..settings.live import LiveSettings
+from ..settings.refusal import FAQ, Refusal
 from ..topic.topics import TopicTable
 from .send import FailurePlace, dead_letters, retries
 
@@ -46,10 +47,14 @@ class SendBackOperation:
     """Takes failed messages back."""
 
     def __init__(
-        self, own: BrokerIdentity, groups: GroupTable, topics: TopicTable, routing: DelayRouting, scheduler: Scheduler
+        self,
+        settings: LiveSettings,
+        groups: GroupTable,
+        topics: TopicTable,
+        routing: DelayRouting,
+        scheduler: Scheduler,
     ) -> None:
-        self._own = own
-        self._is_writable = bool(own.config.permission & PERM_WRITE)
+        self._settings = settings
         self._groups = groups
         self._topics = topics
         self._routing = routing
@@ -61,8 +66,8 @@ class SendBackOperation:
         if group is None:
             remark = f"subscription group not exist, {message.group} {FAQ}"
             return self._refuse(Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark))
-        if not self._is_writable:
-            return self._refuse(Refusal(ResponseCode.NO_PERMISSION, self._own.forbids("sending message")))
+        if not self._settings.config.permission & PERM_WRITE:
+            return self._refuse(Refusal(ResponseCode.NO_PERMISSION, self._settings.forbids("sending message")))
         if group.retry_queue_nums <= 0:
             return Outcome(None, is_settled=True)
         place = retries(self._topics, group, is_unit=bool(message.unit_mode))

@@ -18,7 +18,7 @@ from typing import Self
 
 from ...common.errors import ConfigError
 from ...common.ids import is_address
-from ...common.settings import Setting, describe_settings, format_setting, parse_settings, setting, setting_keys
+from ...common.settings import FOUND, Setting, describe_settings, format_setting, parse_settings, setting, setting_keys
 from ...store.files.store_config import StoreConfig
 from .java_keys import refuse_dangerous, warn_unused
 
@@ -71,6 +71,7 @@ def describe_store(config: StoreConfig) -> list[Setting]:
 
 
 DEFAULT_PORT = 10911
+_LONGEST_REGION = 255  # it is in each message
 _LEAST_PERIOD_MS, _MOST_PERIOD_MS = 10_000, 60_000
 
 
@@ -177,15 +178,27 @@ class BrokerConfig:
         "osPageCacheBusyTimeOutMills", 1000, "how long no flush has ended when the disk counts as stalled", least=1
     )
 
-    # not read by key: the store reads its own, the port is part of the option --advertise, repairs is --repair
+    black_list: str = setting(
+        "configBlackList",
+        "configBlackList;brokerConfigPath",
+        "keys that administrators may not change, between semicolons",
+    )
+
+    # not read by key: the store reads its own, the port is part of the option --advertise, repairs is --repair; the
+    # file of settings is that of --config; given are the keys that the start names
     store: StoreConfig = field(default_factory=lambda: StoreConfig("~/store"))
     advertised_port: int = 0
     repairs: bool = False
+    settings_file: str = ""
+    given: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for key, name in (("brokerClusterName", self.cluster_name), ("brokerName", self.broker_name)):
             if not name or "/" in name or not name.isprintable():
                 raise ConfigError(f"{key} is {name!r}, it must be printable and hold no slash", key=key)
+        if not self.region_id.isprintable() or len(self.region_id) > _LONGEST_REGION:
+            limit = f"it must be printable and have {_LONGEST_REGION} characters at most"
+            raise ConfigError(f"regionId is {self.region_id[:_LONGEST_REGION]!r}, {limit}", key="regionId")
         if not self.host:
             raise ConfigError("bindAddress is empty; 0.0.0.0 means every address of this machine", key="bindAddress")
         for address in self.nameserver_list:
@@ -211,9 +224,15 @@ class BrokerConfig:
         """
         refuse_dangerous(settings)
         store = StoreConfig.from_java(settings)
-        config = cls(store=store, **parse_settings(cls, settings))
+        config = cls(store=store, given=frozenset(settings), **parse_settings(cls, settings))
         warn_unused(settings, used=setting_keys(cls) | {row.key for row in describe_store(store)})
         return config
+
+    @property
+    def given_keys(self) -> frozenset[str]:
+        """The keys that the start names, or a program has set to something else than their default."""
+        rows = self.describe()
+        return self.given | {row.key for row in rows if row.value != row.default and row.default != FOUND}
 
     def describe(self) -> list[Setting]:
         """Return every key that rocketlet uses, with its value, default and meaning."""

@@ -140,6 +140,7 @@ _NAMES = """
 JAVA_KEYS = frozenset(_NAMES.split())
 
 
+_LONGEST = 100  # above it no key is alike
 _log = logging.getLogger(__name__)
 
 
@@ -191,13 +192,18 @@ def refuse_dangerous(settings: Mapping[str, str]) -> None:
             raise ConfigError(f"{key}={value} cannot be used: {refusal.reason}", key=key)
 
 
-def warn_unused(settings: Mapping[str, str], *, used: frozenset[str]) -> None:
-    """Name the keys that have no effect."""
+def warn_unused(settings: Mapping[str, str], *, used: frozenset[str], most_hints: int | None = None) -> None:
+    """Name the keys that have no effect; what unknown ones may mean takes a while to find out."""
+    unknown: list[str] = []
     for key in settings:
         if key in used or key in _REFUSED:
             continue
         if key in JAVA_KEYS:
             _log.warning("setting %s has no effect: rocketlet does not use it", key)
             continue
-        nearest = difflib.get_close_matches(key, used | JAVA_KEYS, n=1, cutoff=0)
-        _log.warning("setting %s is unknown; did you mean %s?", key, nearest[0])
+        unknown.append(key)
+    for key in unknown[:most_hints]:
+        nearest = difflib.get_close_matches(key[:_LONGEST], used | JAVA_KEYS, n=1, cutoff=0)
+        _log.warning("setting %.100s is unknown; did you mean %s?", key, nearest[0])
+    if most_hints is not None and len(unknown) > most_hints:
+        _log.warning("%d more settings are unknown: %.200s", len(unknown) - most_hints, ", ".join(unknown[most_hints:]))

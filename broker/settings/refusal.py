@@ -1,8 +1,6 @@
-"""Refusals: answers that are no success, in Java's words; and what a broker calls itself in them."""
+"""Refusals: answers that are no success, in Java's words."""
 
 from typing import NamedTuple, final
-
-from .config import BrokerConfig
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -17,14 +15,3 @@ class Refusal(NamedTuple):
     code: int
     remark: str | None = None
     new_topics: tuple[str, ...] = ()
-
-
-class BrokerIdentity(NamedTuple):
-    """The settings of this broker, and the address by which it names itself."""
-
-    config: BrokerConfig
-    ip: str
-
-    def forbids(self, doing: str) -> str:
-        """Return the sentence for what the broker's permission does not allow."""
-        return f"the broker[{self.ip}] {doing} is forbidden"

@@ -53,6 +53,7 @@ from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.event_loop import TaskScope, repeat, wait_at_most
 from ..settings.config import BrokerConfig
+from ..settings.live import LiveSettings
 from .config_table import RETRY_MS
 from .topics import READ_WRITE, TopicTable
 
@@ -182,8 +183,8 @@ Save = Callable[[], Coroutine[Any, Any, bool]]
 class Registration:
     """One broker's registrations; ``save`` brings changed topics to disk, and tells whether it could."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicTable, save: Save, tasks: TaskScope, clock: Clock) -> None:
-        self._config = config
+    def __init__(self, settings: LiveSettings, topics: TopicTable, save: Save, tasks: TaskScope, clock: Clock) -> None:
+        self._settings = settings
         self._topics = topics
         self._save = save
         self._tasks = tasks
@@ -240,11 +241,25 @@ class Registration:
         await self._tell_changed(link, told)
         if outcome.ordered is not None:
             self._topics.set_ordered(outcome.ordered)
-        return self._config.register_every_ms
+        return self._settings.config.register_every_ms
+
+    async def tell_everybody(self) -> None:
+        """Register everything anew at all name servers; return when that is done or has failed, or after a second."""
+        names = [f"register anew at {link.address}" for link in self._links]
+        await self._wait_in_limit(
+            [self._tasks.start(self._tell_anew(link), name) for link, name in zip(self._links, names, strict=True)]
+        )
+
+    async def _tell_anew(self, link: NameServerLink) -> None:
+        try:
+            await self.tell_all(link)
+        except RocketletError as error:
+            text = "registering at name server %s failed, trying again with the next registration: %s"
+            _log.warning(text, link.address, error)
 
     async def _tell_changed(self, link: NameServerLink, told: Sequence[TopicConfig]) -> None:
         """Tell of topics that have come or changed since a registration was made."""
-        if self._config.announces_single_topics:
+        if self._settings.config.announces_single_topics:
             known = {topic.topic_name: topic for topic in told}
             late = [topic for topic in self._topics if known.get(topic.topic_name) is not topic]
             for topic in self._permitted(late):
@@ -296,7 +311,7 @@ class Registration:
 
     async def _tell(self, link: NameServerLink, names: Sequence[str]) -> None:
         try:
-            if self._config.announces_single_topics:
+            if self._settings.config.announces_single_topics:
                 if not link.is_registered or len(names) > _MOST_SINGLE:
                     await self.tell_all(link)
                     return
@@ -319,7 +334,8 @@ class Registration:
 
     async def _register(self, link: NameServerLink, topics: Sequence[TopicConfig]) -> RegisterOutcome:
         """Register topics, in parts if one registration does not hold them; return the last outcome, or the refusal."""
-        most = self._config.split_topics if self._config.splits_registration else max(1, len(topics))
+        config = self._settings.config
+        most = config.split_topics if config.splits_registration else max(1, len(topics))
         parts = [topics[start : start + most] for start in range(0, len(topics), most)] or [topics]
         is_whole = len(parts) == 1
         while True:
@@ -353,7 +369,7 @@ class Registration:
         return [topic for name in names if (topic := self._topics.get(name)) is not None]
 
     def _permitted(self, topics: Sequence[TopicConfig]) -> Sequence[TopicConfig]:
-        permission = self._config.permission
+        permission = self._settings.config.permission
         if permission & READ_WRITE == READ_WRITE:
             return topics
         return [replace(topic, perm=topic.perm & permission) for topic in topics]

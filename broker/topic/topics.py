@@ -39,6 +39,7 @@ from ...common.names import (
 )
 from ...store.consumequeue.queue_table import BATCH_TYPE, QUEUE_TYPE
 from ..settings.config import BrokerConfig
+from ..settings.live import LiveSettings
 from .config_table import next_version
 
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -142,12 +143,12 @@ class TopicTable:
     file_name = "topics.json"
     content_type = TopicConfigTable
 
-    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int]) -> None:
+    def __init__(self, settings: LiveSettings, now_ms: Callable[[], int]) -> None:
         self.change_count = 0
         self.version = DataVersion(timestamp=now_ms())
         self._now_ms = now_ms
-        self._can_auto_create = config.auto_create_topics
-        self._topics = {topic.topic_name: topic for topic in boot_topics(config)}
+        self._settings = settings
+        self._topics = {topic.topic_name: topic for topic in boot_topics(settings.config)}
         self.saved_at_ms = 0
         """When the content of the file that was loaded had last changed."""
         self.unsaved: set[str] = set()
@@ -187,12 +188,18 @@ class TopicTable:
         topic = self._topics.get(name)
         return (topic, False) if topic else (self.put(make_topic(name, queues)), True)
 
+    def begin_auto_create(self) -> None:
+        """Have the template of topics that sends create, as a start that allows them has it."""
+        if AUTO_CREATE_TOPIC not in self._topics:
+            self._topics[AUTO_CREATE_TOPIC] = _template(self._settings.config)
+            self._changed()
+
     def create_from(self, template_name: str, name: str, wished_queues: int) -> TopicConfig | None:
         """Create a topic after a producer's template (behaviour.md B.3.3); None when that hands nothing down."""
         template = self._topics.get(template_name)
         if template is None:
             return None
-        if template_name == AUTO_CREATE_TOPIC and not self._can_auto_create:
+        if template_name == AUTO_CREATE_TOPIC and not self._settings.config.auto_create_topics:
             template = replace(template, perm=READ_WRITE)
         if not template.perm & PERM_INHERIT:
             return None
@@ -257,8 +264,7 @@ class TopicTable:
 def boot_topics(config: BrokerConfig) -> Iterable[TopicConfig]:
     """Yield the topics of a fresh broker (behaviour.md B.2)."""
     if config.auto_create_topics:
-        queues = config.default_topic_queues
-        yield make_topic(AUTO_CREATE_TOPIC, queues, READ_WRITE | PERM_INHERIT)
+        yield _template(config)
     yield make_topic(SELF_TEST_TOPIC, 1)
     yield make_topic(BENCHMARK_TOPIC, _BENCHMARK_QUEUES)
     cluster_perm = PERM_INHERIT | (READ_WRITE if config.is_cluster_topic_enabled else 0)
@@ -276,6 +282,10 @@ def boot_topics(config: BrokerConfig) -> Iterable[TopicConfig]:
     yield make_topic(OP_HALF_TOPIC, 1)
     if config.is_timer_wheel_enabled:
         yield make_topic(TIMER_TOPIC, 1)
+
+
+def _template(config: BrokerConfig) -> TopicConfig:
+    return make_topic(AUTO_CREATE_TOPIC, config.default_topic_queues, READ_WRITE | PERM_INHERIT)
 
 
 def make_topic(name: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:

@@ -15,6 +15,7 @@ from ...common.names import TRANSACTION_DISCARD_TOPIC
 from ...common.record import NewRecord, Record
 from ...remoting.transport.event_loop import TaskScope, repeat
 from ..outcomes.group_commit import WriteRetry, wait_flushed
+from ..settings.live import LiveSettings
 from ..topic.topics import TopicTable
 from .checks import CheckRequest, CheckSender, GiveUp, TransactionChecks
 from .half_messages import given_up
@@ -24,21 +25,25 @@ _log = logging.getLogger(__name__)
 
 
 class CheckJob:
-    """Checks the open transactions of a broker, with a pause of ``period_ms`` between rounds."""
+    """Checks the open transactions of a broker, with a pause between rounds."""
 
-    def __init__(self, checks: TransactionChecks, sender: CheckSender, clock: Clock, period_ms: int) -> None:
+    def __init__(self, checks: TransactionChecks, sender: CheckSender, clock: Clock, settings: LiveSettings) -> None:
         self._store = checks.store
         self._transactions = checks.transactions
         self._checks = checks
         self._sender = sender
         self._clock = clock
-        self._period_ms = period_ms
-        self._retry = WriteRetry("transaction checks are", period_ms)
+        self._settings = settings
+        self._retry = WriteRetry("transaction checks are")
         self._has_read = False
 
     async def run(self) -> int:
         """Read op messages the first time, later check; return the pause."""
-        return await self._retry.run(self._check if self._has_read else self._read)
+        return await self._retry.run(self._check if self._has_read else self._read, self._period_ms)
+
+    @property
+    def _period_ms(self) -> int:
+        return self._settings.config.check_period_ms
 
     async def _read(self) -> int:
         self._has_read = not self._transactions.read_ops()
@@ -72,7 +77,12 @@ class CursorSaveJob:
     """Has the cursors saved that have moved."""
 
     transactions: Transactions
-    period_ms: int
+    settings: LiveSettings
+
+    @property
+    def period_ms(self) -> int:
+        """The pause between rounds."""
+        return self.settings.config.flush_offsets_ms
 
     async def run(self) -> int:
         """Do it once; return the pause (raises ``OSError``, ``StoreNotWritableError``)."""

@@ -145,7 +145,7 @@ class TransactionChecks:
     """The rounds of one broker; ``commit`` writes what was appended to the store."""
 
     def __init__(
-        self, transactions: Transactions, commit: Callable[[], None], rules: CheckRules, give_up: GiveUp
+        self, transactions: Transactions, commit: Callable[[], None], rules: Callable[[], CheckRules], give_up: GiveUp
     ) -> None:
         self.store = transactions.store
         self.transactions = transactions
@@ -184,7 +184,7 @@ class TransactionChecks:
         turn.count += 1
         half = self._read(turn.position)
         if half is not None:
-            verdict = judge(half, self._rules, began_at_ms, now_ms)
+            verdict = judge(half, self._rules(), began_at_ms, now_ms)
             if verdict is CheckVerdict.STOP:
                 return False
             self._copy(half, verdict, turn)

@@ -15,6 +15,7 @@ newest half message, as if nobody had ever been asked. What is no message of a t
 there (``AdminBrokerProcessor``).
 """
 
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from ...common.codes import ResponseCode
@@ -51,7 +52,7 @@ class EndTransaction:
     """Commits and rolls back."""
 
     def __init__(
-        self, transactions: Transactions, rules: CheckRules, routing: DelayRouting, scheduler: Scheduler
+        self, transactions: Transactions, rules: Callable[[], CheckRules], routing: DelayRouting, scheduler: Scheduler
     ) -> None:
         self._transactions = transactions
         self._rules = rules
@@ -68,7 +69,7 @@ class EndTransaction:
         half = self._find(end.log_offset)
         if half is None:
             return _refuse(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
-        if not end.is_from_check and is_too_late(half, self._rules, self._now_ms()):
+        if not end.is_from_check and is_too_late(half, self._rules(), self._now_ms()):
             return _refuse(ResponseCode.ILLEGAL_OPERATION)
         if (remark := _mismatch(half, end)) is not None:
             return _refuse(ResponseCode.SYSTEM_ERROR, remark)

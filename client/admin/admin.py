@@ -36,7 +36,13 @@ from ...remoting.bodies.client import ConsumerConnections, ConsumerList, ResetOf
 from ...remoting.bodies.route import KVTable, TopicList
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode
-from ...remoting.headers.client import ConsumerGroupHeader, CreateTopicHeader, DeleteGroupHeader, TopicHeader
+from ...remoting.headers.client import (
+    ConsumerGroupHeader,
+    CreateTopicHeader,
+    DeletedTopicHeader,
+    DeleteGroupHeader,
+    TopicHeader,
+)
 from ...remoting.headers.namesrv import BrokerNameHeader, ClusterHeader
 from ...remoting.headers.offset import ConsumerOffsetHeader, OffsetReply, ResetOffsetHeader
 from ..group.broker_requests import BrokerRequests
@@ -185,7 +191,7 @@ class Admin:
         """
         for address in (await self._calls.masters_of_topic(name)).values():
             await self._calls.ask_broker(
-                address, Command.request(RequestCode.DELETE_TOPIC_IN_BROKER, TopicHeader(topic=name))
+                address, Command.request(RequestCode.DELETE_TOPIC_IN_BROKER, DeletedTopicHeader(topic=name))
             )
         await self._calls.ask_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, TopicHeader(topic=name))
         self._session.routes.discard(name)

@@ -8,6 +8,7 @@
     351  GET_TOPIC_CONFIG                 TopicHeader               -
     352  GET_SUBSCRIPTIONGROUP_CONFIG     GroupHeader               -
     207  DELETE_SUBSCRIPTIONGROUP         DeleteGroupHeader         -
+    215  DELETE_TOPIC_IN_BROKER           DeletedTopicHeader        -
 
 and of what brokers ask consumers for an administrator:
 
@@ -66,6 +67,12 @@ class TopicHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Which topic."""
 
     topic: str
+
+
+class DeletedTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which topic goes."""
+
+    topic: str = ""
 
 
 class ProducerGroupHeader(msgspec.Struct, rename="camel", kw_only=True):

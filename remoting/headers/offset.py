@@ -72,8 +72,8 @@ class ResetOffsetHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Where a group begins again: at an instant, or at the end when that is negative; in all queues or in one."""
 
     topic: str
-    group: str
-    at_ms: Int64 = field(name="timestamp")
+    group: str = NULL
+    at_ms: Int64 = field(name="timestamp", default=0)
     is_forced: bool = field(name="isForce", default=True)
     queue_id: Int32 = -1
     queue_offset: Int64 | None = field(name="offset", default=None)

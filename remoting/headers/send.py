@@ -240,6 +240,12 @@ class SendReplies:
     """Answers of one broker to stored messages."""
 
     def __init__(self, region: str = "DefaultRegion", *, traces: bool = True) -> None:
+        self._region = self._trace = ""
+        self._template = b""
+        self.name_region(region, traces=traces)
+
+    def name_region(self, region: str, *, traces: bool) -> None:
+        """Say from now on that the broker is in a region, and whether clients shall trace."""
         self._region = region
         self._trace = "true" if traces else "false"
         template = _STORED.replace(b"@region", _quote(region).replace(b"%", b"%%"))

@@ -427,6 +427,11 @@ class RecordEncoder:
     def __init__(self, config: StoreConfig, store_host: bytes) -> None:
         self.store_host = store_host
         self._seals = config.seals_records
+        self._body_limit = self._record_limit = self._sure_limit = 0
+        self.set_limits(config)
+
+    def set_limits(self, config: StoreConfig) -> None:
+        """Refuse what is longer than this from now on."""
         self._body_limit = config.max_message_bytes
         self._record_limit = min(config.max_message_bytes + _PROPERTY_ROOM, config.segment_bytes - BLANK_BYTES)
         self._sure_limit = min(self._body_limit, self._record_limit)  # what is below it keeps both

@@ -50,6 +50,8 @@ class ReadStatus(Enum):
     OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_RESET = "OFFSET_RESET"
+    """Nothing was read: an administrator has moved the reader (``broker/group/groups.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,17 @@ class QueueReader:
     def __init__(self, log: CommitLog, queues: QueueTable, config: StoreConfig) -> None:
         self._log = log
         self._queues = queues
-        self._config = config
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self.near_bytes = memory * config.in_memory_percent // 100
+        self._config, self.near_bytes = config, 0
+        self.reconfigure(config)
 
     def __repr__(self) -> str:
         return f"<QueueReader of {self._log}>"
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Use other limits from now on."""
+        self._config = config
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.near_bytes = memory * config.in_memory_percent // 100
 
     def read(
         self,

@@ -100,6 +100,22 @@ def save_config_text(path: str, text: str, files: Files = OS_FILES) -> None:
     files.sync_directory(directory)
 
 
+def replace_file(path: str, data: bytes, files: Files = OS_FILES) -> None:
+    """Put a new file in the place of another, with its permissions: a crash leaves either (raises ``OSError``)."""
+    directory = os.path.dirname(path) or os.curdir
+    make_lasting_directory(files, directory)
+    try:
+        _write(f"{path}.tmp", data, files)
+        if files.exists(path):
+            files.copy_mode(path, f"{path}.tmp")
+        files.rename(f"{path}.tmp", path)
+    except OSError:
+        with suppress(OSError):  # what stopped it may stop this, too
+            files.unlink(f"{path}.tmp")
+        raise
+    files.sync_directory(directory)
+
+
 def _write(path: str, data: bytes, files: Files) -> None:
     descriptor = files.create(path, 0)
     try:

@@ -264,6 +264,10 @@ class Files:
         """Rename a file, replacing the target."""
         os.replace(source, target)
 
+    def copy_mode(self, source: str, target: str) -> None:
+        """Give a file the permissions of another."""
+        os.chmod(target, os.stat(source).st_mode & 0o7777)
+
     def unlink(self, path: str) -> None:
         """Remove a file."""
         os.unlink(path)

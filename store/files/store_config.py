@@ -23,7 +23,7 @@ Rules of timer messages (``TimerConfig``; store.md §10.3, §10.6):
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ...common.errors import ConfigError
@@ -35,6 +35,7 @@ BLANK_SLOTS: Final = 60
 _LEAST_FILE_BYTES: Final = 68  # one unit and the head of the blank behind it
 _MOST: Final = 2**31 - 1
 _HOURS_PER_DAY = 24
+_MOST_DIGITS = 18
 _HOUR_MS = 3_600_000
 _MOST_HOURS = 2**31 - 1
 ENTRY_BYTES: Final = 20
@@ -79,6 +80,20 @@ _FIELDS: Final = {
     "maxTransferCountOnMessageInDisk": "max_disk_messages",
     "maxMsgsNumBatch": "max_query_messages",
 }
+LIVE_STORE_KEYS: Final = frozenset(
+    [
+        *("maxMessageSize", "maxMsgsNumBatch", "maxFilterMessageSize", "accessMessageInMemoryMaxRatio"),
+        *("maxTransferBytesOnMessageInMemory", "maxTransferCountOnMessageInMemory"),
+        *("maxTransferBytesOnMessageInDisk", "maxTransferCountOnMessageInDisk"),
+        *("syncFlushTimeout", "flushIntervalCommitLog", "flushCommitLogTimed", "flushCommitLogLeastPages"),
+        *("flushCommitLogThoroughInterval", "flushIntervalConsumeQueue", "flushConsumeQueueLeastPages"),
+        *("flushConsumeQueueThoroughInterval", "fileReservedTime", "deleteWhen", "diskMaxUsedSpaceRatio"),
+        *("diskSpaceWarningLevelRatio", "diskSpaceCleanForciblyRatio", "cleanFileForciblyEnable"),
+        *("deleteFileBatchMax", "cleanResourceInterval", "deleteCommitLogFilesInterval"),
+        *("deleteConsumeQueueFilesInterval", "redeleteHangedFileInterval", "destroyMapedFileIntervalForcibly"),
+    ]
+)
+"""What an open store can be told anew (``MessageStore.reconfigure``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +181,7 @@ class CleaningConfig:
     def __post_init__(self) -> None:
         for word in self.delete_when.split(";"):
             hour = word.strip()
-            if hour and not (hour.isascii() and hour.isdigit() and int(hour) < _HOURS_PER_DAY):
+            if hour and not (_is_number(hour) and int(hour) < _HOURS_PER_DAY):
                 raise ConfigError(
                     f"deleteWhen is {self.delete_when!r}, expected hours from 00 to 23 between ;", key="deleteWhen"
                 )
@@ -266,12 +281,19 @@ class StoreConfig:
         fields["is_sync_flush"] = _parse_flush_type(settings.get(FLUSH_KEY, "ASYNC_FLUSH"))
         fields["cleaning"] = CleaningConfig(**parse_settings(CleaningConfig, settings))
         fields["timers"] = TimerConfig(**parse_settings(TimerConfig, settings))
-        for key, name in _FIELDS.items():
-            if key in settings:
-                fields[name] = _parse(key, settings[key], is_flag=isinstance(getattr(cls, name), bool))
         if DELAY_KEY in settings:
             fields["delays_ms"] = parse_delay_levels(settings[DELAY_KEY])
-        return cls(**fields)
+        return cls(**fields, **_parse_fields(settings))
+
+    def changed(self, settings: Mapping[str, str]) -> "StoreConfig":
+        """Return these settings with other values of ``LIVE_STORE_KEYS``; other keys are left alone.
+
+        Raises:
+            ConfigError: A value that the store cannot work with; ``key`` names the setting.
+        """
+        changes = {key: value for key, value in settings.items() if key in LIVE_STORE_KEYS}
+        cleaning = replace(self.cleaning, **parse_settings(CleaningConfig, changes))
+        return replace(self, cleaning=cleaning, **_parse_fields(changes))
 
     @property
     def flush_disk_type(self) -> str:
@@ -340,6 +362,14 @@ def _format_delay(delay_ms: int) -> str:
     return f"{delay_ms // _UNIT_MS[unit]}{unit if delay_ms else 's'}"
 
 
+def _parse_fields(settings: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: _parse(key, settings[key], is_flag=isinstance(getattr(StoreConfig, name), bool))
+        for key, name in _FIELDS.items()
+        if key in settings
+    }
+
+
 def _parse_flush_type(text: str) -> bool:
     word = text.strip()
     if word not in ("ASYNC_FLUSH", "SYNC_FLUSH"):
@@ -351,9 +381,13 @@ def _parse(key: str, text: str, *, is_flag: bool) -> int | bool:
     word = text.strip()
     if is_flag and word.lower() in ("true", "false"):
         return word.lower() == "true"
-    if not is_flag and word.isascii() and word.isdigit():
+    if not is_flag and _is_number(word):
         return int(word)
     raise ConfigError(f"{key} is {text!r}, expected {'true or false' if is_flag else 'a number'}", key=key)
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS
 
 
 def _check_sizes(config: StoreConfig) -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from rocketlet.common.errors import ConfigError, DecodeError
 from rocketlet.common.settings import (
     Setting,
+    change_java_properties,
+    decode_java_properties,
     describe_settings,
     format_java_properties,
     parse_java_properties,
@@ -126,3 +128,36 @@ def test_arbitrary_text(text: str) -> None:
     """Arbitrary text is read or is a decode error."""
     with contextlib.suppress(DecodeError):
         parse_java_properties(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("", "a=1\nb=2\n"),
+        ("# x\n\nb = 7\n!y\n", "# x\n\nb=2\n!y\na=1\n"),
+        ("a:0\r\nc=3\r\na 5\r\n", "a:0\r\nc=3\r\na=1\nb=2\n"),
+        ("b=long\\\n   er\nc=3", "b=2\nc=3\na=1\n"),
+        ("c=3\\", "c=3\\\n\na=1\nb=2\n"),
+        ("\\u0061=x\n", "a=1\nb=2\n"),
+    ],
+)
+def test_values_are_changed_in_their_place(text: str, changed: str) -> None:
+    """Of equal names it is the last one's; comments and all other lines stay as they are."""
+    assert change_java_properties(text, {"a": "1", "b": "2"}) == changed
+
+
+LINES = st.lists(st.text("ab=:# \t\\\r\n!1", max_size=8), max_size=8).map("\n".join)
+
+
+@given(LINES | TEXTS, st.dictionaries(st.sampled_from(["a", "b", "ab", "1", "=", ""]) | TEXTS, TEXTS, max_size=4))
+def test_changed_text_reads_back(text: str, changes: dict[str, str]) -> None:
+    """It holds what it held, but for what was changed."""
+    with contextlib.suppress(DecodeError):
+        expected = parse_java_properties(text) | changes
+        assert parse_java_properties(change_java_properties(text, changes)) == expected
+
+
+def test_files_of_java_are_latin_1() -> None:
+    """What is no UTF-8 is Latin-1."""
+    assert decode_java_properties("ä".encode()) == ("ä", "utf-8")
+    assert decode_java_properties(b"\xe4") == ("ä", "latin-1")

@@ -179,6 +179,7 @@ SPECIAL: dict[int, tuple[Row, ...]] = {
     Code.REGISTER_BROKER: (Row(registration, 100_000, TOO_MANY), Row(compressed_registration, 100_000, TOO_MANY)),
     Code.REGISTER_TOPIC_IN_NAMESRV: (Row(brokers, 16_384, TOO_MANY),),
     Code.UPDATE_NAMESRV_CONFIG: (Row(settings_of, 10_000, TOO_MANY),),
+    Code.UPDATE_BROKER_CONFIG: (Row(settings_of, 10_000, TOO_MANY),),
     Code.PUT_KV_CONFIG: (Row(value, 1 << 20, TOO_MANY),),
 }
 

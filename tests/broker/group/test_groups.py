@@ -12,7 +12,7 @@ from rocketlet.common.metadata import DataVersion, SubscriptionGroupConfig, Subs
 
 def group_table(*, creates_unknown: bool = True) -> GroupTable:
     """Return the groups of a fresh broker."""
-    return GroupTable(lambda: 7, creates_unknown=creates_unknown)
+    return GroupTable(lambda: 7, lambda: creates_unknown)
 
 
 def test_built_in_groups_are_there() -> None:

@@ -14,7 +14,7 @@ from rocketlet.broker.outcomes.scheduler import LongPolling
 from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, ReadCounts
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.broker.settings.refusal import BrokerIdentity
+from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.broker.topic.topics import TopicTable, make_topic
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConnectionClosedError
@@ -432,11 +432,12 @@ async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, cloc
         return ReadResult(ReadStatus.FOUND if found else ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [], found)
 
     config, counts = BrokerConfig.from_java({"storePathRootDir": str(tmp_path)}), ReadCounts(clock.monotonic_ms)
-    topics, groups, members = TopicTable(config, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
-    filters = FilterSelection(config, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
-    validator = FetchValidator(BrokerIdentity(config, "127.0.0.1"), topics, groups, members, filters)
+    settings = LiveSettings(config, "127.0.0.1")
+    topics, groups, members = TopicTable(settings, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
+    filters = FilterSelection(settings, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
+    validator = FetchValidator(settings, topics, groups, members, filters)
     offsets, long_polling = OffsetTable(clock.now_ms), LongPolling(clock)
-    fetches = FetchOperation(read, validator, offsets, long_polling, counts)
+    fetches = FetchOperation(read, validator, offsets, long_polling, counts, settings)
     topics.put(make_topic("T", 4))
     for took_ms in results:
         wanted = PullHeader(

@@ -13,6 +13,7 @@ import pytest
 from rocketlet.broker.group.groups import GroupTable, OffsetFile, OffsetTable
 from rocketlet.broker.jobs import SaveJob
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.broker.topic.config_table import ConfigFolder
 from rocketlet.broker.topic.topics import TopicTable
 from rocketlet.common.errors import ConfigError
@@ -101,7 +102,7 @@ async def test_null_where_nothing_is_lost_is_read(folder: ConfigFolder, tmp_path
     """A field that is null has its default, as in Java."""
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_text('{"topicConfigTable":{"T":{"topicName":"T","attributes":null}}}')
-    topics = TopicTable(BrokerConfig(), lambda: 7)
+    topics = TopicTable(LiveSettings(BrokerConfig(), "127.0.0.1"), lambda: 7)
     folder.load(topics)
     topic = topics.get("T")
     assert topic is not None
@@ -132,7 +133,7 @@ async def test_each_table_is_saved_whatever_becomes_of_the_others(
     other.commit("g", "T", 0, 1)
     if is_refused:
         (tmp_path / "config" / "topics.json.tmp").mkdir(parents=True)
-    saving = SaveJob(folder, [other, offsets], 5_000)
+    saving = SaveJob(folder, [other, offsets], LiveSettings(BrokerConfig(), "127.0.0.1"))
     assert await saving.run() == 1_000
     loaded = offsets_with()
     folder.load(loaded)
@@ -146,12 +147,21 @@ async def test_pause_between_saves(
 ) -> None:
     """It is that of the settings; what the disk refused is tried again after a second at the latest."""
     table = offsets_with(5)
-    saving = SaveJob(folder, [table], period_ms)
+    saving = SaveJob(folder, [table], LiveSettings(BrokerConfig(flush_offsets_ms=period_ms), "127.0.0.1"))
     obstacle = tmp_path / "config" / "consumerOffset.json.tmp"
     obstacle.mkdir(parents=True)
     assert [await saving.run(), await saving.run_once()] == [after_failure_ms, False]
     obstacle.rmdir()
     assert [await saving.run(), await saving.run_once(), await saving.run()] == [period_ms, True, period_ms]
+
+
+async def test_pause_between_saves_is_changed(folder: ConfigFolder) -> None:
+    """The next pause is as long as the settings say by then."""
+    settings = LiveSettings(BrokerConfig(), "127.0.0.1")
+    saving = SaveJob(folder, [offsets_with()], settings)
+    assert await saving.run() == 5_000
+    settings.change({"flushConsumerOffsetInterval": "700"})
+    assert await saving.run() == 700
 
 
 async def test_failed_save_is_tried_again(folder: ConfigFolder, tmp_path: pathlib.Path) -> None:

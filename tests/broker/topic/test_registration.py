@@ -18,6 +18,7 @@ from slow_disk import SlowDisk
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.broker.topic.registration import Registration
 from rocketlet.broker.topic.topics import TopicTable, make_topic
 from rocketlet.common.codes import ResponseCode
@@ -489,14 +490,14 @@ async def test_topic_that_was_not_saved_is_saved_again(
 
 async def test_topic_counts_as_unsaved_until_the_disk_has_it(settings: dict[str, str], clock: ManualClock) -> None:
     """Senders are told of a topic whose save has failed as of one that is being saved; it is tried once a second."""
-    config = BrokerConfig.from_java(settings)
-    topics, saved = TopicTable(config, clock.now_ms), [False, False, True]
+    live = LiveSettings(BrokerConfig.from_java(settings), "127.0.0.1")
+    topics, saved = TopicTable(live, clock.now_ms), [False, False, True]
 
     async def save() -> bool:
         return saved.pop(0)
 
     async with TaskScope() as tasks:
-        registration = Registration(config, topics, save, tasks, clock)
+        registration = Registration(live, topics, save, tasks, clock)
         for name in ("T", "U"):
             topics.put(make_topic(name, 1))
         answered = asyncio.Event()
@@ -588,7 +589,7 @@ async def test_deleted_topic_does_not_come_again_after_a_kill(
         shutil.copytree(settings["storePathRootDir"], tmp_path / "twin")
     settings["storePathRootDir"] = str(tmp_path / "twin")
     path = tmp_path / "twin" / "config" / "topics.json"
-    table = TopicTable(BrokerConfig.from_java(settings), clock.now_ms)
+    table = TopicTable(LiveSettings(BrokerConfig.from_java(settings), "127.0.0.1"), clock.now_ms)
     table.load(msgspec.json.decode(path.read_bytes(), type=TopicConfigTable))
     assert table.delete("gone")
     path.write_bytes(msgspec.json.encode(table.content()))

@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.broker.topic.topics import TopicTable, boot_topics, format_topic, make_topic
 from rocketlet.common.java_json import read_json_as
 from rocketlet.common.metadata import DataVersion, TopicConfig, TopicConfigTable
@@ -12,7 +13,8 @@ from rocketlet.common.metadata import DataVersion, TopicConfig, TopicConfigTable
 
 def table(**settings: str) -> TopicTable:
     """Return the topics of a fresh broker; its clock stands at 7."""
-    return TopicTable(BrokerConfig.from_java({"brokerName": "b", "brokerClusterName": "c", **settings}), lambda: 7)
+    config = BrokerConfig.from_java({"brokerName": "b", "brokerClusterName": "c", **settings})
+    return TopicTable(LiveSettings(config, "127.0.0.1"), lambda: 7)
 
 
 def test_topics_of_a_fresh_broker() -> None:

@@ -53,7 +53,7 @@ class World:
         self.store = self.directory.open(self.files)
         self.scheduler = Scheduler(self.store, ManualClock(), lambda _names, done: done())
         self.transactions = Transactions(self.store, self.offsets, self.scheduler.join, lambda: self.directory.now_ms)
-        self.checks = TransactionChecks(self.transactions, self.scheduler.commit, CheckRules(), given_up)
+        self.checks = TransactionChecks(self.transactions, self.scheduler.commit, CheckRules, given_up)
 
     def restart(self) -> None:
         """Stop, start again, and read what is settled."""
@@ -287,7 +287,7 @@ def test_java_transactions_go_on(keeps_cursors: bool, vectors: pathlib.Path, tmp
         scheduler = Scheduler(store, ManualClock(), lambda _names, done: done())
         transactions = Transactions(store, offsets, scheduler.join, lambda: now_ms)
         assert not transactions.read_ops()
-        checks = TransactionChecks(transactions, scheduler.commit, CheckRules(most_checks=2), given_up)
+        checks = TransactionChecks(transactions, scheduler.commit, lambda: CheckRules(most_checks=2), given_up)
         questions, is_last, _ = checks.step(now_ms, now_ms)
         assert is_last
         asked = [question.copy.body.decode() for question in questions]

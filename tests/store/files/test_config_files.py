@@ -11,7 +11,7 @@ from census import count_descriptors
 from stores import LimitedFiles
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.store.files.config_files import load_config, load_config_text, save_config_text
+from rocketlet.store.files.config_files import load_config, load_config_text, replace_file, save_config_text
 
 
 @pytest.fixture
@@ -210,3 +210,31 @@ def test_no_config_file_stays_open(path: str) -> None:
         load_config_text(path)
     assert count_descriptors() == before
     assert os.listdir(os.path.dirname(path)) == ["topics.json"]
+
+
+def test_replaced_file_is_the_old_or_the_new_one(path: str) -> None:
+    """A crash before the rename leaves the old text, and what lies beside it does not disturb the next time."""
+    replace_file(path, b"old")
+    with pytest.raises(CrashError):
+        replace_file(path, b"new and longer", CrashingFiles(0))
+    assert pathlib.Path(path).read_bytes() == b"old"
+    replace_file(path, b"new")
+    assert [(one.name, one.read_bytes()) for one in pathlib.Path(path).parent.iterdir()] == [("topics.json", b"new")]
+
+
+def test_replaced_file_keeps_its_permissions(path: str) -> None:
+    """They may keep secrets from others."""
+    replace_file(path, b"old")
+    pathlib.Path(path).chmod(0o600)
+    replace_file(path, b"new")
+    assert pathlib.Path(path).stat().st_mode & 0o777 == 0o600
+
+
+def test_file_that_cannot_be_replaced_is_left_alone(path: str) -> None:
+    """A full disk is told, and nothing lies beside the file."""
+    replace_file(path, b"old")
+    disk = LimitedFiles()
+    disk.room = 2
+    with pytest.raises(OSError, match="No space left"):
+        replace_file(path, b"new text", disk)
+    assert [(one.name, one.read_bytes()) for one in pathlib.Path(path).parent.iterdir()] == [("topics.json", b"old")]

@@ -80,6 +80,18 @@ BROKER: Final = [
         "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC.",
     ),
     Deviation(
+        "A value that cannot be used is refused, and nothing of the request changes; Java leaves it out in silence.",
+        "25 body: setting that is (?:no number|empty|negative|no boolean)",
+        1,
+        r"\w+ is \S+, expected .*",
+    ),
+    Deviation(
+        "What is read at the start only is refused; Java says yes, and goes on as before.",
+        "25 body: setting of the start",
+        1,
+        "haListenPort is read at the start only: .*",
+    ),
+    Deviation(
         "A reply whose header cannot be read is refused before its receiver is looked for; Java looks first.",
         "(?:324 (?:topic|sysFlag)|325 [bf]): .*",
         1,

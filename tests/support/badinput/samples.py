@@ -121,6 +121,19 @@ CHECK_TRANSACTION = {
     "transactionId": "7F000001000000000000",
     "offsetMsgId": "7F00000100002A9F0000000000000000",
 }
+RESET = {
+    "topic": TOPIC,
+    "group": "GID-gone",
+    "timestamp": "0",
+    "isForce": "true",
+    "queueId": "0",
+    "offset": "1",
+}
+RESETS = {
+    "timestamp": ["-1", "9000000000000"],
+    "queueId": ["-1", "4", "99"],
+    "offset": ["-1", "0", "3", "4", "5", "-2"],
+}
 QUERY = {
     "topic": TOPIC,
     "key": "k",
@@ -186,6 +199,19 @@ BATCHES = {
 }
 TOO_LARGE = {"body: too large": LongBody(text="x", times=4_194_305)}
 
+BROKER_SETTINGS = {
+    "body: setting that is no number": "defaultQueryMaxNum=many\n",
+    "body: setting that is empty": "defaultQueryMaxNum=\n",
+    "body: setting that is negative": "splitRegistrationSize=-1\n",
+    "body: setting that is too large": "splitRegistrationSize=2147483648\n",
+    "body: setting that is no boolean": "slaveReadEnable=perhaps\n",
+    "body: setting that nobody knows": "unheardOf=1\n",
+    "body: setting without effect": "autoDeleteUnusedStats=true\n",
+    "body: setting of the start": "haListenPort=10912\n",
+    "body: forbidden setting": "brokerConfigPath=/nowhere\n",
+    "body: broken escape": "slaveReadEnable=\\u12\n",
+}
+
 BROKER = [
     Sample(Code.SEND_MESSAGE, LONG_SEND, b"body", values=SENDS),
     Sample(Code.SEND_MESSAGE_V2, LETTER_SEND, b"body", TOO_LARGE, LETTER_SENDS),
@@ -229,6 +255,11 @@ BROKER = [
     Sample(Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": PRODUCERS}),
     Sample(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER),
     Sample(Code.GET_BROKER_RUNTIME_INFO),
+    Sample(Code.INVOKE_BROKER_TO_RESET_OFFSET, RESET, values=RESETS),
+    Sample(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "GID-made", "cleanOffset": "true", "removeOffset": "false"}),
+    Sample(Code.DELETE_TOPIC_IN_BROKER, {"topic": "BadInputMade"}, values={"topic": [*TOPICS, " "]}),
+    Sample(Code.UPDATE_BROKER_CONFIG, {}, "maxMsgsNumBatch=64\n", BROKER_SETTINGS),
+    Sample(Code.GET_BROKER_CONFIG),
     Sample(Code.CLEAN_EXPIRED_CONSUMEQUEUE),
     Sample(Code.CLEAN_UNUSED_TOPIC),
     Sample(Code.DELETE_EXPIRED_COMMITLOG),

@@ -57,7 +57,7 @@ def check_halves(world: World) -> None:
     world.pass_time(LATER_MS)
     transactions = _load(world.store, world.now_ms)
     world.store.appended.clear()
-    checks = TransactionChecks(transactions, lambda: _commit(world, transactions), CheckRules(), given_up)
+    checks = TransactionChecks(transactions, lambda: _commit(world, transactions), CheckRules, given_up)
     transactions.mark()
     while not checks.step(world.now_ms, world.now_ms).is_last:
         pass
