@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 
 import pytest
-from official_broker import OfficialBroker
 from subscribed import pull_consumer
 
 from rocketlet.client import (
@@ -186,16 +185,6 @@ async def shop(address: str) -> AsyncGenerator[Shop]:
         yield shop
 
 
-@pytest.fixture
-async def official_shop(official_broker: OfficialBroker) -> AsyncGenerator[Shop]:
-    """Yield a filled shop at the official broker."""
-    official_broker.wipe()
-    async with Admin(official_broker.namesrv) as admin:
-        shop = Shop(admin, official_broker.namesrv)
-        await shop.fill()
-        yield shop
-
-
 async def test_progress_counts_what_is_left(shop: Shop) -> None:
     """Before a group has come by, all is left; what it has committed counts queue by queue."""
     before = await shop.admin.progress(shop.group, "T")
@@ -265,41 +254,41 @@ async def test_offsets_are_not_set_under_a_consumer(shop: Shop) -> None:
         await shop.admin.progress(shop.group, "missing")
 
 
-async def test_official_broker_moves_a_group_that_consumes(official_shop: Shop) -> None:
+async def test_group_that_consumes_is_moved(shop: Shop) -> None:
     """The consumer gets everything again without being asked."""
-    group = official_shop.group
-    consumer = pull_consumer(official_shop.address, group=group)
-    async with consumer, Producer("pg", official_shop.address) as producer:
+    group = shop.group
+    consumer = pull_consumer(shop.address, group=group)
+    async with consumer, Producer("pg", shop.address) as producer:
         got: Counter[bytes] = Counter()
         while got.total() < 10:
             got.update([message.body for message in await consumer.poll()])
         await consumer.commit()
-        assert await official_shop.admin.reset_to_begin(group, "T") == dict.fromkeys(official_shop.queues, 0)
-        for queue in official_shop.queues:
+        assert await shop.admin.reset_to_begin(group, "T") == dict.fromkeys(shop.queues, 0)
+        for queue in shop.queues:
             await producer.send(Message("T", b"new"), queue=queue)  # ends the wait of the pull that is under way
         while got[b"new"] < 2 or min(got[body] for body in BODIES) < 4:
             got.update([message.body for message in await consumer.poll()])
     assert [got[body] for body in BODIES] == [4] * 5
 
 
-async def test_official_broker_tells_where_members_are(official_shop: Shop) -> None:
+async def test_where_members_are_is_told(shop: Shop) -> None:
     """The address of each connection, the language and the version."""
-    async with Session(official_shop.address) as session:
-        consumer = PullConsumer(official_shop.group, session=session)
+    async with Session(shop.address) as session:
+        consumer = PullConsumer(shop.group, session=session)
         consumer.subscribe("T")
         async with consumer:
-            [member] = await official_shop.admin.members(official_shop.group)
+            [member] = await shop.admin.members(shop.group)
             assert {member.address} == session.local_addresses
     assert (member.client_id, member.language) == (consumer.client_id, "PYTHON")
 
 
-async def test_official_broker_deletes_topics_and_groups(official_shop: Shop) -> None:
+async def test_topics_and_groups_are_deleted(shop: Shop) -> None:
     """What is gone has no route and no settings."""
-    admin = official_shop.admin
-    await official_shop.read(1)
-    await admin.delete_group(official_shop.group, with_offsets=True)
-    assert official_shop.group not in await admin.groups()
-    assert await official_shop.committed() == [None, None]
+    admin = shop.admin
+    await shop.read(1)
+    await admin.delete_group(shop.group, with_offsets=True)
+    assert shop.group not in await admin.groups()
+    assert await shop.committed() == [None, None]
     await admin.delete_topic("T")
     assert "T" not in await admin.topics()
     with pytest.raises(RouteNotFoundError):
