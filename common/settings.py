@@ -44,7 +44,8 @@ def parse_java_properties(text: str) -> dict[str, str]:
         DecodeError: An escape is malformed.
     """
     entries: dict[str, str] = {}
-    for line in _logical_lines(_LINE_END.split(text)):
+    lines = _LINE_END.split(text)
+    for line in _logical_lines(lines if lines[-1] else lines[:-1]):
         name, rest = _split_entry(line.text)
         entries[_unescape(name)] = _unescape(rest)
     return entries
@@ -67,6 +68,8 @@ def change_java_properties(text: str, changes: Mapping[str, str]) -> str:
         key = _unescape(_split_entry(line.text)[0])
         if key in left:
             whole[line.start : line.end] = [format_java_properties({key: left.pop(key)})]
+        elif not line.text:  # a lone backslash at the end, which would take up what is added behind it
+            whole[line.start : line.end] = [format_java_properties({"": ""})]
     if whole and left:
         whole[-1] = _close_line(whole[-1])
     return "".join(whole) + format_java_properties({key: value for key, value in changes.items() if key in left})
@@ -104,8 +107,6 @@ def _logical_lines(lines: list[str]) -> Iterator[_LogicalLine]:
     parts: list[str] = []  # of a line that goes on; none of them ends in an odd number of backslashes
     is_continued = False
     start = 0
-    if lines and not lines[-1]:
-        lines = lines[:-1]
     for number, raw in enumerate(lines):
         line = raw.lstrip(_BLANKS)
         if not parts and (not line or line[0] in "#!"):

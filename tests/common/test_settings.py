@@ -139,6 +139,8 @@ def test_arbitrary_text(text: str) -> None:
         ("b=long\\\n   er\nc=3", "b=2\nc=3\na=1\n"),
         ("c=3\\", "c=3\\\n\na=1\nb=2\n"),
         ("\\u0061=x\n", "a=1\nb=2\n"),
+        ("c=3\n\\", "c=3\n=\na=1\nb=2\n"),
+        ("\\\n\n", "\\\n\na=1\nb=2\n"),
     ],
 )
 def test_values_are_changed_in_their_place(text: str, changed: str) -> None:
