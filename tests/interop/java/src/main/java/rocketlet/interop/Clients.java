@@ -43,14 +43,17 @@ final class Clients {
 
     /**
      * Shuts a client down and returns when it has taken leave of the servers; its own threads may take 3 s more to end,
-     * since one of them looks only that often whether it shall stop.
+     * since one of them looks only that often whether it shall stop. One whose instance the test has named is waited for
+     * to its end: the next of that name would be given the instance that is being closed.
      */
     static <T extends ClientConfig> void stop(T client, Consumer<T> shutdown) throws Exception {
         MQClientInstance shared = MQClientManager.getInstance().getOrCreateMQClientInstance(client);
         Thread stopping = new Thread(() -> shutdown.accept(client), "stopping");
         stopping.setDaemon(true);
         stopping.start();
-        Await.until(STOP_LIMIT_MS, () -> shared.getPullMessageService().isStopped() || !stopping.isAlive());
+        boolean isOwn = client.getInstanceName().endsWith(instance(""));
+        Await.until(STOP_LIMIT_MS,
+                () -> isOwn && shared.getPullMessageService().isStopped() || !stopping.isAlive());
     }
 
     static List<Map<String, Object>> sorted(Collection<MessageQueue> queues) {
