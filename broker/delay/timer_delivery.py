@@ -116,7 +116,9 @@ class TimerDelivery:
         return self.timers.is_open and self._has_backlog and not self._is_wheel_full
 
     def _work(self) -> SlowWork | None:
-        slot = self._slot or self._begin_slot()
+        if self._slot is None:
+            self._begin_slot()
+        slot = self._slot
         if slot is not None and (self._is_slots_turn or self._is_wheel_full or not self._has_backlog):
             self._is_slots_turn = False
             return self._deliver(slot)
@@ -137,9 +139,8 @@ class TimerDelivery:
         return tick is not None and tick < max(timers.write_tick, self._now_ms() // timers.config.precision_ms)
 
     def _opening(self) -> SlowWork:
-        store = self.store
-        entries = store.entries(TIMER_TOPIC, 0, store.min_offset(TIMER_TOPIC, 0), 1)
-        first = max(entries[0][0], store.log_min_offset) if entries else store.log_max_offset
+        store, entry = self.store, self._entry_from(0)
+        first = store.log_max_offset if entry is None else max(entry[0], store.log_min_offset)
         found = FoundTopic(store.max_offset(TIMER_TOPIC, 0), first)
         return lambda: open_timers(self.timers, found, self._now_ms(), is_clean=store.was_closed_cleanly)
 
@@ -150,16 +151,21 @@ class TimerDelivery:
             self._copies = DeliveredCopies()
             return None
         start = end = store.log_max_offset
-        if first := store.entries(TIMER_TOPIC, 0, store.min_offset(TIMER_TOPIC, 0), 1):
-            start = find_start(store, timers.saved.read_at_ms, first[0][0])
-        if again := store.entries(TIMER_TOPIC, 0, timers.queue_offset, 1):
-            start = min(start, again[0][0])  # those who were late then have no slot
+        if first := self._entry_from(0):
+            start = find_start(store, timers.saved.read_at_ms, first[0])
+        if again := self._entry_from(timers.queue_offset):
+            start = min(start, again[0])  # those who were late then have no slot
         self._last_copied_tick = timers.write_tick
 
         def find() -> None:
             self._copies = find_copies(store, start, end)
 
         return find
+
+    def _entry_from(self, queue_offset: int) -> Entry | None:
+        """Return the first entry of the timer topic from an offset on."""
+        queue_offset = max(queue_offset, self.store.min_offset(TIMER_TOPIC, 0))
+        return next(iter(self.store.entries(TIMER_TOPIC, 0, queue_offset, 1)), None)
 
     def _is_delivered(self, new: NewRecord) -> bool:
         return bool(self._copies) and self._copies.take(new)
@@ -234,22 +240,21 @@ class TimerDelivery:
 
     # --- out
 
-    def _begin_slot(self) -> DueSlot | None:
+    def _begin_slot(self) -> None:
         """Begin the next slot if it is over and nothing that was stored before is missing in the wheel."""
         timers, tick = self.timers, self.timers.next_tick
         if tick is None or tick >= timers.write_tick:
-            return None
+            return
         if self._wanted_offset is None:
             self._wanted_offset = max(self.store.max_offset(TIMER_TOPIC, 0), timers.rebuilds_until)
         if timers.queue_offset < self._wanted_offset and not self._is_wheel_full:
-            return None
+            return
         self._wanted_offset = None
         self._is_wheel_full = False
         if self._copies and tick > self._last_copied_tick:
             self._copies = DeliveredCopies()  # nothing was delivered that was not due then
         self._slot = DueSlot(timers, tick)
         timers.take(tick)
-        return self._slot
 
     def _deliver(self, slot: DueSlot) -> SlowWork | None:
         if slot.damage:

@@ -112,12 +112,17 @@ async def test_progress_is_saved_when_the_messages_are_on_disk(
 ) -> None:
     """Saving flushes the log first, so that no crash leaves an offset behind which a delivered message is lost."""
     before = disk.syncs
-    await DelaySaveJob(store, folder, moved, 10_000).run()
+    job = DelaySaveJob(store, folder, moved, 10_000)
+    assert await job.run() == 10_000
     assert (store.flushed_offset, saved(folder)) == (store.log_max_offset, {1: 1})
     assert disk.syncs > before
     before = disk.syncs
-    await DelaySaveJob(store, folder, moved, 10_000).run()
+    assert await job.run() == 10_000
     assert disk.syncs == before
+    for offset in (2, 3):
+        moved.move(1, offset)
+        await job.run()
+        assert saved(folder) == {1: offset}
 
 
 async def test_progress_is_not_saved_when_the_disk_fails(

@@ -1,12 +1,13 @@
 """Timer messages on their way into the wheel and out of it, on a store without a broker."""
 
+import logging
 import pathlib
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from stores import LimitedFiles, StoreDirectory, new_record
-from timers import DAY_MS, HOUR_MS, SECOND_MS, SMALL_TIMERS, TimerWorld, timer_directory
+from timers import DAY_MS, HOUR_MS, SECOND_MS, SMALL_TIMERS, UNITS_PER_FILE, TimerWorld, timer_directory
 
 from rocketlet.broker.delay.timer_delivery import MOST_MESSAGES
 from rocketlet.broker.delay.timer_messages import NEVER_PUT_MS
@@ -301,3 +302,53 @@ def test_record_that_is_damaged_costs_itself_only(is_in_wheel: bool, world: Time
     world.pass_ms(10 * SECOND_MS)
     assert world.bodies() == [b"0", b"1"] * is_in_wheel + [b"0", b"1", b"3", b"4"]
     assert world.delivery.is_idle
+
+
+def test_timer_log_without_its_first_file_is_made_anew(world: TimerWorld, caplog: pytest.LogCaptureFixture) -> None:
+    """It is noticed at the start, and what stood in that file comes with the rest."""
+    for number in range(2 * UNITS_PER_FILE):
+        world.send(b"%d" % number, world.now_ms + HOUR_MS)
+    world.work()
+    world.stop()
+    min(world.directory.root.joinpath("timerlog").iterdir()).unlink()
+    world.start()
+    with caplog.at_level(logging.WARNING):
+        world.work()
+    assert f"files of the timer log are missing before {52 * UNITS_PER_FILE + 16}" in caplog.text
+    world.pass_ms(HOUR_MS)
+    assert world.bodies() == [b"%d" % number for number in range(2 * UNITS_PER_FILE)]
+
+
+def test_record_that_is_gone_is_no_error(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A message whose file of the log went before it was put into the wheel is passed over in silence."""
+    small = StoreDirectory(tmp_path / "store", segment_bytes=4096, has_index=False, timers=TimerConfig(**SMALL_TIMERS))
+    world = TimerWorld(small)
+    for number in range(7):
+        world.send(b"%d" % number * 1_000, world.now_ms + 5 * SECOND_MS, UNIQ_KEY=str(number))
+    world.stop()
+    small.segment().unlink()
+    world.start()
+    with caplog.at_level(logging.ERROR):
+        world.pass_ms(10 * SECOND_MS)
+    assert ([body[:1] for body in world.bodies()], caplog.text) == ([b"3", b"4", b"5", b"6"], "")
+    world.stop()
+
+
+def test_kill_repeats_nothing_though_the_topic_lost_its_beginning(tmp_path: pathlib.Path) -> None:
+    """The log tells what was delivered, also when the first files of the timer topic have gone."""
+    sizes = {"segment_bytes": 4096, "queue_file_bytes": 200}
+    small = StoreDirectory(tmp_path / "store", **sizes, has_index=False, timers=TimerConfig(**SMALL_TIMERS))
+    world = TimerWorld(small)
+    bodies = [b"%02d" % number + bytes(300) for number in range(20)]
+    for body in bodies:
+        world.send(body, world.now_ms + 5 * SECOND_MS, UNIQ_KEY=body[:2].decode())
+    world.work()
+    world.save()
+    world.pass_ms(10 * SECOND_MS)
+    world.kill("killed")
+    world.directory.segment().unlink()
+    world.directory.queue_file(TIMER_TOPIC).unlink()
+    world.start()
+    world.pass_ms(10 * SECOND_MS)
+    assert [body[:2] for body in world.bodies()] == [body[:2] for body in bodies]
+    world.stop()

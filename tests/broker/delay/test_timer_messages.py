@@ -149,8 +149,10 @@ def test_slot_that_is_crowded(count: int, most: int, share: float) -> None:
 
 
 def test_slots_have_no_limit_unless_one_is_set() -> None:
-    """Nobody counts then."""
+    """Nobody counts then; any lower number is a limit."""
     assert out_ms({"TIMER_DELAY_SEC": "2"}, requests(2**40)) is not None
+    with pytest.raises(MessageRefusedError):
+        out_ms({"TIMER_DELAY_SEC": "2"}, requests(2**40, most_in_slot=2**31 - 2))
 
 
 @pytest.mark.parametrize("text", [None, "", "soon", "-5", "1.5", str(2**63 - 1), str(2**70)])

@@ -153,6 +153,15 @@ def test_bits_are_those_of_a_java_broker(vectors: pathlib.Path, tmp_path: pathli
     assert bits == written["bloomFilterData"]
 
 
+@pytest.mark.parametrize(
+    ("error_percent", "consumers", "shape"),
+    [(20, 32, (112, 3)), (50, 8, (16, 1)), (50, 11, (16, 1)), (50, 12, (24, 1)), (25, 1, (8, 2)), (1, 100, (960, 7))],
+)
+def test_shape_of_settings(error_percent: int, consumers: int, shape: tuple[int, int]) -> None:
+    """More consumers and rarer errors want more bits, whole bytes of them; rarer errors more bits for each text."""
+    assert BloomShape.of(error_percent=error_percent, consumers=consumers) == shape
+
+
 @pytest.mark.parametrize(("error_percent", "consumers"), [(1, 1), (20, 1000), (50, 3), (99, 1)])
 def test_positions_lie_inside(error_percent: int, consumers: int) -> None:
     """Whatever the settings, the bits are whole bytes and every position is one of them."""
@@ -329,3 +338,30 @@ def test_bits_of_other_settings_are_worked_out_anew(table: FilterTable, clock: M
     assert found.bloom_filter_data is not None
     assert found.bloom_filter_data.bit_num == SHAPE.bits
     assert found.bloom_filter_data.bit_pos == SHAPE.positions_of("g#T")
+
+
+def test_file_that_says_little(table: FilterTable) -> None:
+    """A filter of which only the expression is known is dead from its loading on, as old as can be, of SQL92."""
+    text = '{"filterDataByTopic":{"T":{"groupFilterData":{"g":{"expression":"a > 1"}}}}}'
+    table.load(read_json_as(text, FilterFile))
+    found = table.find("T", "g")
+    assert found is not None
+    assert (found.born_at_ms, found.client_version, found.expression_type) == (0, 0, "SQL92")
+    assert (found.topic, found.consumer_group, found.is_dead) == ("T", "g", True)
+
+
+def test_group_that_loses_one_filter_keeps_the_others(table: FilterTable) -> None:
+    """When the expression of one topic breaks, the filter of another dies with the group all the same."""
+    table.register("g", [sql("a > 1", 1), sql("a > 1", 1, "U")])
+    table.register("g", [sql("a >", 2), sql("a > 1", 1, "U")])
+    assert (expression_of(table), expression_of(table, "U"), is_dead(table, "U")) == (None, "a > 1", False)
+    table.unregister("g")
+    assert is_dead(table, "U")
+
+
+def test_memory_of_a_filter_is_that_of_its_terms() -> None:
+    """What waits is bounded by it: a predicate counts as one term, a comparison as two, a tag by its code."""
+    one = property_filter(lambda properties: "a" in properties).kept_bytes
+    assert [sql_filter(text).kept_bytes // one for text in ("a > 1", "a > 1 OR b > 1 OR c > 1")] == [2, 6]
+    two, one = (tag_filter(parse_tag_expression("T", text)).kept_bytes for text in ("a || b", "a"))
+    assert two == 2 * one > 0

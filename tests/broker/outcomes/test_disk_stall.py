@@ -160,6 +160,28 @@ async def test_slow_disk_that_moves_is_not_stalled(caller: Caller, disk: SlowDis
     assert len(await stored_bodies(caller)) == 4
 
 
+async def test_stall_is_counted_from_the_last_flush_on(caller: Caller, disk: SlowDisk, clock: ManualClock) -> None:
+    """A disk that has done something since it was looked at last is given its time again, and no more."""
+    async with asyncio.TaskGroup() as group:
+        disk.get_stuck()
+        (first,) = await send(group, caller, b"first")
+        await until(disk.waiting.is_set)
+        clock.advance(STALL_MS // 2)
+        disk.go_on()
+        assert (await first).code == ResponseCode.SUCCESS
+        disk.get_stuck()
+        await send(group, caller, b"second")
+        await until(disk.waiting.is_set)
+        clock.advance(STALL_MS - 1)
+        await send(group, caller, b"begun")
+        clock.advance(1)
+        (late,) = await send(group, caller, b"late")
+        clock.advance(WAIT_MS)
+        assert (await late).code == ResponseCode.SYSTEM_BUSY
+        disk.go_on()
+    assert await stored_bodies(caller) == [b"first", b"second", b"begun"]
+
+
 async def test_disk_may_stall_again(caller: Caller, disk: SlowDisk, clock: ManualClock) -> None:
     """The second stall is seen like the first."""
     for number in range(2):

@@ -263,6 +263,15 @@ async def test_oneway_reply_does_not_wait(caller: Caller, requester: Requester, 
     assert len(await records(caller)) == 2
 
 
+async def test_oneway_reply_to_nobody_is_no_error(caller: Caller, caplog: pytest.LogCaptureFixture) -> None:
+    """It is stored, and that is all."""
+    with caplog.at_level(logging.WARNING):
+        caller.ask_oneway(RequestCode.SEND_REPLY_MESSAGE_V2, reply_header("nobody"), b"answer")
+        await records(caller)  # the next read; the one-way request has been served before
+        assert len(await records(caller)) == 1
+    assert caplog.text == ""
+
+
 async def test_replies_are_not_stored(settings: dict[str, str], clock: ManualClock) -> None:
     """With storeReplyMessageEnable=false the message id is "0", and the topic stays empty."""
     settings["storeReplyMessageEnable"] = "false"

@@ -389,6 +389,12 @@ OWN = {"MSG_REGION": "here", "TRACE_ON": "false", "CLUSTER": "cluster"}
 ENRICHER = PropertyEnricher(OWN, lambda: "made")
 
 
+@pytest.mark.parametrize("text", ["a\x01b\x02", "DELAY\x011\x02a\x01b\x02", "a\x01b\x02DELAY\x011\x02a\x01c\x02"])
+def test_text_of_the_sender_stays_in_front(text: str) -> None:
+    """What it says is kept as it was written, also when the message is to wait; the rest stands behind it."""
+    assert ENRICHER.enrich(text).text.decode() == f"{text}UNIQ_KEY\x01made\x02{encode_properties(OWN).decode()}"
+
+
 @pytest.mark.parametrize(
     ("text", "own"),
     [

@@ -512,6 +512,33 @@ async def test_topic_counts_as_unsaved_until_the_disk_has_it(settings: dict[str,
         await clock.elapse(10_000)
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_failed_saves_are_tried_again_together(
+    settings: dict[str, str], clock: ManualClock, is_stopped: bool
+) -> None:
+    """However many saves have failed, there is one more in a second; and none after the stop, which saves all."""
+    live = LiveSettings(BrokerConfig.from_java(settings), "127.0.0.1")
+    topics, saves = TopicTable(live, clock.now_ms), list[int]()
+    may_fail = asyncio.Event()
+
+    async def save() -> bool:
+        saves.append(clock.now_ms())
+        await may_fail.wait()
+        return len(saves) > 3
+
+    async with TaskScope() as tasks:
+        registration = Registration(live, topics, save, tasks, clock)
+        for name in ("T", "U", "V"):
+            topics.put(make_topic(name, 1))
+            registration.make_known([name], lambda: None)
+        await clock.settle()
+        if is_stopped:
+            await registration.stop()
+        may_fail.set()
+        await clock.elapse(10_000)
+    assert len(saves) == (3 if is_stopped else 4)
+
+
 async def test_topic_that_has_changed_is_told_again(
     settings: dict[str, str], clock: ManualClock, nameserver: NameServer, disk: SlowDisk
 ) -> None:

@@ -400,6 +400,13 @@ def test_too_late_to_decide(seconds: str | None, until_ms: int) -> None:
     assert is_too_late(half(until_ms + 1, properties), RULES, NOW_MS) is (seconds is not None)
 
 
+def test_immunity_that_is_no_number_is_none() -> None:
+    """It counts as one of no seconds, also where the time-out is shorter than a second."""
+    quick = RULES._replace(timeout_ms=500)
+    for age_ms, is_over in ((500, False), (501, True)):
+        assert is_too_late(half(age_ms, {HAS_IMMUNITY: "soon"}), quick, NOW_MS) is is_over
+
+
 def test_first_check_counts_from_nothing() -> None:
     """A message that nobody was asked about has been checked no time."""
     assert (check_times({}), check_times({TIMES: "3"}), check_times({TIMES: "x"})) == (0, 3, -1)

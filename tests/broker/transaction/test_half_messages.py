@@ -1,10 +1,12 @@
-"""Op messages as bytes."""
+"""Op messages as bytes, and where half messages belong."""
 
 import msgspec
 import pytest
-from stores import HOST
+from stores import HOST, new_record
 
-from rocketlet.broker.transaction.half_messages import op_messages, settled_offsets
+from rocketlet.broker.transaction.half_messages import op_messages, real_place, settled_offsets
+from rocketlet.common.errors import MessageIllegalError
+from rocketlet.common.names import HALF_TOPIC
 from rocketlet.common.record import Record, decode_record, encode_record
 
 
@@ -42,3 +44,12 @@ def test_other_tags_say_nothing() -> None:
     """A record of the topic with another tag settles nothing."""
     (op,) = stored([1])
     assert list(settled_offsets(msgspec.structs.replace(op, property_text=b"TAGS\x01e\x02"))) == []
+
+
+@pytest.mark.parametrize("properties", [{}, {"REAL_TOPIC": "T"}, {"REAL_QID": "3"}])
+def test_half_message_that_belongs_nowhere(properties: dict[str, str]) -> None:
+    """One that does not name its topic, or its queue, says so in the error."""
+    half = decode_record(encode_record(new_record(HALF_TOPIC, 0, b"", **properties), 0, 0, 1, HOST))
+    belongs = f"topic {properties.get('REAL_TOPIC')}, queue {properties.get('REAL_QID')}"
+    with pytest.raises(MessageIllegalError, match=belongs):
+        real_place(half)
