@@ -4,8 +4,18 @@ import json
 import pathlib
 
 import pytest
-from mutants.operators import find_mutations
-from mutants.run import EQUIVALENTS, PARTS, ROOT, Fault, Recording, choose, imported_files
+from mutants.operators import Mutation, find_mutations
+from mutants.run import (
+    EQUIVALENTS,
+    PARTS,
+    ROOT,
+    Fault,
+    Recording,
+    Verdicts,
+    choose,
+    imported_files,
+    write_page,
+)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +106,34 @@ def test_imports_of_tests_are_read() -> None:
     } <= set(imported_files(ROOT / "tests/remoting/test_headers.py")) | set(
         imported_files(ROOT / "tests/remoting/codec/test_request_codes.py")
     )
+
+
+def test_figures_of_other_parts_stay(tmp_path: pathlib.Path) -> None:
+    """A run of one part replaces its row and its survivors."""
+    first, second = find_mutations(b"x = 1, 2\n")
+
+    def verdicts(part: str, mutation: Mutation, *outcomes: str) -> Verdicts:
+        return Verdicts(part, [(Fault(f"{part}/a.py", mutation, ()), outcome) for outcome in outcomes])
+
+    page = tmp_path / "page.md"
+    page.write_text("above\n<!-- mutants -->\n<!-- end of mutants -->\nbelow\n")
+    write_page(page, [verdicts("spark", first, "survived", "killed"), verdicts("store", first, "survived")], 7)
+    write_page(page, [verdicts("store", second, "survived", "killed", "hung", "equivalent")], 8)
+    assert page.read_text().splitlines() == [
+        "above",
+        "<!-- mutants -->",
+        "| part | seed | faults | killed | hung | survived | equivalent | seen |",
+        "|---|---|---|---|---|---|---|---|",
+        "| store | 8 | 4 | 1 | 1 | 1 | 1 | 67 % |",
+        "| spark | 7 | 2 | 1 | 0 | 1 | 0 | 50 % |",
+        "",
+        "Survivors:",
+        "",
+        "- `store/a.py:1: x = 1, {2 -> 3}`",
+        "- `spark/a.py:1: x = {1 -> 2}, 2`",
+        "<!-- end of mutants -->",
+        "below",
+    ]
 
 
 def test_proofs_belong_to_faults_that_can_be_made() -> None:

@@ -287,18 +287,29 @@ def _summary(verdicts: Verdicts) -> str:
 
 
 def write_page(page: Path, all_verdicts: Sequence[Verdicts], seed: int) -> None:
-    """Replace the figures and survivors in a page, between its two marks."""
-    rows = [
-        f"| {each.part} | {len(each.outcomes)} | {each.count('killed')} | {each.count('hung')} | "
-        f"{each.count('survived')} | {each.count('equivalent')} | {100 * each.share:.0f} % |"
-        for each in all_verdicts
-    ]
-    survivors = [f"- `{fault}`" for each in all_verdicts for fault, outcome in each.outcomes if outcome == "survived"]
-    table = ["| part | faults | killed | hung | survived | equivalent | seen |", "|---|---|---|---|---|---|---|", *rows]
-    text = "\n".join([f"Seed {seed}:", "", *table, "", "Survivors of that run:", "", *(survivors or ["none"])])
+    """Replace the figures and survivors of these parts in a page, between its two marks; others keep theirs."""
     before, _, rest = page.read_text().partition("<!-- mutants -->\n")
-    after = rest.partition("<!-- end of mutants -->\n")[2]
+    inside, _, after = rest.partition("<!-- end of mutants -->\n")
+    told = inside.splitlines()
+    rows: list[str] = []
+    survivors: list[str] = []
+    new = {each.part: each for each in all_verdicts}
+    for part in PARTS:
+        if part in new:
+            rows.append(_row(new[part], seed))
+            survivors += [f"- `{fault}`" for fault, outcome in new[part].outcomes if outcome == "survived"]
+        else:
+            rows += [line for line in told if line.startswith(f"| {part} |")]
+            survivors += [line for line in told if line.startswith(f"- `{part}/")]
+    table = ["| part | seed | faults | killed | hung | survived | equivalent | seen |", "|---" * 8 + "|", *rows]
+    text = "\n".join([*table, "", "Survivors:", "", *(survivors or ["none"])])
     page.write_text(f"{before}<!-- mutants -->\n{text}\n<!-- end of mutants -->\n{after}")
+
+
+def _row(verdicts: Verdicts, seed: int) -> str:
+    counts = " | ".join(str(verdicts.count(each)) for each in ("killed", "hung", "survived", "equivalent"))
+    share = f"{100 * verdicts.share:.0f} %"
+    return f"| {verdicts.part} | {seed} | {len(verdicts.outcomes)} | {counts} | {share} |"
 
 
 @click.command()
