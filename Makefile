@@ -7,7 +7,7 @@ PYRIGHT := $(VENV)/.pyright-ready
 PARTS := broker cli client common export namesrv remoting spark store testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ci test-long check fix bench compatibility durability chaos mutants
+.PHONY: help demo test test-ci test-random test-long check fix bench compatibility durability chaos mutants
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -25,6 +25,11 @@ test-ci: $(READY) ## run the other tests: long forms, second legs, the Java clie
 	@.ci/tools --try jdk maven go
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest --numprocesses=2 --dist=worksteal -m ci
+
+test-random: $(READY) ## run the tests of make test in random order, twenty at a time
+	@.ci/tools --try jdk maven go
+	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/pytest -p randomly --numprocesses=20 --dist=loadscope -m 'not ci' --timeout=600
 
 test-long: $(READY) ## run the tests whose cases are drawn by chance with thirty times as many
 	@.ci/tools --try jdk maven go

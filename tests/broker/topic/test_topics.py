@@ -48,7 +48,8 @@ def test_settings_change_the_topics_of_a_fresh_broker() -> None:
     )
     assert topics.get("TBW102") is None
     assert topics.get("rmq_sys_wheel_timer") is None
-    assert [topic.perm for name in ("c", "b", "RMQ_SYS_TRACE_TOPIC") if (topic := topics.get(name))] == [1, 1, 6]
+    found = [topics.get(name) for name in ("c", "b", "RMQ_SYS_TRACE_TOPIC")]
+    assert [(topic.read_queue_nums, topic.perm) for topic in found if topic] == [(16, 1), (1, 1), (1, 6)]
 
 
 @pytest.mark.parametrize(("wished", "queues"), [(4, 4), (20, 8), (-3, 0)])
