@@ -1,71 +1,31 @@
 """A broker and its name servers, official order: real sockets, a clock that the test moves."""
 
 import asyncio
-import errno
 import json
-import os
 import pathlib
-import shutil
 import socket
-from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
-import msgspec
 import pytest
 from raw_calls import Caller, open_caller, until
-from slow_disk import SlowDisk
+from registrations import SilentNameServer, route_at, topics_known, until_known
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.broker.settings.live import LiveSettings
-from rocketlet.broker.topic.registration import Registration
-from rocketlet.broker.topic.topics import TopicTable, make_topic
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import format_address
-from rocketlet.common.metadata import TopicConfigTable
 from rocketlet.common.outcome import Outcome
-from rocketlet.common.record import iter_records
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.connection import Connection, Handler, RequestHandlers
-from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.store.files.config_files import save_config_text
-from rocketlet.store.files.files import Files
 from rocketlet.testing.manual_clock import ManualClock
 
 TOPIC = {"topic": "T", "defaultTopic": "", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
 CREATE = {**TOPIC, "topicFilterType": "SINGLE_TAG", "order": "false"}
-
-
-@dataclass
-class SilentNameServer:
-    """A server that takes requests and never answers."""
-
-    address: str
-    asked: list[Command]
-
-
-@pytest.fixture
-async def silent_nameserver(clock: ManualClock) -> AsyncGenerator[SilentNameServer]:
-    """Run a server that never answers."""
-    asked: list[Command] = []
-
-    def owe(command: Command, _connection: Connection) -> Outcome[Command]:
-        asked.append(command)
-        return Outcome[Command]()
-
-    async with RemotingServer("127.0.0.1", 0, RequestHandlers(fallback=owe), clock) as server:
-        yield SilentNameServer(format_address(*server.address), asked)
-
-
-async def route(address: str, topic: str = "TBW102") -> Command:
-    """Ask a name server where a topic is."""
-    async with open_caller(address) as caller:
-        return await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
 
 
 def free_port() -> int:
@@ -78,7 +38,7 @@ def free_port() -> int:
 @pytest.mark.feature("N1", "N3")
 async def test_broker_is_in_the_route_when_it_is_ready(broker: Broker, nameserver: NameServer) -> None:
     """Inside the broker's block its name server knows its address and the template TBW102."""
-    answer = await route(nameserver.address)
+    answer = await route_at(nameserver.address)
     assert answer.body == (
         b'{"brokerDatas":[{"brokerAddrs":{"0":"%b"},"brokerName":"broker-a","cluster":"cluster-a"}],'
         b'"filterServerTable":{},"queueDatas":[{"brokerName":"broker-a","perm":7,"readQueueNums":8,"topicSysFlag":0,'
@@ -92,8 +52,8 @@ async def test_stopped_broker_is_out_of_the_route(
 ) -> None:
     """A broker unregisters before it closes its port."""
     async with Broker(BrokerConfig.from_java(settings), clock):
-        assert (await route(nameserver.address)).code == ResponseCode.SUCCESS
-    assert (await route(nameserver.address)).code == ResponseCode.TOPIC_NOT_EXIST
+        assert (await route_at(nameserver.address)).code == ResponseCode.SUCCESS
+    assert (await route_at(nameserver.address)).code == ResponseCode.TOPIC_NOT_EXIST
 
 
 @pytest.mark.feature("N5")
@@ -108,7 +68,7 @@ async def test_new_name_server_learns_of_the_broker(settings: dict[str, str], cl
 async def until_registered(nameserver: NameServer, clock: ManualClock) -> None:
     """Move the clock on until a name server knows the broker, 30 s at most."""
     start_ms = clock.now_ms()
-    while (await route(nameserver.address)).code != ResponseCode.SUCCESS:
+    while (await route_at(nameserver.address)).code != ResponseCode.SUCCESS:
         assert clock.now_ms() < start_ms + 30_000
         await clock.elapse(1000)
 
@@ -122,7 +82,7 @@ async def test_topic_is_at_every_name_server_when_it_is_answered(
         settings["namesrvAddr"] = f"{nameserver.address};{second.address}"
         async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
             assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)).code == ResponseCode.SUCCESS
-            assert (await route(nameserver.address, "T")).body == (await route(second.address, "T")).body != b""
+            assert (await route_at(nameserver.address, "T")).body == (await route_at(second.address, "T")).body != b""
 
 
 async def test_silent_name_server_costs_a_second(
@@ -134,13 +94,13 @@ async def test_silent_name_server_costs_a_second(
     async with asyncio.TaskGroup() as group:
         start = group.create_task(broker.__aenter__())
         await until(lambda: len(asked) == 1)
-        await until_known(nameserver, "TBW102")
+        await until_known(nameserver.address, "TBW102")
         assert not start.done()
         clock.advance(1000)
     async with open_caller(broker.address) as caller, asyncio.TaskGroup() as group:
         answer = group.create_task(caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE))
         await until(lambda: len(asked) == 2)
-        await until_known(nameserver, "T")
+        await until_known(nameserver.address, "T")
         assert not answer.done()
         clock.advance(1000)
     assert answer.result().code == ResponseCode.SUCCESS
@@ -148,13 +108,6 @@ async def test_silent_name_server_costs_a_second(
         group.create_task(broker.__aexit__(None, None, None))
         await until(lambda: len(asked) == 3)
         clock.advance(3000)
-
-
-async def until_known(nameserver: NameServer, topic: str) -> None:
-    """Wait until a name server has a route; the answers to us let the broker's requests come in between."""
-    async with open_caller(nameserver.address) as caller:
-        while (await caller.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})).code != ResponseCode.SUCCESS:
-            pass
 
 
 async def test_name_server_that_forgot_the_broker_is_told_everything(
@@ -166,8 +119,8 @@ async def test_name_server_that_forgot_the_broker_is_told_everything(
         await nameserver.__aexit__(None, None, None)
         async with NameServer(NameServerConfig(port=port), clock) as restarted:
             await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
-            assert (await route(restarted.address, "T")).code == ResponseCode.SUCCESS
-            assert (await route(restarted.address)).code == ResponseCode.SUCCESS
+            assert (await route_at(restarted.address, "T")).code == ResponseCode.SUCCESS
+            assert (await route_at(restarted.address)).code == ResponseCode.SUCCESS
 
 
 async def test_advertised_address_is_registered(
@@ -176,7 +129,7 @@ async def test_advertised_address_is_registered(
     """With brokerIP1 the route names that, whoever asks; message ids hold it too."""
     settings["brokerIP1"] = "192.0.2.7"
     async with Broker(BrokerConfig.from_java(settings), clock) as broker:
-        answer = await route(nameserver.address)
+        answer = await route_at(nameserver.address)
         assert broker.address.encode() in answer.body
         assert broker.address.startswith("192.0.2.7:")
         async with open_caller(f"127.0.0.1:{broker.address.rpartition(':')[2]}") as caller:
@@ -198,7 +151,7 @@ async def test_route_follows_the_client(clock: ManualClock, tmp_path: pathlib.Pa
         async with Broker(BrokerConfig.from_java(config), clock) as broker:
             broker_port = broker.address.rpartition(":")[2]
             for host in ("127.0.0.1", "127.0.0.2"):
-                answer = await route(f"{host}:{port}")
+                answer = await route_at(f"{host}:{port}")
                 assert f'"{host}:{broker_port}"'.encode() in answer.body
 
 
@@ -208,7 +161,7 @@ async def test_permission_of_the_broker_limits_the_route(
     """brokerPermission=4 takes the write bit from every topic in the route."""
     settings["brokerPermission"] = "4"
     async with Broker(BrokerConfig.from_java(settings), clock):
-        assert b'"perm":4' in (await route(nameserver.address)).body
+        assert b'"perm":4' in (await route_at(nameserver.address)).body
 
 
 @pytest.mark.feature("N15")
@@ -224,13 +177,6 @@ async def test_order_list_of_the_name_server_marks_topics(
     while b'"order":true' not in body:
         await clock.elapse(10_000)
         body = (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).body
-
-
-async def topics_known(nameserver: NameServer) -> set[str]:
-    """Return the topics that a name server has routes for."""
-    async with open_caller(nameserver.address) as caller:
-        answer = await caller.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-    return set(json.loads(answer.body)["topicList"])
 
 
 async def save_topics(settings: dict[str, str], count: int) -> set[str]:
@@ -253,24 +199,24 @@ async def test_many_topics_take_no_others_back(settings: dict[str, str], clock: 
         await strict.__aenter__()
         given = {**settings, "namesrvAddr": strict.address}
         broker = await servers.enter_async_context(Broker(BrokerConfig.from_java(given), clock))
-        assert await topics_known(strict) >= names
+        assert await topics_known(strict.address) >= names
         async with open_caller(broker.address) as caller:
             assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)).code == ResponseCode.SUCCESS
         names.add("T")
-        assert await topics_known(strict) >= names
+        assert await topics_known(strict.address) >= names
         async with open_caller(strict.address) as caller:
             await caller.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "TBW102"})
         clock.advance(30_000)
-        await until_known(strict, "TBW102")  # it comes back with the next registration
-        assert await topics_known(strict) >= names
+        await until_known(strict.address, "TBW102")  # it comes back with the next registration
+        assert await topics_known(strict.address) >= names
         port = int(strict.address.rpartition(":")[2])
         await strict.__aexit__(None, None, None)
         again = NameServer(NameServerConfig(port=port, deletes_absent_topics=True), clock)
         await servers.enter_async_context(again)
         await clock.settle()
         clock.advance(30_000)
-        await until_known(again, "TBW102")
-        assert await topics_known(again) >= names
+        await until_known(again.address, "TBW102")
+        assert await topics_known(again.address) >= names
 
 
 async def test_more_topics_than_a_registration_holds_go_in_parts(
@@ -284,7 +230,7 @@ async def test_more_topics_than_a_registration_holds_go_in_parts(
     monkeypatch.setattr("rocketlet.remoting.bodies.route.MAX_TOPICS", 50)
     names = await save_topics(settings, 170)
     async with Broker(BrokerConfig.from_java(settings), clock):
-        assert await topics_known(nameserver) >= names
+        assert await topics_known(nameserver.address) >= names
     assert "topics are more than one registration holds: registering them in parts of 9" in caplog.text
     assert caplog.text.count("topics are more than one registration holds") == 1
 
@@ -326,7 +272,7 @@ async def test_parts_of_a_registration_are_as_small_as_wanted(
     """With enableSplitRegistration a part has splitRegistrationSize topics, and a version of its own, as in Java."""
     settings |= {"enableSplitRegistration": "true", "splitRegistrationSize": "4"}
     async with Broker(BrokerConfig.from_java(settings), clock):
-        known = await topics_known(nameserver)
+        known = await topics_known(nameserver.address)
         assert len(known) > 8
     settings["namesrvAddr"] = silent_nameserver.address
     async with asyncio.TaskGroup() as group:
@@ -357,9 +303,9 @@ async def test_groups_of_a_heartbeat_are_bounded(
             assert answer.code == ResponseCode.SYSTEM_ERROR
             assert "length <= 1024" in str(answer.remark)
         assert caplog.text.count("length <= 1024 - at `$.consumerDataSet`") == 2
-        assert not [topic for topic in await topics_known(nameserver) if topic.startswith("%RETRY%group")]
+        assert not [topic for topic in await topics_known(nameserver.address) if topic.startswith("%RETRY%group")]
         assert (await caller.ask(RequestCode.HEART_BEAT, None, heartbeat(1_024))).code == ResponseCode.SUCCESS
-    assert len([topic for topic in await topics_known(nameserver) if topic.startswith("%RETRY%group")]) == 1_024
+    assert len([topic for topic in await topics_known(nameserver.address) if topic.startswith("%RETRY%group")]) == 1_024
 
 
 @pytest.mark.parametrize("is_single", [True, False])
@@ -373,7 +319,7 @@ async def test_new_topic_takes_no_other_back(settings: dict[str, str], clock: Ma
         async with Broker(BrokerConfig.from_java(given), clock) as broker, open_caller(broker.address) as caller:
             for topic in ("one", "two"):
                 assert (await caller.send(topic)).code == ResponseCode.SUCCESS
-            codes = {topic: (await route(strict.address, topic)).code for topic in ("TBW102", "one", "two")}
+            codes = {topic: (await route_at(strict.address, topic)).code for topic in ("TBW102", "one", "two")}
     others = ResponseCode.SUCCESS if is_single else ResponseCode.TOPIC_NOT_EXIST
     assert codes == {"TBW102": others, "one": others, "two": ResponseCode.SUCCESS}
 
@@ -395,169 +341,6 @@ async def test_name_server_without_single_topics_is_told_by_a_registration(
             assert [b'"one"' in command.body for command in registered] == [False, True]
 
 
-@pytest.fixture
-def disk() -> Iterator[SlowDisk]:
-    """Give a disk whose flushes the test holds back."""
-    made = SlowDisk()
-    yield made
-    made.go_on()
-
-
-def is_saved(settings: dict[str, str], topic: str) -> bool:
-    """Tell whether topics.json has a topic."""
-    path = pathlib.Path(settings["storePathRootDir"], "config", "topics.json")
-    return path.exists() and f'"{topic}"' in path.read_text()
-
-
-async def test_topic_is_answered_while_no_flush_ends(
-    settings: dict[str, str],
-    clock: ManualClock,
-    nameserver: NameServer,
-    silent_nameserver: SilentNameServer,
-    disk: SlowDisk,
-) -> None:
-    """Disk, its thread and a name server hang: creating a topic and sending are answered in a second, then at once."""
-    settings["namesrvAddr"] = f"{nameserver.address};{silent_nameserver.address}"
-    starting = Broker(BrokerConfig.from_java(settings), clock, disk)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(starting.__aenter__())
-        await until(lambda: len(silent_nameserver.asked) == 1)
-        await until_known(nameserver, "TBW102")
-        clock.advance(1000)
-    async with open_caller(starting.address) as caller:
-        disk.get_stuck()
-        async with asyncio.TaskGroup() as group:
-            creation = caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
-            calls = creation, caller.send("U"), caller.send("U"), caller.heartbeat("c", "g", {"U": "*"})
-            answers = [group.create_task(call) for call in calls]
-            await until(disk.waiting.is_set)
-            await until_known(nameserver, "T")
-            await until_known(nameserver, "U")
-            assert not any(answer.done() for answer in answers)
-            asked = len(silent_nameserver.asked)
-            clock.advance(1000)
-        assert [answer.result().code for answer in answers] == [ResponseCode.SUCCESS] * 4
-        assert [(await caller.send(topic)).code for topic in ("T", "U", "U")] == [ResponseCode.SUCCESS] * 3
-        assert len(silent_nameserver.asked) == asked
-        disk.go_on()
-        while not await asyncio.to_thread(is_saved, settings, "U"):
-            pass
-    async with asyncio.TaskGroup() as group:
-        stopping = group.create_task(starting.__aexit__(None, None, None))
-        while not stopping.done():
-            await clock.elapse(1000)
-
-
-class RefusingDisk(Files):
-    """A disk that refuses to write small files while there is an ``error``, and counts that."""
-
-    def __init__(self) -> None:
-        self.error = 0
-        self.refused = 0
-
-    def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int) -> int:
-        """Write, or fail."""
-        if self.error:
-            self.refused += 1
-            raise OSError(self.error, os.strerror(self.error))
-        return super().pwrite(descriptor, data, position)
-
-
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-async def test_topic_that_was_not_saved_is_saved_again(
-    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, tmp_path: pathlib.Path, error: int
-) -> None:
-    """A topic that the disk has refused is answered, and saved a second later: a broker that is killed then has it."""
-    settings["flushConsumerOffsetInterval"] = "600000"
-    disk = RefusingDisk()
-    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
-        disk.error = error
-        for count, topic in enumerate(("T", "U"), 1):
-            answer = await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {**CREATE, "topic": topic})
-            assert answer.code == ResponseCode.SUCCESS
-            assert disk.refused >= count
-        await clock.elapse(1000)
-        await until(lambda: disk.refused >= 3)
-        assert not await asyncio.to_thread(is_saved, settings, "T")
-        disk.error = 0
-        while not await asyncio.to_thread(is_saved, settings, "T"):
-            await clock.elapse(1000)
-        await asyncio.to_thread(shutil.copytree, settings["storePathRootDir"], tmp_path / "killed")
-    killed = {**settings, "storePathRootDir": str(tmp_path / "killed")}
-    async with Broker(BrokerConfig.from_java(killed), clock):
-        assert await topics_known(nameserver) >= {"T", "U"}
-
-
-async def test_topic_counts_as_unsaved_until_the_disk_has_it(settings: dict[str, str], clock: ManualClock) -> None:
-    """Senders are told of a topic whose save has failed as of one that is being saved; it is tried once a second."""
-    live = LiveSettings(BrokerConfig.from_java(settings), "127.0.0.1")
-    topics, saved = TopicTable(live, clock.now_ms), [False, False, True]
-
-    async def save() -> bool:
-        return saved.pop(0)
-
-    async with TaskScope() as tasks:
-        registration = Registration(live, topics, save, tasks, clock)
-        for name in ("T", "U"):
-            topics.put(make_topic(name, 1))
-        answered = asyncio.Event()
-        registration.make_known(["T"], answered.set)
-        await clock.settle()
-        assert answered.is_set()
-        assert topics.unsaved == {"T", "U"}
-        await clock.elapse(1000)
-        assert (saved, topics.unsaved) == ([True], {"T", "U"})
-        await clock.elapse(1000)
-        assert (saved, topics.unsaved) == ([], {"U"})
-        await clock.elapse(10_000)
-
-
-@pytest.mark.parametrize("is_stopped", [True, False])
-async def test_failed_saves_are_tried_again_together(
-    settings: dict[str, str], clock: ManualClock, is_stopped: bool
-) -> None:
-    """However many saves have failed, there is one more in a second; and none after the stop, which saves all."""
-    live = LiveSettings(BrokerConfig.from_java(settings), "127.0.0.1")
-    topics, saves = TopicTable(live, clock.now_ms), list[int]()
-    may_fail = asyncio.Event()
-
-    async def save() -> bool:
-        saves.append(clock.now_ms())
-        await may_fail.wait()
-        return len(saves) > 3
-
-    async with TaskScope() as tasks:
-        registration = Registration(live, topics, save, tasks, clock)
-        for name in ("T", "U", "V"):
-            topics.put(make_topic(name, 1))
-            registration.make_known([name], lambda: None)
-        await clock.settle()
-        if is_stopped:
-            await registration.stop()
-        may_fail.set()
-        await clock.elapse(10_000)
-    assert len(saves) == (3 if is_stopped else 4)
-
-
-async def test_topic_that_has_changed_is_told_again(
-    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, disk: SlowDisk
-) -> None:
-    """While a topic waits for the disk, another number of queues reaches the route all the same."""
-    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
-        disk.get_stuck()
-        for queues in ("1", "2"):
-            async with asyncio.TaskGroup() as group:
-                fields = {**CREATE, "readQueueNums": queues, "writeQueueNums": queues}
-                created = group.create_task(caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
-                await until_known(nameserver, "T")
-                while f'"writeQueueNums":{queues}'.encode() not in (await route(nameserver.address, "T")).body:
-                    pass
-                assert not created.done()
-                clock.advance(1000)
-            assert created.result().code == ResponseCode.SUCCESS
-        disk.go_on()
-
-
 async def test_new_topic_leaves_the_others_in_the_routes(settings: dict[str, str], clock: ManualClock) -> None:
     """A name server that removes what a registration does not name keeps the broker's topics when one is added."""
     removing = NameServerConfig(port=0, deletes_absent_topics=True)
@@ -568,59 +351,6 @@ async def test_new_topic_leaves_the_others_in_the_routes(settings: dict[str, str
             for queues in ("1", "3"):
                 fields = {**CREATE, "readQueueNums": queues, "writeQueueNums": queues}
                 assert (await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields)).code == ResponseCode.SUCCESS
-                assert f'"writeQueueNums":{queues}'.encode() in (await route(nameserver.address, "T")).body
-                assert (await route(nameserver.address, "U")).code == ResponseCode.SUCCESS
-                assert (await route(nameserver.address)).code == ResponseCode.SUCCESS
-
-
-@pytest.fixture
-async def killed(
-    settings: dict[str, str], clock: ManualClock, disk: SlowDisk, tmp_path: pathlib.Path
-) -> dict[str, str]:
-    """Return the settings over what a kill leaves of topic U, which got messages while nothing reached the disk."""
-    async with Broker(BrokerConfig.from_java(settings), clock, disk) as broker, open_caller(broker.address) as caller:
-        assert (await caller.send("before")).code == ResponseCode.SUCCESS
-        disk.get_stuck()
-        async with asyncio.TaskGroup() as group:
-            sending = group.create_task(caller.send("U", b"first", queue_id=2))
-            await until(disk.waiting.is_set)
-            clock.advance(1000)
-        assert sending.result().code == ResponseCode.SUCCESS
-        assert not is_saved(settings, "U")
-        shutil.copytree(settings["storePathRootDir"], tmp_path / "twin")
-        disk.go_on()
-    return settings | {"storePathRootDir": str(tmp_path / "twin")}
-
-
-async def test_topic_that_was_not_saved_is_made_again_after_a_kill(
-    killed: dict[str, str], clock: ManualClock, nameserver: NameServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its acknowledged messages are pulled, its route is known, and its next message follows; the log names it."""
-    settings = killed | {"autoCreateTopicEnable": "false"}
-    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
-        told = "topic U has messages, but was not saved before the broker ended: made again with 3 queues"
-        assert told in caplog.text
-        assert is_saved(settings, "U")
-        await until_known(nameserver, "U")
-        (record,) = iter_records((await caller.pull("U", queue_id=2)).body)
-        assert bytes(record.body) == b"first"
-        assert (await caller.send("U", queue_id=2)).ext["queueOffset"] == "1"
-
-
-async def test_deleted_topic_does_not_come_again_after_a_kill(
-    settings: dict[str, str], clock: ManualClock, tmp_path: pathlib.Path
-) -> None:
-    """A table that was saved after the last message of a topic, and does not list it, was saved by its deletion."""
-    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
-        assert (await caller.send("gone")).code == ResponseCode.SUCCESS
-        shutil.copytree(settings["storePathRootDir"], tmp_path / "twin")
-    settings["storePathRootDir"] = str(tmp_path / "twin")
-    path = tmp_path / "twin" / "config" / "topics.json"
-    table = TopicTable(LiveSettings(BrokerConfig.from_java(settings), "127.0.0.1"), clock.now_ms)
-    table.load(msgspec.json.decode(path.read_bytes(), type=TopicConfigTable))
-    assert table.delete("gone")
-    path.write_bytes(msgspec.json.encode(table.content()))
-    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
-        assert broker.store.max_offset("gone", 0) == 1
-        answer = await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "gone"})
-        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+                assert f'"writeQueueNums":{queues}'.encode() in (await route_at(nameserver.address, "T")).body
+                assert (await route_at(nameserver.address, "U")).code == ResponseCode.SUCCESS
+                assert (await route_at(nameserver.address)).code == ResponseCode.SUCCESS
