@@ -62,9 +62,10 @@ async def ask(members: Members[Connection], transports: list[MemoryTransport], c
 
 
 async def test_producers_are_asked_in_turn(members: Members[Connection], new_producer: NewProducer) -> None:
-    """Of three each is asked a third of the questions."""
+    """Of three each is asked a third of the questions, one after the other in the order in which they came."""
     transports = [new_producer() for _ in range(3)]
     assert await ask(members, transports, 9) == {0: 3, 1: 3, 2: 3}
+    assert await ask(members, transports, 2) == {0: 0, 1: 1, 2: 1}
 
 
 async def test_who_does_not_read_is_passed_over(members: Members[Connection], new_producer: NewProducer) -> None:

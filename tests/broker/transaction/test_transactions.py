@@ -1,5 +1,6 @@
 """Settled and open half messages, and the rounds of checks, on a store without a broker."""
 
+import asyncio
 import logging
 import pathlib
 import random
@@ -12,7 +13,11 @@ from javastores import unpack_store
 from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_queue
 
 from rocketlet.broker.group.groups import OffsetTable
+from rocketlet.broker.group.members import Members
 from rocketlet.broker.outcomes.scheduler import Scheduler
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.settings.live import LiveSettings
+from rocketlet.broker.transaction.check_jobs import CheckJob
 from rocketlet.broker.transaction.checks import (
     MOST_BYTES,
     MOST_MESSAGES,
@@ -22,6 +27,7 @@ from rocketlet.broker.transaction.checks import (
     TransactionChecks,
 )
 from rocketlet.broker.transaction.half_messages import given_up, half_of
+from rocketlet.broker.transaction.handlers import TransactionCheckSender
 from rocketlet.broker.transaction.transactions import (
     OPS_A_TURN,
     TRANSACTION_GROUP,
@@ -32,6 +38,7 @@ from rocketlet.broker.transaction.transactions import (
 from rocketlet.common.errors import StoreFullError
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
 from rocketlet.common.record import Record
+from rocketlet.remoting.transport.connection import Connection
 from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
@@ -168,6 +175,23 @@ def test_ops_are_read_a_few_at_a_time(world: World) -> None:
     calls = [world.transactions.read_ops() for _ in range(3)]
     assert calls == [True, True, False]
     assert world.round() == [b"%d" % count]
+
+
+def test_first_check_waits_for_the_ops(world: World) -> None:
+    """The job of the checks reads on without a pause until it has read all of them."""
+    world.send(*(b"%d" % number for number in range(2 * OPS_A_TURN + 10)))
+    for number in range(2 * OPS_A_TURN + 10):
+        world.settle(number)
+    world.directory.close_all()
+    world.start()
+    settings = LiveSettings(BrokerConfig.from_java({"transactionCheckInterval": "7000"}), "127.0.0.1")
+    sender = TransactionCheckSender(Members[Connection](lambda: 0), "broker-a")
+    job = CheckJob(world.checks, sender, ManualClock(), settings)
+
+    async def run() -> list[int]:
+        return [await job.run() for _ in range(4)]
+
+    assert asyncio.run(run()) == [0, 0, 7000, 7000]
 
 
 def test_ops_before_the_cursor_are_not_read(world: World) -> None:
