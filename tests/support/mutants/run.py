@@ -42,6 +42,7 @@ EQUIVALENTS: Final = Path(__file__).parent / "equivalents.json"
 USERS: Final = {"store": ("tests/durability", "tests/broker"), "broker": ("tests/cost",)}
 MOST_SECONDS: Final = 60.0  # of tests for one fault, as they took without it
 _START_SECONDS: Final = 10.0
+_RECORDING_SECONDS: Final = 1200  # of one test, since all are slow while who runs which line is written down
 _TIMED_OUT: Final = " Timeout ++"  # says pytest-timeout
 _SLOWER: Final = 5  # than without the fault is taken for hung
 _LEFT_OUT: Final = shutil.ignore_patterns(
@@ -138,7 +139,7 @@ class Workshop:
         target = copy.parent / f"{part}.json"
         command = ["-m", "coverage", "run", f"--source={copy / part}", f"--data-file={target}.data", "-m", "pytest"]
         command += ["-p", "mutants.recorder", f"--recording={target}", *_QUIETLY, f"tests/{part}"]
-        command += USERS.get(part, ())
+        command += [f"--timeout={_RECORDING_SECONDS}", *USERS.get(part, ())]
         _, ended = self._python(copy, command, None)
         if not target.exists():
             raise click.ClickException(f"the tests of {part} did not run:\n{ended}")
