@@ -92,6 +92,25 @@ def test_turn_does_a_bounded_piece(world: TimerWorld) -> None:
     assert steps >= 10
 
 
+def test_message_for_the_second_that_is_coming_out_is_not_lost(world: TimerWorld) -> None:
+    """What arrives for a slot whose messages are being delivered is late, and comes at once."""
+    count, at_ms = 3 * MOST_MESSAGES, world.now_ms + 5 * SECOND_MS
+    for number in range(count):
+        world.send(b"%d" % number, at_ms)
+    world.work()
+    world.directory.now_ms = at_ms + SECOND_MS
+    while not world.bodies():
+        slow = world.delivery.advance()
+        if slow is not None:
+            slow()
+    assert len(world.bodies()) < count
+    properties = {**world.records(TIMER_TOPIC)[0].properties, "UNIQ_KEY": "late"}
+    world.store.append(new_record(TIMER_TOPIC, 0, b"late", **properties))
+    world.store.commit()
+    world.work()
+    assert sorted(world.bodies()) == sorted([b"late", *(b"%d" % number for number in range(count))])
+
+
 @pytest.mark.feature("L8")
 def test_deletion_that_was_stored_in_time_is_obeyed(world: TimerWorld) -> None:
     """Though nobody looks at the topic until the time has passed, as after a stop: the backlog goes first."""
