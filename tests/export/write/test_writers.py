@@ -44,6 +44,18 @@ def test_parquet_row_groups_collect_batches(
     assert parquet.read_metadata(path).num_rows == 653
 
 
+def test_parquet_row_group_is_full_at_its_size(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group ends with the batch that reaches the size."""
+    batch = pa.record_batch({"n": pa.array(range(100), pa.int64())})
+    monkeypatch.setattr(write, "_ROW_GROUP_BYTES", 2 * batch.nbytes)
+    writer = write.ParquetWriter(str(tmp_path / "out.parquet"), batch.schema)
+    for _ in range(5):
+        writer.write(batch)
+    writer.close()
+    groups = parquet.read_metadata(tmp_path / "out.parquet")
+    assert [groups.row_group(number).num_rows for number in range(groups.num_row_groups)] == [200, 200, 100]
+
+
 def test_arrow_file_holds_the_rows(java_stores: JavaStores, read: Read, tmp_path: pathlib.Path) -> None:
     """The Arrow file has the schema and the rows of the reading."""
     write_all(reading(java_stores["batchcrc"]), str(tmp_path / "out.arrow"), "arrow")
