@@ -162,7 +162,7 @@ class Workshop:
             self._write(path, fault.mutation.apply(source))
             own = [name for name in fault.tests if is_own(fault.file, name)]
             for tests in (own, fault.tests[len(own) :]):  # few files are collected faster than all
-                if tests and (outcome := self._run(copy, tests, seconds)) != "survived":
+                if tests and (outcome := self._run(copy, tests, seconds)[0]) != "survived":
                     return outcome
             return "survived"
         finally:
@@ -172,15 +172,14 @@ class Workshop:
     def check(self, recording: Recording) -> None:
         """Refuse a part whose tests fail though there is no fault."""
         copy = self._free.get()
-        if (
-            self._run(copy, sorted(recording.seconds, key=recording.seconds.__getitem__), recording.seconds)
-            != "survived"
-        ):
-            raise click.ClickException("tests fail without a fault; run them, and repair them first")
+        tests = sorted(recording.seconds, key=recording.seconds.__getitem__)
+        outcome, output = self._run(copy, tests, recording.seconds)
+        if outcome != "survived":
+            raise click.ClickException(f"tests fail without a fault, repair them first:\n{output[-2000:]}")
         self._free.put(copy)
 
-    def _run(self, copy: Path, tests: Sequence[str], seconds: Mapping[str, float]) -> str:
-        """Run tests, of which only some are run if they take long, and return what they say."""
+    def _run(self, copy: Path, tests: Sequence[str], seconds: Mapping[str, float]) -> tuple[str, str]:
+        """Run tests, of which only some are run if they take long, and return what they say, and their output."""
         chosen = list(_affordable(tests, seconds))
         arguments = copy.parent / "tests.txt"
         arguments.write_text("\n".join(chosen))
@@ -189,10 +188,10 @@ class Workshop:
         try:
             code, output = self._python(copy, ["-m", "pytest", "-x", *_QUIETLY, each, f"@{arguments}"], limit)
         except subprocess.TimeoutExpired:
-            return "hung"
+            return "hung", f"they have not ended in {limit:.0f} s"
         if _TIMED_OUT in output:
-            return "hung"
-        return "killed" if code else "survived"
+            return "hung", output
+        return "killed" if code else "survived", output
 
     def _write(self, path: Path, source: bytes) -> None:
         """Write a source with a time of its own, so that no compiled form of another is taken for its own."""
