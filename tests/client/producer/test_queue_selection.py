@@ -116,6 +116,13 @@ def test_choice_that_nobody_can_follow_is_refused(chosen: Any, error: type[Excep
         follow(choice["queue"], choice["selector"])
 
 
+def test_topic_of_one_queue() -> None:
+    """A selector that returns the only queue there is is followed."""
+    choice = choose_queue(MESSAGE, None, select_at_random, None)
+    assert choice is not None
+    assert choice(QUEUES[:1]) == QUEUES[0]
+
+
 def follow(queue: Any, selector: Any) -> None:
     """Choose a queue for the message."""
     choice = choose_queue(MESSAGE, queue, selector, None)

@@ -105,6 +105,9 @@ def test_names_in_bodies_are_wrapped() -> None:
     checked = decode_body(CheckClientBody, check.body)
     assert checked.subscription_data is not None
     assert (checked.group, checked.subscription_data.topic) == ("ns%g", "ns%T")
+    check = Command.request(RequestCode.CHECK_CLIENT_CONFIG, body=encode_body(CheckClientBody(group="g")))
+    NS.wrap_request(check)
+    assert decode_body(CheckClientBody, check.body) == CheckClientBody(group="ns%g")
 
 
 def test_strategy_sees_the_names_that_other_members_see() -> None:
