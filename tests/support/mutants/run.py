@@ -42,6 +42,7 @@ EQUIVALENTS: Final = Path(__file__).parent / "equivalents.json"
 USERS: Final = {"store": ("tests/durability", "tests/broker"), "broker": ("tests/cost",)}
 MOST_SECONDS: Final = 60.0  # of tests for one fault, as they took without it
 _START_SECONDS: Final = 10.0
+_SPARK_SECONDS: Final = 90.0  # until Spark has started on a machine that has other work
 _RECORDING_SECONDS: Final = 1200  # of one test, since all are slow while who runs which line is written down
 _TIMED_OUT: Final = " Timeout ++"  # says pytest-timeout
 _SLOWER: Final = 5  # than without the fault is taken for hung
@@ -183,8 +184,9 @@ class Workshop:
         chosen = list(_affordable(tests, seconds))
         arguments = copy.parent / "tests.txt"
         arguments.write_text("\n".join(chosen))
-        each = f"--timeout={_START_SECONDS + _SLOWER * max(seconds[name] for name in chosen):.0f}"
-        limit = 2 * _START_SECONDS + _SLOWER * sum(seconds[name] for name in chosen)
+        start = _SPARK_SECONDS if any(name.startswith("tests/spark/") for name in chosen) else _START_SECONDS
+        each = f"--timeout={start + _SLOWER * max(seconds[name] for name in chosen):.0f}"
+        limit = 2 * start + _SLOWER * sum(seconds[name] for name in chosen)
         try:
             code, output = self._python(copy, ["-m", "pytest", "-x", *_QUIETLY, each, f"@{arguments}"], limit)
         except subprocess.TimeoutExpired:
