@@ -7,7 +7,7 @@ PYRIGHT := $(VENV)/.pyright-ready
 PARTS := broker cli client common export namesrv remoting spark store testing
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ci test-random test-long check fix bench compatibility durability chaos mutants
+.PHONY: help demo test test-ci test-random test-long check fix bench compatibility mqadmin durability chaos mutants
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -55,6 +55,11 @@ compatibility: $(READY) ## run all tests and write docs/reference/compatibility.
 	@.ci/tools --try jdk maven go
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests --ignore=tests/house/test_features.py --compatibility-page=docs/reference/compatibility.md
+
+mqadmin: $(READY) ## run every command of mqadmin and write docs/reference/mqadmin.md
+	@.ci/tools --try jdk maven
+	@$(BIN)/python tests/interop/build.py
+	@$(BIN)/pytest tests/interop/test_mqadmin.py -k page_says --mqadmin-page=docs/reference/mqadmin.md
 
 durability: $(READY) ## try to lose messages: crashes, kills, rot, other brokers; write docs/reference/durability.md
 	@.ci/tools --try jdk maven go

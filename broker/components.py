@@ -22,14 +22,18 @@ from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
 from ..store.message_store import MessageStore
+from .admin.absent_handlers import OtherFeatures, OtherRoles, OtherStorage
 from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
+from .admin.named_statistics import NamedStatistics
+from .admin.offset_handlers import OffsetCopies, OffsetReports, OffsetTables, QueueEntryReports
 from .admin.progress import Progress
 from .admin.report_handlers import ConnectionReports, ProgressReports
 from .admin.runtime_info import RuntimeInfo
 from .admin.setting_handlers import SettingHandlers
-from .admin.statistics import BrokerStatistics
+from .admin.statistics import BrokerStatistics, TrafficCounts
+from .admin.statistics_handlers import StatisticsHandlers
 from .delay.delay_delivery import DelayedDelivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
 from .delay.delayed_messages import DelayRouting, Delays
@@ -49,7 +53,7 @@ from .send.handlers import ReplyPusher, SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
 from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
-from .send.send_back import SendBackOperation
+from .send.send_back import SendBackCounts, SendBackOperation
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
 from .settings.saved import SettingsFile
@@ -105,8 +109,8 @@ class Components:
         self._routing = DelayRouting(clock.now_ms, Delays(store.config.delays_ms), timer_requests)
         self.delay_delivery = DelayedDelivery(store, self.scheduler.commit, state.delays)
         self.timer_delivery = timers and TimerDelivery(store, timers, self.scheduler.commit, timers.now_ms)
-        self._puts, self._reads = PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms)
-        self._statistics = BrokerStatistics(clock, self._puts, self._reads, self._count_timers_out)
+        self._traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts())
+        self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out)
         self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
         self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
         self.sends = self._build_sends()
@@ -156,7 +160,9 @@ class Components:
         replies = ReplyOperation(
             validator, pusher.prepare, routing, scheduler, self._tasks, settings, self._replies.fields
         )
-        send_backs = SendBackOperation(settings, state.groups, state.topics, routing, scheduler)
+        send_backs = SendBackOperation(
+            settings, state.groups, state.topics, routing, scheduler, self._traffic.send_backs
+        )
         recalls = RecallOperation(settings, state.topics, routing, scheduler)
         return SendHandlers(sends, send_backs, replies, recalls, self._replies)
 
@@ -168,7 +174,7 @@ class Components:
             validator,
             state.offsets,
             self.long_polling,
-            self._reads,
+            self._traffic.reads,
             settings,
         )
         return PullHandlers(fetches, settings)
@@ -204,6 +210,21 @@ class Components:
             SettingHandlers(settings, state.settings_file, state.topics, self.registration, self.cleaning, self._clock),
             *self._build_reports({*SYSTEM_TOPICS, *own_topics}),
             *self._build_changes(own_topics),
+            *self._build_offset_reports(),
+            StatisticsHandlers(NamedStatistics(self._statistics, self._config.cluster_name)),
+            OtherStorage(self.cleaning, state.saving.run_once),
+            OtherRoles(state.store),
+            OtherFeatures(),
+        )
+
+    def _build_offset_reports(self) -> tuple[OffsetTables, OffsetReports, OffsetCopies, QueueEntryReports]:
+        state, name = self._state, self._config.broker_name
+        save = state.saving.run_once
+        return (
+            OffsetTables(state.offsets, state.delays),
+            OffsetReports(state.store, state.topics, state.offsets, name, self._clock.now_ms),
+            OffsetCopies(state.topics, state.groups, state.offsets, self._members, self.cleaning, save),
+            QueueEntryReports(state.store, self._members, state.filters),
         )
 
     def _build_changes(self, own_topics: Collection[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
@@ -234,7 +255,7 @@ class Components:
         takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}
         if self.timer_delivery is not None:
             takers[TIMER_TOPIC] = self.timer_delivery.arrived
-        return ArrivalNotices(self._puts, self.long_polling.arrived, by_topic(takers))
+        return ArrivalNotices(self._traffic.puts, self.long_polling.arrived, by_topic(takers))
 
     def _build_jobs(self, files: Executor) -> Sequence[TimedJob]:
         """Return the jobs that are begun one pause after the start."""

@@ -43,6 +43,12 @@ class TopicConfig(msgspec.Struct, rename="camel", kw_only=True):
     write_queue_nums: Int32 = 16
 
 
+class TopicConfigList(msgspec.Struct, rename="camel", kw_only=True):
+    """Topics to be made or changed together (``CreateTopicListRequestBody``)."""
+
+    topic_config_list: list[TopicConfig]
+
+
 class TopicConfigTable(msgspec.Struct, rename="camel", kw_only=True):
     """The topics of a broker (``TopicConfigSerializeWrapper``); the mapping tables of static topics are left out."""
 
@@ -106,6 +112,12 @@ class SubscriptionGroupConfig(msgspec.Struct, rename="camel", kw_only=True):
     retry_queue_nums: Int32 = 1
     subscription_data_set: Annotated[list[SimpleSubscription], _FEW] | None = None
     which_broker_when_consume_slowly: Int64 = 1
+
+
+class SubscriptionGroupList(msgspec.Struct, rename="camel", kw_only=True):
+    """Groups to be made or changed together."""
+
+    group_config_list: list[SubscriptionGroupConfig]
 
 
 class SubscriptionGroupTable(msgspec.Struct, rename="camel", kw_only=True):

@@ -22,6 +22,12 @@ pytest_plugins = [
     "scheduling",
 ]
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer ``--mqadmin-page``, which ``interop/test_mqadmin.py`` reads."""
+    parser.addoption("--mqadmin-page", type=pathlib.Path, help="write the page about mqadmin from this run")
+
+
 # Other work on the machine must not fail an example for being slow.
 hypothesis.settings.register_profile("rocketlet", deadline=None)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=3_000)

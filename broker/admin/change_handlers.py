@@ -72,7 +72,7 @@ class TopicDeletion:
             self._forget(topic)
 
         async def remove() -> Command:
-            answer = await _answer_when_saved(self._save)
+            answer = await answer_when_saved(self._save)
             await self._cleaning.do(self._cleaning.cleaner.unused_topics(is_kept))
             return answer
 
@@ -114,7 +114,7 @@ class GroupDeletion:
             self._offsets.drop_group(header.group_name)
         self._statistics.drop_group(header.group_name)
         return answer_when_done(
-            self._cleaning, lambda: _answer_when_saved(self._save), f"delete group {header.group_name}"
+            self._cleaning, lambda: answer_when_saved(self._save), f"delete group {header.group_name}"
         )
 
 
@@ -163,7 +163,7 @@ class OffsetResets:
         table = {MessageQueue(header.topic, self._broker_name, number): one for number, one in targets.items()}
         body = encode_body(ResetOffsets(offset_table=table))
         name = f"reset the offsets of group {header.group} in {header.topic}"
-        return answer_when_done(self._cleaning, lambda: _answer_when_saved(self._save, body), name)
+        return answer_when_done(self._cleaning, lambda: answer_when_saved(self._save, body), name)
 
     def _targets(self, header: ResetOffsetHeader, queues: int) -> Mapping[int, int] | str:
         """Return the offsets by queue, or why there are none."""
@@ -185,7 +185,8 @@ class OffsetResets:
         return self._store.offset_by_time(header.topic, queue_id, header.at_ms)
 
 
-async def _answer_when_saved(save: Save, body: bytes = b"") -> Command:
+async def answer_when_saved(save: Save, body: bytes = b"") -> Command:
+    """Return the answer to a change of the tables once they are on the disk."""
     if await save():
         return Command.response(ResponseCode.SUCCESS, None, None, body)
     return Command.response(ResponseCode.SYSTEM_ERROR, "done, but not saved: the log of the broker tells why")

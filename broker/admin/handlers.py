@@ -1,21 +1,26 @@
 """The adapter of the wire for administrators: topics, groups, cleaning, and how the broker is doing.
 
-17   UPDATE_AND_CREATE_TOPIC         21   GET_ALL_TOPIC_CONFIG                351  GET_TOPIC_CONFIG
-200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG    352  GET_SUBSCRIPTIONGROUP_CONFIG
+17   UPDATE_AND_CREATE_TOPIC                18   UPDATE_AND_CREATE_TOPIC_LIST
+21   GET_ALL_TOPIC_CONFIG                   351  GET_TOPIC_CONFIG
+200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    225  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG    352  GET_SUBSCRIPTIONGROUP_CONFIG
 306  CLEAN_EXPIRED_CONSUMEQUEUE      316  CLEAN_UNUSED_TOPIC                  329  DELETE_EXPIRED_COMMITLOG
 28   GET_BROKER_RUNTIME_INFO
 
 Upstream: ``AdminBrokerProcessor`` (spec remoting.md §4.9, behaviour.md D.1, D.4).
 """
 
-from collections.abc import Awaitable, Callable, Container, Iterator
+from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
+from functools import partial
+
+from msgspec.structs import replace
 
 from ...common.codes import ResponseCode
-from ...common.errors import ConfigError, HeaderError
-from ...common.metadata import SubscriptionGroupConfig, TopicConfig
+from ...common.errors import ConfigError, DecodeError, HeaderError
+from ...common.metadata import SubscriptionGroupConfig, SubscriptionGroupList, TopicConfig, TopicConfigList
 from ...common.names import broker_group_remark, broker_topic_remark, is_system_topic
 from ...common.outcome import Outcome
-from ...remoting.bodies.body import decode_body_if_any, encode_body
+from ...remoting.bodies.body import decode_body, decode_body_if_any, encode_body
 from ...remoting.bodies.route import KVTable
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.frames import NO_ANSWER
@@ -26,13 +31,25 @@ from ...remoting.transport.server import answers
 from ...store.files.file_sync import SlowStep
 from ..group.groups import GroupTable
 from ..outcomes.scheduler import Scheduler
-from ..topic.topics import MESSAGE_TYPE, TopicTable, change_attributes, is_batch_topic
+from ..topic.topics import (
+    MESSAGE_TYPE,
+    TopicTable,
+    change_attributes,
+    change_listed_attributes,
+    is_batch_topic,
+)
 from .cleaning import CleaningJob
 from .runtime_info import RuntimeInfo
 
 _LIGHT_QUEUE_PREFIX = "%LMQ%"
 _MIXED = "MIXED"
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")  # a Java broker could not load another one from topics.json
+
+
+MOST_LISTED = 4_096
+"""Topics or groups in one request."""
+_TopicChange = tuple[TopicConfig, Callable[[], dict[str, str]]]
+"""A topic as it shall be but for its attributes, and what these become (raises ``ValueError``)."""
 
 
 class AdminHandlers:
@@ -56,24 +73,59 @@ class AdminHandlers:
         header = decode_header(CreateTopicHeader, command)
         if header.topic_filter_type not in _FILTER_TYPES:
             raise HeaderError(f"topicFilterType = [{header.topic_filter_type}] value invalid")
-        remark = broker_topic_remark(header.topic)
-        if remark is None and (header.topic in self._own_topics or is_system_topic(header.topic)):
-            remark = f"The topic[{header.topic}] is conflict with system topic."
-        if remark is None and min(header.read_queue_nums, header.write_queue_nums) < 0:
-            remark = f"queue numbers are {header.read_queue_nums} and {header.write_queue_nums}, the least is 0"
-        if remark is not None:
-            return Command.response(ResponseCode.INVALID_PARAMETER, remark)
         known = self._topics.get(header.topic)
+        topic, change = _topic(header), partial(change_attributes, known and known.attributes, header.attributes or "")
+        return self._put_topics([(topic, change)])
+
+    @answers(Code.UPDATE_AND_CREATE_TOPIC_LIST)
+    def put_topics(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
+        """Create or change topics, all or none; answered when the name servers know them."""
+        wanted = decode_body(TopicConfigList, command.body).topic_config_list
+        if len(wanted) > MOST_LISTED:
+            raise DecodeError(f"the request has {len(wanted)} topics, limit is {MOST_LISTED}")
+        changes: list[_TopicChange] = []
+        for topic in wanted:
+            if topic.topic_filter_type not in _FILTER_TYPES:
+                raise DecodeError(f"topicFilterType = [{topic.topic_filter_type}] value invalid")
+            known = self._topics.get(topic.topic_name)
+            changes.append((topic, partial(change_listed_attributes, known and known.attributes, topic.attributes)))
+        return self._put_topics(changes)
+
+    def _put_topics(self, changes: Sequence[_TopicChange]) -> Command | Outcome[Command]:
+        changed: list[TopicConfig] = []
+        for topic, _ in changes:
+            remark = self._refuse_topic(topic)
+            if remark is not None:
+                return Command.response(ResponseCode.INVALID_PARAMETER, remark)
+        for topic, change in changes:
+            try:
+                attributes = change()
+            except ValueError as error:
+                return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
+            if attributes.get(MESSAGE_TYPE) == _MIXED:
+                return Command.response(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
+            changed.append(replace(topic, attributes=attributes))
         try:
-            attributes = change_attributes(known.attributes if known else None, header.attributes or "")
-            if is_batch_topic(attributes):
-                self._scheduler.store.set_batch_topic(header.topic)
-        except (ValueError, ConfigError) as error:
+            for topic in changed:
+                if is_batch_topic(topic.attributes):
+                    self._scheduler.store.set_batch_topic(topic.topic_name)
+        except ConfigError as error:
             return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
-        if attributes.get(MESSAGE_TYPE) == _MIXED:
-            return Command.response(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
-        self._topics.put(_topic(header, attributes))
-        return self._scheduler.when_known(Command.response(ResponseCode.SUCCESS), [header.topic])
+        for topic in changed:
+            self._topics.put(topic)
+        return self._scheduler.when_known(
+            Command.response(ResponseCode.SUCCESS), [topic.topic_name for topic in changed]
+        )
+
+    def _refuse_topic(self, topic: TopicConfig) -> str | None:
+        remark = broker_topic_remark(topic.topic_name)
+        if remark is not None:
+            return remark
+        if topic.topic_name in self._own_topics or is_system_topic(topic.topic_name):
+            return f"The topic[{topic.topic_name}] is conflict with system topic."
+        if min(topic.read_queue_nums, topic.write_queue_nums) < 0:
+            return f"queue numbers are {topic.read_queue_nums} and {topic.write_queue_nums}, the least is 0"
+        return None
 
     @answers(Code.GET_TOPIC_CONFIG)
     def get_topic(self, command: Command, _connection: Connection) -> Command:
@@ -99,6 +151,20 @@ class AdminHandlers:
         self._groups.put(group)
         return Command.response(ResponseCode.SUCCESS)
 
+    @answers(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
+    def put_groups(self, command: Command, _connection: Connection) -> Command:
+        """Create or change consumer groups, all or none."""
+        wanted = decode_body(SubscriptionGroupList, command.body).group_config_list
+        if len(wanted) > MOST_LISTED:
+            raise DecodeError(f"the request has {len(wanted)} groups, limit is {MOST_LISTED}")
+        for group in wanted:
+            remark = broker_group_remark(group.group_name)
+            if remark is not None:
+                return Command.response(ResponseCode.INVALID_PARAMETER, remark)
+        for group in wanted:
+            self._groups.put(group)
+        return Command.response(ResponseCode.SUCCESS)
+
     @answers(Code.GET_SUBSCRIPTIONGROUP_CONFIG)
     def get_group(self, command: Command, _connection: Connection) -> Command:
         """Tell the settings of one group, which is created if it may be."""
@@ -117,9 +183,8 @@ def _tell(found: TopicConfig | SubscriptionGroupConfig | None, missing_code: int
     return Command.response(ResponseCode.SUCCESS, None, None, encode_body(found))
 
 
-def _topic(header: CreateTopicHeader, attributes: dict[str, str]) -> TopicConfig:
+def _topic(header: CreateTopicHeader) -> TopicConfig:
     return TopicConfig(
-        attributes=attributes,
         order=header.order,
         perm=header.perm,
         read_queue_nums=header.read_queue_nums,

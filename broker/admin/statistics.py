@@ -6,7 +6,7 @@ Rules
        it waits and where it belongs. A batch counts its messages.
     2. A read counts as found or missed: a pull that waits misses first, and is counted again when it is woken.
     3. Rates come from totals that are sampled each second; 600 seconds are kept. Those of a topic, and of a group in a
-       topic, come from samples each ten seconds, of which the last minute is kept (``StatsItem``; D.5).
+       topic, come from windows (``windows.py``), as all statistics that have a name (``named_statistics.py``).
     4. How long puts took is told for the last full minute, from a record's store time until it is readable: under
        SYNC_FLUSH with the wait for the disk. The longest ones are those since the start.
     5. Totals "of this morning" are those of the last local midnight, and leave out system topics.
@@ -14,21 +14,25 @@ Rules
 The hot path adds to numbers: a call for each commit, none for a read or a message.
 """
 
+import asyncio
 import time
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
 from ...common.clock import Clock
 from ...common.names import TIMER_TOPIC, is_system_topic
+from ..outcomes.queue_counts import count_by_queue, total_of
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
+from ..send.send_back import SendBackCounts
+from .windows import DAY, MINUTE, SampledCounts, Timeline
 
 MOST_SAMPLES = 601
 _MINUTE_MS = 60_000
-_COUNT_PERIOD_MS = 10_000
 _STEPS = ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1000, 9))
 _BOUNDS = tuple(accumulate(step for step, count in _STEPS for _ in range(count)))
 """Upper ends of the classes that percentiles are taken from, up to 10 s (``PUT_MESSAGE_ENTIRE_TIME_BUCKETS``)."""
@@ -46,14 +50,6 @@ class Sample(NamedTuple):
     timers_out: int = 0
 
 
-class _Counts(NamedTuple):
-    """Totals by topic, and by topic and group, at an instant."""
-
-    at_ms: int
-    puts: dict[str, int]
-    reads: dict[tuple[str, str], int]
-
-
 class DayTotals(NamedTuple):
     """Messages of user topics that were put and handed out until a midnight, or until now."""
 
@@ -61,28 +57,43 @@ class DayTotals(NamedTuple):
     gets: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TrafficCounts:
+    """All that is counted while messages pass."""
+
+    puts: PutCounts
+    reads: ReadCounts
+    send_backs: SendBackCounts
+
+
+BROKER_COLUMNS = 4
+"""Messages put, those in user topics, messages handed out, those of user topics."""
+
+
 class BrokerStatistics:
     """Counts what goes in and out; ``count_timers_out`` tells how many timer messages have left their wheel."""
 
     period_ms = 1_000
 
-    def __init__(
-        self, clock: Clock, puts: PutCounts, reads: ReadCounts, count_timers_out: Callable[[], int] = int
-    ) -> None:
+    def __init__(self, clock: Clock, traffic: TrafficCounts, count_timers_out: Callable[[], int] = int) -> None:
         self._now_ms = clock.now_ms
         self.started_at_ms = clock.now_ms()
-        self.puts = puts
-        self.reads = reads
+        self.puts, self.reads = traffic.puts, traffic.reads
+        self._timeline = Timeline(self.started_at_ms)
+        self.topic_puts = SampledCounts(traffic.puts.queues, 3, self._timeline)
+        self.group_reads = SampledCounts(traffic.reads.queues, 4, self._timeline)
+        self.send_backs = SampledCounts(traffic.send_backs.queues, 2, self._timeline)
+        self.whole_broker = SampledCounts[str](count_by_queue(BROKER_COLUMNS), BROKER_COLUMNS, self._timeline)
         self.yesterday_morning = self.this_morning = DayTotals()
         self.last_minute: Mapping[int, int] = {}
         """How many messages took how many milliseconds to be put."""
         self._count_timers_out = count_timers_out
         self._longest_put_ms = 0  # before the minute under way
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
-        self._counts: deque[_Counts] = deque(maxlen=_MINUTE_MS // _COUNT_PERIOD_MS + 1)
-        self._counts_due_at_ms = self.started_at_ms
         self._minute_ends_at_ms = self.started_at_ms + _MINUTE_MS
         self._day_ends_at_ms = next_midnight_ms(self.started_at_ms)
+        self._dropped_bytes = 0
+        self._dropped = [0, 0]  # messages put and handed out of user topics that have no numbers of their own any more
 
     def __repr__(self) -> str:
         return f"<BrokerStatistics {self.totals()}>"
@@ -96,48 +107,55 @@ class BrokerStatistics:
         """Return the totals of all topics up to now."""
         return Sample(
             self._now_ms(),
-            sum(self.puts.messages.values()),
+            self.puts.messages,
             self.reads.found,
             self.reads.missed,
-            sum(self.reads.messages.values()),
-            self.puts.messages.get(TIMER_TOPIC, 0),
+            self.reads.messages,
+            total_of(self.puts.queues, TIMER_TOPIC, PutCounts.MESSAGES),
             self._count_timers_out(),
         )
 
     def day_totals(self) -> DayTotals:
         """Return the totals of user topics up to now."""
-        read = sum(count for (topic, _), count in self.reads.messages.items() if not is_system_topic(topic))
-        return DayTotals(_of_users(self.puts.messages), read)
+        put = [total_of(self.puts.queues, one, 0) for one in list(self.puts.queues) if not is_system_topic(one)]
+        read = [total_of(self.reads.queues, one, 0) for one in list(self.reads.queues) if not is_system_topic(one[0])]
+        return DayTotals(self._dropped[0] + sum(put), self._dropped[1] + sum(read))
+
+    def bytes_put(self) -> int:
+        """Return how many bytes the records had that were put."""
+        return self._dropped_bytes + sum(total_of(self.puts.queues, one, 1) for one in list(self.puts.queues))
 
     def puts_per_second(self, topic: str) -> float:
         """Return how many messages a second a topic got in the last minute."""
-        return self._rate(lambda counts: counts.puts.get(topic, 0))
+        return self.topic_puts.growth(topic, MINUTE, PutCounts.MESSAGES, None).per_second
 
     def reads_per_second(self, topic: str, group: str) -> float:
         """Return how many messages a second of a topic a group was handed out in the last minute."""
-        return self._rate(lambda counts: counts.reads.get((topic, group), 0))
-
-    def _rate(self, count: Callable[["_Counts"], int]) -> float:
-        if len(self._counts) < 2:
-            return 0.0
-        first, last = self._counts[0], self._counts[-1]
-        return (count(last) - count(first)) * 1000 / (last.at_ms - first.at_ms)
+        return self.group_reads.growth((topic, group), MINUTE, ReadCounts.MESSAGES, None).per_second
 
     def drop_topic(self, topic: str) -> None:
-        """Forget a topic; the totals keep what it had, under no name."""
-        for puts in (self.puts.messages, *(each.puts for each in self._counts)):
-            puts[""] = puts.get("", 0) + puts.pop(topic, 0)
-        self._rename_reads(lambda name, group: ("", "") if name == topic else (name, group))
+        """Forget a topic; the totals keep what it had."""
+        self._keep_puts(topic, self.topic_puts.drop(topic).values())
+        self._drop_groups(lambda name, _: name == topic)
 
     def drop_group(self, group: str) -> None:
-        """Forget a group; the totals keep what it had, under no name."""
-        self._rename_reads(lambda topic, name: (topic, "" if name == group else name))
+        """Forget a group; the totals keep what it had."""
+        self._drop_groups(lambda _, name: name == group)
 
-    def _rename_reads(self, rename: Callable[[str, str], tuple[str, str]]) -> None:
-        for reads in (self.reads.messages, *(each.reads for each in self._counts)):
-            for key in list(reads):
-                if (name := rename(*key)) != key:
-                    reads[name] = reads.get(name, 0) + reads.pop(key)
+    def _drop_groups(self, is_gone: Callable[[str, str], bool]) -> None:
+        for key in [key for key in self.reads.queues if is_gone(*key)]:
+            self._keep_reads(key[0], self.group_reads.drop(key).values())
+        for key in [key for key in self.send_backs.counts if is_gone(*key)]:
+            self.send_backs.drop(key)
+
+    def _keep_puts(self, topic: str, rows: Iterable[list[int]]) -> None:
+        for row in rows:
+            self._dropped_bytes += row[PutCounts.BYTES]
+            self._dropped[0] += 0 if is_system_topic(topic) else row[PutCounts.MESSAGES]
+
+    def _keep_reads(self, topic: str, rows: Iterable[list[int]]) -> None:
+        for row in rows:
+            self._dropped[1] += 0 if is_system_topic(topic) else row[ReadCounts.MESSAGES]
 
     def span(self, seconds: int) -> tuple[Sample, Sample] | None:
         """Return the sample of so many seconds ago and the latest, None while there are too few."""
@@ -161,9 +179,6 @@ class BrokerStatistics:
         """Take a sample; return the pause."""
         sample = self.totals()
         self._samples.append(sample)
-        if sample.at_ms >= self._counts_due_at_ms:
-            self._counts_due_at_ms = sample.at_ms + _COUNT_PERIOD_MS
-            self._counts.append(_Counts(sample.at_ms, dict(self.puts.messages), dict(self.reads.messages)))
         if sample.at_ms >= self._minute_ends_at_ms:
             self._minute_ends_at_ms = sample.at_ms + _MINUTE_MS
             self._longest_put_ms = self.longest_put_ms
@@ -171,14 +186,27 @@ class BrokerStatistics:
         if sample.at_ms >= self._day_ends_at_ms:
             self._day_ends_at_ms = next_midnight_ms(sample.at_ms)
             self.yesterday_morning, self.this_morning = self.this_morning, self.day_totals()
+        for window in self._timeline.due(sample.at_ms):
+            await self._sample_window(window, sample.at_ms)
         return self.period_ms
+
+    async def _sample_window(self, window: int, at_ms: int) -> None:
+        """Sample all rows; in between others have their turn."""
+        day = self.day_totals()
+        self.whole_broker.counts[""][0][:] = [self.puts.messages, day.puts, self.reads.messages, day.gets]
+        for table in (self.whole_broker, self.topic_puts, self.group_reads, self.send_backs):
+            for _ in table.sample(window):
+                await asyncio.sleep(0)
+        self._timeline.done(window, at_ms)
+        if window == DAY:
+            for topic, row in self.topic_puts.drop_idle():
+                self._keep_puts(topic, [row])
+            for (topic, _), row in self.group_reads.drop_idle():
+                self._keep_reads(topic, [row])
+            self.send_backs.drop_idle()
 
 
 def next_midnight_ms(now_ms: int) -> int:
     """Return when the local day of an instant ends."""
     local = time.localtime(now_ms / 1000)
     return int(time.mktime((local.tm_year, local.tm_mon, local.tm_mday + 1, 0, 0, 0, 0, 0, -1))) * 1000
-
-
-def _of_users(counts: Mapping[str, int]) -> int:
-    return sum(count for topic, count in counts.items() if not is_system_topic(topic))

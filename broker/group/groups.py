@@ -8,7 +8,7 @@ consumerOffset.json      ``offsetTable`` maps ``topic@group`` to queue id to the
                          ``groupTopicMap`` is derived and ignored on load; the data version moves every 500 commits
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -154,6 +154,16 @@ class OffsetTable:
         """Return the stored offset."""
         queues = self._offsets.get(GroupTopic(group, topic))
         return None if queues is None else queues.get(queue_id)
+
+    def of_topic(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the stored offsets of a group in a topic, by queue."""
+        return self._offsets.get(GroupTopic(group, topic), {})
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Have a group go on in a topic where another one is (``cloneOffset``)."""
+        for queue_id, queue_offset in list(self.of_topic(source, topic).items()):
+            self.resets.pop((target, topic, queue_id), None)
+            self.commit(target, topic, queue_id, queue_offset)
 
     def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Have a group go on at an offset, whatever its members commit before they know (``assignResetOffset``)."""

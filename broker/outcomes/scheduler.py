@@ -46,6 +46,7 @@ from ...store.recovery.dispatcher import Arrivals
 from ..settings.live import LiveSettings
 from .disk_stall import DiskStall
 from .group_commit import GroupCommit
+from .queue_counts import QueueCounts, count_by_queue
 
 RECHECK_MS = 5000
 _log = logging.getLogger(__name__)
@@ -323,23 +324,30 @@ def _may_want(fetch: HeldFetch, accepts: Accepts, record: Appended) -> bool:
 class PutCounts:
     """What has become readable since the start of the broker, whoever had it stored; a batch counts its messages."""
 
+    MESSAGES, BYTES, MILLISECONDS = range(3)
+
     def __init__(self, now_ms: Callable[[], int]) -> None:
-        self.messages: defaultdict[str, int] = defaultdict(int)  # by topic
-        self.bytes = 0
+        self.queues: QueueCounts[str] = count_by_queue(3)
+        """By topic: messages, their bytes, and the milliseconds from their store time on."""
+        self.messages = 0
         self.times: defaultdict[int, int] = defaultdict(int)
         """How many messages took how many milliseconds from their store time on; whoever samples it begins anew."""
         self._now_ms = now_ms
 
     def add(self, records: Sequence[Appended]) -> None:
         """Count records that have become readable together."""
-        messages, size, count = self.messages, 0, 0
+        queues, count = self.queues, 0
+        took_ms = self._now_ms() - records[0].stored_at_ms
+        spent_ms = max(0, took_ms)
         for record in records:
             held = count_of(record.sys_flag, record.properties) if record.sys_flag & INNER_BATCH else 1
-            messages[record.topic] += held
+            row = queues[record.topic][record.queue_id]
+            row[0] += held
+            row[1] += record.size
+            row[2] += spent_ms * held
             count += held
-            size += record.size
-        self.bytes += size
-        self.times[self._now_ms() - records[0].stored_at_ms] += count
+        self.messages += count
+        self.times[took_ms] += count
 
 
 class ArrivalNotices:

@@ -8,7 +8,6 @@ Rules
        start and answered whatever comes: it commits no offset then and never waits twice.
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from sys import getsizeof
@@ -25,6 +24,7 @@ from ...store.consumequeue.queue_reader import AcceptsCode, AcceptsRecord, ReadL
 from ..group.filters import TAKES_ALL, Filtered, FilterSelection, PullFilter
 from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Members
+from ..outcomes.queue_counts import QueueCounts, count_by_queue
 from ..outcomes.scheduler import HeldFetch, LongPolling
 from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
@@ -136,11 +136,15 @@ class Fetched(msgspec.Struct, frozen=True):
 class ReadCounts:
     """What fetches have found since the start of the broker, by its clock; a fetch that is run again counts again."""
 
+    MESSAGES, BYTES, FETCHES, MILLISECONDS = range(4)
+
     def __init__(self, monotonic_ms: Callable[[], int]) -> None:
         self.monotonic_ms = monotonic_ms
         self.found = 0
         self.missed = 0
-        self.messages: defaultdict[tuple[str, str], int] = defaultdict(int)  # by topic and group
+        self.messages = 0
+        self.queues: QueueCounts[tuple[str, str]] = count_by_queue(4)
+        """By topic and group: messages, their bytes, the fetches that found some, and their milliseconds."""
         self.longest_ms = 0
 
 
@@ -198,16 +202,21 @@ class FetchOperation:
         began_at_ms = counts.monotonic_ms()
         result = self._read_store(fetch.topic, fetch.queue_id, fetch.queue_offset, limits, accepts, accepts_record)
         status = result.status
-        if result.message_count:
-            counts.found += 1
-            topic, group = fetch.topic, fetch.consumer_group
-            counts.messages[topic, group] += result.message_count
-            self._offsets.note_handed_out(group, topic, fetch.queue_id, result.next_offset)
-        else:
-            counts.missed += 1
         took_ms = counts.monotonic_ms() - began_at_ms
         if took_ms > counts.longest_ms:
             counts.longest_ms = took_ms
+        if result.message_count:
+            counts.found += 1
+            counts.messages += result.message_count
+            topic, group = fetch.topic, fetch.consumer_group
+            row = counts.queues[topic, group][fetch.queue_id]
+            row[0] += result.message_count
+            row[1] += result.size
+            row[2] += 1
+            row[3] += took_ms
+            self._offsets.note_handed_out(group, topic, fetch.queue_id, result.next_offset)
+        else:
+            counts.missed += 1
         # In a queue without messages it depends on what was asked for (B.4.4).
         is_at_end = status in _NOTHING_NEW or (status is ReadStatus.NO_MESSAGE_IN_QUEUE and fetch.queue_offset == 0)
         is_elsewhere = self._settings.config.reads_slaves

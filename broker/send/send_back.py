@@ -24,6 +24,7 @@ from ...common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, en
 from ...common.record import NewRecord, Record, decode_record
 from ..delay.delayed_messages import DelayRouting
 from ..group.groups import GroupTable
+from ..outcomes.queue_counts import QueueCounts, count_by_queue
 from ..outcomes.scheduler import Scheduler
 from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
@@ -43,6 +44,16 @@ class FailedMessage(Protocol):
     unit_mode: bool | None
 
 
+class SendBackCounts:
+    """What consumers have sent back since the start of the broker, and what of it was given up."""
+
+    MESSAGES, DEAD_LETTERS = range(2)
+
+    def __init__(self) -> None:
+        self.queues: QueueCounts[tuple[str, str]] = count_by_queue(2)
+        """By topic and group, all queues under number 0."""
+
+
 class SendBackOperation:
     """Takes failed messages back."""
 
@@ -53,12 +64,14 @@ class SendBackOperation:
         topics: TopicTable,
         routing: DelayRouting,
         scheduler: Scheduler,
+        counts: SendBackCounts,
     ) -> None:
         self._settings = settings
         self._groups = groups
         self._topics = topics
         self._routing = routing
         self._store, self._scheduler = scheduler.store, scheduler
+        self._counts = counts
 
     def send_back(self, message: FailedMessage, version: int) -> Outcome[Refusal | None]:
         """Store the copy of a message that is to be consumed again, or of one that is given up."""
@@ -79,8 +92,10 @@ class SendBackOperation:
         if failed is None:
             remark = f"look message by offset failed, {message.log_offset}"
             return self._refuse(Refusal(ResponseCode.SYSTEM_ERROR, remark, new_topics))
-        level = message.delay_level
+        level, counts = message.delay_level, self._counts.queues[failed.topic, group.group_name][0]
+        counts[SendBackCounts.MESSAGES] += 1
         if failed.reconsume_times >= _limit(message, version, group) or level < 0:
+            counts[SendBackCounts.DEAD_LETTERS] += 1
             place, level = dead_letters(self._topics, group.group_name), 0
             new_topics += place.new_topics
         else:

@@ -75,10 +75,23 @@ def change_attributes(known: Mapping[str, str] | None, changes: str) -> dict[str
     Raises:
         ValueError: A change that cannot be made.
     """
+    parsed = [_parse_change(change) for change in _split(changes)]
+    return _apply_changes(known, parsed)
+
+
+def change_listed_attributes(known: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
+    """Do the same with changes by ``+name`` and ``-name``, as they come with many topics at once.
+
+    Raises:
+        ValueError: A change that cannot be made.
+    """
+    return _apply_changes(known, [(key[:1], key[1:], value) for key, value in changes.items()])
+
+
+def _apply_changes(known: Mapping[str, str] | None, changes: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     attributes = dict(known or {})
     seen: dict[str, str] = {}
-    for change in _split(changes):
-        sign, name, value = _parse_change(change)
+    for sign, name, value in changes:
         if name in seen:
             is_same = seen[name] == sign
             raise ValueError(f"key duplication: {sign}{name}" if is_same else f"alter duplication key. key: {name}")
@@ -109,8 +122,10 @@ def _parse_change(change: str) -> tuple[str, str, str]:
 
 
 def _check_change(known: Mapping[str, str] | None, sign: str, name: str) -> None:
-    if known is None and sign == "-":
+    if known is None and sign != "+":
         raise ValueError(f"only add attribute is supported while creating topic. key: {name}")
+    if sign not in ("+", "-"):
+        raise ValueError(f"wrong format key: {name}")
     if known is not None and sign == "-" and name not in known:
         raise ValueError(f"attempt to delete a nonexistent key: {name}")
     kind = _KINDS.get(name)

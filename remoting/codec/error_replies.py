@@ -9,7 +9,7 @@ from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
 from ...common.outcome import Outcome
 from .command import Command
-from .request_codes import RequestCode
+from .request_codes import NOT_BUILT, RequestCode
 
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 
@@ -77,7 +77,13 @@ def unknown_code_reply(command: Command, peer: str = "", *, is_logged: bool = Tr
     """Return the answer to a request code that nobody handles."""
     level = logging.WARNING if is_logged else logging.DEBUG
     _log.log(level, "refusing %s: this server has no handler for it", describe_request(command, peer))
-    return Command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported")
+    return Command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, name_request(command.code))
+
+
+def name_request(code: int) -> str:
+    """Return Java's remark about a request that is not supported, with its name if official brokers support it."""
+    name = f" ({RequestCode(code).name})" if code in NOT_BUILT else ""
+    return f" request type {code} not supported{name}"
 
 
 def log_rejected(rejected: Sequence[Outcome[Any]], peer: str) -> None:

@@ -51,7 +51,7 @@ NEEDS_BODY = [
 BAD_BODIES = [b"", b"{", b"null", b"[]", b"1", b'{"a":', b"\xff\xfe", b'"' * 50, b"[" * 5000]
 NO_BODY = [b"", b"null"]
 TAKES_NO_BODY = {RequestCode.CHECK_CLIENT_CONFIG, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP}
-UNKNOWN_CODES = [13, 22, 47, 999, 9999, 32767, 200050]
+UNKNOWN_CODES = [13, 22, 47, 999, 9999, 32767, 200057]
 
 
 async def test_missing_fields_are_named(caller: Caller) -> None:

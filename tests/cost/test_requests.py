@@ -125,6 +125,29 @@ def group_config(count: int, salt: str) -> Parts:
     return {}, json.dumps({**samples.GROUP_CONFIG, "groupName": f"g{salt}", **many}).encode()
 
 
+def listed_topics(count: int, salt: str) -> Parts:
+    """Return so many topics to be made at once."""
+    topics = [{**samples.LISTED_TOPIC, "topicName": f"T{salt}{number}"} for number in range(count)]
+    return {}, json.dumps({"topicConfigList": topics}).encode()
+
+
+def listed_groups(count: int, salt: str) -> Parts:
+    """Return so many groups to be made at once."""
+    groups = [{**samples.GROUP_CONFIG, "groupName": f"g{salt}{number}"} for number in range(count)]
+    return {}, json.dumps({"groupConfigList": groups}).encode()
+
+
+def filtered_groups(count: int, _salt: str) -> Parts:
+    """Return a comparison in which so many groups do not count."""
+    names = ",".join(f"g{number}" for number in range(count))
+    return {"filterGroups": names, "compareGroup": samples.GROUP, "topic": samples.TOPIC}, b""
+
+
+def cold_limits(count: int, salt: str) -> Parts:
+    """Return limits of cold data for so many groups."""
+    return {}, b"".join(b"g%d=%d\n" % (number, len(salt)) for number in range(count))
+
+
 def registration(count: int, salt: str) -> Parts:
     """Return a registration of so many topics."""
     topics = {f"T{salt}{number}": {"topicName": f"T{salt}{number}"} for number in range(count)}
@@ -176,6 +199,10 @@ SPECIAL: dict[int, tuple[Row, ...]] = {
     Code.LITE_PULL_MESSAGE: PULLS,
     Code.CHECK_CLIENT_CONFIG: (Row(checked, 4_096, NO_FILTER),),
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: (Row(group_config, 256, TOO_MANY),),
+    Code.UPDATE_AND_CREATE_TOPIC_LIST: (Row(listed_topics, 4_096, TOO_MANY),),
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: (Row(listed_groups, 4_096, TOO_MANY),),
+    Code.QUERY_CORRECTION_OFFSET: (Row(filtered_groups, 1_000_000),),
+    Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: (Row(cold_limits, 1_000, TOO_MANY),),
     Code.REGISTER_BROKER: (Row(registration, 100_000, TOO_MANY), Row(compressed_registration, 100_000, TOO_MANY)),
     Code.REGISTER_TOPIC_IN_NAMESRV: (Row(brokers, 16_384, TOO_MANY),),
     Code.UPDATE_NAMESRV_CONFIG: (Row(settings_of, 10_000, TOO_MANY),),

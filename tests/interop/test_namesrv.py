@@ -114,7 +114,7 @@ def test_topic_deleted_by_the_tools_has_no_route(tools: Admin, cluster: Cluster,
         assert brokers_in(other.await_route(topic)) == {"broker-a"}
 
 
-@pytest.mark.feature("N14")
+@pytest.mark.feature("N14", "D18")
 def test_write_permission_is_wiped_and_added_by_mqadmin(
     java: Driver, tools: Admin, cluster: Cluster, new_name: NewName
 ) -> None:
@@ -129,7 +129,7 @@ def test_write_permission_is_wiped_and_added_by_mqadmin(
             assert {queue.broker_name for queue in producer.queues(topic)} == expected
 
 
-@pytest.mark.feature("N15", "N16")
+@pytest.mark.feature("N15", "N16", "D19")
 def test_key_values_of_mqadmin_survive_a_restart(
     java: Driver, cluster: Cluster, tmp_path: pathlib.Path, tools: Admin
 ) -> None:

@@ -139,3 +139,24 @@ def test_progress_of_all_groups(java: Driver, server: Server, topic: str) -> Non
         assert row[1:6] == [group, "broker-a", "0", "3", "3"]
         with Admin(java, namesrv=server.namesrv) as admin:
             assert admin.call("queryTopicConsumeByWho", topic)["groupList"] == [group]
+
+
+@pytest.mark.feature("D4", "D5")
+def test_progress_of_every_group(java: Driver, server: Server, topic: str) -> None:
+    """Without a name, consumerProgress lists each group once, with its members, their version, model and lag."""
+    group = f"{topic}-group"
+
+    def listed() -> list[str]:
+        printed = mqadmin(java, "consumerProgress", "-n", server.namesrv)
+        (row,) = (line.split() for line in printed.splitlines() if line.startswith(group[:64]))
+        return row
+
+    with PushConsumer(java, namesrv=server.namesrv, group=group, subscriptions={topic: "*"}) as consumer:
+        assert len(consumer.received(3)) == 3
+        await_progress(java, server, group, 0, 0)
+        name, members, version, kind, model, _, lag = listed()
+        assert (name, members, kind, model, lag) == (group, "1", "PUSH", "CLUSTERING", "0")
+        assert version.startswith("V5_")
+    with Producer(java, namesrv=server.namesrv) as producer:
+        producer.send_all(topic, Outgoing(b"later"), queue=Queue(topic, "broker-a", 0))
+    assert listed()[-1] == "1"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer
-from interop.driver import Driver
+from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsumer
+from interop.driver import Driver, DriverError
 from interop.parts import mqadmin
 from interop.servers import Server
 from runtime_keys import FORMATS, NEVER_OF_5_4, misfits
@@ -72,6 +72,55 @@ def test_broker_status(java: Driver, counted: Server) -> None:
     assert misfits(told) == {}
     assert told["scheduleMessageOffset_2"].endswith(",1")
     assert told[f"commitLogDiskRatio_{counted.store}/commitlog"] == told["commitLogDiskRatio"]
+
+
+NAMES = {
+    "TOPIC_PUT_NUMS": ("{topic}", 30),
+    "GROUP_GET_NUMS": ("{topic}@{group}", 30),
+    "BROKER_PUT_NUMS": ("DefaultCluster", 30),
+    "BROKER_GET_NUMS": ("DefaultCluster", 30),
+    "TOPIC_PUT_SIZE": ("{topic}", 30 * 100),
+    "GROUP_GET_SIZE": ("{topic}@{group}", 30 * 100),
+}
+"""What exporters and dashboards ask for, its key, and what there is of it at least."""
+
+
+@pytest.mark.feature("D12", "D13", "D22")
+def test_statistics_are_what_was_sent_and_consumed(
+    java: Driver, fresh_server: StartServer, new_name: Callable[[], str]
+) -> None:
+    """Once they are sampled, statsAll and the calls of exporters tell the numbers of a load, and its rates."""
+    server, topic = fresh_server(), new_name()
+    group = f"{topic}-group"
+    with (
+        Admin(java, namesrv=server.namesrv) as admin,
+        Producer(java, namesrv=server.namesrv) as producer,
+        PushConsumer(java, namesrv=server.namesrv, group=group, subscriptions={topic: "*"}) as consumer,
+    ):
+        with pytest.raises(DriverError, match=re.escape(f"The stats <TOPIC_PUT_NUMS> <{topic}> not exist")):
+            admin.call("viewBrokerStatsData", server.broker, "TOPIC_PUT_NUMS", topic)
+        producer.send_all(topic, *[Outgoing(b"%d" % number) for number in range(30)])
+        assert len(consumer.received(30)) == 30
+        minute = {"sum": 0}
+        while minute["sum"] < 30:  # it is sampled each ten seconds; ends by the time limit of tests if it never is
+            minute = admin.call("viewBrokerStatsData", server.broker, "GROUP_GET_NUMS", f"{topic}@{group}")[
+                "statsMinute"
+            ]
+        told = {
+            name: admin.call("viewBrokerStatsData", server.broker, name, key.format(topic=topic, group=group))
+            for name, (key, _) in NAMES.items()
+        }
+        printed = mqadmin(java, "statsAll", "-n", server.namesrv, "-t", topic)
+    for name, (_, least) in NAMES.items():
+        minute = told[name]["statsMinute"]
+        assert minute["sum"] >= least
+        assert 9 <= minute["sum"] / minute["tps"] <= 61
+    assert [told[name]["statsMinute"]["sum"] for name in ("TOPIC_PUT_NUMS", "GROUP_GET_NUMS")] == [30, 30]
+    assert told["TOPIC_PUT_NUMS"]["statsMinute"]["avgpt"] == 1.0
+    (row,) = (line.split() for line in printed.splitlines() if line.startswith(topic[:64]))
+    assert (row[1], row[2], *row[5:]) == (group, "0", "30", "30")
+    assert 0 < float(row[3]) <= 3.5
+    assert 0 < float(row[4]) <= 3.5
 
 
 @pytest.fixture

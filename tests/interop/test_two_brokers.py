@@ -1,6 +1,7 @@
 """Two brokers of ours, each a process: where topics are created, and sends while one of the two dies."""
 
 import pathlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -120,3 +121,46 @@ def test_two_brokers_of_one_process(java: Driver, tmp_path: pathlib.Path, new_na
                 message.body for message in numbered(10) * (number + 1)
             )
             brokers.stop()
+
+
+@pytest.mark.feature("D1", "D2", "D11", "D16", "D18", "D19", "N14", "N15")
+def test_mqadmin_on_two_masters(java: Driver, cluster: Cluster, new_name: NewName) -> None:
+    """Commands about a cluster reach both masters and name servers: topic, order, permission, offsets, cleaning."""
+    topic, group = new_name(), new_name()
+
+    def run(command: str, *arguments: str) -> str:
+        return mqadmin(java, command, *arguments, "-n", cluster.namesrv)
+
+    made = run("updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "2", "-w", "2", "-o", "true")
+    assert made.count(" success.") == 2, made
+    told = re.search(r"orderConf=\[(.*)\]", run("updateOrderConf", "-t", topic, "-m", "get"))
+    assert told is not None
+    assert {*told[1].split(";")} == {"broker-a:2", "broker-b:2"}
+    with Admin(java, namesrv=cluster.namesrv) as tools, Producer(java, namesrv=cluster.namesrv) as producer:
+        assert {entry["writeQueueNums"] for entry in tools.await_route(topic, cluster.brokers)["queueDatas"]} == {2}
+        producer.send_all(topic, *numbered(8))
+        for server in cluster.nameservers:
+            run("wipeWritePerm", "-b", "broker-a")
+            with Admin(java, namesrv=server.address) as admin:
+                queues = admin.call("examineTopicRouteInfo", topic)["queueDatas"]
+                assert {one["brokerName"]: one["perm"] for one in queues} == {"broker-a": 4, "broker-b": 6}
+        run("addWritePerm", "-b", "broker-a")
+    with PushConsumer(java, namesrv=cluster.namesrv, group=group, subscriptions={topic: "*"}) as consumer:
+        assert len(consumer.received(8)) == 8
+    run("updateSubGroup", "-c", "DefaultCluster", "-g", f"{group}-2")
+    run("cloneGroupOffset", "-s", group, "-d", f"{group}-2", "-t", topic, "-o", "true")
+    late = [Outgoing(b"late %d" % number) for number in range(8)]
+    about = {"group": f"{group}-2", "subscriptions": {topic: "*"}}
+    with (
+        Producer(java, namesrv=cluster.namesrv) as producer,
+        PushConsumer(java, namesrv=cluster.namesrv, **about) as consumer,
+    ):
+        producer.send_all(topic, *late)
+        assert {message.body for message in consumer.received(8)} == {message.body for message in late}
+    for command in ("cleanUnusedTopic", "cleanExpiredCQ", "deleteExpiredCommitLog"):
+        assert "success" in run(command, "-c", "DefaultCluster")
+    assert "success" in run("updateOrderConf", "-t", topic, "-m", "delete")
+    deleted = run("deleteTopic", "-c", "DefaultCluster", "-t", topic)
+    assert f"delete topic [{topic}] from NameServer success" in deleted
+    for server in cluster.nameservers:
+        assert topic not in mqadmin(java, "topicList", "-n", server.address).split()

@@ -158,3 +158,69 @@ async def test_group_is_bounded(caller: Caller, kept: dict[str, Any], refused: d
     assert "refused" not in groups
     (name,) = kept
     assert len(json.dumps(groups["kept"][name])) >= len(json.dumps(kept[name])) - 100
+
+
+async def list_topics(caller: Caller, *topics: dict[str, Any]) -> Command:
+    """Create or change topics at once."""
+    base = {"readQueueNums": 2, "writeQueueNums": 3, "perm": 6}
+    body = json.dumps({"topicConfigList": [{**base, **topic} for topic in topics]}).encode()
+    return await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body)
+
+
+async def test_topics_made_at_once_are_known_everywhere(caller: Caller, nameserver: NameServer) -> None:
+    """When 18 is answered, the name server has the routes of all of them."""
+    made = await list_topics(
+        caller, {"topicName": "One", "attributes": {"+message.type": "FIFO"}}, {"topicName": "Two"}
+    )
+    assert made.code == ResponseCode.SUCCESS
+    async with open_caller(nameserver.address) as other:
+        for name in ("One", "Two"):
+            route = await other.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": name})
+            assert b'"readQueueNums":2,"topicSysFlag":0,"writeQueueNums":3' in route.body
+    topic = decode_body(TopicConfig, (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "One"})).body)
+    assert topic.attributes == {"message.type": "FIFO"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "code", "remark"),
+    [
+        ({"topicName": "a b"}, 29, "contains illegal characters"),
+        ({"topicName": "TBW102"}, 29, "The topic[TBW102] is conflict with system topic."),
+        ({"topicName": "Bad", "attributes": {"+gone": "x"}}, 1, "unsupported key: gone"),
+        ({"topicName": "Bad", "attributes": {"message.type": "FIFO"}}, 1, "only add attribute is supported while"),
+        ({"topicName": "Bad", "attributes": {"+message.type": "MIXED"}}, 29, "MIXED message type is not supported."),
+    ],
+)
+async def test_of_topics_at_once_all_or_none_are_made(
+    caller: Caller, bad: dict[str, Any], code: int, remark: str
+) -> None:
+    """A bad one among them refuses the others, whether it is the first or the last."""
+    for topics in ([{"topicName": "Good"}, bad], [bad, {"topicName": "Good"}]):
+        answer = await list_topics(caller, *topics)
+        assert (answer.code, remark in (answer.remark or "")) == (code, True)
+    assert (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Good"})).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+@pytest.mark.parametrize(("change", "remark"), [("~x", "wrong format key: x"), ("-gone", "attempt to delete a")])
+async def test_attributes_of_a_topic_that_is_there(caller: Caller, change: str, remark: str) -> None:
+    """They are added, changed and taken away by their signs."""
+    await list_topics(caller, {"topicName": "One", "attributes": {"+reserve.time": "5"}})
+    answer = await list_topics(caller, {"topicName": "One", "attributes": {change: ""}})
+    assert remark in (answer.remark or "")
+    await list_topics(caller, {"topicName": "One", "attributes": {"-reserve.time": "", "+message.type": "DELAY"}})
+    topic = decode_body(TopicConfig, (await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "One"})).body)
+    assert topic.attributes == {"message.type": "DELAY"}
+
+
+async def test_groups_made_at_once(caller: Caller) -> None:
+    """225 makes all groups, or none when one has a bad name."""
+
+    async def put_groups(*names: str) -> int:
+        body = json.dumps({"groupConfigList": [{"groupName": name, "retryMaxTimes": 3} for name in names]}).encode()
+        return (await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, body)).code
+
+    assert [await put_groups("g1", "g2"), await put_groups("g3", "a b"), await put_groups()] == [0, 29, 0]
+    told = await caller.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {})
+    table = decode_body(SubscriptionGroupTable, told.body).subscription_group_table
+    assert {name: table[name].retry_max_times for name in ("g1", "g2")} == {"g1": 3, "g2": 3}
+    assert "g3" not in table

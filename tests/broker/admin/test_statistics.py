@@ -5,9 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketlet.broker.admin.statistics import MOST_SAMPLES, BrokerStatistics, DayTotals, Sample, next_midnight_ms
+from rocketlet.broker.admin.statistics import (
+    MOST_SAMPLES,
+    BrokerStatistics,
+    DayTotals,
+    Sample,
+    TrafficCounts,
+    next_midnight_ms,
+)
 from rocketlet.broker.outcomes.scheduler import PutCounts
 from rocketlet.broker.pull.fetch import ReadCounts
+from rocketlet.broker.send.send_back import SendBackCounts
 from rocketlet.common.message import INNER_BATCH
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
@@ -22,7 +30,13 @@ def clock() -> ManualClock:
 @pytest.fixture
 def statistics(clock: ManualClock) -> BrokerStatistics:
     """Return figures that begin now."""
-    return BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms))
+    return begin(clock)
+
+
+def begin(clock: ManualClock) -> BrokerStatistics:
+    """Return figures that begin now."""
+    traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts())
+    return BrokerStatistics(clock, traffic)
 
 
 @pytest.fixture
@@ -50,14 +64,15 @@ def test_puts_are_counted_by_messages_and_bytes(statistics: BrokerStatistics, cl
     now_ms = clock.now_ms()
     statistics.puts.add([record("T", now_ms), record("SCHEDULE_TOPIC_XXXX", now_ms, 200)])
     statistics.puts.add([record("T", now_ms, 50, inner_batch=5)])
-    assert (statistics.totals().puts, statistics.puts.bytes) == (7, 350)
+    assert (statistics.totals().puts, statistics.bytes_put()) == (7, 350)
 
 
 def test_user_topics_are_counted_for_themselves(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """System topics are left out of the totals of a day; retry topics are not system topics."""
     topics = ("T", "SCHEDULE_TOPIC_XXXX", "%RETRY%g", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102")
     statistics.puts.add([record(topic, clock.now_ms()) for topic in topics])
-    statistics.reads.messages.update({("T", "g"): 3, ("RMQ_SYS_TRACE_TOPIC", "g"): 4})
+    for topic, count in (("T", 3), ("RMQ_SYS_TRACE_TOPIC", 4)):
+        statistics.reads.queues[topic, "g"][0][ReadCounts.MESSAGES] = count
     assert statistics.day_totals() == DayTotals(puts=2, gets=3)
 
 
@@ -136,7 +151,7 @@ def test_longest_put_is_known_from_the_start(statistics: BrokerStatistics) -> No
 
 async def test_midnight_begins_a_day(statistics: BrokerStatistics, clock: ManualClock, vienna: None) -> None:
     """The totals of a midnight are this morning's until the next one, and yesterday's then."""
-    statistics = BrokerStatistics(clock, PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms))
+    statistics = begin(clock)
     statistics.puts.add([record("T", clock.now_ms())] * 2)
     clock.advance_to(next_midnight_ms(clock.now_ms()) - 1_000)
     await sample(statistics, clock, 1)

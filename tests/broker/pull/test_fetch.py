@@ -444,4 +444,5 @@ async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, cloc
             consumer_group="g", topic="T", queue_id=0, queue_offset=took_ms, max_messages=32, sys_flag=PULL_SUBSCRIPTION
         )
         assert fetches.fetch(wanted, ("127.0.0.1", 1)).is_settled
-    assert (counts.found, counts.missed, counts.messages, counts.longest_ms) == (2, 1, {("T", "g"): 33}, 7)
+    assert (counts.found, counts.missed, counts.messages, counts.longest_ms) == (2, 1, 33, 7)
+    assert counts.queues["T", "g"] == {0: [33, 0, 2, 8]}

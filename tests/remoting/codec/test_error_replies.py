@@ -57,6 +57,12 @@ def test_failed_request_is_named_in_the_log(
     assert (record.exc_info is not None) == isinstance(error, RuntimeError)
 
 
+def test_request_that_is_not_built_is_refused_by_its_name() -> None:
+    """Official brokers would answer it, so its sender is told what is missing here."""
+    remark = unknown_code_reply(Command.request(RequestCode.AUTH_CREATE_USER), PEER).remark
+    assert remark == " request type 3001 not supported (AUTH_CREATE_USER)"
+
+
 def test_request_without_a_handler_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """By its name, also when this server does not know how to serve it."""
     command = Command.request(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "billing"})

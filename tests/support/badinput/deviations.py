@@ -29,10 +29,57 @@ BROKER: Final = [
     ),
     Deviation(
         "A topic with fewer than no queues is refused; Java makes it, and its clients fail on the route.",
-        "17 (?:read|write)QueueNums: (?:negative|least int)",
+        r"(?:17 |18 body: \$\.topicConfigList\[0\]\.)(?:read|write)QueueNums:? (?:negative|least int)",
         29,
         r"queue numbers are -?\d+ and -?\d+, the least is 0",
     ),
+    Deviation(
+        "An entry of a list or a table that is null is none; Java fails on it.",
+        r"(?:18|225) body: .*(?:of null|\[0\] null|\.\+message\.type null)",
+        0,
+    ),
+    Deviation(
+        "A topic with a kind of filter that does not exist is refused; Java saves it without one.",
+        r"18 body: .*\.topicFilterType .*",
+        1,
+        r"topicFilterType = \[.*\] value invalid",
+    ),
+    Deviation(
+        "Offsets are given to groups that are there, or may be made; Java keeps them under any name.",
+        "314 (?:all fields|destGroup:) .*",
+        26,
+        "(?s)Group .* not exist!",
+    ),
+    Deviation(
+        "A group that gets offsets is named; Java keeps them under none.",
+        f"314 destGroup: {_MISSING}",
+        1,
+        "the custom field <destGroup> is null",
+    ),
+    Deviation(
+        "A queue without messages is none; Java makes one when a client asks for its ends.",
+        "321 .*",
+        1,
+        "(?s).* is not exist!",
+    ),
+    Deviation(
+        "What is told of roles changes nothing here, so nothing of it is read.",
+        "(?:905 .*|1008 body: .*)",
+        0,
+    ),
+    Deviation(
+        "An empty table of fields is none.",
+        "2004 (?:empty fields|READ_AHEAD_MODE: (?:missing|null))",
+        1,
+        "set commitlog readahead mode param error",
+    ),
+    Deviation(
+        "An empty table of fields is none.",
+        "5001 (?:empty fields|E_T: (?:missing|null))",
+        29,
+        "param error, .* is null",
+    ),
+    Deviation("Java compares with RocksDB in a thread of its own, which is busy now and then.", "354 .*", 0),
     Deviation(
         "All topics or groups are told at once, whatever part is asked for; Java's paging fails on its own arguments.",
         "(?:21|201) .*",

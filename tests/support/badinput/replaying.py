@@ -9,7 +9,7 @@ from badinput.comparing import Deviation, find_differences
 from raw_calls import Caller
 
 from rocketlet.common.codes import ResponseCode
-from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.remoting.codec.request_codes import NOT_BUILT, RequestCode
 
 
 async def handled_codes(caller: Caller) -> set[int]:
@@ -20,7 +20,7 @@ async def handled_codes(caller: Caller) -> set[int]:
         if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             handled.add(code)
         else:
-            assert answer.remark == f" request type {int(code)} not supported"
+            assert answer.remark == f" request type {int(code)} not supported" + f" ({code.name})" * (code in NOT_BUILT)
     return handled
 
 

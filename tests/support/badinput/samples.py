@@ -1,5 +1,6 @@
 """Good requests to broker and name server, one for each request code; what they need is there after ``prepare``."""
 
+import json
 from typing import Any
 
 from badinput.case import Case, LongBody, describe_body
@@ -199,6 +200,33 @@ BATCHES = {
 }
 TOO_LARGE = {"body: too large": LongBody(text="x", times=4_194_305)}
 
+LISTED_TOPIC: dict[str, Any] = {
+    "attributes": {"+message.type": "NORMAL"},
+    "order": False,
+    "perm": 6,
+    "readQueueNums": 4,
+    "topicFilterType": "SINGLE_TAG",
+    "topicName": "BadInputListed",
+    "topicSysFlag": 0,
+    "writeQueueNums": 4,
+}
+LISTED_TOPICS = {
+    f"body: list of topics: {title}": json.dumps({"topicConfigList": [LISTED_TOPIC, {**LISTED_TOPIC, **changes}]})
+    for title, changes in {
+        "bad name": {"topicName": "a b"},
+        "system topic": {"topicName": "SCHEDULE_TOPIC_XXXX"},
+        "unknown attribute": {"topicName": "BadInputOther", "attributes": {"+gone": "x"}},
+        "deleted attribute": {"topicName": "BadInputOther", "attributes": {"-message.type": ""}},
+        "attribute without sign": {"topicName": "BadInputOther", "attributes": {"message.type": "FIFO"}},
+        "mixed": {"topicName": "BadInputOther", "attributes": {"+message.type": "MIXED"}},
+    }.items()
+} | {"body: empty list of topics": '{"topicConfigList":[]}'}
+LISTED_GROUPS = {
+    "body: list of groups: bad name": json.dumps({"groupConfigList": [{**GROUP_CONFIG, "groupName": "a b"}]}),
+    "body: empty list of groups": '{"groupConfigList":[]}',
+}
+ENTRIES = {**QUEUE, "index": "0", "count": "2", "consumerGroup": GROUP}
+
 BROKER_SETTINGS = {
     "body: setting that is no number": "defaultQueryMaxNum=many\n",
     "body: setting that is empty": "defaultQueryMaxNum=\n",
@@ -256,6 +284,31 @@ BROKER = [
     Sample(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER),
     Sample(Code.GET_BROKER_RUNTIME_INFO),
     Sample(Code.INVOKE_BROKER_TO_RESET_OFFSET, RESET, values=RESETS),
+    Sample(Code.UPDATE_AND_CREATE_TOPIC_LIST, {}, {"topicConfigList": [LISTED_TOPIC]}, LISTED_TOPICS),
+    Sample(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, {"groupConfigList": [GROUP_CONFIG]}, LISTED_GROUPS),
+    Sample(Code.GET_ALL_CONSUMER_OFFSET),
+    Sample(Code.GET_ALL_DELAY_OFFSET),
+    Sample(Code.QUERY_CONSUME_TIME_SPAN, {"topic": TOPIC, "group": GROUP}),
+    Sample(Code.QUERY_CORRECTION_OFFSET, {"filterGroups": "GID-none", "compareGroup": GROUP, "topic": TOPIC}),
+    Sample(Code.CLONE_GROUP_OFFSET, {"srcGroup": GROUP, "destGroup": "GID-gone", "topic": TOPIC, "offline": "false"}),
+    Sample(
+        Code.VIEW_BROKER_STATS_DATA,
+        {"statsName": "TOPIC_PUT_NUMS", "statsKey": TOPIC},
+        values={"statsName": ["GROUP_GET_NUMS", "UNHEARD_OF"], "statsKey": ["nobody", "BadInput@0"]},
+    ),
+    Sample(Code.QUERY_CONSUME_QUEUE, ENTRIES, values={"index": ["3"], "queueId": ["9"], "consumerGroup": ["GID-none"]}),
+    Sample(Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, {"topic": TOPIC, "checkStoreTime": "0"}),
+    Sample(Code.EXPORT_ROCKSDB_CONFIG_TO_JSON, {"configType": "topics;subscriptionGroups"}),
+    Sample(Code.NOTIFY_MIN_BROKER_ID_CHANGE, {"minBrokerId": "0", "brokerName": "broker-a"}),
+    Sample(Code.GET_BROKER_HA_STATUS),
+    Sample(Code.RESET_MASTER_FLUSH_OFFSET, {"masterFlushOffset": "0"}),
+    Sample(Code.GET_BROKER_EPOCH_CACHE),
+    Sample(Code.NOTIFY_BROKER_ROLE_CHANGED),
+    Sample(Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG, {}, "GID-bad=100\n"),
+    Sample(Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, {}, "GID-bad"),
+    Sample(Code.GET_COLD_DATA_FLOW_CTR_INFO),
+    Sample(Code.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "0"}, values={"READ_AHEAD_MODE": ["1", "2"]}),
+    Sample(Code.SWITCH_TIMER_ENGINE, {"E_T": "R"}, values={"E_T": ["X"]}),
     Sample(Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "GID-made", "cleanOffset": "true", "removeOffset": "false"}),
     Sample(Code.DELETE_TOPIC_IN_BROKER, {"topic": "BadInputMade"}, values={"topic": [*TOPICS, " "]}),
     Sample(Code.UPDATE_BROKER_CONFIG, {}, "maxMsgsNumBatch=64\n", BROKER_SETTINGS),

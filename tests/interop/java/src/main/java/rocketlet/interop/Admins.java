@@ -3,16 +3,22 @@ package rocketlet.interop;
 import com.google.gson.JsonArray;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.Collectors;
+import org.apache.commons.cli.Option;
+import org.apache.commons.cli.Options;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
+import org.apache.rocketmq.tools.command.SubCommand;
 
 /** Administration: any method of DefaultMQAdminExt by its name, and mqadmin with what it prints. */
 final class Admins {
@@ -104,14 +110,54 @@ final class Admins {
     /** Runs mqadmin in this process and returns what it prints; one at a time, since it prints to the one stdout. */
     @Command("mqadmin")
     static synchronized Object runTool(Arguments arguments) {
-        PrintStream before = System.out;
+        PrintStream out = System.out;
+        PrintStream err = System.err;
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        ByteArrayOutputStream errors = new ByteArrayOutputStream();
         System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
         try {
             MQAdminStartup.main0(arguments.texts("args").toArray(new String[0]), null);
         } finally {
-            System.setOut(before);
+            System.setOut(out);
+            System.setErr(err);
         }
-        return Map.of("output", printed.toString(StandardCharsets.UTF_8));
+        return Map.of(
+                "output", printed.toString(StandardCharsets.UTF_8), "errors", errors.toString(StandardCharsets.UTF_8));
+    }
+
+    /** Tells the commands of mqadmin with their options, as its own table has them. */
+    @Command("mqadmin.commands")
+    static synchronized Object listTools(Arguments arguments) throws ReflectiveOperationException {
+        Field table = MQAdminStartup.class.getDeclaredField("SUB_COMMANDS");
+        table.setAccessible(true);
+        if (((List<?>) table.get(null)).isEmpty()) {
+            MQAdminStartup.initCommand();
+        }
+        Map<String, Object> commands = new LinkedHashMap<>();
+        for (Object each : (List<?>) table.get(null)) {
+            SubCommand command = (SubCommand) each;
+            commands.put(command.commandName(), describe(command));
+        }
+        return Map.of("commands", commands.values());
+    }
+
+    private static Object describe(SubCommand command) {
+        Options options = command.buildCommandlineOptions(new Options());
+        List<Object> described = new ArrayList<>();
+        for (Object each : options.getOptions()) {  // of an older library in 4.9.8, which does not say of what
+            Option option = (Option) each;
+            described.add(Map.of(
+                    "name", String.valueOf(option.getOpt()),
+                    "longName", String.valueOf(option.getLongOpt()),
+                    "required", option.isRequired(),
+                    "takesValue", option.hasArg(),
+                    "description", String.valueOf(option.getDescription())));
+        }
+        return Map.of(
+                "name", command.commandName(),
+                "alias", String.valueOf(command.commandAlias()),
+                "description", command.commandDesc(),
+                "options", described);
     }
 }
