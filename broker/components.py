@@ -24,6 +24,9 @@ from ..store.consumequeue.appended import Appended
 from ..store.message_store import MessageStore
 from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
+from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
+from .admin.client_resets import ClientResets
+from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.progress import Progress
 from .admin.report_handlers import ConnectionReports, ProgressReports
@@ -151,8 +154,7 @@ class Components:
             lambda group: self._locks.is_any_live(group, self._clock.monotonic_ms()),
         )
         sends = SendOperations(scheduler, validator, self._enricher, routing, settings)
-        host, now_ms = lambda: format_address(*decode_host(state.store.store_host)), self._clock.now_ms
-        pusher = ReplyPusher(self._members, host, now_ms)
+        pusher = ReplyPusher(self._members, self._own_address, self._clock.now_ms)
         replies = ReplyOperation(
             validator, pusher.prepare, routing, scheduler, self._tasks, settings, self._replies.fields
         )
@@ -204,16 +206,32 @@ class Components:
             SettingHandlers(settings, state.settings_file, state.topics, self.registration, self.cleaning, self._clock),
             *self._build_reports({*SYSTEM_TOPICS, *own_topics}),
             *self._build_changes(own_topics),
+            *self._build_member_questions(),
         )
+
+    def _build_member_questions(self) -> tuple[MemberQuestions, DirectConsumption, GroupReports, GroupForbidding]:
+        state, members, name = self._state, self._members, self._config.broker_name
+        calls = MemberCalls(members, self._tasks)
+        return (
+            MemberQuestions(calls, members),
+            DirectConsumption(calls, state.store, state.topics, state.groups, name),
+            GroupReports(members, state.offsets, self._clock, self._own_address),
+            GroupForbidding(state.groups, self.cleaning, state.saving.run_once),
+        )
+
+    def _own_address(self) -> str:
+        return format_address(*decode_host(self._state.store.store_host))
 
     def _build_changes(self, own_topics: Collection[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
         state, cleaning, save = self._state, self.cleaning, self._state.saving.run_once
         topics, groups, offsets = state.topics, state.groups, state.offsets
-        name = self._config.broker_name
+        push = ClientResetPush(ClientResets(state.store, offsets), topics, self._members, self._config.broker_name)
         return (
             TopicDeletion(topics, offsets, self._statistics, self.long_polling, cleaning, save, own_topics),
             GroupDeletion(groups, offsets, self._statistics, cleaning, save),
-            OffsetResets(state.store, topics, groups, offsets, self.long_polling, cleaning, save, name),
+            OffsetResets(
+                state.store, topics, groups, offsets, self.long_polling, cleaning, save, self._settings, push.reset
+            ),
         )
 
     def _build_reports(self, system_topics: Collection[str]) -> tuple[ProgressReports, ConnectionReports]:
@@ -226,7 +244,7 @@ class Components:
             state.groups,
             state.offsets,
             self._members,
-            lambda: format_address(*decode_host(state.store.store_host)),
+            self._own_address,
         )
         return reports, ConnectionReports(self._members, system_topics)
 

@@ -37,7 +37,7 @@ ORDER = {
 WIRE_MODULES = frozenset(
     {
         *("handlers", "query_handlers", "report_handlers", "change_handlers", "setting_handlers"),
-        *("registration", "components", "server"),
+        *("client_handlers", "group_handlers", "registration", "components", "server"),
     }
 )
 """The modules of the broker that may import ``remoting``, where every module may import ``LOOP_TOOLS`` of it."""
