@@ -1,9 +1,7 @@
 """What members answer administrators: running info, offsets, messages out of turn; Java's, Go's and our own client."""
 
-import asyncio
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest

@@ -8,16 +8,14 @@ from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsume
 from interop.driver import Driver
 from interop.parts import mqadmin
 from interop.servers import Server
-from interop.toolchain import OLD_JAVA_VERSION
-from interop.versions import JavaDriver, every_java
+from interop.versions import every_java
 
 NewTopic = Callable[..., str]
 QUICK = {"persistConsumerOffsetInterval": 200}
 
 
 @pytest.mark.feature("D20")
-@every_java
-def test_who_has_consumed_a_message(java: JavaDriver, server: Server, new_topic: NewTopic) -> None:
+def test_who_has_consumed_a_message(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """Consumed, filtered, not consumed yet, offline, pulled and broadcast: each group of the topic has its own."""
     topic = new_topic(1)
     queue = Queue(topic, "broker-a", 0)
@@ -34,7 +32,8 @@ def test_who_has_consumed_a_message(java: JavaDriver, server: Server, new_topic:
     with start("offline") as offline:
         assert len(offline.received(1)) == 1
         offline.wait_progress(queue, 1)
-    consumed, filtered = start("consumed"), start("filtered", "b")
+    consumed = start("consumed")
+    start("filtered", "b")
     waiting = start("waiting", failures=9, failure="hang", settings={"awaitTerminationMillisWhenShutdown": 0})
     broadcast = start("broadcast", settings={"messageModel": "BROADCASTING"})
     puller = PullConsumer(java, namesrv=server.namesrv, group=f"{topic}-pulled", settings={"registerTopics": [topic]})
@@ -53,8 +52,7 @@ def test_who_has_consumed_a_message(java: JavaDriver, server: Server, new_topic:
             tracks: dict[str, str] = {}
             while tracks != expected:  # offsets are committed a moment later; ends by the time limit of tests
                 tracks = admin.tracks(topic, before.msg_id)
-        about = [] if java.version == OLD_JAVA_VERSION else ["-t", topic]
-        printed = mqadmin(java, "queryMsgById", "-n", server.namesrv, *about, "-i", before.offset_msg_id)
+        printed = mqadmin(java, "queryMsgById", "-n", server.namesrv, "-t", topic, "-i", before.offset_msg_id)
         assert f"consumerGroup={topic}-consumed, trackType=CONSUMED," in printed
     finally:
         puller.stop()

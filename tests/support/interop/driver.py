@@ -146,8 +146,14 @@ class Driver:
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         environment = os.environ | {"HOME": str(self.directory), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
-        pipes: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        return subprocess.Popen(command, **pipes, stderr=self._log, env=environment, cwd=self.directory)
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            cwd=self.directory,
+        )
 
     def _read_lines(self, deadline: float) -> list[bytes]:
         assert self._process.stdout is not None, "the pipe is made with the process"
