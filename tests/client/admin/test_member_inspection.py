@@ -119,7 +119,6 @@ async def test_tracks_of_a_message(address: str) -> None:
         [message] = await stored(admin, "T")
         async with push_consumer(address, inbox, group=f"{name}-gone"):
             await inbox.wait_for(1)
-        quick = {"commit_interval_ms": 1_000}
         expected = {
             f"{name}-gone": Track.NOT_ONLINE,
             f"{name}-done": Track.CONSUMED,
@@ -128,7 +127,7 @@ async def test_tracks_of_a_message(address: str) -> None:
             f"{name}-all": Track.BROADCAST,
         }
         async with (
-            push_consumer(address, inbox, group=f"{name}-done", **quick),
+            push_consumer(address, inbox, group=f"{name}-done", commit_interval_ms=1_000),
             push_consumer(address, hold, group=f"{name}-held"),
             pull_consumer(address, group=f"{name}-pulled"),
             push_consumer(address, broadcast_inbox, group=f"{name}-all", is_broadcast=True),
