@@ -25,6 +25,9 @@ from ..store.message_store import MessageStore
 from .admin.absent_handlers import OtherFeatures, OtherRoles, OtherStorage
 from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
+from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
+from .admin.client_resets import ClientResets
+from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.named_statistics import NamedStatistics
 from .admin.offset_handlers import OffsetCopies, OffsetReports, OffsetTables, QueueEntryReports
@@ -155,8 +158,7 @@ class Components:
             lambda group: self._locks.is_any_live(group, self._clock.monotonic_ms()),
         )
         sends = SendOperations(scheduler, validator, self._enricher, routing, settings)
-        host, now_ms = lambda: format_address(*decode_host(state.store.store_host)), self._clock.now_ms
-        pusher = ReplyPusher(self._members, host, now_ms)
+        pusher = ReplyPusher(self._members, self._own_address, self._clock.now_ms)
         replies = ReplyOperation(
             validator, pusher.prepare, routing, scheduler, self._tasks, settings, self._replies.fields
         )
@@ -211,6 +213,7 @@ class Components:
             *self._build_reports({*SYSTEM_TOPICS, *own_topics}),
             *self._build_changes(own_topics),
             *self._build_offset_reports(),
+            *self._build_member_questions(),
             StatisticsHandlers(NamedStatistics(self._statistics, self._config.cluster_name)),
             OtherStorage(self.cleaning, state.saving.run_once),
             OtherRoles(state.store),
@@ -227,14 +230,29 @@ class Components:
             QueueEntryReports(state.store, self._members, state.filters),
         )
 
+    def _build_member_questions(self) -> tuple[MemberQuestions, DirectConsumption, GroupReports, GroupForbidding]:
+        state, members, name = self._state, self._members, self._config.broker_name
+        calls = MemberCalls(members, self._tasks)
+        return (
+            MemberQuestions(calls, members),
+            DirectConsumption(calls, state.store, state.topics, state.groups, name),
+            GroupReports(members, state.offsets, self._clock, self._own_address),
+            GroupForbidding(state.groups, self.cleaning, state.saving.run_once),
+        )
+
+    def _own_address(self) -> str:
+        return format_address(*decode_host(self._state.store.store_host))
+
     def _build_changes(self, own_topics: Collection[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
         state, cleaning, save = self._state, self.cleaning, self._state.saving.run_once
         topics, groups, offsets = state.topics, state.groups, state.offsets
-        name = self._config.broker_name
+        push = ClientResetPush(ClientResets(state.store, offsets), topics, self._members, self._config.broker_name)
         return (
             TopicDeletion(topics, offsets, self._statistics, self.long_polling, cleaning, save, own_topics),
             GroupDeletion(groups, offsets, self._statistics, cleaning, save),
-            OffsetResets(state.store, topics, groups, offsets, self.long_polling, cleaning, save, name),
+            OffsetResets(
+                state.store, topics, groups, offsets, self.long_polling, cleaning, save, self._settings, push.reset
+            ),
         )
 
     def _build_reports(self, system_topics: Collection[str]) -> tuple[ProgressReports, ConnectionReports]:
@@ -247,7 +265,7 @@ class Components:
             state.groups,
             state.offsets,
             self._members,
-            lambda: format_address(*decode_host(state.store.store_host)),
+            self._own_address,
         )
         return reports, ConnectionReports(self._members, system_topics)
 

@@ -41,6 +41,7 @@ from .admin.admin_values import (
     QueueProgress,
     TopicSettings,
 )
+from .admin.member_inspection import DirectConsumption, MemberInfo, MemberQueue, Track
 from .consumer.listeners import Listener
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
@@ -124,6 +125,7 @@ __all__ = [
     "ConsumeHook",
     "ConsumeResult",
     "Credentials",
+    "DirectConsumption",
     "EndTransactionContext",
     "EndTransactionHook",
     "EndTransactionRecord",
@@ -138,6 +140,8 @@ __all__ = [
     "HookSource",
     "LastMinute",
     "Listener",
+    "MemberInfo",
+    "MemberQueue",
     "Message",
     "MessageQueue",
     "MessageTrace",
@@ -184,6 +188,7 @@ __all__ = [
     "TopicStatistics",
     "TraceRecord",
     "TracedKind",
+    "Track",
     "TransactionFunctions",
     "TransactionListener",
     "TransactionProducer",

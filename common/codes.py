@@ -89,5 +89,26 @@ class Release(IntEnum):
     V5_3_3 = 479
 
 
+_FIRST_NAMES = (
+    *("SNAPSHOT", "ALPHA1", "BETA1", "BETA2", "BETA3", "BETA4", "BETA5"),
+    *(f"BETA{number}{suffix}" for number in range(6, 10) for suffix in ("_SNAPSHOT", "")),
+    "FINAL",
+)
+_FIRST_PATCHES = 15
+
+
+def old_version_name(version: int) -> str:
+    """Return the name of a release before 3.1.8 (``MQVersion.getVersionDesc``).
+
+    >>> [old_version_name(version) for version in (0, 15, 16, 28, 46, 61)]
+    ['V3_0_0_SNAPSHOT', 'V3_0_0_FINAL', 'V3_0_1_SNAPSHOT', 'V3_0_7_SNAPSHOT', 'V3_1_0_SNAPSHOT', 'V3_1_7']
+    """
+    if version < len(_FIRST_NAMES):
+        return f"V3_0_0_{_FIRST_NAMES[max(version, 0)]}"
+    patch, is_final = divmod(version - len(_FIRST_NAMES), 2)
+    name = f"V3_0_{patch + 1}" if patch < _FIRST_PATCHES else f"V3_1_{patch - _FIRST_PATCHES}"
+    return name if is_final else f"{name}_SNAPSHOT"
+
+
 VERSION = int(Release.V5_3_3)
 """What rocketlet reports as its own version."""

@@ -26,6 +26,7 @@ from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
 from ..group.groups import MAX_QUEUES, GroupTable, OffsetTable
 from ..outcomes.scheduler import LongPolling
+from ..settings.live import LiveSettings
 from ..topic.topics import TopicTable
 from .cleaning import CleaningJob
 from .handlers import answer_when_done
@@ -119,7 +120,10 @@ class GroupDeletion:
 
 
 class OffsetResets:
-    """Has groups go on elsewhere, whether they are online or not (``resetOffsetInner``)."""
+    """Has groups go on elsewhere, whether they are online or not (``resetOffsetInner``).
+
+    Where the settings say so, ``by_members`` has their members do it instead, who must be online.
+    """
 
     def __init__(
         self,
@@ -130,7 +134,8 @@ class OffsetResets:
         long_polling: LongPolling,
         cleaning: CleaningJob,
         save: Save,
-        broker_name: str,
+        settings: LiveSettings,
+        by_members: Callable[[ResetOffsetHeader], Command],
     ) -> None:
         self._store = store
         self._topics = topics
@@ -139,12 +144,15 @@ class OffsetResets:
         self._long_polling = long_polling
         self._cleaning = cleaning
         self._save = save
-        self._broker_name = broker_name
+        self._settings = settings
+        self._by_members = by_members
 
     @answers(Code.INVOKE_BROKER_TO_RESET_OFFSET)
     def reset(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         """Set a group to an offset of one queue, or to an instant in one or all: to the ends if that is negative."""
         header = decode_header(ResetOffsetHeader, command)
+        if not self._settings.config.resets_on_server:
+            return self._by_members(header)
         topic, group = self._topics.get(header.topic), self._groups.get(header.group)
         if topic is None:
             return Command.response(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
@@ -160,7 +168,8 @@ class OffsetResets:
         for queue_id, queue_offset in targets.items():
             self._offsets.reset(header.group, header.topic, queue_id, queue_offset)
         self._long_polling.wake_topic(header.topic)
-        table = {MessageQueue(header.topic, self._broker_name, number): one for number, one in targets.items()}
+        name = self._settings.config.broker_name
+        table = {MessageQueue(header.topic, name, number): one for number, one in targets.items()}
         body = encode_body(ResetOffsets(offset_table=table))
         name = f"reset the offsets of group {header.group} in {header.topic}"
         return answer_when_done(self._cleaning, lambda: answer_when_saved(self._save, body), name)
@@ -186,7 +195,7 @@ class OffsetResets:
 
 
 async def answer_when_saved(save: Save, body: bytes = b"") -> Command:
-    """Return the answer to a change of the tables once they are on the disk."""
+    """Return the answer with a body once the changed tables are on the disk."""
     if await save():
         return Command.response(ResponseCode.SUCCESS, None, None, body)
     return Command.response(ResponseCode.SYSTEM_ERROR, "done, but not saved: the log of the broker tells why")

@@ -96,12 +96,13 @@ class ProgressReports:
         """Tell how far a group is in a topic, or in all of its topics.
 
         These are what it subscribes to, while it is online: it is not behind in topics that it has given up, and needs
-        no offset to be behind in a new one, unlike in Java. Else they are those that it has offsets of.
+        no offset to be behind in a new one, unlike in Java. Else they are those that it has offsets of: a group that
+        broadcasts keeps them itself, by which tools know it (213).
         """
         header = decode_header(GroupProgressHeader, command)
         group = header.consumer_group
         online = self._members.consumer_group(group)
-        subscribed = sorted(online.subscriptions) if online is not None else []
+        subscribed = sorted(online.subscriptions) if online is not None and not online.is_broadcasting else []
         wanted = subscribed or self._offsets.topics_of(group)
         if header.topic:
             wanted = [header.topic] if not subscribed or header.topic in subscribed else []

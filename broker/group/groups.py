@@ -66,6 +66,25 @@ class GroupTable:
             self.forbidden.pop(name, None)
             self._changed()
 
+    def forbid_reading(self, group: str, topic: str, *, is_forbidden: bool) -> bool:
+        """Forbid a group to read a topic, or allow it again; False if there is no room for one more.
+
+        Java allows all topics of the group again when one is allowed (``updateForbiddenValue``).
+        """
+        topics = self.forbidden.get(group, {})
+        before = topics.get(topic, 0)
+        mask = before | _READ_BIT if is_forbidden else before & ~_READ_BIT
+        if mask == before:
+            return True
+        if not before and sum(map(len, self.forbidden.values())) >= MAX_FORBIDDEN:
+            return False
+        others = {name: other for name, other in topics.items() if name != topic}
+        self.forbidden[group] = others | {topic: mask} if mask else others
+        if not self.forbidden[group]:
+            del self.forbidden[group]
+        self._changed()
+        return True
+
     def is_reading_forbidden(self, group: str, topic: str) -> bool:
         """Tell whether an administrator has forbidden the group to read the topic."""
         return bool(self.forbidden.get(group, {}).get(topic, 0) & _READ_BIT)
@@ -86,6 +105,9 @@ class GroupTable:
         self.change_count += 1
         self._version = next_version(self._version, self._now_ms())
 
+
+MAX_FORBIDDEN: Final = 65_536
+"""Pairs of group and topic: they need not be there."""
 
 MAX_QUEUES: Final = 65_536
 """Of one topic that one group has offsets for: clients name queues by any number."""

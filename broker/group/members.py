@@ -144,6 +144,16 @@ class Members(Generic[LinkT]):
         consumers = self._consumers.get(group)
         return [member.client.client_id for member in consumers.members.values()] if consumers else []
 
+    def consumer(self, group: str, client_id: str) -> tuple[LinkT, Client] | None:
+        """Return the connection of the member of a group that has this client id: the one that came first."""
+        consumers = self._consumers.get(group)
+        members = consumers.members.items() if consumers else ()
+        return next(((link, member.client) for link, member in members if member.client.client_id == client_id), None)
+
+    def producer_groups(self) -> Mapping[str, Mapping[LinkT, Member]]:
+        """Return the members of all producer groups."""
+        return self._producers
+
     def groups_subscribed_to(self, topic: str) -> list[str]:
         """Return the consumer groups whose members subscribe to a topic."""
         return [name for name, group in self._consumers.items() if topic in group.subscriptions]

@@ -151,6 +151,9 @@ class BrokerConfig:
     most_op_bytes: int = setting(
         "transactionOpMsgMaxSize", 4096, "about the longest body of a record of settled transactions", least=1
     )
+    resets_on_server: bool = setting(
+        "useServerSideResetOffset", True, "move groups in the broker; false: have their members do it, as before 5.0"
+    )
     stores_replies: bool = setting("storeReplyMessageEnable", True, "store replies to requests in their topic as well")
     channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "silence after which a client is dropped")
     notifies_members: bool = setting("notifyConsumerIdsChangedEnable", True, "tell a group when its members change")

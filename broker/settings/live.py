@@ -25,6 +25,7 @@ LIVE_KEYS: Final = LIVE_STORE_KEYS | frozenset(
         *("rejectTransactionMessage", "recallMessageEnable", "allowRecallWhenBrokerNotWriteable"),
         *("longPollingEnable", "shortPollingTimeMills", "enablePropertyFilter", "filterSupportRetry"),
         *("slaveReadEnable", "litePullMessageEnable", "defaultQueryMaxNum", "storeReplyMessageEnable"),
+        "useServerSideResetOffset",
         *("notifyConsumerIdsChangedEnable", "channelExpiredTimeout", "flushConsumerOffsetInterval"),
         *("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval"),
         *("waitTimeMillsInSendQueue", "sendThreadPoolQueueCapacity", "osPageCacheBusyTimeOutMills"),

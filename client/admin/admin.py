@@ -5,6 +5,7 @@
     groups, members       200, 201, 352, 207, 203, 38
     offsets, progress     14, 15, 29, 30, 31, 222
     messages              33, 12, 29, 11 (``stored_messages.py``)
+    members, tracks       204, 300, 307, 309 (``member_inspection.py``)
     brokers               106, 28, 322
 
 Changes are made on the master of one broker after the other; when one fails, those before it are changed. Nothing is
@@ -48,6 +49,7 @@ from ...remoting.headers.offset import ConsumerOffsetHeader, OffsetReply, ResetO
 from ..group.broker_requests import BrokerRequests
 from ..group.subscriptions import Sql
 from ..session.lifecycle import Lifecycle
+from ..session.results import SendResult
 from ..session.session import Session, borrow_session
 from ..session.settings import ClientSettings, check_queue_offset, check_topic, choose_settings
 from .admin_calls import ADMIN_TIMEOUT_MS, AdminCalls
@@ -62,6 +64,7 @@ from .admin_values import (
     read_topic,
     write_group,
 )
+from .member_inspection import DirectConsumption, MemberInfo, MemberInspection, Track
 from .stored_messages import MAX_MS, StoredMessages, TimeSpan
 
 ROUTE_PAUSE_MS = 50
@@ -107,6 +110,7 @@ class Admin:
         self._lifecycle = Lifecycle("admin")
         self._calls = AdminCalls(session, self._lifecycle)
         self._messages = StoredMessages(session, self._calls)
+        self._inspection = MemberInspection(session, self._calls)
         self._brokers = BrokerRequests(session)
 
     def __repr__(self) -> str:
@@ -456,6 +460,42 @@ class Admin:
             RouteNotFoundError: there is no such topic.
         """
         return self._messages.read(topic, TimeSpan(begin_ms, end_ms), expression)
+
+    # members and messages
+
+    async def producers(self, group: str, cluster: str | None = None) -> tuple[GroupConnection, ...]:
+        """Return who is connected for a group of producers; nobody is no error."""
+        return await self._inspection.producers(group, cluster)
+
+    async def running_info(self, group: str, client_id: str, *, with_stacks: bool = False) -> MemberInfo:
+        """Return what a member of a consumer group says of itself: settings, subscriptions, queues, stacks if wanted.
+
+        Raises:
+            ResponseError: the member is not online (1), or does not answer in ten seconds (207).
+        """
+        return await self._inspection.running_info(group, client_id, with_stacks=with_stacks)
+
+    async def consume_now(self, group: str, client_id: str, message: ReceivedMessage) -> DirectConsumption:
+        """Have a listener of a member consume a stored message out of turn; offsets stay where they are.
+
+        Raises:
+            ResponseError: the member is not online (1), or has not finished in ten seconds (207).
+        """
+        return await self._inspection.consume_now(group, client_id, message)
+
+    async def tracks(self, message: ReceivedMessage) -> dict[str, Track]:
+        """Return what each group that subscribes to its topic, or has offsets of it, has done with a message."""
+        groups = await self._inspection.groups_of(message.topic)
+        committed = {group: await self._committed(group, message.queue) for group in groups}
+        return {group: await self._inspection.track(group, message, at) for group, at in committed.items()}
+
+    async def resend(self, message: ReceivedMessage) -> SendResult:
+        """Send a stored message once more, as a new one: a dead letter goes to the topic that it came from.
+
+        Raises:
+            SendFailedError: no broker took it.
+        """
+        return await self._inspection.resend(message)
 
     # brokers
 

@@ -105,10 +105,12 @@ class AdminCalls:
         route = await self.route(topic)
         return {name: ids[MASTER_ID] for name, ids in route.brokers.items() if MASTER_ID in ids}
 
-    async def ask_broker(self, address: str, command: Command, expected: Sequence[int] = ()) -> Command:
+    async def ask_broker(
+        self, address: str, command: Command, expected: Sequence[int] = (), timeout_ms: int = ADMIN_TIMEOUT_MS
+    ) -> Command:
         """Return an answer that is a success, or of another expected code."""
         self._lifecycle.check()
-        return checked(await self._session.call(address, command, ADMIN_TIMEOUT_MS), expected)
+        return checked(await self._session.call(address, command, timeout_ms), expected)
 
 
 def checked(answer: Command, expected: Sequence[int] = ()) -> Command:

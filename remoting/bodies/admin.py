@@ -1,14 +1,15 @@
 """Bodies that tell administrators how far topics and groups are (``spec/remoting.md`` §4.11, §5.5).
 
-202  TopicStats    204  ProducerConnections    208  ConsumeStats    300  GroupList    317  BrokerConsumeStats
+202  TopicStats             204  ProducerConnections    208  ConsumeStats          300  GroupList
+317  BrokerConsumeStats     328  ProducerTable          345  GroupSubscription     353  GroupForbidden
 """
 
 import msgspec
 from msgspec import field
 
-from ...common.java_json import Int64
+from ...common.java_json import Int32, Int64
 from ...common.message import MessageQueue
-from .client import ClientConnection
+from .client import ClientConnection, SubscriptionData
 
 
 class QueueExtent(msgspec.Struct, rename="camel", kw_only=True):
@@ -71,3 +72,35 @@ class GroupList(msgspec.Struct, rename="camel", kw_only=True):
     """Names of groups."""
 
     group_list: list[str] = field(default_factory=list[str])
+
+
+class ProducerInfo(msgspec.Struct, rename="camel", kw_only=True):
+    """A producer as a broker sees it; Java writes its address with a slash before it."""
+
+    client_id: str = ""
+    language: str = ""
+    last_update_timestamp: Int64 = 0
+    remote_address: str = field(name="remoteIP", default="")
+    version: Int32 = 0
+
+
+class ProducerTable(msgspec.Struct, rename="camel", kw_only=True):
+    """All producers of a broker by group (``ProducerTableInfo``)."""
+
+    data: dict[str, list[ProducerInfo]] = field(default_factory=dict[str, list[ProducerInfo]])
+
+
+class GroupSubscription(msgspec.Struct, rename="camel", kw_only=True):
+    """What a group subscribes to of a topic, if it does (``QuerySubscriptionResponseBody``)."""
+
+    group: str = ""
+    subscription_data: SubscriptionData | None = None
+    topic: str = ""
+
+
+class GroupForbidden(msgspec.Struct, rename="camel", kw_only=True):
+    """Whether a group may read a topic."""
+
+    group: str = ""
+    readable: bool = True
+    topic: str = ""

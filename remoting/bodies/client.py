@@ -10,6 +10,7 @@ What clients send differs: Go writes ``codeSet`` as texts and versions in nanose
 out, ordinals stand for names (the enums here are in Java's order). ``None`` is what was not sent or is not known.
 """
 
+import re
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -208,6 +209,45 @@ class ConsumerOffsets(msgspec.Struct, rename="camel", kw_only=True):
 
     message_queue_table: dict[MessageQueue, Int64] = field(default_factory=dict[MessageQueue, int])
     consumer_table: dict[str, dict[MessageQueue, Int64]] = field(default_factory=dict[str, dict[MessageQueue, int]])
+
+
+class OffsetForC(msgspec.Struct, rename="camel", kw_only=True):
+    """A queue with an offset, as the C++ client reads them (``MessageQueueForC``)."""
+
+    broker_name: str
+    queue_offset: Int64 = field(name="offset")
+    queue_id: Int32
+    topic: str
+
+
+class ResetOffsetsForC(msgspec.Struct, rename="camel", kw_only=True):
+    """Where a group begins again, for the C++ client (``ResetOffsetBodyForC``)."""
+
+    offset_table: list[OffsetForC] = field(default_factory=list[OffsetForC])
+
+
+_QUEUE_OFFSET: Final = rb'\{"brokerName":"([^"\\{}]*)","queueId":(\d{1,9}),"topic":"([^"\\{}]*)"\}:(-?\d{1,18})'
+_QUEUE_OFFSETS: Final = re.compile(
+    rb'\{(?:"consumerTable":\{\},)?"messageQueueTable":\{((?:%b(?:,%b)*+)?)\}\}' % (_QUEUE_OFFSET, _QUEUE_OFFSET)
+)
+_find_queue_offsets: Final = re.compile(_QUEUE_OFFSET).findall
+
+
+def decode_consumer_offsets(body: bytes, slow_bytes: int) -> ConsumerOffsets:
+    """Return what a consumer answers to 221; as Java writes it, it is read at once however long it is.
+
+    Raises:
+        JsonError: it is another body, or longer than what may be read leniently.
+    """
+    found = _QUEUE_OFFSETS.fullmatch(body)
+    if found is None or not body.isascii():
+        return decode_body(ConsumerOffsets, body, slow_bytes=slow_bytes)
+    return ConsumerOffsets(
+        message_queue_table={
+            MessageQueue(topic.decode(), broker.decode(), int(number)): int(at)
+            for broker, number, topic, at in _find_queue_offsets(found[1])
+        }
+    )
 
 
 class OwnedQueue(msgspec.Struct, rename="camel", kw_only=True):

@@ -17,13 +17,21 @@ and of what brokers ask consumers for an administrator:
     307  GET_CONSUMER_RUNNING_INFO        RunningInfoHeader         -
     309  CONSUME_MESSAGE_DIRECTLY         ConsumeDirectlyHeader     -
 
+What administrators ask brokers for of that:
+
+    223  INVOKE_BROKER_TO_GET_CONSUMER_STATUS   ClientOffsetsHeader        (PushedResetHeader is the broker's 220)
+    307  GET_CONSUMER_RUNNING_INFO              AskedMemberHeader
+    309  CONSUME_MESSAGE_DIRECTLY               AskedConsumptionHeader
+    345  QUERY_SUBSCRIPTION_BY_CONSUMER         GroupSubscriptionHeader    (343 has GroupHeader, 328 none)
+    353  UPDATE_AND_GET_GROUP_FORBIDDEN         GroupForbiddenHeader
+
 41, 42 and 46 have no header of their own.
 """
 
 import msgspec
 from msgspec import field
 
-from ...common.java_json import Int32
+from ...common.java_json import Int32, Int64
 from ..codec.command import NULL
 
 
@@ -114,6 +122,50 @@ class GroupTopicHeader(msgspec.Struct, rename="camel", kw_only=True):
 
     topic: str
     group: str
+
+
+class ClientOffsetsHeader(GroupTopicHeader, rename="camel", kw_only=True):
+    """Whose offsets of which topic: of all members of a group, or of the one with a client id."""
+
+    client_id: str | None = field(name="clientAddr", default=None)
+
+
+class PushedResetHeader(GroupTopicHeader, rename="camel", kw_only=True):
+    """Which group begins again in which topic: the body says where."""
+
+    at_ms: Int64 = field(name="timestamp")
+    is_forced: bool = field(name="isForce")
+
+
+class GroupSubscriptionHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """What a group subscribes to of which topic."""
+
+    group: str
+    topic: str
+
+
+class GroupForbiddenHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Whether a group may read a topic; ``None`` asks."""
+
+    group: str
+    topic: str
+    readable: bool | None = None
+
+
+class AskedMemberHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which member of a group is asked."""
+
+    consumer_group: str
+    client_id: str = NULL
+
+
+class AskedConsumptionHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which member of a group gets a stored message out of turn."""
+
+    consumer_group: str
+    client_id: str = NULL
+    message_id: str = field(name="msgId", default=NULL)
+    topic: str | None = None
 
 
 class RunningInfoHeader(msgspec.Struct, rename="camel", kw_only=True):

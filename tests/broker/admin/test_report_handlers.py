@@ -186,3 +186,14 @@ async def test_system_topics(caller: Caller) -> None:
     topics = (await ask(caller, TopicList, Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)).topic_list
     assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "cluster-a", "rmq_sys_wheel_timer"} <= set(topics)
     assert "T" not in topics
+
+
+@pytest.mark.feature("D20")
+async def test_progress_of_a_group_that_broadcasts(caller: Caller) -> None:
+    """It keeps its offsets itself, so that the broker knows of no queue: by that tools tell that it broadcasts."""
+    await caller.heartbeat("c", "g", {"T": "*"}, messageModel="BROADCASTING")
+    assert (await ask(caller, ConsumeStats, Code.GET_CONSUME_STATS, consumerGroup="g")).offset_table == {}
+    await caller.heartbeat("c", "g", {"T": "*"})
+    assert (await ask(caller, ConsumeStats, Code.GET_CONSUME_STATS, consumerGroup="g")).offset_table.keys() == set(
+        QUEUES
+    )

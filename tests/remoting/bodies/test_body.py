@@ -25,14 +25,18 @@ from rocketlet.common.metadata import (
 from rocketlet.common.properties import crc31
 from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.bodies import client, route
+from rocketlet.remoting.bodies.admin import GroupSubscription, ProducerTable
 from rocketlet.remoting.bodies.body import decode_body, encode_body, encode_body_for
 from rocketlet.remoting.bodies.client import (
     CheckClientBody,
+    ConsumedDirectly,
     ConsumerList,
+    ConsumerOffsets,
     HeartbeatData,
     LockBatchBody,
     LockedQueues,
     SubscriptionData,
+    decode_consumer_offsets,
 )
 from rocketlet.remoting.bodies.route import (
     BrokerMemberGroupBody,
@@ -67,6 +71,9 @@ ANSWER_BODIES: dict[int, type] = {
     106: ClusterInfo,
     201: SubscriptionGroupTable,
     206: TopicList,
+    309: ConsumedDirectly,
+    328: ProducerTable,
+    345: GroupSubscription,
     351: TopicConfig,
     352: SubscriptionGroupConfig,
     901: BrokerMemberGroupBody,
@@ -449,6 +456,19 @@ def test_subscription_survives_its_wire_form():
     subscription = parse_tag_expression("T", "TagA || TagB", version=5)
     data = SubscriptionData.from_subscription(subscription)
     assert decode_body(SubscriptionData, encode_body(data)).to_subscription() == subscription
+
+
+def test_offsets_of_consumers_are_read_at_once():
+    """What Java writes, which is no strict JSON, takes no slow reading however long it is; anything else does."""
+    for count in (0, 1, 2_000):
+        offsets = {MessageQueue("T-1", "broker-a", number): number - 1 for number in range(count)}
+        body = encode_body(ConsumerOffsets(message_queue_table=offsets))
+        assert decode_consumer_offsets(body, 0).message_queue_table == offsets
+        for other in (body + b" ", body.replace(b"}:", b"} :")):
+            assert decode_consumer_offsets(other, 1 << 20).message_queue_table == offsets
+    for bad in (body[:-1], body[:-2] + b",}}", body.replace(b",{", b"{"), b"", b"\xff"):
+        with pytest.raises(JsonError):
+            decode_consumer_offsets(bad, 0)
 
 
 def test_lock_bodies_hold_queues():

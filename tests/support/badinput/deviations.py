@@ -139,6 +139,18 @@ BROKER: Final = [
         "haListenPort is read at the start only: .*",
     ),
     Deviation(
+        "A message is found at its first byte; Java hands out whatever begins where it is told.",
+        "309 msgId: '7F00000100002A9F0000000000000001'",
+        1,
+        "can not find message by the offset, 1",
+    ),
+    Deviation(
+        "A name that is kept in a table is bounded; Java keeps any.",
+        "353 (?:group|topic): huge",
+        29,
+        "the name has 33000 characters, the limit is 1024",
+    ),
+    Deviation(
         "A reply whose header cannot be read is refused before its receiver is looked for; Java looks first.",
         "(?:324 (?:topic|sysFlag)|325 [bf]): .*",
         1,

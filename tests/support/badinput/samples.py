@@ -135,6 +135,9 @@ RESETS = {
     "queueId": ["-1", "4", "99"],
     "offset": ["-1", "0", "3", "4", "5", "-2"],
 }
+NOBODY = {"consumerGroup": GROUP, "clientId": "client-nobody"}
+FIRST_MESSAGE = "7F00000100002A9F0000000000000000"
+MESSAGE_IDS = {"msgId": ["7F00000100002A9F", "7F00000100002A9F0000000040000000", "7F00000100002A9F0000000000000001"]}
 QUERY = {
     "topic": TOPIC,
     "key": "k",
@@ -283,6 +286,13 @@ BROKER = [
     Sample(Code.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": PRODUCERS}),
     Sample(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER),
     Sample(Code.GET_BROKER_RUNTIME_INFO),
+    Sample(Code.GET_CONSUMER_RUNNING_INFO, {**NOBODY, "jstackEnable": "true"}),
+    Sample(Code.CONSUME_MESSAGE_DIRECTLY, {**NOBODY, "msgId": FIRST_MESSAGE, "topic": TOPIC}, values=MESSAGE_IDS),
+    Sample(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, {"topic": TOPIC, "group": "GID-none", "clientAddr": CLIENT}),
+    Sample(Code.GET_ALL_PRODUCER_INFO),
+    Sample(Code.QUERY_TOPICS_BY_CONSUMER, {"group": GROUP}),
+    Sample(Code.QUERY_SUBSCRIPTION_BY_CONSUMER, {"group": GROUP, "topic": TOPIC}),
+    Sample(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, {"group": "GID-made", "topic": "BadInputMade", "readable": "false"}),
     Sample(Code.INVOKE_BROKER_TO_RESET_OFFSET, RESET, values=RESETS),
     Sample(Code.UPDATE_AND_CREATE_TOPIC_LIST, {}, {"topicConfigList": [LISTED_TOPIC]}, LISTED_TOPICS),
     Sample(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, {"groupConfigList": [GROUP_CONFIG]}, LISTED_GROUPS),

@@ -385,6 +385,11 @@ class Admin(_Client):
         """Call a method of Java's ``DefaultMQAdminExt``."""
         return self.driver.call("admin.call", name=self.name, method=method, args=arguments)
 
+    def tracks(self, topic: str, message_id: str) -> dict[str, str]:
+        """Return what each group of a topic has done with a message (``TrackType``)."""
+        answer = self.driver.call("admin.tracks", name=self.name, topic=topic, messageId=message_id)
+        return {track["consumerGroup"]: track["trackType"] for track in answer["tracks"]}
+
     def create_topic(self, broker: str, topic: str, queues: int = 4, **settings: object) -> None:
         """Create a topic on a broker and wait for its route."""
         answer = self.driver.call(

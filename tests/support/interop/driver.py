@@ -147,7 +147,12 @@ class Driver:
     def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         environment = os.environ | {"HOME": str(self.directory), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
         return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=environment,
+            cwd=self.directory,
         )
 
     def _read_lines(self, deadline: float) -> list[bytes]:

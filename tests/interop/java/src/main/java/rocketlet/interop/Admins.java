@@ -16,6 +16,7 @@ import java.util.stream.Collectors;
 import org.apache.commons.cli.Option;
 import org.apache.commons.cli.Options;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 import org.apache.rocketmq.tools.command.SubCommand;
@@ -101,15 +102,34 @@ final class Admins {
         }
     }
 
+    /** What the groups of its topic have done with a message, by unique key or offset id. */
+    @Command("admin.tracks")
+    Object tracks(Arguments arguments) throws Exception {
+        DefaultMQAdminExt admin = admins.get(arguments);
+        MessageExt message = admin.viewMessage(arguments.text("topic"), arguments.text("messageId"));
+        return Map.of("tracks", admin.messageTrackDetail(message));
+    }
+
     @Command("admin.stop")
     Object stop(Arguments arguments) throws Exception {
         Clients.stop(admins.remove(arguments), DefaultMQAdminExt::shutdown);
         return null;
     }
 
+    /** Has the commands made anew, as for each process: queryMsgByUniqueKey keeps a client that it has shut down. */
+    private static void forgetCommands() throws ReflectiveOperationException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
+    }
+
     /** Runs mqadmin in this process and returns what it prints; one at a time, since it prints to the one stdout. */
     @Command("mqadmin")
-    static synchronized Object runTool(Arguments arguments) {
+    static synchronized Object runTool(Arguments arguments) throws ReflectiveOperationException {
+        forgetCommands();
         PrintStream out = System.out;
         PrintStream err = System.err;
         ByteArrayOutputStream printed = new ByteArrayOutputStream();

@@ -1,0 +1,207 @@
+"""What the members of a group answer themselves: administrators ask the broker, which asks over their connections.
+
+307  GET_CONSUMER_RUNNING_INFO             passed on as it came to the member named, whose answer comes back as it is
+309  CONSUME_MESSAGE_DIRECTLY              the same, with the stored message as the body
+223  INVOKE_BROKER_TO_GET_CONSUMER_STATUS  how far members are in their queues: each of them is asked (221)
+
+Upstream: ``AdminBrokerProcessor.callConsumer``, ``Broker2Client.getConsumeStatus`` (spec remoting.md §4.11, §4.12).
+Whoever asks is answered in any case: when the member answers, has left, or has had its time. Some clients never answer.
+Unlike Java's broker, 223 asks all members at once; what they tell is bounded, alone and together.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from ...common.codes import Release, ResponseCode, old_version_name
+from ...common.errors import DecodeError, FrameError, HeaderError, RemotingError, RequestTimeoutError
+from ...common.ids import parse_offset_id
+from ...common.message import MessageQueue
+from ...common.outcome import Outcome
+from ...remoting.bodies.body import encode_body
+from ...remoting.bodies.client import ConsumerOffsets, decode_consumer_offsets
+from ...remoting.codec.command import SLOW_BYTES, Command, decode_header
+from ...remoting.codec.frames import NO_ANSWER
+from ...remoting.codec.request_codes import RequestCode as Code
+from ...remoting.headers.client import AskedConsumptionHeader, AskedMemberHeader, ClientOffsetsHeader, GroupTopicHeader
+from ...remoting.transport.connection import Connection
+from ...remoting.transport.event_loop import TaskScope
+from ...remoting.transport.server import answers
+from ...store.message_store import MessageStore
+from ..group.groups import GroupTable
+from ..group.members import Client, Members
+from ..topic.topics import TopicTable
+
+CALL_LIMIT_MS = 10_000
+STATUS_LIMIT_MS = 5_000
+MOST_ASKED = 1_024
+"""Members of a group that one request asks for their offsets."""
+MOST_OFFSET_BYTES = 1 << 20
+"""Of the offsets that one member tells, and four times as much of those of all."""
+_log = logging.getLogger(__name__)
+
+
+class MemberCalls:
+    """Asks members, and passes on what they answer."""
+
+    def __init__(self, members: Members[Connection], tasks: TaskScope) -> None:
+        self._members = members
+        self._tasks = tasks
+
+    def pass_on(self, command: Command, group: str, client_id: str) -> Command | Outcome[Command]:
+        """Ask a member what the broker was asked; return the outcome of its answer, or why it is not asked."""
+        found = self._members.consumer(group, client_id)
+        if found is None:
+            return Command.response(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+        connection, client = found
+        if client.version < Release.V3_1_8_SNAPSHOT:
+            name = old_version_name(client.version)
+            remark = (
+                f"The Consumer <{client_id}> Version <{name}> too low to finish, please upgrade it to V3_1_8_SNAPSHOT"
+            )
+            return Command.response(ResponseCode.SYSTEM_ERROR, remark)
+        question = Command.request(command.code, command.ext, command.body)
+        outcome: Outcome[Command] = Outcome()
+
+        async def ask() -> None:
+            reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
+            try:
+                answer = await connection.request(question, CALL_LIMIT_MS)
+                reply = Command.response(answer.code, answer.remark, answer.ext, answer.body)
+            except RequestTimeoutError as error:
+                remark = f"consumer <{group}> <{client_id}> Timeout: {error}"
+                reply = Command.response(ResponseCode.CONSUME_MSG_TIMEOUT, remark)
+            except (RemotingError, FrameError, DecodeError) as error:
+                remark = f"invoke consumer <{group}> <{client_id}> Exception: {error}"
+                reply = Command.response(ResponseCode.SYSTEM_ERROR, remark)
+            finally:
+                outcome.answer_with(reply)
+
+        outcome.on_drop = self._tasks.start(ask(), f"ask a member of {group}").cancel
+        return outcome
+
+    def collect_offsets(self, topic: str, group: str, clients: Mapping[Connection, Client]) -> Outcome[Command]:
+        """Ask members how far they are; return the outcome of the answer that holds what they told."""
+        outcome: Outcome[Command] = Outcome()
+
+        async def ask() -> None:
+            told: list[tuple[str, bytes]] = []
+            reply = Command.response(ResponseCode.SYSTEM_ERROR, NO_ANSWER)
+            try:
+                async with asyncio.TaskGroup() as asking:
+                    for connection, client in clients.items():
+                        question = Command.request(
+                            Code.GET_CONSUMER_STATUS_FROM_CLIENT, GroupTopicHeader(topic=topic, group=group)
+                        )
+                        asking.create_task(_ask_offsets(connection, client.client_id, question, told))
+                body = encode_body(ConsumerOffsets(consumer_table=_read_offsets(group, told)))
+                reply = Command.response(ResponseCode.SUCCESS, None, None, body)
+            finally:
+                outcome.answer_with(reply)
+
+        outcome.on_drop = self._tasks.start(ask(), f"ask the members of {group}").cancel
+        return outcome
+
+
+async def _ask_offsets(
+    connection: Connection, client_id: str, question: Command, told: list[tuple[str, bytes]]
+) -> None:
+    """Note what a member tells; one that does not is passed over."""
+    try:
+        answer = await connection.request(question, STATUS_LIMIT_MS)
+    except (RemotingError, FrameError) as error:
+        _log.info("client %s does not tell its offsets: %s", client_id, error)
+        return
+    kept = sum(len(body) for _, body in told)
+    if answer.code == ResponseCode.SUCCESS and answer.body:
+        if len(answer.body) <= MOST_OFFSET_BYTES and kept + len(answer.body) <= 4 * MOST_OFFSET_BYTES:
+            told.append((client_id, answer.body))
+        else:
+            _log.warning("client %s tells offsets of %d bytes: left out", client_id, len(answer.body))
+
+
+def _read_offsets(group: str, told: Sequence[tuple[str, bytes]]) -> dict[str, dict[MessageQueue, int]]:
+    found: dict[str, dict[MessageQueue, int]] = {}
+    slow_bytes = SLOW_BYTES
+    for client_id, body in told:
+        try:
+            found[client_id] = decode_consumer_offsets(body, slow_bytes).message_queue_table
+        except DecodeError as error:
+            _log.warning("client %s of group %s tells offsets that cannot be read: %s", client_id, group, error)
+        if not body.startswith(b'{"consumerTable":{},"messageQueueTable":'):
+            slow_bytes = max(slow_bytes - len(body), 0)
+    return found
+
+
+class MemberQuestions:
+    """Answers administrators with what members say of themselves."""
+
+    def __init__(self, calls: MemberCalls, members: Members[Connection]) -> None:
+        self._calls = calls
+        self._members = members
+
+    @answers(Code.GET_CONSUMER_RUNNING_INFO)
+    def tell_running_info(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
+        """Have a member describe itself."""
+        header = decode_header(AskedMemberHeader, command)
+        return self._calls.pass_on(command, header.consumer_group, header.client_id)
+
+    @answers(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
+    def tell_offsets(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
+        """Tell how far the members of a group, or the one that is named, are in the queues of a topic."""
+        header = decode_header(ClientOffsetsHeader, command)
+        group = self._members.consumer_group(header.group)
+        if group is None:
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return Command.response(ResponseCode.SYSTEM_ERROR, remark)
+        wanted = (header.client_id or "").strip()
+        clients = {
+            connection: member.client
+            for connection, member in group.members.items()
+            if not wanted or member.client.client_id == header.client_id
+        }
+        oldest = min((client.version for client in clients.values()), default=int(Release.V3_0_7_SNAPSHOT))
+        if oldest < Release.V3_0_7_SNAPSHOT:
+            return refuse_version(oldest)
+        asked = dict(list(clients.items())[:MOST_ASKED])
+        return self._calls.collect_offsets(header.topic, header.group, asked)
+
+
+def refuse_version(version: int) -> Command:
+    """Return the answer for a client that is too old."""
+    remark = f"the client does not support this feature. version={old_version_name(version)}"
+    return Command.response(ResponseCode.SYSTEM_ERROR, remark)
+
+
+class DirectConsumption:
+    """Has a member consume a stored message out of turn."""
+
+    def __init__(
+        self, calls: MemberCalls, store: MessageStore, topics: TopicTable, groups: GroupTable, broker_name: str
+    ) -> None:
+        self._calls = calls
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._broker_name = broker_name
+
+    @answers(Code.CONSUME_MESSAGE_DIRECTLY)
+    def consume(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
+        """Hand a message to a member, with what the broker knows of its topic and group; its answer is the answer."""
+        header = decode_header(AskedConsumptionHeader, command)
+        fields = {**command.ext, "brokerName": self._broker_name}
+        topic = self._topics.get(header.topic) if header.topic else None
+        if topic is not None:
+            fields["topicSysFlag"] = str(topic.topic_sys_flag)
+        group = self._groups.find(header.consumer_group)
+        if group is not None:
+            fields["groupSysFlag"] = str(group.group_sys_flag)
+        try:
+            _, log_offset = parse_offset_id(header.message_id)
+        except DecodeError as error:
+            raise HeaderError(f"the custom field <msgId> is {header.message_id}: {error}") from error
+        record = self._store.record_at(log_offset)
+        if record is None:
+            return Command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {log_offset}")
+        question = Command.request(command.code, fields, bytes(record))
+        return self._calls.pass_on(question, header.consumer_group, header.client_id)
