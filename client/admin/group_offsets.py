@@ -107,6 +107,14 @@ class GroupOffsets:
         await self._check_idle(group)
         for queue, queue_offset in offsets.items():
             await self._brokers.store_offset(group, queue, queue_offset)
+            if await self._committed(group, queue) != queue_offset:
+                await self._reset_again(group, queue, queue_offset)
+
+    async def _reset_again(self, group: str, queue: MessageQueue, queue_offset: int) -> None:
+        """Replace a reset that no member has fetched yet: until one has, brokers of 5.x leave out what is stored."""
+        header = ResetOffsetHeader(topic=queue.topic, group=group, queue_id=queue.queue_id, queue_offset=queue_offset)
+        command = Command.request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        await self._calls.ask_broker(self._session.master_of(queue.broker_name), command)
 
     def _consumed(self, stats: ConsumeStats) -> list[ConsumedQueue]:
         strip = self._session.namespace.strip_queue

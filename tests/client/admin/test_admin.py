@@ -234,6 +234,16 @@ async def test_offsets_are_set_and_copied(shop: Shop) -> None:
     assert (await shop.admin.progress(other, "T")).lag == 5
 
 
+async def test_offset_replaces_a_reset_that_nobody_has_fetched(shop: Shop) -> None:
+    """Brokers leave out what is stored over a reset; the group begins at the offset all the same."""
+    await shop.admin.create_group(shop.group)
+    await shop.admin.reset_to_begin(shop.group, "T")
+    await shop.admin.reset(shop.group, {shop.queues[0]: 4})
+    assert await shop.committed() == [4, 0]
+    assert len(await shop.read(6)) == 6
+    assert (await shop.admin.progress(shop.group, "T")).lag == 0
+
+
 async def test_offsets_are_not_set_under_a_consumer(shop: Shop) -> None:
     """Its own offsets would be stored over them; nothing changes."""
     consumer = PullConsumer(shop.group, shop.address)
