@@ -1,4 +1,7 @@
-"""``rocketlet broker``: a broker that registers at name servers, and what ``up`` shares with it."""
+"""``rocketlet broker``: a broker that registers at name servers, and what ``up`` shares with it.
+
+Its commands ``list`` and ``status`` ask a running cluster (docs/decisions/first-word.md).
+"""
 
 import dataclasses
 import os
@@ -10,6 +13,8 @@ import click
 
 from ..common.clock import Clock
 from . import settings
+from .first_word import FirstWordGroup
+from .verbs.cluster import broker_status, list_brokers
 
 if TYPE_CHECKING:
     from ..broker.server import Broker
@@ -37,7 +42,11 @@ class AloneFlags(BrokerFlags):
     namesrv: str | None
 
 
-@click.command
+@click.group(
+    cls=FirstWordGroup,
+    commands=[list_brokers, broker_status],
+    short_help="Start a broker; list, status of running ones.",
+)
 @settings.with_options(
     settings.HOST,
     settings.BROKER_PORT,
@@ -46,7 +55,10 @@ class AloneFlags(BrokerFlags):
     *settings.SHARED_OPTIONS,
 )
 def broker(**flags: Unpack[AloneFlags]) -> None:
-    """Start a broker."""
+    """Start a broker.
+
+    "rocketlet broker list" lists the brokers of a cluster, "rocketlet broker status BROKER" shows how one is doing.
+    """
     given = gather_broker_settings(flags, flags["namesrv"])
     given.setdefault("namesrvAddr", os.environ.get("NAMESRV_ADDR", ""))
     notes = settings.set_host(given, given.get("brokerIP1", ""))

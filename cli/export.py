@@ -6,11 +6,12 @@ dump PATH… --to FILE              a stream of msgpack values with all that the
 """
 
 import os
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
 from ..common.errors import ConfigError
+from .first_word import FirstWordGroup
 from .reading import (
     PREFIX,
     ReadingFlags,
@@ -98,27 +99,7 @@ def _summary(found: "ExportedRows") -> str:
     return f"verified: {found.rows} rows of {len(found.queues)} queues in {found.files} files{bodies}"
 
 
-class ExportGroup(click.Group):
-    """``export STORE… --to PATH`` itself, and commands beside it, which only the first word calls."""
-
-    allow_extra_args = False
-    allow_interspersed_args = True
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        """Return the context of the command that the first word names, or of the export."""
-        command = self.commands.get(args[0]) if args else None
-        if command is None:
-            return super().make_context(info_name, args, parent, **extra)
-        return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
-
-    parse_args = click.Command.parse_args
-    invoke = click.Command.invoke
-    collect_usage_pieces = click.Command.collect_usage_pieces
-
-
-@click.group(cls=ExportGroup, commands=[verify], short_help="Write the messages of stores to files.")
+@click.group(cls=FirstWordGroup, commands=[verify], short_help="Write the messages of stores to files.")
 @click.option("--to", metavar="PATH", required=True, help="File to write; or a directory, ending in /.")
 @reading_options
 @click.option("--columns", metavar="NAMES", help="Only these columns, separated by commas.")

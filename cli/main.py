@@ -4,8 +4,9 @@ Subcommands are imported when they are called, so that each starts with what it 
 
     exit code   when
     0           done, or stopped by SIGINT, SIGTERM or SIGHUP
-    1           the command ran and found something wrong
+    1           the command ran and found something wrong; a server refused it, or what it names is not there
     2           an option, setting, port or store that cannot be used; one line on stderr says which
+    3           no name server or broker answered
     130         interrupted before the start was complete
     135         SIGBUS: a file was cut short, or its disk failed, in the moment that its map was read; stderr says where
 """
@@ -28,6 +29,14 @@ COMMANDS: Final = {
     "dump": ".export",
     "load": ".load",
     "store": ".store",
+    "topic": ".verbs.topic",
+    "group": ".verbs.group",
+    "offset": ".verbs.offset",
+    "message": ".verbs.message",
+    "dlq": ".verbs.dlq",
+    "client": ".verbs.cluster",
+    "cluster": ".verbs.cluster",
+    "config": ".verbs.config",
 }
 
 

@@ -35,13 +35,18 @@ from ..common.message import Message, MessageQueue, ReceivedMessage
 from .admin.admin import Admin
 from .admin.admin_values import (
     BrokerNode,
+    ConsumedQueue,
+    ConsumerGroup,
     GroupConnection,
     GroupProgress,
     GroupSettings,
+    QueueExtent,
     QueueProgress,
     TopicSettings,
 )
+from .admin.changes import GroupChange, TopicChange
 from .admin.member_inspection import DirectConsumption, MemberInfo, MemberQueue, Track
+from .admin.topic_tail import Position, PositionKind, TopicTail
 from .consumer.listeners import Listener
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
@@ -124,6 +129,8 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeHook",
     "ConsumeResult",
+    "ConsumedQueue",
+    "ConsumerGroup",
     "Credentials",
     "DirectConsumption",
     "EndTransactionContext",
@@ -132,6 +139,7 @@ __all__ = [
     "FilterHook",
     "FlowLimits",
     "ForbiddenHook",
+    "GroupChange",
     "GroupConnection",
     "GroupProgress",
     "GroupSettings",
@@ -147,6 +155,8 @@ __all__ = [
     "MessageTrace",
     "MetaqConsisHashStrategy",
     "MetaqDefaultLoadBalanceStrategy",
+    "Position",
+    "PositionKind",
     "Producer",
     "ProducerSettings",
     "PubRecord",
@@ -158,6 +168,7 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "PushConsumerSettings",
+    "QueueExtent",
     "QueueProgress",
     "RecallRecord",
     "ReceivedMessage",
@@ -184,8 +195,10 @@ __all__ = [
     "SubBeforeRecord",
     "Tally",
     "Tls",
+    "TopicChange",
     "TopicSettings",
     "TopicStatistics",
+    "TopicTail",
     "TraceRecord",
     "TracedKind",
     "Track",

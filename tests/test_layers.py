@@ -32,6 +32,7 @@ ORDER = {
     "broker": ("settings", "topic", "outcomes", "group", "delay", "transaction", "send", "pull", "admin", "."),
     "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
+    "cli": ("verbs", "."),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
 }
 WIRE_MODULES = frozenset(

@@ -1,4 +1,4 @@
-"""Who is behind a group, and what members and messages are up to (requests 204, 328, 307, 309, 300, 203, 14).
+"""Who is behind a group, and what members and messages are up to (requests 204, 307, 309, 203).
 
     producers        who is connected to send, by group
     running_info     what a member says of itself; a broker passes the question on to it, for ten seconds
@@ -17,7 +17,7 @@ from ...common import properties as names
 from ...common.codes import ResponseCode
 from ...common.errors import ResponseError
 from ...common.message import Message, MessageQueue, ReceivedMessage
-from ...remoting.bodies.admin import GroupList, ProducerConnections
+from ...remoting.bodies.admin import ProducerConnections
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.client import ConsumedDirectly, ConsumerConnections, ConsumeType, MessageModel, RunningInfo
 from ...remoting.codec.command import Command
@@ -27,7 +27,6 @@ from ...remoting.headers.client import (
     ConsumerGroupHeader,
     ProducerGroupHeader,
     RunningInfoHeader,
-    TopicHeader,
 )
 from ..producer.producer import Producer
 from ..session.results import SendResult
@@ -121,7 +120,7 @@ class MemberInspection:
             except ResponseError as error:  # a member need not be connected to each broker
                 refusal = refusal or error
             else:
-                return _read_info(decode_answer(RunningInfo, answer.body))
+                return self._read_info(decode_answer(RunningInfo, answer.body))
         assert refusal is not None, "there is a master"
         raise refusal
 
@@ -150,15 +149,6 @@ class MemberInspection:
         async with Producer(RESEND_GROUP, session=self._session) as producer:
             return await producer.send(again)
 
-    async def groups_of(self, topic: str) -> list[str]:
-        """Return the groups that subscribe to a topic, or have offsets of it."""
-        found: set[str] = set()
-        for address in (await self._calls.masters_of_topic(topic)).values():
-            command = Command.request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic))
-            answer = await self._calls.ask_broker(address, command)
-            found |= set(decode_answer(GroupList, answer.body).group_list)
-        return sorted(found)
-
     async def track(self, group: str, message: ReceivedMessage, committed: int | None) -> Track:
         """Return what a group has done with a message, which has committed an offset of its queue, or none."""
         masters = await self._calls.masters_of_topic(message.topic)
@@ -176,25 +166,25 @@ class MemberInspection:
             return Track.BROADCAST
         if committed is None or committed <= message.queue_offset:
             return Track.NOT_YET
-        subscription = told.subscription_table.get(message.topic)
+        subscription = told.subscription_table.get(self._session.namespace.wrap(message.topic))
         tags = subscription.tags_set if subscription is not None else []
         return Track.FILTERED if tags and "*" not in tags and message.tags not in tags else Track.CONSUMED
 
-
-def _read_info(info: RunningInfo) -> MemberInfo:
-    return MemberInfo(
-        info.properties,
-        {each.topic: each.sub_string for each in info.subscription_set},
-        {
-            queue: MemberQueue(
-                committed=one.commit_offset,
-                buffered_messages=one.cached_msg_count,
-                buffered_mib=one.cached_msg_size,
-                is_locked=one.locked,
-                pulled_at_ms=one.last_pull_timestamp,
-                consumed_at_ms=one.last_consume_timestamp,
-            )
-            for queue, one in info.mq_table.items()
-        },
-        info.jstack or "",
-    )
+    def _read_info(self, info: RunningInfo) -> MemberInfo:
+        namespace = self._session.namespace
+        return MemberInfo(
+            info.properties,
+            {namespace.strip(each.topic): each.sub_string for each in info.subscription_set},
+            {
+                namespace.strip_queue(queue): MemberQueue(
+                    committed=one.commit_offset,
+                    buffered_messages=one.cached_msg_count,
+                    buffered_mib=one.cached_msg_size,
+                    is_locked=one.locked,
+                    pulled_at_ms=one.last_pull_timestamp,
+                    consumed_at_ms=one.last_consume_timestamp,
+                )
+                for queue, one in info.mq_table.items()
+            },
+            info.jstack or "",
+        )

@@ -9,7 +9,6 @@ from subscribed import pull_consumer
 
 from rocketlet.client import (
     Admin,
-    ClientSettings,
     GroupSettings,
     Message,
     MessageQueue,
@@ -110,12 +109,6 @@ async def test_writing_is_forbidden_and_allowed(address: str) -> None:
         await admin.allow_writes(node.name)
         async with Producer("pg", address) as producer:
             await producer.send(Message("T", b"x"))
-
-
-def test_namespace_is_refused() -> None:
-    """An administrator sees names as they are."""
-    with pytest.raises(ConfigError, match="without a namespace"):
-        Admin("127.0.0.1:1", settings=ClientSettings(namespace="ns"))
 
 
 async def test_use_outside_the_block_is_refused(address: str) -> None:
@@ -239,6 +232,16 @@ async def test_offsets_are_set_and_copied(shop: Shop) -> None:
     assert await shop.committed() == [4, 1]
     assert await shop.admin.copy_offsets(group, other, "T") == {first: 4, second: 1}
     assert (await shop.admin.progress(other, "T")).lag == 5
+
+
+async def test_offset_replaces_a_reset_that_nobody_has_fetched(shop: Shop) -> None:
+    """Brokers leave out what is stored over a reset; the group begins at the offset all the same."""
+    await shop.admin.create_group(shop.group)
+    await shop.admin.reset_to_begin(shop.group, "T")
+    await shop.admin.reset(shop.group, {shop.queues[0]: 4})
+    assert await shop.committed() == [4, 0]
+    assert len(await shop.read(6)) == 6
+    assert (await shop.admin.progress(shop.group, "T")).lag == 0
 
 
 async def test_offsets_are_not_set_under_a_consumer(shop: Shop) -> None:

@@ -225,11 +225,29 @@ class Servers:
         return text
 
 
+def kept_offsets(answers: dict[int, Answer]) -> dict[int, Answer]:
+    """Return answers that know an offset again which was stored."""
+    stored: dict[tuple[str, str], int] = {}
+
+    def place(command: Command) -> tuple[str, str]:
+        return command.ext["consumerGroup"], command.ext["queueId"]
+
+    def store(command: Command) -> Command:
+        stored[place(command)] = int(command.ext["commitOffset"])
+        return Command.response(ResponseCode.SUCCESS)
+
+    def tell(command: Command) -> Any:
+        known = stored.get(place(command))
+        return answers[RequestCode.QUERY_CONSUMER_OFFSET](command) if known is None else offset_of(known)
+
+    return {RequestCode.UPDATE_CONSUMER_OFFSET: store, RequestCode.QUERY_CONSUMER_OFFSET: tell}
+
+
 @pytest.fixture
 async def servers(cluster: ScriptedCluster) -> AsyncGenerator[Servers]:
     """Yield the servers."""
     cluster.routes |= {"T": {"a": 1, "b": 2}, "late": {"a": 1}}
-    a, b = await cluster.add_broker("a", A), await cluster.add_broker("b", B)
+    a, b = [await cluster.add_broker(name, answers | kept_offsets(answers)) for name, answers in (("a", A), ("b", B))]
     nodes: dict[str, Any] = {
         name: {"brokerName": name, "brokerAddrs": {"0": each.address}} for name, each in (("b", b), ("a", a))
     }

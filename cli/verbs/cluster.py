@@ -1,0 +1,184 @@
+"""``rocketlet cluster``, ``broker list``, ``broker status`` and ``client``: who is there, and how it is doing."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, Unpack
+
+import click
+
+from ...common.errors import RocketletError
+from .connecting import BROKER, ClusterFlags, CommandFailed, cluster_options, run
+from .output import show_json, show_pairs, show_rows
+
+if TYPE_CHECKING:
+    from ...client.admin.admin import Admin
+    from ...client.admin.admin_values import BrokerNode
+
+_FIGURES: Final = {
+    "version": "brokerVersionDesc",
+    "in_tps": "putTps",
+    "out_tps": "getTransferredTps",
+    "in_today": "msgPutTotalTodayNow",
+    "in_yesterday_night": "msgPutTotalTodayMorning",
+    "disk": "commitLogDiskRatio",
+    "behind_bytes": "dispatchBehindBytes",
+    "runtime": "runtime",
+}
+_STATUS: Final = ("cluster", "broker", "address", *(name for name in _FIGURES if name != "in_yesterday_night"))
+
+
+class BrokerFlags(ClusterFlags):
+    """The arguments of ``broker status``."""
+
+    broker: str
+
+
+@click.group
+def cluster() -> None:
+    """List clusters, and how their brokers are doing."""
+
+
+@cluster.command("list")
+@cluster_options
+def list_clusters(**flags: Unpack[ClusterFlags]) -> None:
+    """List the clusters."""
+    run(flags, partial(_list_clusters, flags))
+
+
+async def _list_clusters(flags: ClusterFlags, admin: "Admin") -> None:
+    nodes = await admin.brokers()
+    rows: list[dict[str, object]] = []
+    for name in sorted({node.cluster for node in nodes}):
+        own = [node for node in nodes if node.cluster == name]
+        masters = sum(0 in node.addresses for node in own)
+        slaves = sum(len(node.addresses) for node in own) - masters
+        rows.append({"cluster": name, "brokers": len(own), "masters": masters, "slaves": slaves})
+    show_rows(("cluster", "brokers", "masters", "slaves"), rows, as_json=flags["as_json"])
+
+
+@cluster.command("status")
+@cluster_options
+def cluster_status(**flags: Unpack[ClusterFlags]) -> None:
+    """Show figures of each broker that has a master; one that does not answer is exit code 1."""
+    silent: list[str] = []
+    run(flags, partial(_cluster_status, flags, silent))
+    if silent:
+        raise CommandFailed("; ".join(silent))
+
+
+async def _cluster_status(flags: ClusterFlags, silent: list[str], admin: "Admin") -> None:
+    rows: list[dict[str, object]] = []
+    for node in await admin.brokers():
+        row: dict[str, object] = {"cluster": node.cluster, "broker": node.name, "address": node.addresses.get(0)}
+        if 0 in node.addresses:
+            try:
+                row.update(_figures_of(await admin.figures(node.name)))
+            except RocketletError as error:
+                silent.append(f"broker {node.name} does not answer: {error}")
+        rows.append(row)
+    show_rows(_STATUS, rows, as_json=flags["as_json"])
+
+
+def _figures_of(told: dict[str, str]) -> dict[str, object]:
+    figures: dict[str, object] = {name: told.get(key, "") for name, key in _FIGURES.items()}
+    for name in ("in_tps", "out_tps"):
+        figures[name] = round(float(next(iter(told.get(_FIGURES[name], "").split()), "0")), 2)  # blank while young
+    now, morning = figures["in_today"], figures.pop("in_yesterday_night")
+    figures["in_today"] = int(str(now or 0)) - int(str(morning or 0))
+    figures["runtime"] = str(figures["runtime"]).strip("[ ]")
+    return figures
+
+
+@click.command("list")
+@cluster_options
+def list_brokers(**flags: Unpack[ClusterFlags]) -> None:
+    """List the brokers that the name servers know, slaves too."""
+    run(flags, partial(_list_brokers, flags))
+
+
+async def _list_brokers(flags: ClusterFlags, admin: "Admin") -> None:
+    rows = [row for node in await admin.brokers() for row in _node_rows(node)]
+    show_rows(("cluster", "broker", "id", "role", "address"), rows, as_json=flags["as_json"])
+
+
+def _node_rows(node: "BrokerNode") -> list[dict[str, object]]:
+    return [
+        {
+            "cluster": node.cluster,
+            "broker": node.name,
+            "id": broker_id,
+            "role": "slave" if broker_id else "master",
+            "address": address,
+        }
+        for broker_id, address in node.addresses.items()
+    ]
+
+
+@click.command("status")
+@BROKER
+@cluster_options
+def broker_status(**flags: Unpack[BrokerFlags]) -> None:
+    """Show all figures that the master of BROKER tells of itself."""
+    run(flags, partial(_broker_status, flags))
+
+
+async def _broker_status(flags: BrokerFlags, admin: "Admin") -> None:
+    show_pairs(dict(sorted((await admin.figures(flags["broker"])).items())), as_json=flags["as_json"])
+
+
+class ClientFlags(ClusterFlags):
+    """The arguments of ``client show``."""
+
+    client_id: str
+
+
+_CLIENTS: Final = ("client_id", "address", "language", "version", "role", "group")
+
+
+@click.group
+def client() -> None:
+    """List who is connected, and what each client consumes."""
+
+
+@client.command("list")
+@cluster_options
+def list_clients(**flags: Unpack[ClusterFlags]) -> None:
+    """List the consumers that are online, a row for each group."""
+    run(flags, partial(_list_clients, flags))
+
+
+async def _list_clients(flags: ClusterFlags, admin: "Admin") -> None:
+    show_rows(_CLIENTS, await _client_rows(admin), as_json=flags["as_json"])
+
+
+async def _client_rows(admin: "Admin") -> list[dict[str, object]]:
+    from .group import member_row
+
+    rows: list[dict[str, object]] = []
+    for group in await admin.groups():
+        told = await admin.consumer_group(group)
+        common = {
+            "role": "consumer",
+            "group": group,
+            "message_model": told.message_model,
+            "subscriptions": dict(told.subscriptions),
+        }
+        rows += [{**member_row(member), **common} for member in told.members]
+    return sorted(rows, key=lambda row: (str(row["client_id"]), str(row["group"])))
+
+
+@client.command("show")
+@click.argument("client_id")
+@cluster_options
+def show_client(**flags: Unpack[ClientFlags]) -> None:
+    """Show the groups of a client that is online, and what each has subscribed to."""
+    run(flags, partial(_show_client, flags))
+
+
+async def _show_client(flags: ClientFlags, admin: "Admin") -> None:
+    rows = [row for row in await _client_rows(admin) if row["client_id"] == flags["client_id"]]
+    if not rows:
+        raise CommandFailed(f"no client {flags['client_id']} is online")
+    if flags["as_json"]:
+        show_json(rows)
+        return
+    show_rows((*_CLIENTS, "message_model", "subscriptions"), rows, as_json=False)
