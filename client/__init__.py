@@ -35,12 +35,17 @@ from ..common.message import Message, MessageQueue, ReceivedMessage
 from .admin.admin import Admin
 from .admin.admin_values import (
     BrokerNode,
+    ConsumedQueue,
+    ConsumerGroup,
     GroupConnection,
     GroupProgress,
     GroupSettings,
+    QueueExtent,
     QueueProgress,
     TopicSettings,
 )
+from .admin.changes import GroupChange, TopicChange
+from .admin.topic_tail import Position, PositionKind, TopicTail
 from .consumer.listeners import Listener
 from .consumer.pull_consumer import PullConsumer
 from .consumer.push_consumer import PushConsumer
@@ -123,6 +128,8 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeHook",
     "ConsumeResult",
+    "ConsumedQueue",
+    "ConsumerGroup",
     "Credentials",
     "EndTransactionContext",
     "EndTransactionHook",
@@ -130,6 +137,7 @@ __all__ = [
     "FilterHook",
     "FlowLimits",
     "ForbiddenHook",
+    "GroupChange",
     "GroupConnection",
     "GroupProgress",
     "GroupSettings",
@@ -143,6 +151,8 @@ __all__ = [
     "MessageTrace",
     "MetaqConsisHashStrategy",
     "MetaqDefaultLoadBalanceStrategy",
+    "Position",
+    "PositionKind",
     "Producer",
     "ProducerSettings",
     "PubRecord",
@@ -154,6 +164,7 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "PushConsumerSettings",
+    "QueueExtent",
     "QueueProgress",
     "RecallRecord",
     "ReceivedMessage",
@@ -180,8 +191,10 @@ __all__ = [
     "SubBeforeRecord",
     "Tally",
     "Tls",
+    "TopicChange",
     "TopicSettings",
     "TopicStatistics",
+    "TopicTail",
     "TraceRecord",
     "TracedKind",
     "TransactionFunctions",

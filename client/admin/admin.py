@@ -1,11 +1,11 @@
 """The administrator's client: topics, groups, offsets, messages, brokers (Java's ``DefaultMQAdminExt``).
 
     part                  requests
-    topics                17, 351, 215, 216, 206, 224
-    groups, members       200, 201, 352, 207, 203, 38
-    offsets, progress     14, 15, 29, 30, 31, 222
-    messages              33, 12, 29, 11 (``stored_messages.py``)
-    brokers               106, 28, 322
+    topics                17, 351, 215, 216, 206, 224, 202, 300
+    groups, members       200, 201, 207 and ``group_connections.py``
+    offsets, progress     ``group_offsets.py``
+    messages              ``stored_messages.py``, ``topic_tail.py``
+    brokers, settings     106, 28, 322 and ``changes.py``
 
 Changes are made on the master of one broker after the other; when one fails, those before it are changed. Nothing is
 cached, and with one cluster it need not be named.
@@ -17,35 +17,27 @@ unless brokers are told not to (``autoCreateSubscriptionGroup``).
     reset_to_…      the brokers move the group (222), also while it consumes: it gets the messages from there on
     reset           every queue to an offset of its own, while the group has no members
 
-A broker that does not know 222 is told the offsets as consumers do it (15). While members are online they would store
-theirs over that, so it is refused then. A group that a broker does not know is an error (26): make it first.
+A group that a broker does not know is an error (26): make it first.
+
+In a namespace, names are those of the application: topics, groups and messages of other namespaces are not listed.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import NamedTuple, Self
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from typing import Self
 
 from ...common.clock import Clock
-from ...common.codes import ResponseCode
-from ...common.errors import ClientStateError, ConfigError, RequestTimeoutError, RouteNotFoundError
+from ...common.errors import ConfigError, RequestTimeoutError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
-from ...common.metadata import SubscriptionGroupTable, TopicConfig
+from ...common.metadata import SubscriptionGroupTable
 from ...common.names import AUTO_CREATE_TOPIC, client_group_remark
 from ...common.subscription import ALL
+from ...remoting.bodies.admin import GroupList, TopicStats
 from ...remoting.bodies.body import decode_answer, encode_body
-from ...remoting.bodies.client import ConsumerConnections, ConsumerList, ResetOffsets
 from ...remoting.bodies.route import KVTable, TopicList
-from ...remoting.codec.command import Command, decode_header
+from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
-from ...remoting.headers.client import (
-    ConsumerGroupHeader,
-    CreateTopicHeader,
-    DeletedTopicHeader,
-    DeleteGroupHeader,
-    TopicHeader,
-)
+from ...remoting.headers.client import CreateTopicHeader, DeletedTopicHeader, DeleteGroupHeader, TopicHeader
 from ...remoting.headers.namesrv import BrokerNameHeader, ClusterHeader
-from ...remoting.headers.offset import ConsumerOffsetHeader, OffsetReply, ResetOffsetHeader
-from ..group.broker_requests import BrokerRequests
 from ..group.subscriptions import Sql
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
@@ -53,31 +45,25 @@ from ..session.settings import ClientSettings, check_queue_offset, check_topic, 
 from .admin_calls import ADMIN_TIMEOUT_MS, AdminCalls
 from .admin_values import (
     BrokerNode,
+    ConsumedQueue,
+    ConsumerGroup,
     GroupConnection,
     GroupProgress,
     GroupSettings,
-    QueueProgress,
+    QueueExtent,
     TopicSettings,
     read_group,
     read_topic,
     write_group,
 )
-from .stored_messages import MAX_MS, StoredMessages, TimeSpan
+from .changes import ConfigChanges, GroupChange, TopicChange
+from .group_connections import GroupConnections
+from .group_offsets import AT_END_MS, GroupOffsets, Reset
+from .stored_messages import MAX_MS, READER_GROUP, StoredMessages, TimeSpan
+from .topic_tail import Position, TailPlan, TopicTail
 
 ROUTE_PAUSE_MS = 50
-_NOBODY_CODES = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
-AT_END_MS = -1
-_BY_HAND_CODES = (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.CONSUMER_NOT_ONLINE)
-FindOffset = Callable[[MessageQueue], Awaitable[int]]
-
-
-class _Reset(NamedTuple):
-    """Where a group begins again in a topic; ``find_offset`` is asked where the broker cannot do it."""
-
-    group: str
-    topic: str
-    at_ms: int
-    find_offset: FindOffset
+FROM_NOW = Position.end()
 
 
 class Admin:
@@ -89,7 +75,7 @@ class Admin:
 
     Without ``nameserver`` the environment variable NAMESRV_ADDR names it; with an open ``session`` it is shared. All
     calls raise ``RemotingError`` when a server does not answer, and ``ResponseError`` when it answers with an error:
-    code 3 says that it does not know such a request. Names are those that brokers have, with their namespace.
+    code 3 says that it does not know such a request. A server has ``timeout_ms`` for each answer.
     """
 
     def __init__(
@@ -99,15 +85,18 @@ class Admin:
         settings: ClientSettings | None = None,
         session: Session | None = None,
         clock: Clock | None = None,
+        timeout_ms: int = ADMIN_TIMEOUT_MS,
     ) -> None:
         session, self._entered = borrow_session(session, nameserver, choose_settings(settings, ClientSettings), clock)
-        if session.namespace.name:
-            raise ConfigError("an Admin names things as brokers do, without a namespace", key="namespace")
         self._session = session
         self._lifecycle = Lifecycle("admin")
-        self._calls = AdminCalls(session, self._lifecycle)
+        self._names = session.namespace
+        self._names.leave_out(READER_GROUP)
+        self._calls = AdminCalls(session, self._lifecycle, timeout_ms)
+        self._changes = ConfigChanges(self._calls)
+        self._connections = GroupConnections(session, self._calls)
+        self._offsets = GroupOffsets(session, self._calls, self._connections)
         self._messages = StoredMessages(session, self._calls)
-        self._brokers = BrokerRequests(session)
 
     def __repr__(self) -> str:
         return f"<Admin {self._lifecycle.stage.name.lower()}, {self._session!r}>"
@@ -134,7 +123,7 @@ class Admin:
             answer = await self._calls.ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
             answer = await self._calls.ask_nameserver(RequestCode.GET_TOPICS_BY_CLUSTER, ClusterHeader(cluster=cluster))
-        return sorted(set(decode_answer(TopicList, answer.body).topic_list))
+        return self._own(decode_answer(TopicList, answer.body).topic_list)
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues of a topic that can be read or written.
@@ -152,10 +141,9 @@ class Admin:
         """
         found: dict[str, TopicSettings] = {}
         for broker_name, address in (await self._calls.masters_of_topic(name)).items():
-            command = Command.request(RequestCode.GET_TOPIC_CONFIG, TopicHeader(topic=name))
-            answer = await self._calls.ask_broker(address, command, [ResponseCode.TOPIC_NOT_EXIST])
-            if answer.code == ResponseCode.SUCCESS:
-                found[broker_name] = read_topic(decode_answer(TopicConfig, answer.body))
+            config = await self._changes.topic_config(address, name)
+            if config is not None:
+                found[broker_name] = read_topic(config)
         return found
 
     async def create_topic(
@@ -181,6 +169,47 @@ class Admin:
                 address, Command.request(RequestCode.UPDATE_AND_CREATE_TOPIC, _header(name, settings))
             )
         await self._wait_routed(name, set(masters))
+
+    async def change_topic(self, name: str, change: TopicChange) -> dict[str, TopicSettings]:
+        """Change some settings of a topic on each broker that has it; return how they are now.
+
+        Raises:
+            RouteNotFoundError: there is no such topic.
+            ConfigError: a number is out of its range.
+            ResponseError: a broker refused it.
+        """
+        masters = await self._calls.masters_of_topic(name)
+        return {broker: await self._changes.change_topic(address, name, change) for broker, address in masters.items()}
+
+    async def extents(self, topic: str) -> dict[MessageQueue, QueueExtent]:
+        """Return the ends of each queue of a topic, as brokers tell them with one answer.
+
+        Raises:
+            RouteNotFoundError: there is no such topic.
+        """
+        found: dict[MessageQueue, QueueExtent] = {}
+        for address in (await self._calls.masters_of_topic(topic)).values():
+            answer = await self._calls.ask_broker(
+                address, Command.request(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic))
+            )
+            for queue, each in decode_answer(TopicStats, answer.body).offset_table.items():
+                extent = QueueExtent(each.min_offset, each.max_offset, each.last_update_timestamp)
+                found[self._names.strip_queue(queue)] = extent
+        return dict(sorted(found.items()))
+
+    async def groups_of(self, topic: str) -> list[str]:
+        """Return the groups that consume a topic, or have offsets in it.
+
+        Raises:
+            RouteNotFoundError: there is no such topic.
+        """
+        names: set[str] = set()
+        for address in (await self._calls.masters_of_topic(topic)).values():
+            answer = await self._calls.ask_broker(
+                address, Command.request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic))
+            )
+            names.update(decode_answer(GroupList, answer.body).group_list)
+        return self._own(names)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic on its brokers and on every name server; what is in the log stays until it expires.
@@ -208,11 +237,11 @@ class Admin:
         """Return when a name server tells that the topic is on the brokers; it cannot be asked to call."""
         clock = self._session.clock
         try:
-            async with clock.timeout(ADMIN_TIMEOUT_MS):
+            async with clock.timeout(self._calls.timeout_ms):
                 while not await self._is_routed(name, brokers):
                     await clock.sleep(ROUTE_PAUSE_MS)
         except TimeoutError:
-            raise RequestTimeoutError(f"topic {name} has no route after {ADMIN_TIMEOUT_MS} ms") from None
+            raise RequestTimeoutError(f"topic {name} has no route after {self._calls.timeout_ms} ms") from None
 
     async def _is_routed(self, name: str, brokers: set[str]) -> bool:
         try:
@@ -227,15 +256,31 @@ class Admin:
         names: set[str] = set()
         for address in (await self._calls.masters(cluster)).values():
             names |= (await self._group_table(address)).subscription_group_table.keys()
-        return sorted(names)
+        return self._own(names)
 
     async def group(self, name: str, cluster: str | None = None) -> dict[str, GroupSettings]:
         """Return the settings of a group on each broker that has it; none where nobody has consumed yet."""
         found: dict[str, GroupSettings] = {}
         for broker_name, address in (await self._calls.masters(cluster)).items():
-            config = (await self._group_table(address)).subscription_group_table.get(name)
+            config = (await self._group_table(address)).subscription_group_table.get(self._names.wrap(name))
             if config is not None:
                 found[broker_name] = read_group(config)
+        return found
+
+    async def change_group(
+        self, name: str, change: GroupChange, *, cluster: str | None = None
+    ) -> dict[str, GroupSettings]:
+        """Change some settings of a group on each broker that has it; return how they are now, nothing if none has it.
+
+        Raises:
+            ConfigError: a number is out of its range.
+            ResponseError: a broker refused it.
+        """
+        found: dict[str, GroupSettings] = {}
+        for broker_name, address in (await self._calls.masters(cluster)).items():
+            config = (await self._group_table(address)).subscription_group_table.get(self._names.wrap(name))
+            if config is not None:
+                found[broker_name] = await self._changes.change_group(address, config, change)
         return found
 
     async def create_group(
@@ -251,7 +296,7 @@ class Admin:
         remark = client_group_remark(name)
         if remark is not None:
             raise ConfigError(remark, key="group")
-        body = encode_body(write_group(name, choose_settings(settings, GroupSettings)))
+        body = encode_body(write_group(self._names.wrap(name), choose_settings(settings, GroupSettings)))
         for address in (await self._calls.masters(cluster)).values():
             await self._calls.ask_broker(
                 address, Command.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
@@ -263,7 +308,9 @@ class Admin:
         Raises:
             ResponseError: a broker refused it.
         """
-        header = DeleteGroupHeader(group_name=name, clean_offset=with_offsets, remove_offset=with_offsets)
+        header = DeleteGroupHeader(
+            group_name=self._names.wrap(name), clean_offset=with_offsets, remove_offset=with_offsets
+        )
         for address in (await self._calls.masters(cluster)).values():
             await self._calls.ask_broker(address, Command.request(RequestCode.DELETE_SUBSCRIPTIONGROUP, header))
 
@@ -272,29 +319,11 @@ class Admin:
 
         One client id at two addresses is a mistake: both take the same queues and leave others to nobody.
         """
-        found: set[GroupConnection] = set()
-        for address in (await self._calls.masters(cluster)).values():
-            found |= await self._members_at(address, group)
-        return tuple(sorted(found))
+        return await self._connections.members(group, cluster)
 
-    async def _members_at(self, address: str, group: str) -> set[GroupConnection]:
-        header = ConsumerGroupHeader(consumer_group=group)
-        command = Command.request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        expected = (*_NOBODY_CODES, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-        answer = await self._calls.ask_broker(address, command, expected)
-        if answer.code == ResponseCode.SUCCESS:
-            connections = decode_answer(ConsumerConnections, answer.body).connection_set
-            return {
-                GroupConnection(each.client_id, each.client_addr, each.language, each.version) for each in connections
-            }
-        if answer.code in _NOBODY_CODES:
-            return set()
-        return {GroupConnection(client_id) for client_id in await self._ids_at(address, header)}
-
-    async def _ids_at(self, address: str, header: ConsumerGroupHeader) -> list[str]:
-        command = Command.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-        answer = await self._calls.ask_broker(address, command, _NOBODY_CODES)
-        return decode_answer(ConsumerList, answer.body).consumer_id_list if answer.code == ResponseCode.SUCCESS else []
+    async def consumer_group(self, name: str, cluster: str | None = None) -> ConsumerGroup:
+        """Return who consumes in a group now, how, and what each topic's expression is; nobody is no error."""
+        return await self._connections.consumer_group(name, cluster)
 
     async def _group_table(self, address: str) -> SubscriptionGroupTable:
         answer = await self._calls.ask_broker(address, Command.request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
@@ -308,26 +337,28 @@ class Admin:
         Raises:
             RouteNotFoundError: there is no such topic.
         """
-        return GroupProgress(
-            tuple([await self._progress_in(group, queue) for queue in await self._calls.queues(topic)])
-        )
+        return await self._offsets.progress(group, topic)
+
+    async def all_progress(self, group: str, cluster: str | None = None) -> tuple[ConsumedQueue, ...]:
+        """Return how far a group is in all queues it has offsets of, retry topics too; nothing if nobody knows it."""
+        return await self._offsets.all_progress(group, cluster)
 
     async def offsets(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
         """Return for each queue of a topic the first offset that it still has, and the next one that it will have."""
         queues = await self._calls.queues(topic)
-        return {queue: (await self._first(queue), await self._end(queue)) for queue in queues}
+        return {queue: (await self._offsets.first(queue), await self._offsets.end(queue)) for queue in queues}
 
     async def offsets_at(self, topic: str, at_ms: int) -> dict[MessageQueue, int]:
         """Return for each queue of a topic the offset of the first message stored at an instant or later."""
-        return {queue: await self._brokers.offset_at(queue, at_ms) for queue in await self._calls.queues(topic)}
+        return {queue: await self._offsets.at(queue, at_ms) for queue in await self._calls.queues(topic)}
 
     async def reset_to_begin(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Have a group get all messages that a topic still has; return the new offsets."""
-        return await self._reset(_Reset(group, topic, 0, self._first))
+        return await self._offsets.move(Reset(group, topic, 0, self._offsets.first))
 
     async def reset_to_end(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """Have a group leave out all that is there now; return the new offsets."""
-        return await self._reset(_Reset(group, topic, AT_END_MS, self._end))
+        return await self._offsets.move(Reset(group, topic, AT_END_MS, self._offsets.end))
 
     async def reset_to_time(self, group: str, topic: str, at_ms: int) -> dict[MessageQueue, int]:
         """Have a group get the messages stored at an instant or later; return the new offsets.
@@ -339,9 +370,9 @@ class Admin:
         check_queue_offset(at_ms)
 
         async def find(queue: MessageQueue) -> int:
-            return await self._brokers.offset_at(queue, at_ms)
+            return await self._offsets.at(queue, at_ms)
 
-        return await self._reset(_Reset(group, topic, at_ms, find))
+        return await self._offsets.move(Reset(group, topic, at_ms, find))
 
     async def reset(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Have a group begin at these offsets; nobody may consume in it.
@@ -350,13 +381,7 @@ class Admin:
             ValueError: an offset is negative.
             ClientStateError: members are online.
         """
-        for queue_offset in offsets.values():
-            check_queue_offset(queue_offset)
-        for topic in {queue.topic for queue in offsets}:
-            await self._calls.route(topic)
-        await self._check_idle(group)
-        for queue, queue_offset in offsets.items():
-            await self._brokers.store_offset(group, queue, queue_offset)
+        await self._offsets.set(group, offsets)
 
     async def copy_offsets(self, source: str, target: str, topic: str) -> dict[MessageQueue, int]:
         """Have one group begin where another one is; return the offsets. Nobody may consume in the first.
@@ -369,61 +394,6 @@ class Admin:
         await self.reset(target, found)
         return found
 
-    async def _progress_in(self, group: str, queue: MessageQueue) -> QueueProgress:
-        return QueueProgress(
-            queue, await self._committed(group, queue), await self._first(queue), await self._end(queue)
-        )
-
-    async def _committed(self, group: str, queue: MessageQueue) -> int | None:
-        header = ConsumerOffsetHeader(
-            consumer_group=group,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            broker_name=queue.broker_name,
-            set_zero_if_not_found=False,  # else a broker answers 0 for a new group of a young topic
-        )
-        command = Command.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-        answer = await self._calls.ask_broker(
-            self._session.master_of(queue.broker_name), command, [ResponseCode.QUERY_NOT_FOUND]
-        )
-        if answer.code == ResponseCode.QUERY_NOT_FOUND:
-            return None
-        return decode_header(OffsetReply, answer).queue_offset
-
-    async def _reset(self, reset: _Reset) -> dict[MessageQueue, int]:
-        found: dict[MessageQueue, int] = {}
-        for broker_name, address in (await self._calls.masters_of_topic(reset.topic)).items():
-            header = ResetOffsetHeader(topic=reset.topic, group=reset.group, at_ms=reset.at_ms)
-            command = Command.request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-            answer = await self._calls.ask_broker(address, command, _BY_HAND_CODES)
-            if answer.code == ResponseCode.SUCCESS:
-                table = decode_answer(ResetOffsets, answer.body).offset_table
-                found |= {queue._replace(topic=reset.topic): queue_offset for queue, queue_offset in table.items()}
-            else:
-                found |= await self._reset_by_hand(reset, broker_name)
-        return dict(sorted(found.items()))
-
-    async def _reset_by_hand(self, reset: _Reset, broker_name: str) -> dict[MessageQueue, int]:
-        await self._check_idle(reset.group)
-        queues = [queue for queue in await self._calls.queues(reset.topic) if queue.broker_name == broker_name]
-        found = {queue: await reset.find_offset(queue) for queue in queues}
-        for queue, queue_offset in found.items():
-            await self._brokers.store_offset(reset.group, queue, queue_offset)
-        return found
-
-    async def _check_idle(self, group: str) -> None:
-        members = await self.members(group)
-        if members:
-            raise ClientStateError(
-                f"group {group} has {len(members)} members online, which would store their offsets over the new ones"
-            )
-
-    async def _first(self, queue: MessageQueue) -> int:
-        return await self._brokers.first_offset(queue)
-
-    async def _end(self, queue: MessageQueue) -> int:
-        return await self._brokers.end_offset(queue)
-
     # stored messages
 
     async def message(self, topic: str, message_id: str) -> ReceivedMessage | None:
@@ -433,6 +403,15 @@ class Admin:
             RouteNotFoundError: there is no such topic.
         """
         return await self._messages.find_by_id(topic, message_id)
+
+    async def message_at(self, queue: MessageQueue, queue_offset: int) -> ReceivedMessage | None:
+        """Return the message at an offset of a queue, or None when it is not there.
+
+        Raises:
+            ValueError: the offset is negative.
+            RouteNotFoundError: there is no such topic.
+        """
+        return await self._messages.find_at(queue, queue_offset)
 
     async def messages_by_key(
         self, topic: str, key: str, *, max_messages: int = 64, begin_ms: int = 0, end_ms: int = MAX_MS
@@ -456,6 +435,27 @@ class Admin:
             RouteNotFoundError: there is no such topic.
         """
         return self._messages.read(topic, TimeSpan(begin_ms, end_ms), expression)
+
+    def follow(
+        self,
+        topic: str,
+        *,
+        start: Position = FROM_NOW,
+        until: Position | None = None,
+        expression: str | Sql = ALL,
+        queues: Collection[MessageQueue] | None = None,
+    ) -> TopicTail:
+        """Follow a topic from a place on, until another or without end; ``async with`` begins it.
+
+            async with admin.follow("orders", start=Position.begin()) as tail:
+                async for message in tail:
+                    print(message.body)
+
+        Raises:
+            ValueError: it shall end at the beginning.
+        """
+        plan = TailPlan(topic=topic, start=start, until=until, expression=expression, queues=queues)
+        return TopicTail(self._session, self._calls, plan)
 
     # brokers
 
@@ -485,6 +485,43 @@ class Admin:
         """
         masters = await self._calls.masters(None, [broker])
         await self._calls.ask_broker(masters[broker], Command.request(RequestCode.DELETE_EXPIRED_COMMITLOG))
+
+    # settings of servers
+
+    async def broker_settings(self, broker: str) -> dict[str, str]:
+        """Return what the master of a broker is set to, by Java's keys.
+
+        Raises:
+            ValueError: there is no such broker.
+        """
+        masters = await self._calls.masters(None, [broker])
+        return await self._changes.broker_settings(masters[broker])
+
+    async def change_broker_settings(self, broker: str, changes: Mapping[str, str]) -> None:
+        """Change settings of the running master of a broker, all of them or none.
+
+        Raises:
+            ValueError: there is no such broker.
+            ResponseError: it refused one of them.
+        """
+        masters = await self._calls.masters(None, [broker])
+        await self._changes.change_broker(masters[broker], changes)
+
+    async def nameserver_settings(self) -> dict[str, dict[str, str]]:
+        """Return what each name server is set to, by address."""
+        return await self._changes.nameserver_settings()
+
+    async def change_nameserver_settings(self, changes: Mapping[str, str]) -> None:
+        """Change settings of all running name servers, one after the other.
+
+        Raises:
+            ResponseError: one of them refused it.
+        """
+        await self._changes.change_nameservers(changes)
+
+    def _own(self, names: Iterable[str]) -> list[str]:
+        """Return the names that are in the namespace, as the application knows them."""
+        return sorted({self._names.strip(name) for name in names if self._names.holds(name)})
 
 
 def _header(name: str, settings: TopicSettings) -> CreateTopicHeader:

@@ -32,7 +32,8 @@ ADMIN_TIMEOUT_MS = 5_000  # Java's timeoutMillis of DefaultMQAdminExt
 class AdminCalls:
     """Calls to the servers of one session."""
 
-    def __init__(self, session: Session, lifecycle: Lifecycle) -> None:
+    def __init__(self, session: Session, lifecycle: Lifecycle, timeout_ms: int = ADMIN_TIMEOUT_MS) -> None:
+        self.timeout_ms = timeout_ms
         self._session = session
         self._lifecycle = lifecycle
 
@@ -60,20 +61,23 @@ class AdminCalls:
     async def ask_nameserver(self, code: RequestCode, header: msgspec.Struct | None = None) -> Command:
         """Ask one of them; return an answer that is a success."""
         self._lifecycle.check()
-        answer = await self._session.ask_nameserver(Command.request(code, header), ADMIN_TIMEOUT_MS)
+        answer = await self._session.ask_nameserver(Command.request(code, header), self.timeout_ms)
         return checked(answer)
 
-    async def ask_nameservers(self, code: RequestCode, header: msgspec.Struct) -> None:
-        """Ask all of them, and see that all answers are successes."""
+    async def ask_nameservers(
+        self, code: RequestCode, header: msgspec.Struct | None = None, *, body: bytes = b""
+    ) -> dict[str, Command]:
+        """Ask all of them, and see that all answers are successes; return them by address."""
         self._lifecycle.check()
-        for answer in await self._session.ask_nameservers(lambda: Command.request(code, header), ADMIN_TIMEOUT_MS):
-            checked(answer)
+        asked = self._session.nameserver_addresses
+        answers = await self._session.ask_nameservers(lambda: Command.request(code, header, body), self.timeout_ms)
+        return {address: checked(answer) for address, answer in zip(asked, answers, strict=True)}
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of a topic as it is now."""
         self._lifecycle.check()
-        await self._session.refresh(topic, ADMIN_TIMEOUT_MS)
-        return await self._session.route(topic, ADMIN_TIMEOUT_MS)
+        await self._session.refresh(topic, self.timeout_ms)
+        return await self._session.route(topic, self.timeout_ms)
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues of a topic that can be read or written."""
@@ -108,7 +112,7 @@ class AdminCalls:
     async def ask_broker(self, address: str, command: Command, expected: Sequence[int] = ()) -> Command:
         """Return an answer that is a success, or of another expected code."""
         self._lifecycle.check()
-        return checked(await self._session.call(address, command, ADMIN_TIMEOUT_MS), expected)
+        return checked(await self._session.call(address, command, self.timeout_ms), expected)
 
 
 def checked(answer: Command, expected: Sequence[int] = ()) -> Command:

@@ -84,6 +84,43 @@ class QueueProgress(NamedTuple):
         return self.end_offset - max(self.committed or 0, self.first_offset)
 
 
+class ConsumedQueue(NamedTuple):
+    """How far a group is in a queue, as its broker tells it; ``pulled`` counts what was handed out."""
+
+    queue: MessageQueue
+    committed: int
+    pulled: int
+    end_offset: int
+    last_at_ms: int
+
+    @property
+    def lag(self) -> int:
+        """How many messages are not committed."""
+        return self.end_offset - self.committed
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages are handed out and not committed."""
+        return max(0, self.pulled - self.committed)
+
+
+class QueueExtent(NamedTuple):
+    """The ends of a queue, and when its last message was stored; 0 when it has none."""
+
+    first_offset: int
+    end_offset: int
+    last_at_ms: int
+
+
+class ConsumerGroup(NamedTuple):
+    """A group that is online: who, how (``PULL`` …), and the expression for each topic; all empty when nobody is."""
+
+    members: tuple[GroupConnection, ...]
+    consume_type: str
+    message_model: str
+    subscriptions: Mapping[str, str]
+
+
 class GroupProgress(NamedTuple):
     """How far a group is in a topic."""
 

@@ -1,6 +1,7 @@
 """Stored messages, by id, by key and by time (requests 33, 12, 29, 11).
 
 find_by_id     the unique key that the producer gave it, or the offset id that names its place in a broker's log
+find_at        the offset in its queue
 find_by_key    one of the ``keys`` it was sent with; brokers index hashes, so keys are compared here
 read           everything that was stored in a span of time, queue by queue
 """
@@ -14,6 +15,7 @@ from ...common.ids import decode_host, format_address, parse_offset_id
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.properties import UNIQ_KEY
 from ...common.record import decode_message, iter_records
+from ...common.subscription import ALL
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader
@@ -40,8 +42,9 @@ class StoredMessages:
     """Finds and reads messages that brokers have stored."""
 
     def __init__(self, session: Session, calls: AdminCalls) -> None:
+        self._session = session
         self._calls = calls
-        self._brokers = BrokerRequests(session)
+        self._brokers = BrokerRequests(session, timeout_ms=calls.timeout_ms)
 
     async def find_by_id(self, topic: str, message_id: str) -> ReceivedMessage | None:
         """Return a message by its unique key or its offset id, or None when it is not there."""
@@ -87,15 +90,24 @@ class StoredMessages:
                 if message.stored_at_ms >= span.begin_ms:
                     yield message
 
+    async def find_at(self, queue: MessageQueue, queue_offset: int) -> ReceivedMessage | None:
+        """Return the message at an offset of a queue, or None when it is not there."""
+        await self._calls.route(queue.topic)
+        result = await pull_once(self._brokers, READER_GROUP, SinglePull(queue, queue_offset, ALL, 1, 0))
+        found = (each for each in result.messages if each.queue_offset == queue_offset)
+        message = next(found, None)
+        return None if message is None else self._session.namespace.strip_message(message)
+
     async def _read_queue(
         self, queue: MessageQueue, first: int, end: int, expression: str | Sql
     ) -> AsyncIterator[ReceivedMessage]:
         while first < end:
+            await self._session.route(queue.topic, self._calls.timeout_ms)  # it is forgotten after half a minute
             asked = SinglePull(queue, first, expression, READ_MESSAGES, 0)
             result = await pull_once(self._brokers, READER_GROUP, asked)
             for message in result.messages:
                 if message.queue_offset < end:
-                    yield message
+                    yield self._session.namespace.strip_message(message)
             if result.status is PullStatus.NO_NEW_MESSAGE or result.next_offset <= first:
                 return
             first = result.next_offset
@@ -112,7 +124,7 @@ class StoredMessages:
                 header = ViewMessageHeader(log_offset=log_offset, topic=topic)
                 command = Command.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
                 answer = await self._calls.ask_broker(address, command, [ResponseCode.SYSTEM_ERROR])
-                messages = _read_records(answer, broker_name) if answer.code == ResponseCode.SUCCESS else []
+                messages = self._read_records(answer, broker_name) if answer.code == ResponseCode.SUCCESS else []
                 return next((each for each in messages if each.topic == topic), None)
         return None
 
@@ -122,9 +134,9 @@ class StoredMessages:
             command = Command.request(RequestCode.QUERY_MESSAGE, header)
             answer = await self._calls.ask_broker(address, command, [ResponseCode.QUERY_NOT_FOUND])
             if answer.code == ResponseCode.SUCCESS:
-                found += _read_records(answer, broker_name)
+                found += self._read_records(answer, broker_name)
         return sorted(found, key=lambda each: (each.stored_at_ms, each.queue, each.queue_offset))
 
-
-def _read_records(answer: Command, broker_name: str) -> list[ReceivedMessage]:
-    return [decode_message(record, broker_name) for record in iter_records(answer.body)]
+    def _read_records(self, answer: Command, broker_name: str) -> list[ReceivedMessage]:
+        strip = self._session.namespace.strip_message
+        return [strip(decode_message(record, broker_name)) for record in iter_records(answer.body)]

@@ -44,8 +44,9 @@ SEND_BACK_TIMEOUT_MS = 5_000
 class BrokerRequests:
     """The requests of consumers, one method for each."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
         self._session = session
+        self._timeout_ms = timeout_ms
 
     async def queues_of(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues of a topic that can be read."""
@@ -159,8 +160,8 @@ class BrokerRequests:
         answer = await self._ask(self._session.master_of(queue.broker_name), Command.request(code, header))
         return decode_header(OffsetReply, answer).queue_offset
 
-    async def _ask(self, address: str, command: Command, timeout_ms: int = CALL_TIMEOUT_MS) -> Command:
-        return _checked(await self._session.call(address, command, timeout_ms))
+    async def _ask(self, address: str, command: Command, timeout_ms: int | None = None) -> Command:
+        return _checked(await self._session.call(address, command, timeout_ms or self._timeout_ms))
 
 
 def _commit_command(group: str, queue: MessageQueue, queue_offset: int) -> Command:

@@ -81,7 +81,7 @@ class Namespace:
         return f"<Namespace {self.name}>"
 
     def leave_out(self, name: str) -> None:
-        """Let a topic stay as it is."""
+        """Let a topic or group stay as it is."""
         self._outside.add(name)
 
     # names
@@ -99,6 +99,10 @@ class Namespace:
             return name
         prefix, rest = _split_prefix(name)
         return prefix + rest.removeprefix(self._head)
+
+    def holds(self, name: str) -> bool:
+        """Tell whether a topic or group, as brokers know it, is in the namespace."""
+        return not self.name or _split_prefix(name)[1].startswith(self._head)
 
     def wrap_queue(self, queue: MessageQueue) -> MessageQueue:
         """Return a queue as brokers know it."""

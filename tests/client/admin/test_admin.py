@@ -9,7 +9,6 @@ from subscribed import pull_consumer
 
 from rocketlet.client import (
     Admin,
-    ClientSettings,
     GroupSettings,
     Message,
     MessageQueue,
@@ -110,12 +109,6 @@ async def test_writing_is_forbidden_and_allowed(address: str) -> None:
         await admin.allow_writes(node.name)
         async with Producer("pg", address) as producer:
             await producer.send(Message("T", b"x"))
-
-
-def test_namespace_is_refused() -> None:
-    """An administrator sees names as they are."""
-    with pytest.raises(ConfigError, match="without a namespace"):
-        Admin("127.0.0.1:1", settings=ClientSettings(namespace="ns"))
 
 
 async def test_use_outside_the_block_is_refused(address: str) -> None:

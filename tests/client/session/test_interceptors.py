@@ -9,7 +9,6 @@ from scripted_cluster import ScriptedCluster
 from subscribed import push_consumer
 
 from rocketlet.client import (
-    Admin,
     AllocateMessageQueueConsistentHash,
     ClientSettings,
     Credentials,
@@ -77,12 +76,6 @@ def test_namespace_that_cannot_be_told_from_the_name_is_refused(name: str) -> No
     """The sign between namespace and name is not part of a namespace, nor is what no name may hold."""
     with pytest.raises(ConfigError, match="cannot be a namespace"):
         ClientSettings(namespace=name)
-
-
-async def test_admin_takes_no_namespace() -> None:
-    """Its tables show names as brokers know them, so it would have to be told two names for one thing."""
-    with pytest.raises(ConfigError, match="without a namespace"):
-        Admin("ns:1", settings=ClientSettings(namespace="ns"))
 
 
 def test_names_in_bodies_are_wrapped() -> None:
