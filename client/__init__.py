@@ -43,6 +43,7 @@ from .admin.admin_values import (
     QueueExtent,
     QueueProgress,
     TopicSettings,
+    TopicState,
 )
 from .admin.changes import GroupChange, TopicChange
 from .admin.topic_tail import Position, PositionKind, TopicTail
@@ -193,6 +194,7 @@ __all__ = [
     "Tls",
     "TopicChange",
     "TopicSettings",
+    "TopicState",
     "TopicStatistics",
     "TopicTail",
     "TraceRecord",
