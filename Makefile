@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYRIGHT := $(VENV)/.pyright-ready
-PARTS := broker cli client common export namesrv remoting spark store testing
+PARTS := broker cli client common console export namesrv remoting spark store testing
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-ci test-random test-long check fix bench compatibility mqadmin durability chaos mutants
@@ -17,7 +17,7 @@ demo: $(READY) ## send, consume and export 100,000 messages, with proof, in unde
 	@$(BIN)/python examples/demo.py
 
 test: check ## run all checks, and the tests: each feature is shown by at least one
-	@.ci/tools --try jdk maven go
+	@.ci/tools --try jdk maven go chromium
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest --numprocesses=2 --dist=loadscope -m 'not ci'
 
@@ -27,7 +27,7 @@ test-ci: $(READY) ## run the other tests: long forms, second legs, the Java clie
 	@$(BIN)/pytest --numprocesses=2 --dist=worksteal -m ci
 
 test-random: $(READY) ## run the tests of make test in random order, twenty at a time
-	@.ci/tools --try jdk maven go
+	@.ci/tools --try jdk maven go chromium
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest -p randomly --numprocesses=20 --dist=loadscope -m 'not ci' --timeout=600
 
@@ -52,7 +52,7 @@ bench: $(READY) ## measure sends and consumption beside a bare echo
 	@$(BIN)/python bench/run.py
 
 compatibility: $(READY) ## run all tests and write docs/reference/compatibility.md
-	@.ci/tools --try jdk maven go
+	@.ci/tools --try jdk maven go chromium
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests --ignore=tests/house/test_features.py --compatibility-page=docs/reference/compatibility.md
 

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "up": ".up",
     "namesrv": ".namesrv",
     "broker": ".broker",
+    "console": ".console",
     "export": ".export",
     "dump": ".export",
     "load": ".load",

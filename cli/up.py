@@ -17,6 +17,7 @@ from ..common.clock import Clock
 from ..common.errors import ConfigError
 from . import settings
 from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, list_broker_settings
+from .console import CONSOLE_OPTIONS, ConsoleFlags, plan_console
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 
 if TYPE_CHECKING:
@@ -30,11 +31,12 @@ PORT_STEP: Final = 10
 _BROKERS_OWN: Final = ("brokerName", "storePathCommitLog", "readOnlyCommitLogStorePaths", "haListenPort")
 
 
-class UpFlags(BrokerFlags):
+class UpFlags(BrokerFlags, ConsoleFlags):
     """The options of ``up``."""
 
     namesrv_port: int | None
     brokers: int
+    console: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class ClusterMember:
     click.option(
         "--brokers", type=click.IntRange(1, len(BROKER_NAMES)), default=1, show_default=True, help="Number of brokers."
     ),
+    click.option("--console", is_flag=True, help="Serve a web page over the cluster as well."),
+    *CONSOLE_OPTIONS,
     *settings.STORE_OPTIONS,
     *settings.SHARED_OPTIONS,
 )
@@ -67,13 +71,17 @@ def up(**flags: Unpack[UpFlags]) -> None:
         listed = f"name server\n{settings.format_settings(nameserver.describe())}"
         click.echo("\n\n".join([listed, *map(_list_broker, members)]))
         return
+    console = (
+        plan_console(flags, given["bindAddress"]) if flags["console"] or flags["console_port"] is not None else None
+    )
     from .serve import describe_advertised, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
         first, brokers = await _start(servers, clock, nameserver, members)
         notes.extend(await describe_advertised([first, *brokers], clock))
         notes.extend(describe_store_place(member.flags, member.given) for member in members)
-        return f"ready namesrv={first.address} broker={','.join(broker.address for broker in brokers)}"
+        ready = f"ready namesrv={first.address} broker={','.join(broker.address for broker in brokers)}"
+        return ready if console is None else f"{ready} console={await console(servers, first.address)}"
 
     serve(start, notes, log_level=flags["log_level"])
 

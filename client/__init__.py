@@ -43,6 +43,7 @@ from .admin.admin_values import (
     QueueExtent,
     QueueProgress,
     TopicSettings,
+    TopicState,
 )
 from .admin.changes import GroupChange, TopicChange
 from .admin.member_inspection import DirectConsumption, MemberInfo, MemberQueue, Track
@@ -197,6 +198,7 @@ __all__ = [
     "Tls",
     "TopicChange",
     "TopicSettings",
+    "TopicState",
     "TopicStatistics",
     "TopicTail",
     "TraceRecord",

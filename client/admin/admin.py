@@ -54,6 +54,7 @@ from .admin_values import (
     GroupSettings,
     QueueExtent,
     TopicSettings,
+    TopicState,
     read_group,
     read_topic,
     write_group,
@@ -185,21 +186,32 @@ class Admin:
         masters = await self._calls.masters_of_topic(name)
         return {broker: await self._changes.change_topic(address, name, change) for broker, address in masters.items()}
 
-    async def extents(self, topic: str) -> dict[MessageQueue, QueueExtent]:
+    async def extents(self, topic: str) -> Mapping[MessageQueue, QueueExtent]:
         """Return the ends of each queue of a topic, as brokers tell them with one answer.
 
         Raises:
             RouteNotFoundError: there is no such topic.
         """
+        return (await self.topic_state(topic)).queues
+
+    async def topic_state(self, name: str) -> TopicState:
+        """Return the ends of each queue of a topic, and how many messages a second it gets.
+
+        Raises:
+            RouteNotFoundError: there is no such topic.
+        """
         found: dict[MessageQueue, QueueExtent] = {}
-        for address in (await self._calls.masters_of_topic(topic)).values():
+        puts_per_second = 0.0
+        for address in (await self._calls.masters_of_topic(name)).values():
             answer = await self._calls.ask_broker(
-                address, Command.request(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=topic))
+                address, Command.request(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=name))
             )
-            for queue, each in decode_answer(TopicStats, answer.body).offset_table.items():
+            told = decode_answer(TopicStats, answer.body)
+            puts_per_second += told.topic_put_tps
+            for queue, each in told.offset_table.items():
                 extent = QueueExtent(each.min_offset, each.max_offset, each.last_update_timestamp)
                 found[self._names.strip_queue(queue)] = extent
-        return dict(sorted(found.items()))
+        return TopicState(dict(sorted(found.items())), puts_per_second)
 
     async def groups_of(self, topic: str) -> list[str]:
         """Return the groups that consume a topic, or have offsets in it.
@@ -439,6 +451,21 @@ class Admin:
             RouteNotFoundError: there is no such topic.
         """
         return self._messages.read(topic, TimeSpan(begin_ms, end_ms), expression)
+
+    async def newest(
+        self, topic: str, count: int, *, begin_ms: int = 0, end_ms: int = MAX_MS, expression: str | Sql = ALL
+    ) -> list[ReceivedMessage]:
+        """Return the newest messages of a span of time, the newest first.
+
+        Of each queue no more than ``stored_messages.MOST_LOOKED_AT`` messages are looked at, however few match.
+
+        Raises:
+            ValueError: ``count`` is below 1.
+            RouteNotFoundError: there is no such topic.
+        """
+        if count < 1:
+            raise ValueError(f"count is {count}, must be at least 1")
+        return await self._messages.find_newest(topic, TimeSpan(begin_ms, end_ms), expression, count)
 
     def follow(
         self,

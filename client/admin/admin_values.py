@@ -112,6 +112,13 @@ class QueueExtent(NamedTuple):
     last_at_ms: int
 
 
+class TopicState(NamedTuple):
+    """The queues of a topic, and how many messages a second it gets; 0 where brokers before 5.3 do not tell."""
+
+    queues: Mapping[MessageQueue, QueueExtent]
+    puts_per_second: float
+
+
 class ConsumerGroup(NamedTuple):
     """A group that is online: who, how (``PULL`` …), and the expression for each topic; all empty when nobody is."""
 

@@ -3,6 +3,7 @@
 find_by_id     the unique key that the producer gave it, or the offset id that names its place in a broker's log
 find_at        the offset in its queue
 find_by_key    one of the ``keys`` it was sent with; brokers index hashes, so keys are compared here
+find_newest    the last ones of a span of time, from the end of each queue backwards
 read           everything that was stored in a span of time, queue by queue
 """
 
@@ -28,6 +29,7 @@ from .admin_calls import AdminCalls
 MAX_MS = (1 << 63) - 1
 UNIQUE_KEY_MESSAGES = 32
 READ_MESSAGES = 32
+MOST_LOOKED_AT = 10_000
 READER_GROUP = "TOOLS_CONSUMER"  # Java's TOOLS_CONSUMER_GROUP
 
 
@@ -89,6 +91,30 @@ class StoredMessages:
                     break
                 if message.stored_at_ms >= span.begin_ms:
                     yield message
+
+    async def find_newest(self, topic: str, span: TimeSpan, expression: str | Sql, count: int) -> list[ReceivedMessage]:
+        """Return the last messages of a span of time, the newest first."""
+        found: list[ReceivedMessage] = []
+        for queue in await self._calls.queues(topic):
+            first = await self._brokers.offset_at(queue, span.begin_ms)
+            found += await self._read_back(queue, first, span, expression, count)
+        return sorted(found, key=lambda each: (each.stored_at_ms, each.queue, each.queue_offset), reverse=True)[:count]
+
+    async def _read_back(
+        self, queue: MessageQueue, first: int, span: TimeSpan, expression: str | Sql, count: int
+    ) -> list[ReceivedMessage]:
+        """Return at least so many messages from the end of a queue, if there are, in pieces that double."""
+        end = await self._brokers.end_offset(queue)
+        if span.end_ms < MAX_MS:
+            end = min(end, await self._brokers.offset_at(queue, span.end_ms) + 1)  # it may name the last one before
+        least, piece = max(first, end - MOST_LOOKED_AT), count
+        found: list[ReceivedMessage] = []
+        while end > least and len(found) < count:
+            begin = max(least, end - piece)
+            read = [each async for each in self._read_queue(queue, begin, end, expression)]
+            found += [each for each in read if span.begin_ms <= each.stored_at_ms < span.end_ms]
+            end, piece = begin, 2 * piece
+        return found
 
     async def find_at(self, queue: MessageQueue, queue_offset: int) -> ReceivedMessage | None:
         """Return the message at an offset of a queue, or None when it is not there."""

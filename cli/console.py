@@ -1,0 +1,77 @@
+"""``rocketlet console``, a web page over any cluster, Apache RocketMQ's too; and that of ``rocketlet up``."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Final, TypedDict, Unpack
+
+import click
+
+from ..common.clock import Clock
+from ..common.errors import ConfigError
+from . import settings
+
+_PORT: Final = 8088
+_PORT_OPTION: Final = "--console-port"
+CONSOLE_OPTIONS: Final = (
+    click.option(
+        _PORT_OPTION, type=settings.PORT, help=f"Port of the web page; 0 takes a free one.  [default: {_PORT}]"
+    ),
+    click.option(
+        "--console-token",
+        metavar="TEXT",
+        help="What a browser must know where others can reach the web page.  [default: one that is printed]",
+    ),
+)
+StartConsole = Callable[[AsyncExitStack, str | None], Awaitable[str]]
+"""Enters the console of these name servers into a stack, and returns its address."""
+
+
+class ConsoleFlags(TypedDict):
+    """The options of a console."""
+
+    console_port: int | None
+    console_token: str | None
+
+
+class _OwnFlags(ConsoleFlags):
+    namesrv: str | None
+    host: str
+    log_level: str
+
+
+@click.command
+@click.option("--namesrv", metavar="HOST:PORT[;…]", help="Name servers of the cluster.  [default: NAMESRV_ADDR]")
+@click.option("--host", default=settings.DEFAULT_HOST, show_default=True, help="Address to listen at.")
+@settings.with_options(*CONSOLE_OPTIONS, settings.LOG_LEVEL)
+def console(**flags: Unpack[_OwnFlags]) -> None:
+    """Serve a web page over a cluster: topics, groups, messages, dead letters, brokers."""
+    start_console = plan_console(flags, flags["host"])
+    from .serve import serve
+
+    async def start(servers: AsyncExitStack, _clock: Clock) -> str:
+        return f"ready console={await start_console(servers, flags['namesrv'])}"
+
+    serve(start, (), log_level=flags["log_level"])
+
+
+def plan_console(flags: ConsoleFlags, host: str) -> StartConsole:
+    """Return what starts a console at an address.
+
+    Raises:
+        ConfigError: what the extra ``console`` brings is not installed.
+    """
+    try:
+        from ..console.server import ConsoleConfig, ConsoleServer
+    except ModuleNotFoundError as error:
+        message = f"the console needs {error.name}: pip install 'rocketlet[console]'"
+        raise ConfigError(message, key="console") from error
+    port = _PORT if flags["console_port"] is None else flags["console_port"]
+    config = ConsoleConfig(host=host, port=port, token=flags["console_token"])
+
+    async def start(servers: AsyncExitStack, nameserver: str | None) -> str:
+        from .serve import naming_holder
+
+        with naming_holder(_PORT_OPTION):
+            return (await servers.enter_async_context(ConsoleServer(nameserver, config))).url
+
+    return start

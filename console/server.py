@@ -1,0 +1,114 @@
+"""Serves the console on the running event loop, without a thread, a signal handler or a log of its own.
+
+uvicorn's own way to run would install signal handlers and look ten times a second whether it shall stop; here its
+start and its end are called one by one, and whoever leaves the context manager is the signal.
+"""
+
+import asyncio
+import errno
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final, Self
+
+import uvicorn
+
+from ..client import Admin, ClientSettings, Producer, ProducerSettings, Session
+from ..common.errors import AddressInUseError, ConfigError
+from ..common.ids import format_address
+from ..remoting.transport.addresses import reachable_host
+from .access import Access
+from .app import build_app
+
+GROUP: Final = "ROCKETLET_CONSOLE"
+_PATIENCE_S: Final = 2  # for requests that are being served when it ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleConfig:
+    """Where the console listens; port 0 is a free one. ``token`` None makes one up where one is needed."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = None
+
+
+class ConsoleServer:
+    """The console over one cluster; ``async with`` starts and ends it.
+
+        async with ConsoleServer("127.0.0.1:9876") as console:
+            print(console.url)
+
+    Raises on entering:
+        AddressInUseError: the port is taken.
+    """
+
+    def __init__(
+        self, nameserver: str | None = None, config: ConsoleConfig | None = None, settings: ClientSettings | None = None
+    ) -> None:
+        self._config = config or ConsoleConfig()
+        self._access = Access(self._config.host, self._config.token)
+        self._session = Session(nameserver, settings=settings)
+        self._stack = AsyncExitStack()
+        self._address: tuple[str, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ConsoleServer {self._address or 'closed'}>"
+
+    @property
+    def url(self) -> str:
+        """The address to open in a browser, with the token where one is needed."""
+        assert self._address is not None, "asked for inside of the context"
+        where = format_address(reachable_host(self._config.host), self._address[1])
+        return f"http://{where}/?token={self._access.token}" if self._access.token else f"http://{where}/"
+
+    async def __aenter__(self) -> Self:
+        """Bind the port; servers are asked when a page is."""
+        async with AsyncExitStack() as stack:
+            listening = _listen(self._config)
+            stack.callback(listening.close)
+            session = await stack.enter_async_context(self._session)
+            admin = await stack.enter_async_context(Admin(session=session))
+            settings = ProducerSettings()
+            producer = await stack.enter_async_context(Producer(GROUP, session=session, settings=settings))
+            cluster = ", ".join(session.nameserver_addresses)
+            app = await asyncio.to_thread(build_app, admin, producer, cluster, self._access)
+            server = uvicorn.Server(
+                uvicorn.Config(
+                    app,
+                    http="h11",
+                    ws="none",
+                    lifespan="off",
+                    log_config=None,
+                    log_level="warning",
+                    access_log=False,
+                    server_header=False,
+                    date_header=False,
+                    timeout_graceful_shutdown=_PATIENCE_S,
+                )
+            )
+            server.config.load()
+            server.lifespan = server.config.lifespan_class(server.config)
+            await server.startup(sockets=[listening])
+            stack.push_async_callback(server.shutdown, sockets=[listening])
+            self._address = listening.getsockname()[:2]
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the port and the connections."""
+        await self._stack.aclose()
+        await asyncio.sleep(0)  # transports close in the next turn
+        self._address = None
+
+
+def _listen(config: ConsoleConfig) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+        return socket.create_server((config.host, config.port), family=family)
+    except OSError as error:
+        where = format_address(config.host, config.port)
+        if error.errno == errno.EADDRINUSE:
+            message = f"cannot listen on {where}: the address is in use"
+            raise AddressInUseError(message, port=config.port) from error
+        raise ConfigError(f"cannot listen on {where}: {error.strerror}", key="--host") from error
