@@ -3,7 +3,7 @@
 /                                       clusters and brokers
 /topics  /topics/T                      lists and single things
 /topics/T/messages                      messages of a span of time, of a key, of an id, or at an offset
-/topics/T/messages/ID                   one message: body and properties
+/topics/T/messages/ID                   one message: body, properties, who consumed it
 /groups  /groups/G  /groups/G/dead-letters
 /brokers/NAME                           figures of a broker
 """
@@ -13,7 +13,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..client import Admin, MessageQueue, ReceivedMessage, RouteNotFoundError, Sql
+from ..client import Admin, MessageQueue, ReceivedMessage, RocketletError, RouteNotFoundError, Sql
 from ..common.names import dlq_topic
 from .message_view import parse_instant, view_message
 from .overview import KINDS, Overview
@@ -64,7 +64,18 @@ class Pages:
         message = await self._admin.message(name, message_id)
         if message is None:
             return self._show(request, "missing.html", 404, what=f"There is no message {message_id} in {name}.")
-        return self._show(request, "message.html", name=name, view=view_message(message))
+        tracks, problem = await self._tracks(message)
+        return self._show(
+            request, "message.html", name=name, view=view_message(message), tracks=tracks, problem=problem
+        )
+
+    async def _tracks(self, message: ReceivedMessage) -> tuple[list[tuple[str, str]], str]:
+        """Return what each group has done with a message, or why that is not known."""
+        try:
+            found = await self._admin.tracks(message)
+        except RocketletError as error:
+            return [], str(error)
+        return [(group, str(track).lower().replace("_", " ")) for group, track in found.items()], ""
 
     async def groups(self, request: Request) -> Response:
         """List groups."""

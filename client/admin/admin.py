@@ -476,11 +476,7 @@ class Admin:
         expression: str | Sql = ALL,
         queues: Collection[MessageQueue] | None = None,
     ) -> TopicTail:
-        """Follow a topic from a place on, until another or without end; ``async with`` begins it.
-
-            async with admin.follow("orders", start=Position.begin()) as tail:
-                async for message in tail:
-                    print(message.body)
+        """Follow a topic from a place on, until another or without end; ``async with`` begins it, ``async for`` reads.
 
         Raises:
             ValueError: it shall end at the beginning.

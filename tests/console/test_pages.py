@@ -138,7 +138,20 @@ async def test_message_is_shown_whole(orders: list[str], show: Show) -> None:
     words = text_of(page)
     for text in (orders[3], '{ "number": 3 }', "broker-a queue 1 offset 3", "Tag sent", "Keys k3 all", "amount 3"):
         assert text in words
+    assert "No group consumes this topic." in words
     assert "There is no message <x> in orders." in text_of(await show("/topics/orders/messages/<x>", 404))
+
+
+async def test_message_is_shown_with_who_consumed_it(nameserver: str, orders: list[str], show: Show) -> None:
+    """What each group of its topic has done with it."""
+    inbox = Inbox()
+    async with push_consumer(nameserver, inbox, group="billing", topic="orders", expression="paid"):
+        await inbox.wait_for(3)
+        track = next(
+            row[1] for row in rows_of(await show(f"/topics/orders/messages/{orders[4]}")) if row[0] == "billing"
+        )
+        assert track in {"consumed", "not consume yet"}  # the last offset may not be committed yet
+    assert ["billing", "not online"] in rows_of(await show(f"/topics/orders/messages/{orders[4]}"))
 
 
 async def test_markup_in_messages_is_text(nameserver: str, show: Show) -> None:
