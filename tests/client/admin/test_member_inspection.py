@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import pathlib
 
 import pytest
 from inbox import Inbox
@@ -104,11 +105,11 @@ async def test_message_out_of_turn(address: str) -> None:
 
 
 @pytest.mark.feature("D20")
-async def test_tracks_of_a_message(address: str) -> None:
+async def test_tracks_of_a_message(address: str, tmp_path: pathlib.Path) -> None:
     """Consumed, filtered, not yet, offline, pulled and broadcast: each group of the topic has its own."""
     name = new_group()
     inbox, broadcast_inbox = Inbox(), Inbox()
-    held = asyncio.Event()
+    held, offsets = asyncio.Event(), str(tmp_path)
 
     async def hold(_messages: list[ReceivedMessage]) -> None:
         await held.wait()
@@ -130,7 +131,7 @@ async def test_tracks_of_a_message(address: str) -> None:
             push_consumer(address, inbox, group=f"{name}-done", commit_interval_ms=1_000),
             push_consumer(address, hold, group=f"{name}-held"),
             pull_consumer(address, group=f"{name}-pulled"),
-            push_consumer(address, broadcast_inbox, group=f"{name}-all", is_broadcast=True),
+            push_consumer(address, broadcast_inbox, group=f"{name}-all", is_broadcast=True, offset_directory=offsets),
         ):
             await inbox.wait_for(2)
             await broadcast_inbox.wait_for(1)

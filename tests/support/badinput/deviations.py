@@ -79,7 +79,6 @@ BROKER: Final = [
         29,
         "param error, .* is null",
     ),
-    Deviation("Java compares with RocksDB in a thread of its own, which is busy now and then.", "354 .*", 0),
     Deviation(
         "All topics or groups are told at once, whatever part is asked for; Java's paging fails on its own arguments.",
         "(?:21|201) .*",
