@@ -40,7 +40,9 @@ async def put(caller: Caller, **settings: str) -> None:
 
 async def tell(caller: Caller) -> dict[str, str]:
     """Return all settings."""
-    return parse_java_properties((await caller.ask(Code.GET_BROKER_CONFIG)).body.decode())
+    answer = await caller.ask(Code.GET_BROKER_CONFIG)
+    assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, None)
+    return parse_java_properties(answer.body.decode())
 
 
 async def count_changes(caller: Caller) -> int:

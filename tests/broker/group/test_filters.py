@@ -105,10 +105,12 @@ def test_compiled_expressions_are_bounded_together() -> None:
 @pytest.mark.parametrize("born_host", [HOST_V4, HOST_V6])
 @pytest.mark.parametrize("store_host", [HOST_V4, HOST_V6])
 def test_properties_of_a_record(born_host: bytes, store_host: bytes) -> None:
-    """Properties are found behind hosts of either length; an empty text gives none."""
+    """Properties are found behind hosts of either length, and without a body; an empty text gives none."""
     properties = {"TAGS": "a", "区域": "北京"}
     assert read_properties(stored(properties, born_host, store_host)) == properties
     assert read_properties(stored({}, born_host, store_host)) == {}
+    bodiless = NewRecord("T", 0, b"", encode_properties(properties), properties, 0, 0, 0, born_host)
+    assert read_properties(memoryview(encode_record(bodiless, 0, 0, 0, store_host))) == properties
 
 
 def test_properties_of_a_damaged_record() -> None:

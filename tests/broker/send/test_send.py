@@ -348,6 +348,17 @@ async def test_bad_batch_is_refused_whole(topic: str, body: bytes, code: int, ca
     assert (await caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": topic, "queueId": "0"})).ext["offset"] == "0"
 
 
+async def test_batch_that_is_too_large_as_a_whole(settings: dict[str, str], clock: ManualClock) -> None:
+    """The limit of one message is one of a whole batch, too; nothing of it is stored."""
+    settings["maxMessageSize"] = "1000"
+    async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
+        body = encode_batch([BatchPart(0, bytes(400), b"")] * 3)
+        answer = await caller.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("T", batch=True), body)
+        told = f"message body size is {len(body)} bytes, limit is 1000"
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, told)
+        assert broker.store.log_max_offset == 0
+
+
 @pytest.mark.feature("C27")
 async def test_retry_that_was_tried_too_often_becomes_a_dead_letter(caller: Caller) -> None:
     """Above maxReconsumeTimes a send to %RETRY%group lands in %DLQ%group, without its delay."""

@@ -86,9 +86,13 @@ async def test_topic_is_at_every_name_server_when_it_is_answered(
 
 
 async def test_silent_name_server_costs_a_second(
-    settings: dict[str, str], clock: ManualClock, nameserver: NameServer, silent_nameserver: SilentNameServer
+    settings: dict[str, str],
+    clock: ManualClock,
+    nameserver: NameServer,
+    silent_nameserver: SilentNameServer,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A name server that does not answer delays start and creation by one second, and the stop by three."""
+    """One that does not answer delays start and creation by one second, and the stop by three; the log names it."""
     settings["namesrvAddr"] = f"{nameserver.address};{silent_nameserver.address}"
     asked, broker = silent_nameserver.asked, Broker(BrokerConfig.from_java(settings), clock)
     async with asyncio.TaskGroup() as group:
@@ -108,6 +112,9 @@ async def test_silent_name_server_costs_a_second(
         group.create_task(broker.__aexit__(None, None, None))
         await until(lambda: len(asked) == 3)
         clock.advance(3000)
+    told = "not done after 1000 ms, going on in the background: "
+    for late in ("first registration", "register topics"):
+        assert f"{told}{late} at {silent_nameserver.address}\n" in caplog.text
 
 
 async def test_name_server_that_forgot_the_broker_is_told_everything(
