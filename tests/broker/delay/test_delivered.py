@@ -35,7 +35,8 @@ async def killed(settings: dict[str, str], clock: ManualClock, name: str) -> Asy
     root = pathlib.Path(settings["storePathRootDir"])
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         yield caller
-        await asyncio.to_thread(shutil.copytree, root, root.with_name(name))
+        unfinished = shutil.ignore_patterns("*.tmp")  # of a table that is being saved, which may be gone at once
+        await asyncio.to_thread(shutil.copytree, root, root.with_name(name), ignore=unfinished)
     settings["storePathRootDir"] = str(root.with_name(name))
 
 

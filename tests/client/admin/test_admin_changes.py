@@ -1,5 +1,7 @@
 """The administrator's client against a real broker: changes that leave the rest as it is, settings, namespaces."""
 
+import itertools
+
 import pytest
 from subscribed import pull_consumer
 
@@ -19,6 +21,8 @@ from rocketlet.client import (
     TopicSettings,
 )
 from rocketlet.common.errors import ConfigError, ResponseError, RouteNotFoundError
+
+_numbers = itertools.count()
 
 
 async def test_one_setting_of_a_topic_is_changed(address: str) -> None:
@@ -109,21 +113,22 @@ async def test_progress_of_all_topics_of_a_group(address: str) -> None:
 
 async def test_namespace_is_a_world_of_its_own(address: str) -> None:
     """Names have it on the wire only: topics, groups, offsets and messages are made, listed, read and deleted in it."""
+    space = f"ns{next(_numbers)}"
     async with (
-        Admin(address, settings=ClientSettings(namespace="ns")) as admin,
+        Admin(address, settings=ClientSettings(namespace=space)) as admin,
         Admin(address) as outside,
-        Producer("pg", address, settings=ProducerSettings(namespace="ns")) as producer,
+        Producer("pg", address, settings=ProducerSettings(namespace=space)) as producer,
     ):
         await outside.create_topic("other")
         await admin.create_topic("T", TopicSettings(read_queues=1, write_queues=1))
         await admin.create_group("g", GroupSettings(retries=3))
-        assert "ns%T" in await outside.topics()
+        assert f"{space}%T" in await outside.topics()
         assert await admin.topics() == ["T"]
         assert await admin.groups() == ["g"]
-        assert "ns%g" in await outside.groups()
+        assert f"{space}%g" in await outside.groups()
         await admin.change_topic("T", TopicChange(read_queues=2))
         await admin.change_group("g", GroupChange(retries=4))
-        assert [each.retries for each in (await outside.group("ns%g")).values()] == [4]
+        assert [each.retries for each in (await outside.group(f"{space}%g")).values()] == [4]
         first, other = await admin.queues("T")
         sent = await producer.send(Message("T", b"x", keys=["k"]), queue=first)
         by_place = await admin.message("T", sent.offset_message_id)
