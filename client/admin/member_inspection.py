@@ -94,11 +94,12 @@ class MemberInspection:
     def __init__(self, session: Session, calls: AdminCalls) -> None:
         self._session = session
         self._calls = calls
+        self._wrap = session.namespace.wrap
 
     async def producers(self, group: str, cluster: str | None) -> tuple[GroupConnection, ...]:
         """Return who is connected for a group of producers; nobody is no error."""
         found: set[GroupConnection] = set()
-        header = ProducerGroupHeader(producer_group=group)
+        header = ProducerGroupHeader(producer_group=self._wrap(group))
         for address in (await self._calls.masters(cluster)).values():
             command = Command.request(RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
             answer = await self._calls.ask_broker(address, command, [ResponseCode.SYSTEM_ERROR])
@@ -111,7 +112,7 @@ class MemberInspection:
 
     async def running_info(self, group: str, client_id: str, *, with_stacks: bool) -> MemberInfo:
         """Return what a member says of itself."""
-        header = RunningInfoHeader(consumer_group=group, client_id=client_id, with_stacks=with_stacks)
+        header = RunningInfoHeader(consumer_group=self._wrap(group), client_id=client_id, with_stacks=with_stacks)
         refusal: ResponseError | None = None
         for address in (await self._calls.masters(None)).values():
             command = Command.request(RequestCode.GET_CONSUMER_RUNNING_INFO, header)
@@ -127,7 +128,10 @@ class MemberInspection:
     async def consume_now(self, group: str, client_id: str, message: ReceivedMessage) -> DirectConsumption:
         """Have a member consume a message out of turn."""
         header = AskedConsumptionHeader(
-            consumer_group=group, client_id=client_id, message_id=message.offset_message_id, topic=message.topic
+            consumer_group=self._wrap(group),
+            client_id=client_id,
+            message_id=message.offset_message_id,
+            topic=self._wrap(message.topic),
         )
         masters = await self._calls.masters_of_topic(message.topic)
         command = Command.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
@@ -152,7 +156,7 @@ class MemberInspection:
     async def track(self, group: str, message: ReceivedMessage, committed: int | None) -> Track:
         """Return what a group has done with a message, which has committed an offset of its queue, or none."""
         masters = await self._calls.masters_of_topic(message.topic)
-        header = ConsumerGroupHeader(consumer_group=group)
+        header = ConsumerGroupHeader(consumer_group=self._wrap(group))
         command = Command.request(RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         answer = await self._calls.ask_broker(
             masters[message.queue.broker_name], command, [ResponseCode.CONSUMER_NOT_ONLINE]
@@ -166,7 +170,7 @@ class MemberInspection:
             return Track.BROADCAST
         if committed is None or committed <= message.queue_offset:
             return Track.NOT_YET
-        subscription = told.subscription_table.get(self._session.namespace.wrap(message.topic))
+        subscription = told.subscription_table.get(self._wrap(message.topic))
         tags = subscription.tags_set if subscription is not None else []
         return Track.FILTERED if tags and "*" not in tags and message.tags not in tags else Track.CONSUMED
 
