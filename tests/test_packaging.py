@@ -99,10 +99,11 @@ def test_no_module_is_loaded_twice() -> None:
 
 
 def test_wheel_holds_the_tree(wheel: pathlib.Path):
-    """The wheel holds each module of the tree and `py.typed`, and nothing beside them."""
+    """The wheel holds each module of the tree, `py.typed` and what the console shows, and nothing beside them."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert names == package_files()
+    shown = {path for folder in ("static", "templates") for path in (ROOT / "console" / folder).iterdir()}
+    assert names == package_files() | {f"rocketlet/{path.relative_to(ROOT).as_posix()}" for path in shown}
 
 
 def test_wheel_carries_the_licence(wheel: pathlib.Path):
