@@ -10,7 +10,7 @@ function fresh(root) {
 async function refresh() {
   const shown = fresh(document);
   if (document.hidden || !shown.length || String(window.getSelection())) return;
-  const answer = await fetch(window.location.href, { headers: { "X-Requested-With": "console" } });
+  const answer = await fetch(window.location.href);
   if (!answer.ok) return;
   const found = fresh(new DOMParser().parseFromString(await answer.text(), "text/html"));
   if (found.length !== shown.length) return;
