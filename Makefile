@@ -6,6 +6,9 @@ READY := $(VENV)/.ready
 PYRIGHT := $(VENV)/.pyright-ready
 PARTS := broker cli client common console export namesrv remoting spark store testing
 
+# Tests are compiled anew in each of many processes where nothing may be kept.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-ci test-random test-long check fix bench compatibility mqadmin durability chaos mutants
 
@@ -24,7 +27,7 @@ test: check ## run all checks, and the tests: each feature is shown by at least 
 test-ci: $(READY) ## run the other tests: long forms, second legs, the Java client 4.9.8
 	@.ci/tools --try jdk maven go
 	@$(BIN)/python tests/interop/build.py
-	@$(BIN)/pytest --numprocesses=2 --dist=worksteal -m ci
+	@$(BIN)/pytest --numprocesses=4 --dist=worksteal -m ci
 
 test-random: $(READY) ## run the tests of make test in random order, twenty at a time
 	@.ci/tools --try jdk maven go chromium
