@@ -2,7 +2,7 @@
 
 /topics/T/send                   one message
 /groups/G/reset                  begin at the start, at the end or at an instant, in one topic
-/groups/G/dead-letters/resend    one dead letter, or all that the page shows
+/groups/G/dead-letters/resend    the dead letters that are chosen, to that group alone
 """
 
 from typing import Final
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..client import Admin, Message, Producer
+from ..common.names import dlq_topic
 from .access import Access
 from .message_view import parse_instant
 from .rendering import Rendering
@@ -59,6 +60,20 @@ class Actions:
             offsets = await self._admin.reset_to_time(group, topic, at_ms)
         note = f"Group {group} goes on in {len(offsets)} queues of {topic} from there."
         return self._go(request.url.path.removesuffix("/reset"), note)
+
+    async def resend(self, request: Request) -> Response:
+        """Send dead letters to the group that has given them up; a field is the offset id of one."""
+        form, group = await self._read(request), request.path_params["name"]
+        if not form:
+            raise ValueError("choose which dead letters are sent again")
+        topic = dlq_topic(group)
+        for place, message_id in enumerate(form):
+            letter = await self._admin.message(topic, message_id)
+            if letter is None:
+                raise ValueError(f"group {group} has no dead letter {message_id}; {place} others were sent again")
+            await self._admin.resend(letter, group=group)
+        note = f"Sent to group {group} again: {len(form)} dead letters."
+        return self._go(request.url.path.removesuffix("/resend"), note)
 
 
 def _parse_properties(text: str) -> dict[str, str]:

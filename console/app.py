@@ -79,6 +79,7 @@ def build_app(admin: Admin, producer: Producer, cluster: str, access: Access) ->
             Route("/groups/{name}/dead-letters", pages.dead_letters),
             Route("/topics/{name}/send", actions.send, methods=["POST"]),
             Route("/groups/{name}/reset", actions.reset, methods=["POST"]),
+            Route("/groups/{name}/dead-letters/resend", actions.resend, methods=["POST"]),
             Mount("/static", StaticFiles(directory=FOLDER / "static")),
         ],
         middleware=[Middleware(AccessMiddleware, access)],

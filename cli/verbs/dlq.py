@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from ...common.names import DLQ_PREFIX, dlq_topic, retry_topic
+from ...common.names import DLQ_PREFIX, dlq_topic
 from ...common.properties import DLQ_ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from .arguments import format_instant
 from .connecting import GROUP, ClusterFlags, CommandFailed, cluster_options, complete_topics, run
-from .message import GROUP as PRODUCER_GROUP
-from .message import SENT_COLUMNS, make_producer, sent_row
+from .message import SENT_COLUMNS, sent_row
 from .output import message_row, short_body, show_rows
 
 if TYPE_CHECKING:
     from ...client.admin.admin import Admin
-    from ...common.message import Message, ReceivedMessage
+    from ...common.message import ReceivedMessage
 
 _SHOWN: Final = ("message_id", "origin_topic", "origin_message_id", "stored_at", "tags", "keys", "text")
 _MOST: Final = 64
@@ -134,9 +133,8 @@ async def _resend(flags: ResendFlags, admin: "Admin") -> None:
     group = flags["group"]
     found = await _dead_letters(admin, group)
     wanted = found if flags["takes_all"] else [_pick(found, group, each) for each in flags["message_ids"]]
-    copies = [_copy(message, group, flags["target"]) for message in wanted]
-    async with make_producer(flags, PRODUCER_GROUP) as producer:
-        rows = [sent_row(await producer.send(copy)) for copy in copies]
+    place = {"group": group} if flags["target"] is None else {"topic": flags["target"]}
+    rows = [sent_row(await admin.resend(each, **place)) for each in wanted]
     show_rows(SENT_COLUMNS, rows, as_json=flags["as_json"])
 
 
@@ -145,15 +143,3 @@ def _pick(found: "list[ReceivedMessage]", group: str, message_id: str) -> "Recei
         if message_id in {message.message_id, message.offset_message_id, _origin_row(message)["origin_message_id"]}:
             return message
     raise CommandFailed(f"group {group} has no dead letter {message_id}; nothing was sent")
-
-
-def _copy(message: "ReceivedMessage", group: str, target: str | None) -> "Message":
-    from ...common.message import replayed
-
-    copy = replayed(target or retry_topic(group), message.body, message.properties, message.flag)
-    for name in (DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID):
-        copy.properties.pop(name, None)
-    origin = str(_origin_row(message)["origin_topic"])
-    if target is None and origin:
-        copy.properties[RETRY_TOPIC] = origin  # consumers are handed it as a message of that topic
-    return copy

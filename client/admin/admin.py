@@ -5,7 +5,7 @@
     groups, members       200, 201, 207 and ``group_connections.py``
     offsets, progress     ``group_offsets.py``
     messages              ``stored_messages.py``, ``topic_tail.py``
-    members, tracks       204, 307, 309 (``member_inspection.py``)
+    members, tracks       204, 307, 309 (``member_inspection.py``); ``replays.py``
     brokers, settings     106, 28, 322 and ``changes.py``
 
 Changes are made on the master of one broker after the other; when one fails, those before it are changed. Nothing is
@@ -18,9 +18,8 @@ unless brokers are told not to (``autoCreateSubscriptionGroup``).
     reset_to_…      the brokers move the group (222), also while it consumes: it gets the messages from there on
     reset           every queue to an offset of its own, while the group has no members
 
-A group that a broker does not know is an error (26): make it first.
-
-In a namespace, names are those of the application: topics, groups and messages of other namespaces are not listed.
+A group that a broker does not know is an error (26): make it first. In a namespace, names are those of the application:
+topics, groups and messages of other namespaces are not listed.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
@@ -63,6 +62,7 @@ from .changes import ConfigChanges, GroupChange, TopicChange
 from .group_connections import GroupConnections
 from .group_offsets import AT_END_MS, GroupOffsets, Reset
 from .member_inspection import DirectConsumption, MemberInfo, MemberInspection, Track
+from .replays import Replays
 from .stored_messages import MAX_MS, READER_GROUP, StoredMessages, TimeSpan
 from .topic_tail import Position, TailPlan, TopicTail
 
@@ -102,6 +102,7 @@ class Admin:
         self._offsets = GroupOffsets(session, self._calls, self._connections)
         self._messages = StoredMessages(session, self._calls)
         self._inspection = MemberInspection(session, self._calls)
+        self._replays = Replays(session)
 
     def __repr__(self) -> str:
         return f"<Admin {self._lifecycle.stage.name.lower()}, {self._session!r}>"
@@ -113,7 +114,8 @@ class Admin:
             ClientStateError: it has been started before.
         """
         async with self._lifecycle.starting() as stack:
-            await stack.enter_async_context(self._entered)
+            for part in (self._entered, self._replays):
+                await stack.enter_async_context(part)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -512,13 +514,11 @@ class Admin:
         committed = {group: await self._offsets.committed(group, message.queue) for group in groups}
         return {group: await self._inspection.track(group, message, at) for group, at in committed.items()}
 
-    async def resend(self, message: ReceivedMessage) -> SendResult:
-        """Send a stored message once more, as a new one: a dead letter goes to the topic that it came from.
-
-        Raises:
-            SendFailedError: no broker took it.
-        """
-        return await self._inspection.resend(message)
+    async def resend(
+        self, message: ReceivedMessage, *, group: str | None = None, topic: str | None = None
+    ) -> SendResult:
+        """Send a stored message once more, as a new one: to a group alone, to a topic, or to that it came from."""
+        return await self._replays.send(message, group, topic)
 
     # brokers
 

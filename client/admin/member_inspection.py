@@ -4,7 +4,6 @@
     running_info     what a member says of itself; a broker passes the question on to it, for ten seconds
     consume_now      a listener of a member gets one stored message out of turn, and how it took it is the answer
     tracks           what each group of its topic has done with a message (Java's ``messageTrackDetail``)
-    resend           a stored message, one that was given up perhaps, is sent to its topic again as a new one
 
 A message out of turn moves no offset. What members of other languages leave out is empty, or 0.
 """
@@ -13,10 +12,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from ...common import properties as names
 from ...common.codes import ResponseCode
 from ...common.errors import ResponseError
-from ...common.message import Message, MessageQueue, ReceivedMessage
+from ...common.message import MessageQueue, ReceivedMessage
 from ...remoting.bodies.admin import ProducerConnections
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.client import ConsumedDirectly, ConsumerConnections, ConsumeType, MessageModel, RunningInfo
@@ -28,19 +26,12 @@ from ...remoting.headers.client import (
     ProducerGroupHeader,
     RunningInfoHeader,
 )
-from ..producer.producer import Producer
-from ..session.results import SendResult
 from ..session.session import Session
 from .admin_calls import AdminCalls
 from .admin_values import GroupConnection
 
 MEMBER_TIMEOUT_MS = 12_000
 """A broker gives a member ten seconds."""
-RESEND_GROUP = "ReSendMsgById"  # that of mqadmin
-_OWN_PROPERTIES = frozenset(
-    value for name, value in vars(names).items() if name.isupper() and isinstance(value, str)
-) - {names.SHARDING_KEY}
-"""What brokers and clients have written into a message; a new one begins without it."""
 
 
 class MemberQueue(NamedTuple):
@@ -138,20 +129,6 @@ class MemberInspection:
         answer = await self._calls.ask_broker(masters[message.queue.broker_name], command, timeout_ms=MEMBER_TIMEOUT_MS)
         told = decode_answer(ConsumedDirectly, answer.body)
         return DirectConsumption(told.consume_result or "", told.remark or "", told.order, told.spent_ms)
-
-    async def resend(self, message: ReceivedMessage) -> SendResult:
-        """Send a stored message to its topic as a new one."""
-        properties = {name: value for name, value in message.properties.items() if name not in _OWN_PROPERTIES}
-        again = Message(
-            message.properties.get(names.RETRY_TOPIC, message.topic),
-            message.body,
-            tags=message.tags,
-            keys=message.keys,
-            properties=properties,
-            flag=message.flag,
-        )
-        async with Producer(RESEND_GROUP, session=self._session) as producer:
-            return await producer.send(again)
 
     async def track(self, group: str, message: ReceivedMessage, committed: int | None) -> Track:
         """Return what a group has done with a message, which has committed an offset of its queue, or none."""

@@ -2,13 +2,22 @@
 
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import httpx
 import pytest
 from inbox import Inbox
 from subscribed import push_consumer
 
-from rocketlet.client import Admin, Message, Producer, ReceivedMessage, TopicSettings
+from rocketlet.client import (
+    Admin,
+    ConsumeResult,
+    Message,
+    Producer,
+    ReceivedMessage,
+    RouteNotFoundError,
+    TopicSettings,
+)
 from rocketlet.console.access import FORM_KEY
 
 Post = Callable[..., Awaitable[httpx.Response]]
@@ -134,3 +143,57 @@ async def test_group_that_cannot_begin_there(
     assert (answer.status_code, text in answer.text) == (code, True)
     async with Admin(nameserver) as admin:
         assert [each.committed for each in await admin.all_progress("g") if each.queue.topic == topic] == [1]
+
+
+@pytest.fixture
+async def letters(nameserver: str, topic: str) -> list[ReceivedMessage]:
+    """Have the group g give up two messages; return the dead letters, the newest first."""
+    refused = Inbox()
+
+    async def refuse(messages: list[ReceivedMessage]) -> ConsumeResult:
+        await refused(messages)
+        return ConsumeResult.RETRY
+
+    async with Producer("shop", nameserver) as producer, push_consumer(nameserver, refuse, group="g", max_retries=0):
+        for body in (b"one", b"two"):
+            await producer.send(Message(topic, body, tags="paid"))
+        await refused.wait_for(2)
+    async with Admin(nameserver) as admin:
+        found: list[ReceivedMessage] = []
+        while len(found) < 2:  # they are stored behind the answer of the listener
+            with suppress(RouteNotFoundError):
+                found = await admin.newest("%DLQ%g", 100)
+        return found
+
+
+async def test_dead_letter_is_sent_again(post: Post, nameserver: str, letters: list[ReceivedMessage]) -> None:
+    """What is chosen reaches its group as a message of its topic, and no other group."""
+    page = "/groups/g/dead-letters"
+    answer = await post(page, f"{page}/resend", **{letters[1].offset_message_id: "yes"})
+    assert "Sent to group g again: 1 dead letters." in answer.text
+    mine, others = Inbox(), Inbox()
+    async with push_consumer(nameserver, others, group="h"), push_consumer(nameserver, mine, group="g"):
+        await mine.wait_for(1)
+        await others.wait_for(2)
+        (again,) = mine.messages
+        assert (again.body, again.topic, again.tags, again.reconsume_times) == (letters[1].body, "T", "paid", 0)
+        assert len(await _held(nameserver, "%RETRY%g")) == 1
+    assert others.bodies == {b"one": 1, b"two": 1}
+    assert len(await _held(nameserver, "%DLQ%g")) == 2
+
+
+async def test_dead_letters_that_cannot_be_sent_again(
+    post: Post, nameserver: str, letters: list[ReceivedMessage]
+) -> None:
+    """None is chosen, or one that is not there: the page says so."""
+    page = "/groups/g/dead-letters"
+    assert "choose which dead letters" in (await post(page, f"{page}/resend")).text
+    gone = f"{letters[0].offset_message_id[:-1]}7"
+    answer = await post(page, f"{page}/resend", **{gone: "yes"})
+    assert (answer.status_code, "has no dead letter" in answer.text) == (400, True)
+    assert await _held(nameserver, "%RETRY%g") == []
+
+
+async def _held(nameserver: str, topic: str) -> list[ReceivedMessage]:
+    async with Admin(nameserver) as admin:
+        return await admin.newest(topic, 100)

@@ -171,3 +171,24 @@ async def test_dead_letter_is_sent_again(address: str) -> None:
         async with push_consumer(address, inbox, group=group):
             await inbox.wait_for(1)
         assert inbox.bodies == {b"x": 1}
+
+
+async def test_letter_goes_to_its_group_alone(address: str) -> None:
+    """Its members get it as a message of its topic, of which no message comes; or it goes to a topic that is named."""
+    group, inbox = new_group(), Inbox()
+    async with Admin(address) as admin, Producer("pg", address) as producer:
+        await admin.create_topic("T", TopicSettings(read_queues=1, write_queues=1))
+        await admin.create_topic("U", TopicSettings(read_queues=1, write_queues=1))
+        await producer.send(Message("T", b"x", tags="a", properties={"colour": "red"}))
+        [letter] = await stored(admin, "T")
+        async with push_consumer(address, inbox, group=group):
+            await inbox.wait_for(1)
+            again = await admin.resend(letter, group=group)
+            second = (await inbox.wait_for(2))[1]
+        assert again.queue.topic == f"%RETRY%{group}"
+        assert (second.topic, second.body, second.tags, second.properties["colour"]) == ("T", b"x", "a", "red")
+        await admin.resend(letter, topic="U")
+        assert [each.body for each in await stored(admin, "U")] == [b"x"]
+        assert len(await stored(admin, "T")) == 1
+        with pytest.raises(ValueError, match="not to both"):
+            await admin.resend(letter, group=group, topic="U")
