@@ -41,6 +41,7 @@ SIZES = {
     "maxIndexNum": "400",
     "mappedFileSizeTimerLog": "5216",
     "messageDelayLevel": "3s",  # by then a turn has ended
+    "timerFlushIntervalMs": "1000",
 }
 TIMER_MS = 3_000
 _FIELDS = Received.__struct_fields__
