@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYRIGHT := $(VENV)/.pyright-ready
-PARTS := broker cli client common console export namesrv remoting spark store testing
+PARTS := broker cli client common console export metrics namesrv remoting spark store testing
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-ci test-random test-long check fix bench compatibility mqadmin durability chaos mutants
