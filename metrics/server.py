@@ -183,7 +183,7 @@ def encode(figures: BrokerFigures, labels: Mapping[str, str], accept: str) -> An
     registry = Snapshot((*NATIVE, *EXPORTER), samples, labels).registry()
     try:
         encoder, content_type = choose_encoder(accept)
-    except ValueError:  # a version that is no number
+    except (TypeError, ValueError):  # a version that is no number
         encoder, content_type = choose_encoder("")
     return Answer(HTTPStatus.OK, encoder(registry), content_type)
 

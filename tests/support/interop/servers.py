@@ -25,7 +25,7 @@ BROKER_NAME = "broker-a"
 FIRST_PORT, LAST_PORT = 15_000, 32_000  # below the range from which systems take the ports of outgoing connections
 # A JVM that is still warming up on a busy machine is not to answer "busy" after 200 ms.
 JAVA_SETTINGS = {"brokerClusterName": "DefaultCluster", "brokerName": BROKER_NAME, "waitTimeMillsInSendQueue": "10000"}
-READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)\n")
+READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)(?: metrics=\S+)?\n")
 
 
 class Server(Protocol):
