@@ -27,6 +27,7 @@ from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
 from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
 from .admin.client_resets import ClientResets
+from .admin.figures import Figures
 from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.named_statistics import NamedStatistics
@@ -114,6 +115,19 @@ class Components:
         self.timer_delivery = timers and TimerDelivery(store, timers, self.scheduler.commit, timers.now_ms)
         self._traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts())
         self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out)
+        self._info = RuntimeInfo(
+            self._statistics, self.cleaning, self.scheduler, self.delay_delivery, self.timer_delivery
+        )
+        self.figures = Figures(
+            self._info,
+            self._settings,
+            state.topics,
+            state.groups,
+            state.offsets,
+            self._members,
+            self.long_polling,
+            self._own_address,
+        )
         self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
         self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
         self.sends = self._build_sends()
@@ -196,7 +210,6 @@ class Components:
         state, scheduler, settings = self._state, self.scheduler, self._settings
         own_topics = frozenset(topic.topic_name for topic in boot_topics(self._config))
         ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler)
-        info = RuntimeInfo(self._statistics, self.cleaning, scheduler, self.delay_delivery, self.timer_delivery)
         return handlers_of(
             self.sends,
             self.clients,
@@ -208,7 +221,7 @@ class Components:
             TransactionHandlers(ends, ResumeCheck(scheduler)),
             AdminHandlers(state.topics, state.groups, scheduler, own_topics),
             CleaningHandlers(self.cleaning, state.topics, own_topics),
-            RuntimeInfoHandlers(info),
+            RuntimeInfoHandlers(self._info),
             SettingHandlers(settings, state.settings_file, state.topics, self.registration, self.cleaning, self._clock),
             *self._build_reports({*SYSTEM_TOPICS, *own_topics}),
             *self._build_changes(own_topics),

@@ -29,6 +29,7 @@ from ..remoting.transport.server import RemotingServer
 from ..store.files.files import OS_FILES, Files
 from ..store.message_store import MessageStore
 from .admin.cleaning import FIRST_ROUND_MS
+from .admin.figures import Figures
 from .components import Components, StoredState
 from .delay.delay_delivery import start_delivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
@@ -68,6 +69,7 @@ class Broker:
         self._own_ip = ""
         self._store: MessageStore | None = None
         self._clients: ClientHandlers | None = None
+        self._figures: Figures | None = None
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -89,6 +91,17 @@ class Broker:
         """The clients of a started broker: their connections, each with its groups."""
         assert self._clients is not None, "clients are known between start and stop"
         return self._clients.connected()
+
+    @property
+    def figures(self) -> Figures:
+        """What measures a started broker; the one door for whoever watches it from outside."""
+        assert self._figures is not None, "there is something to measure between start and stop"
+        return self._figures
+
+    @property
+    def config(self) -> BrokerConfig:
+        """What the broker was started with."""
+        return self._config
 
     async def __aenter__(self) -> Self:
         """Start.
@@ -156,7 +169,7 @@ class Broker:
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
         parts = Components(self._clock, state, writer, tasks, self._store_host())
-        self._clients = parts.clients
+        self._clients, self._figures = parts.clients, parts.figures
         stack.callback(parts.scheduler.close)
         pool = await stack.enter_async_context(ConnectionPool(self._clock))
         if not self.store.was_closed_cleanly:

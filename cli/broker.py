@@ -14,6 +14,7 @@ import click
 from ..common.clock import Clock
 from . import settings
 from .first_word import FirstWordGroup
+from .metrics import METRICS_PORT, check_metrics, enter_metrics, metrics_settings
 from .verbs.cluster import broker_status, list_brokers
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class BrokerFlags(TypedDict):
 
     host: str | None
     broker_port: int | None
+    metrics_port: int | None
     store: str | None
     ephemeral: bool
     repair: bool
@@ -50,6 +52,7 @@ class AloneFlags(BrokerFlags):
 @settings.with_options(
     settings.HOST,
     settings.BROKER_PORT,
+    METRICS_PORT,
     click.option("--namesrv", metavar="A;B", help="Name servers to register at.  [default: NAMESRV_ADDR]"),
     *settings.STORE_OPTIONS,
     *settings.SHARED_OPTIONS,
@@ -67,12 +70,14 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
     if flags["print_config"]:
         click.echo(list_broker_settings(flags, given))
         return
+    check_metrics(given)
     from .serve import describe_advertised, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
         started = await enter_broker(servers, clock, flags, given)
         notes.extend([*await describe_advertised([started], clock), describe_store_place(flags, given)])
-        return f"ready broker={started.address}"
+        metrics = await enter_metrics(servers, clock, started)
+        return f"ready broker={started.address}" + (f" metrics={metrics}" if metrics else "")
 
     serve(start, notes, log_level=flags["log_level"])
 
@@ -91,6 +96,7 @@ def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -
         "brokerIP1": flags["advertise"] and flags["advertise"].host,
         "namesrvAddr": nameservers,
         settings.STORE_KEY: flags["store"],
+        **metrics_settings(flags["metrics_port"]),
     }
     merged = settings.gather_settings(own, flags["pairs"], flags["config_file"])
     merged.setdefault(settings.STORE_KEY, settings.data_path("store"))

@@ -18,6 +18,7 @@ from ..common.errors import ConfigError
 from . import settings
 from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, list_broker_settings
 from .console import CONSOLE_OPTIONS, ConsoleFlags, plan_console
+from .metrics import METRICS_PORT, PORT_KEY, check_metrics, enter_metrics
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class ClusterMember:
     settings.HOST,
     settings.NAMESRV_PORT,
     settings.BROKER_PORT,
+    METRICS_PORT,
     click.option(
         "--brokers", type=click.IntRange(1, len(BROKER_NAMES)), default=1, show_default=True, help="Number of brokers."
     ),
@@ -71,6 +73,7 @@ def up(**flags: Unpack[UpFlags]) -> None:
         listed = f"name server\n{settings.format_settings(nameserver.describe())}"
         click.echo("\n\n".join([listed, *map(_list_broker, members)]))
         return
+    check_metrics(given)
     console = (
         plan_console(flags, given["bindAddress"]) if flags["console"] or flags["console_port"] is not None else None
     )
@@ -80,7 +83,9 @@ def up(**flags: Unpack[UpFlags]) -> None:
         first, brokers = await _start(servers, clock, nameserver, members)
         notes.extend(await describe_advertised([first, *brokers], clock))
         notes.extend(describe_store_place(member.flags, member.given) for member in members)
-        ready = f"ready namesrv={first.address} broker={','.join(broker.address for broker in brokers)}"
+        urls = [url for broker in brokers if (url := await enter_metrics(servers, clock, broker)) is not None]
+        metrics = f" metrics={','.join(urls)}" if urls else ""
+        ready = f"ready namesrv={first.address} broker={','.join(broker.address for broker in brokers)}{metrics}"
         return ready if console is None else f"{ready} console={await console(servers, first.address)}"
 
     serve(start, notes, log_level=flags["log_level"])
@@ -126,19 +131,26 @@ def _check_layout(store: str, count: int) -> None:
 
 
 def _make_member(flags: UpFlags, given: dict[str, str], number: int) -> ClusterMember:
+    from ..broker.settings.config import DEFAULT_METRICS_PORT
     from ..broker.settings.config import DEFAULT_PORT as BROKER_PORT
 
     name, advertised = BROKER_NAMES[number], flags["advertise"]
-    port = given.get("listenPort", str(BROKER_PORT)).strip()
     own = {
         "brokerName": name,
-        "listenPort": str(_port_of(int(port), number)) if port.isdecimal() else port,
+        "listenPort": _shift_port(given.get("listenPort", str(BROKER_PORT)), number),
+        PORT_KEY: _shift_port(given.get(PORT_KEY, str(DEFAULT_METRICS_PORT)), number),
         settings.STORE_KEY: os.path.join(given[settings.STORE_KEY], name),
     }
     if advertised is not None:
         advertised = dataclasses.replace(advertised, port=_port_of(advertised.port, number))
     own_flags = cast("BrokerFlags", {**flags, "advertise": advertised})
     return ClusterMember(own_flags, _broker_settings({**given, **own}), flags["brokers"])
+
+
+def _shift_port(first: str, number: int) -> str:
+    """Return the port of a broker as a setting; what is no number is left for the broker to refuse."""
+    port = first.strip()
+    return str(_port_of(int(port), number)) if port.isdecimal() else port
 
 
 def _port_of(first: int, number: int) -> int:

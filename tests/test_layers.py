@@ -1,6 +1,6 @@
 """Who may import whom, checked on the source text: between the parts, between the folders of a part, between files.
 
-cli   testing   console spark proxy  may import everything below
+cli   testing   console metrics spark proxy  may import everything below
 namesrv   client   broker   export   neighbours; do not know each other
        remoting        store         neighbours as well
                common                imports nothing of ours
@@ -20,7 +20,7 @@ LAYERS = (
     ("common",),
     ("remoting", "store"),
     ("namesrv", "client", "broker", "export"),
-    ("console", "proxy", "spark"),
+    ("console", "metrics", "proxy", "spark"),
     ("testing",),
     ("cli",),
 )

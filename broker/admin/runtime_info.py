@@ -95,7 +95,14 @@ class RuntimeInfo:
 
     async def measure(self) -> dict[str, str]:
         """Return all lines; what waits for the disk is measured in a thread (raises ``OSError``)."""
-        disks = await self.cleaning.in_thread(self.cleaning.cleaner.report)
+        return await self.measure_with(await self.measure_disks())
+
+    async def measure_disks(self) -> DiskReport:
+        """Return how full the disks are, measured in a thread (raises ``OSError``)."""
+        return await self.cleaning.in_thread(self.cleaning.cleaner.report)
+
+    async def measure_with(self, disks: DiskReport) -> dict[str, str]:
+        """Return all lines, those of the disks as they have been measured."""
         table = {**_IDLE, **_pool_lines(self.scheduler.stall), **_statistics_lines(self.statistics)}
         table["putMessageFailedTimes"] = str(self.scheduler.failed_puts)
         table |= {**_rate_lines(self.statistics), **_store_lines(self.scheduler.store), **_disk_lines(disks)}

@@ -154,6 +154,10 @@ class Members(Generic[LinkT]):
         """Return the members of all producer groups."""
         return self._producers
 
+    def consumer_group_names(self) -> list[str]:
+        """Return the consumer groups that have members."""
+        return list(self._consumers)
+
     def groups_subscribed_to(self, topic: str) -> list[str]:
         """Return the consumer groups whose members subscribe to a topic."""
         return [name for name, group in self._consumers.items() if topic in group.subscriptions]

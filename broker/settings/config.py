@@ -11,6 +11,8 @@ Rules (DESIGN "settings")
 The store's keys stand in ``store/files/config.py``; both are read from one mapping.
 """
 
+import logging
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -71,8 +73,28 @@ def describe_store(config: StoreConfig) -> list[Setting]:
 
 
 DEFAULT_PORT = 10911
+DEFAULT_METRICS_PORT = 5557
 _LONGEST_REGION = 255  # it is in each message
 _LEAST_PERIOD_MS, _MOST_PERIOD_MS = 10_000, 60_000
+_OTHER_EXPORTERS = ("OTLP_GRPC", "LOG")
+_EXPORTERS = ("DISABLE", "PROM", *_OTHER_EXPORTERS)
+_METRICS_LABEL = re.compile(r"([a-zA-Z_][a-zA-Z0-9_]*):([^:,]*)")
+_log = logging.getLogger(__name__)
+
+
+def parse_metrics_labels(text: str) -> dict[str, str]:
+    """Return the labels that ``metricsLabel`` names.
+
+    Raises:
+        ConfigError: a part is no ``name:value``, or a name that Prometheus keeps for itself.
+    """
+    labels: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        match = _METRICS_LABEL.fullmatch(part)
+        if match is None or part.startswith("__"):
+            raise ConfigError(f"metricsLabel has {part!r}, which is no name:value", key="metricsLabel")
+        labels[match[1]] = match[2]
+    return labels
 
 
 def _host_name() -> str:
@@ -181,6 +203,13 @@ class BrokerConfig:
         "osPageCacheBusyTimeOutMills", 1000, "how long no flush has ended when the disk counts as stalled", least=1
     )
 
+    metrics_exporter: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics over HTTP")
+    metrics_port: int = setting(
+        "metricsPromExporterPort", DEFAULT_METRICS_PORT, "port of the metrics; 0 takes a free one", most=65_535
+    )
+    metrics_host: str = setting("metricsPromExporterHost", "", "address of the metrics; bindAddress unless given")
+    metrics_label: str = setting("metricsLabel", "", "labels of all metrics: name:value,name:value")
+
     black_list: str = setting(
         "configBlackList",
         "configBlackList;brokerConfigPath",
@@ -204,6 +233,12 @@ class BrokerConfig:
             raise ConfigError(f"regionId is {self.region_id[:_LONGEST_REGION]!r}, {limit}", key="regionId")
         if not self.host:
             raise ConfigError("bindAddress is empty; 0.0.0.0 means every address of this machine", key="bindAddress")
+        if self.metrics_exporter not in _EXPORTERS:
+            limit = f"it must be one of {', '.join(_EXPORTERS)}"
+            raise ConfigError(f"metricsExporterType is {self.metrics_exporter!r}, {limit}", key="metricsExporterType")
+        if self.metrics_exporter in _OTHER_EXPORTERS:
+            _log.warning("metricsExporterType=%s has no effect: only PROM is built", self.metrics_exporter)
+        parse_metrics_labels(self.metrics_label)
         for address in self.nameserver_list:
             if not is_address(address):
                 raise ConfigError(f"namesrvAddr names {address!r}, which is no host:port", key="namesrvAddr")

@@ -31,7 +31,7 @@ JAVA_SETTINGS = {
     # The timer wheel is compared with its file byte by byte: once a second that takes a seventh of a core, at rest.
     "timerFlushIntervalMs": "20000",
 }
-READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)\n")
+READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)(?: metrics=\S+)?\n")
 
 
 class Server(Protocol):

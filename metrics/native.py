@@ -1,0 +1,177 @@
+"""The metrics of a 5.x broker, by its names (``BrokerMetricsConstant``, ``DefaultStoreMetricsConstant``).
+
+Rules (``BrokerMetricsManager``, ``ConsumerLagCalculator``, ``DefaultStoreMetricsManager``)
+
+    1. ``cluster``, ``node_type`` and ``node_id``, the broker's name, stand in each.
+    2. A gauge with a unit is there by two names: its own, and with the unit behind it, as the OpenTelemetry of 5.2 and
+       later brokers writes it. A unit that the name ends in already is not written again.
+    3. ``message_type`` is that of the topic: nobody looks at each message for it. Counters count what has become
+       readable in a topic, so a delayed message counts in its topic when it is delivered.
+    4. A retry topic is told as itself with ``is_retry``.
+    5. Two of our own begin with ``rocketlet_``.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from ..broker.admin.figures import BrokerFigures, MemberFigures, ReadFigures
+from ..common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
+from .families import Family, Sample
+
+_NODE: Final = ("cluster", "node_type", "node_id")
+_REMOTING: Final = "remoting"
+_PROCESSORS: Final = (
+    *("send", "async_put", "pull", "ack", "query_message", "client_manager", "heartbeat", "lite_pull"),
+    *("transaction", "consumer_manager", "admin", "reply"),
+)
+_MODES: Final = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
+_FIRST_REGULAR, _FIRST_NUMBER = 212, 400
+
+
+def _gauge(name: str, meaning: str, *labels: str) -> Family:
+    return Family(name, (*_NODE, *labels), meaning)
+
+
+def _counter(name: str, meaning: str, *labels: str) -> Family:
+    return Family(name, (*_NODE, *labels), meaning, is_counter=True)
+
+
+def _with_unit(name: str, unit: str, meaning: str, *labels: str) -> tuple[Family, Family]:
+    return _gauge(name, meaning, *labels), _gauge(f"{name}_{unit}", meaning, *labels)
+
+
+_IN = ("topic", "message_type", "is_system")
+_OUT = ("topic", "consumer_group", "is_retry", "is_system")
+_LAG = ("consumer_group", "topic", "is_retry", "is_system")
+
+WATERMARK = _gauge("rocketmq_processor_watermark", "requests that wait for a processor", "processor")
+PERMISSION = _gauge("rocketmq_broker_permission", "permission of the broker: 4 read + 2 write")
+TOPICS = _gauge("rocketmq_topic_number", "topics")
+GROUPS = _gauge("rocketmq_consumer_group_number", "consumer groups")
+MESSAGES_IN = _counter("rocketmq_messages_in_total", "messages put", *_IN)
+BYTES_IN = _counter("rocketmq_throughput_in_total", "bytes of the messages put", *_IN)
+MESSAGES_OUT = _counter("rocketmq_messages_out_total", "messages handed out", *_OUT)
+BYTES_OUT = _counter("rocketmq_throughput_out_total", "bytes of the messages handed out", *_OUT)
+DEAD_LETTERS = _counter(
+    "rocketmq_send_to_dlq_messages_total", "messages given up", "consumer_group", "topic", "is_system"
+)
+PRODUCERS = _gauge("rocketmq_producer_connections", "connections of producers", "language", "version", "protocol_type")
+CONSUMERS = _gauge(
+    "rocketmq_consumer_connections",
+    "connections of a group's members",
+    *("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
+)
+LAG = _gauge("rocketmq_consumer_lag_messages", "messages that are not consumed yet", *_LAG)
+IN_FLIGHT = _gauge("rocketmq_consumer_inflight_messages", "messages handed out and not consumed yet", *_LAG)
+READY = _gauge("rocketmq_consumer_ready_messages", "messages not handed out yet", *_LAG)
+LAG_AGE = _with_unit("rocketmq_consumer_lag_latency", "milliseconds", "age of the first not consumed", *_LAG)
+QUEUEING_AGE = _with_unit(
+    "rocketmq_consumer_queueing_latency", "milliseconds", "age of the first not handed out", *_LAG
+)
+STORAGE = _with_unit("rocketmq_storage_size", "bytes", "bytes in use on the disk behind the store")
+FLUSH_BEHIND = _gauge("rocketmq_storage_flush_behind_bytes", "bytes of the log that are not on disk yet")
+DISPATCH_BEHIND = _gauge("rocketmq_storage_dispatch_behind_bytes", "bytes of the log that are in no queue yet")
+RESERVE_TIME = _with_unit("rocketmq_storage_message_reserve_time", "milliseconds", "age of the first message kept")
+TIMER_IN_LAG = _gauge("rocketmq_timer_enqueue_lag", "timer messages that are not in the wheel yet")
+TIMER_OUT_AGE = _with_unit("rocketmq_timer_dequeue_latency", "milliseconds", "how late the first timer message is")
+HELD_PULLS = _gauge("rocketlet_held_pulls", "pulls that wait for a message")
+TIMER_WAITING = _gauge("rocketlet_timer_messages", "messages in the timer wheel")
+
+NATIVE: Final = (
+    *(WATERMARK, PERMISSION, TOPICS, GROUPS, MESSAGES_IN, BYTES_IN, MESSAGES_OUT, BYTES_OUT, DEAD_LETTERS),
+    *(PRODUCERS, CONSUMERS, LAG, IN_FLIGHT, READY, *LAG_AGE, *QUEUEING_AGE),
+    *(*STORAGE, FLUSH_BEHIND, DISPATCH_BEHIND, *RESERVE_TIME, TIMER_IN_LAG, *TIMER_OUT_AGE),
+    *(HELD_PULLS, TIMER_WAITING),
+)
+
+
+def native_samples(figures: BrokerFigures) -> Iterator[Sample]:
+    """Yield the values of all metrics in ``NATIVE``."""
+    node = (figures.cluster, "broker", figures.broker)
+    for sample in (*_broker(figures), *_store(figures), *_topics(figures), *_clients(figures)):
+        yield sample._replace(labels=(*node, *sample.labels))
+    for reads in figures.reads:
+        for sample in _reads(reads):
+            yield sample._replace(labels=(*node, *sample.labels))
+
+
+def _each(families: tuple[Family, ...], labels: tuple[str, ...], value: float) -> Iterator[Sample]:
+    for family in families:
+        yield Sample(family, labels, value)
+
+
+def _broker(figures: BrokerFigures) -> Iterator[Sample]:
+    for processor in _PROCESSORS:
+        yield Sample(WATERMARK, (processor,), figures.parked_sends if processor == "send" else 0)
+    yield Sample(PERMISSION, (), figures.permission)
+    yield Sample(TOPICS, (), len(figures.topics))
+    yield Sample(GROUPS, (), figures.group_count)
+    yield Sample(HELD_PULLS, (), figures.held_pulls)
+
+
+def _store(figures: BrokerFigures) -> Iterator[Sample]:
+    lines = figures.lines
+    if figures.disk.total:
+        yield from _each(STORAGE, (), figures.disk.total - figures.disk.free)
+    yield Sample(FLUSH_BEHIND, (), figures.flush_behind_bytes)
+    yield Sample(DISPATCH_BEHIND, (), int(lines["dispatchBehindBytes"]))
+    earliest_ms = int(lines["earliestMessageTimeStamp"])
+    if earliest_ms > 0:
+        yield from _each(RESERVE_TIME, (), max(0, figures.at_ms - earliest_ms))
+    yield Sample(TIMER_IN_LAG, (), int(lines["timerOffsetBehind"]))
+    yield from _each(TIMER_OUT_AGE, (), int(lines["timerReadBehind"]) * 1000)
+    yield Sample(TIMER_WAITING, (), int(lines["timerCongestNum"]))
+
+
+def _topics(figures: BrokerFigures) -> Iterator[Sample]:
+    for topic in figures.topics:
+        if topic.messages:
+            labels = (topic.name, topic.message_type.lower(), _flag(is_system_topic(topic.name)))
+            yield Sample(MESSAGES_IN, labels, topic.messages)
+            yield Sample(BYTES_IN, labels, topic.size)
+
+
+def _reads(reads: ReadFigures) -> Iterator[Sample]:
+    is_system = _flag(is_system_topic(reads.topic) or is_system_group(reads.group))
+    is_retry = _flag(reads.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)))
+    if reads.messages:
+        yield Sample(MESSAGES_OUT, (reads.topic, reads.group, is_retry, is_system), reads.messages)
+        yield Sample(BYTES_OUT, (reads.topic, reads.group, is_retry, is_system), reads.size)
+    if reads.dead_letters:
+        yield Sample(DEAD_LETTERS, (reads.group, reads.topic, is_system), reads.dead_letters)
+    if (progress := reads.progress) is not None:
+        labels = (reads.group, reads.topic, is_retry, is_system)
+        yield Sample(LAG, labels, progress.lag)
+        yield Sample(IN_FLIGHT, labels, progress.in_flight)
+        yield Sample(READY, labels, progress.ready)
+        yield from _each(LAG_AGE, labels, progress.lag_ms)
+        yield from _each(QUEUEING_AGE, labels, progress.queueing_ms)
+
+
+def _clients(figures: BrokerFigures) -> Iterator[Sample]:
+    for labels, count in _count(figures.producers):
+        yield Sample(PRODUCERS, (*labels, _REMOTING), count)
+    for group in figures.consumers:
+        mode = _MODES.get(group.consume_type, group.consume_type.lower())
+        for labels, count in _count((group,)):
+            flag = _flag(is_system_group(group.group))
+            yield Sample(CONSUMERS, (group.group, *labels, mode, _REMOTING, flag), count)
+
+
+def _count(groups: tuple[MemberFigures, ...]) -> Iterator[tuple[tuple[str, str], int]]:
+    clients = (client for group in groups for client in group.clients)
+    yield from Counter((one.language.lower(), format_release(one.version)) for one in clients).items()
+
+
+def format_release(version: int) -> str:
+    """Return the name of a client's release as 5.x brokers label it (``MQVersion``, regular from 4.0.0 on)."""
+    if version < _FIRST_REGULAR:
+        return str(version)
+    number = _FIRST_NUMBER + (version - _FIRST_REGULAR) // 2
+    name = f"v{number // 100}_{number // 10 % 10}_{number % 10}"
+    return name if version % 2 else f"{name}_snapshot"
+
+
+def _flag(value: bool) -> str:  # noqa: FBT001 # the value that is written
+    return "true" if value else "false"
