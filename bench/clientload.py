@@ -79,13 +79,13 @@ class Run(NamedTuple):
 
 
 def _run(row: Row, server: RocketletServer) -> Run:
-    client_us, broker_us = time.process_time() * 1e6, _cpu_us(server.pid)
+    client_us, broker_us = time.process_time() * 1e6, cpu_us(server.pid)
     rate = uvloop.run(row.own(server.namesrv, row.messages))
-    client_us, broker_us = time.process_time() * 1e6 - client_us, _cpu_us(server.pid) - broker_us
+    client_us, broker_us = time.process_time() * 1e6 - client_us, cpu_us(server.pid) - broker_us
     return Run(rate, client_us / row.messages, broker_us / row.messages)
 
 
-def _cpu_us(pid: int) -> float:
+def cpu_us(pid: int) -> float:
     """Return the CPU time that a process has used (Linux)."""
     words = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) * 1e6 / os.sysconf("SC_CLK_TCK")

@@ -99,6 +99,11 @@ class MetricsServer:
         assert self._address is not None, "asked for inside of the context"
         return f"http://{format_address(reachable_host(self._config.host), self._address[1])}/metrics"
 
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
     async def __aenter__(self) -> Self:
         """Bind the port."""
         async with AsyncExitStack() as stack:

@@ -128,7 +128,7 @@ class Figures:
         """Return the figures of about now; what waits for the disk is measured in a thread (raises ``OSError``)."""
         disk = await self.info.measure_disks()
         lines = await self.info.measure_with(disk)
-        topics = [one async for one in self._topics()]
+        topics = [one async for one in self.measure_topics()]
         reads = [one async for one in self._reads()]
         config, scheduler, whole = self.settings.config, self.info.scheduler, self._statistics.whole_broker
         return BrokerFigures(
@@ -163,7 +163,8 @@ class Figures:
             if group is not None:
                 yield MemberFigures(name, _clients(group.members), group.consume_type, group.message_model)
 
-    async def _topics(self) -> AsyncIterator[TopicFigures]:
+    async def measure_topics(self) -> AsyncIterator[TopicFigures]:
+        """Yield the figures of each topic, by name."""
         async for name in _in_steps(sorted(self.topics.names())):
             if (topic := self.topics.get(name)) is not None:
                 yield self._measure_topic(topic)

@@ -9,6 +9,7 @@ import pytest
 from metrics_scrape import Scrape
 from raw_calls import until
 
+from rocketlet.broker.admin.figures import Figures
 from rocketlet.broker.server import Broker
 from rocketlet.common.errors import AddressInUseError, ConfigError
 from rocketlet.metrics import server as serving
@@ -72,7 +73,7 @@ async def test_silent_client_is_cut_off(broker: Broker, scrape: Scrape) -> None:
         port = httpx.URL(server.url).port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /metrics HT")
-        await until(lambda: bool(server._open))
+        await until(lambda: server.connection_count == 1)
         clock.advance(serving.PATIENCE_MS + 1)
         with pytest.raises(ConnectionError):
             await raise_at_end(reader)
@@ -92,13 +93,13 @@ async def test_connections_are_limited(broker: Broker, scrape: Scrape, monkeypat
     async with MetricsServer(broker.figures, MetricsConfig(), LoopClock()) as server:
         port = httpx.URL(server.url).port
         streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        await until(lambda: len(server._open) == 2)
+        await until(lambda: server.connection_count == 2)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with pytest.raises(ConnectionError):
             await raise_at_end(reader)
         for _, each in [*streams, (reader, writer)]:
             each.close()
-        await until(lambda: not server._open)
+        await until(lambda: server.connection_count == 0)
         assert (await converse(server.url, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200")
     assert (await scrape()).one("rocketmq_broker_permission") == 6
 
@@ -111,7 +112,7 @@ async def test_broker_that_fails_is_told(
     async def fail(_self: object) -> None:
         raise OSError("no such disk")
 
-    monkeypatch.setattr(type(metrics._figures), "measure", fail)
+    monkeypatch.setattr(Figures, "measure", fail)
     answer = await converse(metrics.url, b"GET /metrics HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 500 ")
     assert "no such disk" in caplog.text
@@ -140,7 +141,7 @@ async def test_end_leaves_nothing(broker: Broker, unused_tcp_port_factory: Calla
     for _ in range(5):
         async with MetricsServer(broker.figures, config, LoopClock()) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", config.port)
-            await until(lambda: bool(server._open))
+            await until(lambda: server.connection_count == 1)
         with pytest.raises(ConnectionError):
             await raise_at_end(reader)
         writer.close()

@@ -117,7 +117,7 @@ async def test_deleted_topic_is_told_no_more(caller: Caller, broker: Broker, scr
     await load(caller)
     await caller.send("other")
     figures = broker.figures
-    topics = figures._topics()
+    topics = figures.measure_topics()
     seen = [(await anext(topics)).name]
     figures.topics.delete("T")
     seen += [one.name async for one in topics]

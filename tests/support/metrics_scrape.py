@@ -1,19 +1,25 @@
 """Scrapes metrics over HTTP and parses them strictly."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import cast
 
 import httpx
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client import Metric
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+Parse = Callable[[str], Iterable[Metric]]
+_parse_openmetrics = cast("Parse", vars(openmetrics)["text_string_to_metric_families"])  # its argument has no type
 
 
 class Scraped:
     """What one scrape told: values by name and labels."""
 
     def __init__(self, text: str, content_type: str) -> None:
-        parse = parse_openmetrics if content_type.startswith("application/openmetrics-text") else parse_text
+        parse: Parse = _parse_openmetrics if content_type.startswith("application/openmetrics-text") else parse_text
         self.families = list(parse(text))
         samples = [
             (one.name, frozenset(one.labels.items()), one.value) for each in self.families for one in each.samples
