@@ -23,6 +23,7 @@ from interop.versions import DEFAULT_JAVA, JavaDriver, skipped_without
 HERE = pathlib.Path(__file__).parent
 NewTopic = Callable[..., str]
 StartServer = Callable[..., Server]
+ServerKind = type[RocketletServer] | type[JavaServer]
 _numbers = itertools.count(1)
 
 
@@ -165,14 +166,24 @@ def java_broker() -> Iterator[StartServer]:
         yield start
 
 
-@pytest.fixture(scope="session", params=[RocketletServer, JavaServer], ids=["rocketlet", "java"])
-def either(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Return our servers, then the official ones; open transactions are checked once a second."""
+@pytest.fixture(scope="session")
+def both_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[ServerKind], Server]]:
+    """Return a call that gives our servers or the official ones; they run from their first use to the end."""
     settings = {"transactionCheckInterval": "1000", "transactionTimeOut": "500"}
-    with skipped_without("the official broker"):
-        started: Server = request.param(tmp_path_factory.mktemp("either") / "store", settings)
-    with started:
-        yield started
+    with ExitStack() as started:
+
+        @cache
+        def start(kind: ServerKind) -> Server:
+            with skipped_without("the official broker"):
+                return started.enter_context(kind(tmp_path_factory.mktemp("either") / "store", settings))
+
+        yield start
+
+
+@pytest.fixture(scope="session", params=[RocketletServer, JavaServer], ids=["rocketlet", "java"])
+def either(request: pytest.FixtureRequest, both_servers: Callable[[ServerKind], Server]) -> Server:
+    """Return our servers, then the official ones; open transactions are checked once a second."""
+    return both_servers(request.param)
 
 
 @pytest.fixture(scope="session")
