@@ -27,7 +27,7 @@ test: check ## run all checks, and the tests: each feature is shown by at least 
 test-ci: $(READY) ## run the other tests: long forms, second legs, the Java client 4.9.8
 	@.ci/tools --try jdk maven go
 	@$(BIN)/python tests/interop/build.py
-	@$(BIN)/pytest --numprocesses=4 --dist=worksteal -m ci
+	@$(BIN)/pytest --numprocesses=3 --dist=worksteal -m ci
 
 test-random: $(READY) ## run the tests of make test in random order, twenty at a time
 	@.ci/tools --try jdk maven go chromium

@@ -7,6 +7,7 @@ each stands in ``mqadmin_trials``.
 import json
 import pathlib
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from interop.mqadmin_trials import TRIALS, Trial
 from interop.servers import Server
 
 WORKS = "works"
+TRACE_LIMIT_S = 30.0
 _REFUSED = re.compile(r"CODE: (\d+)  DESC: ?(.*?)(?: BROKER: \S+)?$", re.MULTILINE)
 _FAMILIES = (
     (range(902, 904), "broker containers"),
@@ -113,7 +115,15 @@ def try_all(java: Driver, server: Server, directory: pathlib.Path) -> dict[str, 
         words |= {"t": topic, "g": group, "p": producers, "client": consumer.client_id or "", "key": "key"}
         words |= {"id": first.offset_msg_id, "unique": first.msg_id, "trace": "RMQ_SYS_TRACE_TOPIC"}
         stage = Stage(words)
+        _wait_for_traces(java, stage)
         return {name: _try(java, name, trial, stage) for name, trial in TRIALS.items()}
+
+
+def _wait_for_traces(java: Driver, stage: Stage) -> None:
+    """Wait until a trace is found: clients send them behind the messages, and an index follows the log."""
+    name, until = "queryMsgTraceById", time.monotonic() + TRACE_LIMIT_S
+    while _try(java, name, TRIALS[name], stage) != WORKS and time.monotonic() < until:
+        pass
 
 
 def _try(java: Driver, name: str, trial: Trial, stage: Stage) -> str:
