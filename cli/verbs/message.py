@@ -227,6 +227,8 @@ def send(**flags: Unpack[SendFlags]) -> None:
 
 
 async def _send(flags: SendFlags, admin: "Admin") -> None:
+    from ...common.errors import RocketletError
+
     topic = flags["topic"]
     queue = None if flags["queue"] is None else await find_queue(admin, topic, flags["queue"])
     results: list[SendResult] = []
@@ -234,7 +236,7 @@ async def _send(flags: SendFlags, admin: "Admin") -> None:
         async for name, body in _bodies(flags):
             try:
                 results.append(await producer.send(_message(flags, body), queue=queue))
-            except Exception as error:
+            except (RocketletError, TypeError, ValueError) as error:
                 error.args = (f"{name}, after {len(results)} were sent: {error}",)
                 raise
     show_rows(SENT_COLUMNS, [sent_row(result) for result in results], as_json=flags["as_json"])

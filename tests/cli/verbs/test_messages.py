@@ -43,8 +43,9 @@ def test_files_and_lines_are_sent(done: Done, new_topic: Done, spawn: Spawn, tmp
     (tmp_path / "f").write_bytes(b"\xff\n\x00")
     done("message", "send", topic, "--file", tmp_path / "f")
     sending = spawn("message", "send", topic)
-    sending.communicate(b"one\r\n\ntwo")
+    _, errors = sending.communicate(b"one\r\n\ntwo")
     assert sending.returncode == 1  # an empty line is no message
+    assert b"line 2, after 1 were sent: " in errors
     sending = spawn("message", "send", topic)
     sending.communicate(b"three\nfour")
     assert sending.returncode == 0
