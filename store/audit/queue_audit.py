@@ -200,8 +200,8 @@ class QueueAudit:
             queue.cursor = queue_offset + 1
 
     def _match(self, queue: AuditedQueue, slot: int) -> None:
-        """The slot holds its record: what stood before it and was not met has none."""
-        if slot < queue.cursor:
+        """The slot holds its record: what stood before it and was not met has none, unless the numbering began anew."""
+        if slot < queue.cursor or any(slot <= absent for absent, _, _ in queue.absent):
             queue.began_anew += 1
             queue.kept_count = queue.absent_count = 0
             queue.kept.clear()

@@ -124,6 +124,20 @@ def test_topic_that_came_back_is_sound(directory: StoreDirectory) -> None:
     assert report.counts["queues that began anew"] == 3
 
 
+def test_topic_that_came_back_has_fewer_messages_than_before(directory: StoreDirectory) -> None:
+    """The log has records of the old numbering behind the new one's end alone, and they are none of its queue."""
+    directory.fill(60)
+    with directory.open() as store:
+        store.delete_topic("T")
+        for number in range(9):
+            store.append(sample(number))
+        store.commit()
+    directory.segment().unlink()  # the records with the first offsets
+    report = audit(directory)
+    assert report.is_sound, report.lines()
+    assert report.counts["queues that began anew"] == 3
+
+
 def test_deleted_topic_is_known_by_the_config(directory: StoreDirectory) -> None:
     """Records of a topic that topics.json does not list may lack their queue; those of one that it lists may not."""
     directory.fill(20, topic="Gone")

@@ -28,6 +28,8 @@ VERSIONS_WITHOUT_SERVERS = frozenset({OLD_JAVA_VERSION})
 # Drivers live for seconds: the first compiler alone, one collector thread, nothing outside their directory.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 EVERY_JVM = ("-Xmx512m", "-XX:-UsePerfData", "-Drocketmq.client.logUseSlf4j=true")
+# Else each official server makes itself a certificate as it starts, of keys that take a second or two to find.
+WITHOUT_TLS = ("-Dtls.server.mode=disabled",)
 # A change of a group's members reaches clients through the broker's notice; this is how soon they act on it, and how
 # soon they give up the lock of a queue that had messages.
 REBALANCE_AT_ONCE = ("-Drocketmq.client.rebalance.minInterval=50", "-Drocketmq.client.unlockDelayTimeMills=50")
@@ -88,7 +90,7 @@ def java_command(
     if is_old:  # its tools look for their logging there and nowhere else
         (directory / "conf").mkdir()
         shutil.copy(JAVA_SOURCES / "src/main/resources/logback.xml", directory / "conf" / "logback_tools.xml")
-    return ["java", *EVERY_JVM, *options, *rebalance, *home, "-cp", class_path, "rocketlet.interop.Driver"]
+    return ["java", *EVERY_JVM, *WITHOUT_TLS, *options, *rebalance, *home, "-cp", class_path, "rocketlet.interop.Driver"]
 
 
 def _find(program: str) -> str:

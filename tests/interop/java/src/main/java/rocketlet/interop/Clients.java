@@ -14,6 +14,11 @@ final class Clients {
     /** A disk that is busy with what other tests have left may hold up a broker for longer than Java's 3 s. */
     static final int SEND_LIMIT_MS = 10_000;
 
+    /**
+     * Until its first heartbeat a broker refuses the pulls of a group. One that a busy machine loses is to be followed by
+     * another before a test gives up, which Java's 30 s are not.
+     */
+    private static final int HEARTBEAT_PERIOD_MS = 10_000;
     private static final long STOP_LIMIT_MS = 30_000;
 
     private Clients() {
@@ -27,6 +32,7 @@ final class Clients {
     /** Gives a client the name server of the arguments and, unless they name one, an instance of its own. */
     static <T extends ClientConfig> T addressed(T client, Arguments arguments) {
         client.setNamesrvAddr(arguments.text("namesrv"));
+        client.setHeartbeatBrokerInterval(HEARTBEAT_PERIOD_MS);
         client.setInstanceName(arguments.text("instance", instance(arguments.text("name"))));
         return client;
     }
