@@ -140,7 +140,7 @@ class ConnectionPool:
         except TimeoutError:
             outcome = f"cannot connect to {address}: no answer in {CONNECT_TIMEOUT_MS} ms"
         except (OSError, UnicodeError) as error:
-            outcome = f"cannot connect to {address}: {error}"
+            outcome = f"cannot connect to {address}: {str(error) or 'the peer closed the connection'}"
         finally:
             del self._attempts[address]
             attempt.set_result(outcome)

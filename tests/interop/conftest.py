@@ -17,7 +17,7 @@ import pytest
 from interop.clients import Admin
 from interop.driver import Driver
 from interop.servers import JavaServer, RocketletServer, Server
-from interop.toolchain import build_go
+from interop.toolchain import TLS_MODE, build_go
 from interop.versions import DEFAULT_JAVA, JavaDriver, skipped_without
 
 HERE = pathlib.Path(__file__).parent
@@ -169,11 +169,13 @@ def java_broker() -> Iterator[StartServer]:
 @pytest.fixture(scope="session")
 def both_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[ServerKind], Server]]:
     """Return a call that gives our servers or the official ones; they run from their first use to the end."""
-    settings = {"transactionCheckInterval": "1000", "transactionTimeOut": "500"}
     with ExitStack() as started:
 
         @cache
         def start(kind: ServerKind) -> Server:
+            settings = {"transactionCheckInterval": "1000", "transactionTimeOut": "500"}
+            if kind is JavaServer:
+                settings[TLS_MODE] = "permissive"
             with skipped_without("the official broker"):
                 return started.enter_context(kind(tmp_path_factory.mktemp("either") / "store", settings))
 

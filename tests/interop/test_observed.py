@@ -10,6 +10,7 @@ from interop import clients
 from interop.clients import Outgoing
 from interop.driver import Driver
 from interop.servers import Server
+from interop.toolchain import TLS_MODE
 
 from rocketlet.client import (
     ConsumeFrom,
@@ -59,6 +60,7 @@ def official(java_broker: StartServer, tmp_path_factory: pytest.TempPathFactory)
         initAuthenticationUser=json.dumps(user),
         innerClientAuthenticationCredentials=json.dumps(own),
         traceTopicEnable="true",
+        **{TLS_MODE: "permissive"},
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import sys
 from collections.abc import Awaitable, Iterator
 from contextlib import ExitStack
@@ -76,6 +77,20 @@ async def test_refused_connection_is_an_error(clock: Clock, free_port: int):
         assert str(failures[0]).startswith(f"cannot connect to {address}: ")
         with pytest.raises(ConnectFailedError):
             await pool.oneway(address, Command.request(7))
+
+
+async def test_connection_that_is_closed_at_once_under_tls_is_an_error(clock: Clock):
+    """As by a server that takes plain connections alone; the system has no words for it."""
+
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with ConnectionPool(clock, tls=ssl.create_default_context()) as pool:
+            with pytest.raises(ConnectFailedError, match=f"cannot connect to {address}: .*closed"):
+                await pool.request(address, Command.request(7), WAIT_MS)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from interop.servers import JavaServer
+from interop.toolchain import TLS_MODE
 from interop.versions import skipped_without
 from live_clusters import Clients, bodies, numbered, options_of, read
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan
@@ -32,6 +33,7 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaServer]:
     """Return the official broker 5.4.0, which asks who its clients are and takes TLS."""
     user = {"username": USER.access_key, "password": USER.secret_key}
     settings = {
+        TLS_MODE: "permissive",
         "authenticationEnabled": "true",
         "authenticationProvider": f"{PROVIDERS}.DefaultAuthenticationProvider",
         "authenticationMetadataProvider": f"{PROVIDERS}.LocalAuthenticationMetadataProvider",

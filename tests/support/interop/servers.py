@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol, Self
 
 from interop.driver import Driver, last_lines
-from interop.toolchain import java_command
+from interop.toolchain import TLS_MODE, java_command
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 20.0
@@ -156,11 +157,15 @@ class RocketletServer:
 
 
 class JavaServer:
-    """The official name server and broker in one driver process, on free ports."""
+    """The official name server and broker in one driver process, on free ports.
+
+    They take plain connections only, unless the settings say ``tls.server.mode=permissive``.
+    """
 
     def __init__(self, store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> None:
         self.store = store
-        self.driver = Driver("java-server", java_command)
+        tls_mode = settings.get(TLS_MODE, "disabled")
+        self.driver = Driver("java-server", partial(java_command, tls_mode=tls_mode))
         namesrv, broker = ports_of(replaced) if replaced else (None, None)
         defaults = JAVA_SETTINGS.copy()
         if broker is not None:

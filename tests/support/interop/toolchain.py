@@ -23,13 +23,12 @@ GO_SOURCES = INTEROP / "go"
 SPRING_SOURCES = INTEROP / "spring"
 JAVA_VERSION = "5.4.0"
 OLD_JAVA_VERSION = "4.9.8"
+TLS_MODE = "tls.server.mode"
 VERSIONS_WITHOUT_SERVERS = frozenset({OLD_JAVA_VERSION})
 
 # Drivers live for seconds: the first compiler alone, one collector thread, nothing outside their directory.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 EVERY_JVM = ("-Xmx512m", "-XX:-UsePerfData", "-Drocketmq.client.logUseSlf4j=true")
-# Else each official server makes itself a certificate as it starts, of keys that take a second or two to find.
-WITHOUT_TLS = ("-Dtls.server.mode=disabled",)
 # A change of a group's members reaches clients through the broker's notice; this is how soon they act on it, and how
 # soon they give up the lock of a queue that had messages.
 REBALANCE_AT_ONCE = ("-Drocketmq.client.rebalance.minInterval=50", "-Drocketmq.client.unlockDelayTimeMills=50")
@@ -80,8 +79,12 @@ def java_command(
     options: Sequence[str] = QUICK_JVM,
     *,
     rebalances_when_told: bool = False,
+    tls_mode: str = "disabled",
 ) -> list[str]:
-    """Return the command that starts a Java driver which writes nothing outside a directory."""
+    """Return the command that starts a Java driver which writes nothing outside a directory.
+
+    A server that takes TLS makes itself a certificate as it starts, with keys that take seconds to find.
+    """
     home = [f"-D{name}={directory}" for name in ("user.home", "java.io.tmpdir", "rocketmq.home.dir")]
     class_path = build_java(version)
     is_old = version == OLD_JAVA_VERSION
@@ -90,7 +93,8 @@ def java_command(
     if is_old:  # its tools look for their logging there and nowhere else
         (directory / "conf").mkdir()
         shutil.copy(JAVA_SOURCES / "src/main/resources/logback.xml", directory / "conf" / "logback_tools.xml")
-    return ["java", *EVERY_JVM, *WITHOUT_TLS, *options, *rebalance, *home, "-cp", class_path, "rocketlet.interop.Driver"]
+    tls = f"-D{TLS_MODE}={tls_mode}"
+    return ["java", *EVERY_JVM, *options, tls, *rebalance, *home, "-cp", class_path, "rocketlet.interop.Driver"]
 
 
 def _find(program: str) -> str:
