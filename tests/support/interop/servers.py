@@ -30,7 +30,9 @@ JAVA_SETTINGS = {
     # A JVM that is still warming up on a busy machine is not to answer "busy" after 200 ms.
     "waitTimeMillsInSendQueue": "10000",
     # The timer wheel is compared with its file byte by byte: once a second that takes a seventh of a core, at rest.
-    "timerFlushIntervalMs": "20000",
+    "timerFlushIntervalMs": "60000",
+    # Until the first interval is over, the thread that keeps transaction metrics spins.
+    "transactionMetricFlushInterval": "100",
 }
 READY = re.compile(r"ready namesrv=(\S+) broker=(\S+)(?: metrics=\S+)?\n")
 
