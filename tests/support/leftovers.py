@@ -1,6 +1,7 @@
 """A run that leaves a process or a file behind has failed, even when each test passed.
 
-A run has a temporary directory of its own, which every part and every child gets by ``TMPDIR``. Looked at: what is in
+A run has a temporary directory of its own, which every part and every child gets by ``TMPDIR``: in memory if it can be,
+since the tests flush ever so many small files, and waiting for a disk doubles their time. Looked at: what is in
 it, processes that have it in their environment, and names at the top of the checkout (tool caches aside). After a
 failed run the directory stays to be read, until a later run removes it.
 """
@@ -15,6 +16,18 @@ import pytest
 CHECKOUT = pathlib.Path(__file__).parent.parent.parent
 PREFIX = "rocketlet-tests-"
 TOOL_NAMES = frozenset({".pytest_cache", ".hypothesis", ".ruff_cache", "__pycache__"})
+
+MEMORY = pathlib.Path("/dev/shm")  # noqa: S108 # a directory of our own is made there
+LEAST_ROOM = 8 << 30
+
+
+def usual_temporary() -> str:
+    """Return where temporary files go: where TMPDIR says, else into memory that has room and lets programs run."""
+    if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
+        about = os.statvfs(MEMORY)
+        if about.f_bavail * about.f_frsize >= LEAST_ROOM and not about.f_flag & os.ST_NOEXEC:
+            return str(MEMORY)
+    return tempfile.gettempdir()
 
 
 def processes_using(temporary: pathlib.Path) -> dict[int, str]:
@@ -53,9 +66,10 @@ class LeftoverCheck:
     """Compares the end of a run with its start."""
 
     def __init__(self) -> None:
-        self._usual_temporary = tempfile.gettempdir()
-        remove_earlier_runs(pathlib.Path(self._usual_temporary))
-        self._temporary = pathlib.Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        self._was_named, self._usual_temporary = os.environ.get("TMPDIR"), tempfile.gettempdir()
+        parent = usual_temporary()
+        remove_earlier_runs(pathlib.Path(parent))
+        self._temporary = pathlib.Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
         os.environ["TMPDIR"] = tempfile.tempdir = str(self._temporary)
         self._names = set(CHECKOUT.iterdir())
         self.found: list[str] = []
@@ -75,7 +89,11 @@ class LeftoverCheck:
 
     def pytest_unconfigure(self) -> None:
         """Use the usual temporary directory again."""
-        os.environ["TMPDIR"] = tempfile.tempdir = self._usual_temporary
+        tempfile.tempdir = self._usual_temporary
+        if self._was_named is None:
+            os.environ.pop("TMPDIR", None)
+        else:
+            os.environ["TMPDIR"] = self._was_named
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name what is left."""
