@@ -152,6 +152,13 @@ class TimerLog:
         if end % self.file_bytes or not end:
             self._zero_rest()
 
+    def add_unsynced(self, start: int) -> None:
+        """Take the files from a position up to the end for unflushed: a process that was killed has written them."""
+        if start < self.end:
+            self.new_directories.add(self.directory)
+            bases = range(start - start % self.file_bytes, self.end, self.file_bytes)
+            self.dirty_paths.update(map(self.path_of, bases))
+
     def remove_all(self) -> None:
         """Remove all files; the log begins anew at 0."""
         self.close()

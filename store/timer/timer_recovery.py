@@ -3,8 +3,8 @@
 Rules:
 
 - ``timercheck`` says how far wheel and log are on the disk for certain. What the log has behind that is put into the
-  wheel again, as far as it leads to records; the rest is cut off. After a kill the wheel is compared with the last file
-  before that, too.
+  wheel again, as far as it leads to records, and flushed with the next save; the rest is cut off. After a kill the
+  wheel is compared with the last file before that, too.
 - From the message that ``timercheck`` names on, the timer topic is read again; who has a unit already is passed over.
   After a kill it is the message behind the last unit if that is less, as in Java: units may have been lost. Messages
   that were late have none, so some of these are looked at once more.
@@ -83,6 +83,7 @@ class _Opening:
             if behind and not (self._is_clean and self._end == start):
                 self._check = self._check._replace(queue_offset=min(behind, self._check.queue_offset))
         timers.log.cut(self._end)
+        timers.log.add_unsynced(start)
         waiting = timers.wheel.find_waiting(self._from_tick)
         if waiting.last_tick - self._from_tick >= timers.config.wheel_slots:
             raise self._misfit(f"the wheel has messages for {waiting.last_tick}, {self._from_tick} was to be read next")

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 from stores import GoldenStore, StoreDirectory
-from timers import DAY_MS, HOUR_MS, SECOND_MS, TimerWorld, timer_directory
+from syncs import RecordedSyncs
+from timers import DAY_MS, HOUR_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_directory
 
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.record import Record
@@ -120,6 +121,27 @@ def test_kill_puts_nothing_twice(world: TimerWorld) -> None:
     assert (world.timers.log.end, world.timers.count_at(world.now_ms + HOUR_MS - 1)) == (end, 6)
     world.pass_ms(HOUR_MS)
     assert sorted(world.bodies()) == [b"0", b"1", b"2", b"3", b"4", b"saved"]
+    world.stop()
+
+
+def test_units_of_a_killed_process_are_flushed_with_the_next_save(tmp_path: pathlib.Path) -> None:
+    """All files since the last save: the wheel must not lead to units that a power loss takes."""
+    disk = RecordedSyncs()
+    world = TimerWorld(timer_directory(tmp_path / "store"), disk)
+    world.send(b"saved", world.now_ms + HOUR_MS)
+    world.work()
+    world.save()
+    for number in range(2 * UNITS_PER_FILE):
+        world.send(b"%d" % number, world.now_ms + HOUR_MS)
+    world.work()
+    files = [f"timerlog/{base:020}" for base in range(0, world.timers.log.end, world.timers.log.file_bytes)]
+    world.kill("copy0")
+    world.start()
+    world.work()
+    disk.synced.clear()
+    world.save()
+    assert disk.synced[-4 - len(files) :] == [*files, "/", "timerlog/", "timerwheel", "config/timercheck"]
+    assert len(files) == 3
     world.stop()
 
 
