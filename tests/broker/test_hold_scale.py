@@ -1,12 +1,10 @@
 """Ten thousand parked pulls: what they cost, counted in calls."""
 
 import asyncio
-import sys
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import pytest
+from growth import count_calls
 from raw_calls import Caller, open_caller
 
 from rocketlet.broker.outcomes.scheduler import HeldFetch, LongPolling
@@ -52,22 +50,6 @@ def arrival(queue_id: int, tags_code: int) -> list[Appended]:
     """Return the notice of the first message of a queue."""
     queue = ConsumeQueue(QueueSpace(OS_FILES, "unused", 20_000, Descriptors(OS_FILES, 4)), "T", queue_id)
     return [Appended(0, 0, 100, "T", queue_id, 0, 0, {}, queue, tags_code)]
-
-
-def count_calls(work: Callable[[], object]) -> int:
-    """Return how many calls of Python and C functions some work takes."""
-    calls = 0
-
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @pytest.mark.feature("P6")

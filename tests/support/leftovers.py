@@ -18,7 +18,7 @@ PREFIX = "rocketlet-tests-"
 TOOL_NAMES = frozenset({".pytest_cache", ".hypothesis", ".ruff_cache", "__pycache__"})
 
 MEMORY = pathlib.Path("/dev/shm")  # noqa: S108 # a directory of our own is made there
-LEAST_ROOM = 8 << 30
+LEAST_ROOM = 4 << 30  # a run keeps less than 1 GiB
 
 
 def usual_temporary() -> str:
