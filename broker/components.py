@@ -18,6 +18,7 @@ from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
 from ..remoting.headers.send import SendReplies
 from ..remoting.transport.connection import Connection, Handler
+from ..remoting.transport.connections import ConnectionEvents
 from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
@@ -45,7 +46,7 @@ from .delay.timer_messages import TimerRequests
 from .group.filters import FilterSelection, FilterTable
 from .group.groups import GroupTable, OffsetTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers, SubscriptionHandlers
-from .group.members import Members
+from .group.members import Members, RegisterCounts
 from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Scheduler, by_topic
@@ -109,8 +110,11 @@ class Components:
         )
         self._routing, self.timer_delivery = self._build_timers()
         self.delay_delivery = DelayedDelivery(store, self.scheduler.commit, state.delays)
-        self._traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts())
-        self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out)
+        self.connection_events = ConnectionEvents()
+        self._traffic = TrafficCounts(
+            PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts(), RegisterCounts()
+        )
+        self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out, self._channel_activity)
         self._info = RuntimeInfo(
             self._statistics, self.cleaning, self.scheduler, self.delay_delivery, self.timer_delivery
         )
@@ -210,6 +214,7 @@ class Components:
             partial(open_group, state.groups, state.topics),
             self.scheduler,
             self._clock.monotonic_ms,
+            self._traffic.registers,
         )
 
     def _build_handlers(self) -> dict[int, Handler]:
@@ -303,6 +308,11 @@ class Components:
         flushing = FlushJob(state.store, files, scheduler.tell_flushed if scheduler.flushes_first else None)
         scanning = ScanJob(self.clients, state.filters, self._settings)
         return flushing, state.saving, scanning, self._statistics
+
+    def _channel_activity(self) -> dict[str, int]:
+        """Return what the connections have been through, by Java's names."""
+        events = self.connection_events
+        return {"CONNECT": events.opened, "CLOSE": events.ended, "EXCEPTION": events.failed, "IDLE": events.idle}
 
     def _count_timers_out(self) -> int:
         return 0 if self.timer_delivery is None else self.timer_delivery.taken_out

@@ -16,7 +16,7 @@ unless brokers are told not to (``autoCreateSubscriptionGroup``).
 
     progress        what is committed, and where each queue begins and ends, at the moment of asking
     reset_to_…      the brokers move the group (222), also while it consumes: it gets the messages from there on
-    reset           every queue to an offset of its own, while the group has no members
+    reset           every queue to an offset of its own, on brokers before 5.3 while the group has no members
 
 A group that a broker does not know is an error (26): make it first. In a namespace, names are those of the application:
 topics, groups and messages of other namespaces are not listed.
@@ -350,11 +350,11 @@ class Admin:
         return await self._offsets.move(Reset(group, topic, at_ms, find))
 
     async def reset(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Have a group begin at these offsets; nobody may consume in it.
+        """Have a group begin at these offsets; one that is online where brokers move it (``useServerSideResetOffset``).
 
         Raises:
             ValueError: an offset is negative.
-            ClientStateError: members are online.
+            ClientStateError: members are online, and a broker leaves it to them to move.
         """
         await self._offsets.set(group, offsets)
 
@@ -362,7 +362,7 @@ class Admin:
         """Have one group begin where another one is; return the offsets. Nobody may consume in the first.
 
         Raises:
-            ClientStateError: members of the target are online.
+            ClientStateError: members of the target are online, and a broker leaves it to them to move.
         """
         progress = await self.progress(source, topic)
         found = {each.queue: each.committed for each in progress.queues if each.committed is not None}
