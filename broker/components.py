@@ -18,6 +18,7 @@ from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
 from ..remoting.headers.send import SendReplies
 from ..remoting.transport.connection import Connection, Handler
+from ..remoting.transport.connections import ConnectionEvents
 from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
@@ -33,11 +34,10 @@ from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.named_statistics import NamedStatistics
 from .admin.offset_handlers import OffsetCopies, OffsetReports, OffsetTables, QueueEntryReports
 from .admin.progress import Progress
-from .admin.report_handlers import ConnectionReports, ProgressReports
+from .admin.report_handlers import ConnectionReports, ProgressReports, StatisticsReports
 from .admin.runtime_info import RuntimeInfo
 from .admin.setting_handlers import SettingHandlers
 from .admin.statistics import BrokerStatistics, TrafficCounts
-from .admin.statistics_handlers import StatisticsHandlers
 from .delay.delay_delivery import DelayedDelivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
 from .delay.delayed_messages import DelayRouting, Delays
@@ -46,7 +46,7 @@ from .delay.timer_messages import TimerRequests
 from .group.filters import FilterSelection, FilterTable
 from .group.groups import GroupTable, OffsetTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers, SubscriptionHandlers
-from .group.members import Members
+from .group.members import Members, RegisterCounts
 from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
 from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Scheduler, by_topic
@@ -108,26 +108,17 @@ class Components:
         self._transactions = Transactions(
             store, state.offsets, self.scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes
         )
-        timers = store.timers() if config.is_timer_wheel_enabled else None
-        timer_requests = timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms)
-        self._routing = DelayRouting(clock.now_ms, Delays(store.config.delays_ms), timer_requests)
+        self._routing, self.timer_delivery = self._build_timers()
         self.delay_delivery = DelayedDelivery(store, self.scheduler.commit, state.delays)
-        self.timer_delivery = timers and TimerDelivery(store, timers, self.scheduler.commit, timers.now_ms)
-        self._traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts())
-        self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out)
+        self.connection_events = ConnectionEvents()
+        self._traffic = TrafficCounts(
+            PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts(), RegisterCounts()
+        )
+        self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out, self._channel_activity)
         self._info = RuntimeInfo(
             self._statistics, self.cleaning, self.scheduler, self.delay_delivery, self.timer_delivery
         )
-        self.figures = Figures(
-            self._info,
-            self._settings,
-            state.topics,
-            state.groups,
-            state.offsets,
-            self._members,
-            self.long_polling,
-            self._own_address,
-        )
+        self.figures = self._build_figures()
         self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
         self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
         self.sends = self._build_sends()
@@ -162,6 +153,26 @@ class Components:
         sender = TransactionCheckSender(self._members, self._config.broker_name)
         job = CheckJob(checks, sender, self._clock, self._settings)
         return job, CursorSaveJob(self._transactions, self._settings)
+
+    def _build_timers(self) -> tuple[DelayRouting, TimerDelivery | None]:
+        store, commit = self._state.store, self.scheduler.commit
+        timers = store.timers() if self._config.is_timer_wheel_enabled else None
+        requests = timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms)
+        routing = DelayRouting(self._clock.now_ms, Delays(store.config.delays_ms), requests)
+        return routing, timers and TimerDelivery(store, timers, commit, timers.now_ms)
+
+    def _build_figures(self) -> Figures:
+        state = self._state
+        return Figures(
+            self._info,
+            self._settings,
+            state.topics,
+            state.groups,
+            state.offsets,
+            self._members,
+            self.long_polling,
+            self._own_address,
+        )
 
     def _build_sends(self) -> SendHandlers:
         settings, state, scheduler, routing = self._settings, self._state, self.scheduler, self._routing
@@ -203,6 +214,7 @@ class Components:
             partial(open_group, state.groups, state.topics),
             self.scheduler,
             self._clock.monotonic_ms,
+            self._traffic.registers,
         )
 
     def _build_handlers(self) -> dict[int, Handler]:
@@ -219,7 +231,7 @@ class Components:
             SubscriptionHandlers(self._filters),
             LockHandlers(self._locks, self._clock.monotonic_ms),
             TransactionHandlers(ends, ResumeCheck(scheduler)),
-            AdminHandlers(state.topics, state.groups, scheduler, own_topics),
+            AdminHandlers(state.topics, state.groups, scheduler, own_topics, self.cleaning, state.saving.run_once),
             CleaningHandlers(self.cleaning, state.topics, own_topics),
             RuntimeInfoHandlers(self._info),
             SettingHandlers(settings, state.settings_file, state.topics, self.registration, self.cleaning, self._clock),
@@ -227,7 +239,6 @@ class Components:
             *self._build_changes(own_topics),
             *self._build_offset_reports(),
             *self._build_member_questions(),
-            StatisticsHandlers(NamedStatistics(self._statistics, self._config.cluster_name)),
             OtherStorage(self.cleaning, state.saving.run_once),
             OtherRoles(state.store),
             OtherFeatures(),
@@ -268,7 +279,9 @@ class Components:
             ),
         )
 
-    def _build_reports(self, system_topics: Collection[str]) -> tuple[ProgressReports, ConnectionReports]:
+    def _build_reports(
+        self, system_topics: Collection[str]
+    ) -> tuple[ProgressReports, ConnectionReports, StatisticsReports]:
         state = self._state
         reports = ProgressReports(
             Progress(state.store, state.topics, state.offsets),
@@ -280,7 +293,8 @@ class Components:
             self._members,
             self._own_address,
         )
-        return reports, ConnectionReports(self._members, system_topics)
+        named = NamedStatistics(self._statistics, self._config.cluster_name)
+        return reports, ConnectionReports(self._members, system_topics), StatisticsReports(named)
 
     def _build_notices(self) -> ArrivalNotices:
         takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}
@@ -294,6 +308,11 @@ class Components:
         flushing = FlushJob(state.store, files, scheduler.tell_flushed if scheduler.flushes_first else None)
         scanning = ScanJob(self.clients, state.filters, self._settings)
         return flushing, state.saving, scanning, self._statistics
+
+    def _channel_activity(self) -> dict[str, int]:
+        """Return what the connections have been through, by Java's names."""
+        events = self.connection_events
+        return {"CONNECT": events.opened, "CLOSE": events.ended, "EXCEPTION": events.failed, "IDLE": events.idle}
 
     def _count_timers_out(self) -> int:
         return 0 if self.timer_delivery is None else self.timer_delivery.taken_out

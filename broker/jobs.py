@@ -75,6 +75,7 @@ class SaveJob:
 
     def load(self) -> None:
         """Fill the tables from their files (raises ``ConfigError``)."""
+        self._folder.finish()
         for table in self._tables:
             self._folder.load(table)
 
@@ -83,18 +84,15 @@ class SaveJob:
         return self.period_ms if await self.run_once() else min(RETRY_MS, self.period_ms)
 
     async def run_once(self) -> bool:
-        """Write each table alone; what cannot be written is logged and stays for the next round. Tell if all were."""
-        are_saved = True
-        for table in self._tables:
-            try:
-                await self._folder.save(table)
-            except OSError as error:
-                are_saved = False
-                _log.warning("saving config/%s failed, retrying within %d ms: %s", table.file_name, RETRY_MS, error)
-            except Exception:  # the fault boundary of a table: its own content must not cost the others
-                are_saved = False
-                _log.exception("saving config/%s failed, retrying within %d ms", table.file_name, RETRY_MS)
-        return are_saved
+        """Write what has changed, together; what cannot be written is logged and stays for the next round.
+
+        Tell if all were written.
+        """
+        failures = await self._folder.save_together(self._tables)
+        for name, error in failures.items():
+            text = "saving config/%s failed, retrying within %d ms: %s"
+            _log.warning(text, name, RETRY_MS, error, exc_info=None if isinstance(error, OSError) else error)
+        return not failures
 
 
 class ScanJob:

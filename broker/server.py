@@ -204,7 +204,8 @@ class Broker:
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )
-        server = RemotingServer(self._config.host, self._config.port, handlers, self._clock, limits)
+        events = parts.connection_events
+        server = RemotingServer(self._config.host, self._config.port, handlers, self._clock, limits, events)
         await stack.enter_async_context(server)
         if self._config.port != server.address[1]:  # a free port was asked for; nobody can have used it yet
             self.advertised = self.advertised._replace(bound=server.address)

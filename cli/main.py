@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "offset": ".verbs.offset",
     "message": ".verbs.message",
     "dlq": ".verbs.dlq",
-    "client": ".verbs.cluster",
+    "client": ".verbs.client",
     "cluster": ".verbs.cluster",
     "config": ".verbs.config",
 }

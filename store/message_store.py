@@ -11,7 +11,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Self
 
 from ..common.errors import (
@@ -451,13 +451,13 @@ class MessageStore:
         for step in self.cleaner.round():
             step.run()
 
-    def set_batch_topic(self, topic: str) -> None:
-        """Make a topic one whose queues count by messages and keep batches whole (``queue.type=BatchCQ``).
+    def set_batch_topics(self, topics: Collection[str]) -> None:
+        """Have the queues of topics, all or none, count by messages and keep batches whole (``queue.type=BatchCQ``).
 
         Raises:
-            ConfigError: It has queues of the other kind.
+            ConfigError: One has queues of the other kind.
         """
-        self._queues.set_batch_topic(topic)
+        self._queues.set_batch_topics(topics)
 
     def delete_topic(self, topic: str) -> None:
         """Remove the queues of a topic; its records stay in the log until their files go (raises ``OSError``).

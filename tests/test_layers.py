@@ -38,7 +38,7 @@ ORDER = {
 WIRE_MODULES = frozenset(
     {
         *("handlers", "query_handlers", "report_handlers", "change_handlers", "setting_handlers"),
-        *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers", "statistics_handlers"),
+        *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers"),
         *("registration", "components", "server"),
     }
 )

@@ -26,9 +26,8 @@ from ...remoting.headers.admin import ExportedTablesHeader
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
-from .change_handlers import answer_when_saved
 from .cleaning import CleaningJob
-from .handlers import answer_when_done
+from .handlers import answer_when_done, answer_when_saved
 
 MOST_COLD_GROUPS = 1_000
 _TABLES = frozenset({"topics", "subscriptiongroups", "consumeroffsets"})

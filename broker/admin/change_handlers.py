@@ -9,7 +9,7 @@ the tables are on the disk; the records of a topic stay in the log until they ex
 that waits for messages of the topic is answered at once.
 """
 
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping
 
 from ...common.codes import ResponseCode
 from ...common.message import MessageQueue
@@ -29,11 +29,9 @@ from ..outcomes.scheduler import LongPolling
 from ..settings.live import LiveSettings
 from ..topic.topics import TopicTable
 from .cleaning import CleaningJob
-from .handlers import answer_when_done
+from .handlers import Save, answer_when_done, answer_when_saved
 from .statistics import BrokerStatistics
 
-Save = Callable[[], Awaitable[bool]]
-"""``SaveJob.run_once``."""
 _BY_TIME = -1
 
 
@@ -192,10 +190,3 @@ class OffsetResets:
         if header.at_ms < 0:
             return self._store.max_offset(header.topic, queue_id)
         return self._store.offset_by_time(header.topic, queue_id, header.at_ms)
-
-
-async def answer_when_saved(save: Save, body: bytes = b"") -> Command:
-    """Return the answer with a body once the changed tables are on the disk."""
-    if await save():
-        return Command.response(ResponseCode.SUCCESS, None, None, body)
-    return Command.response(ResponseCode.SYSTEM_ERROR, "done, but not saved: the log of the broker tells why")

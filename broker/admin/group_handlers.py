@@ -36,11 +36,10 @@ from ..group.groups import MAX_FORBIDDEN, GroupTable, OffsetTable
 from ..group.members import Members
 from ..settings.refusal import Refusal
 from ..topic.topics import TopicTable
-from .change_handlers import Save, answer_when_saved
 from .cleaning import CleaningJob
 from .client_handlers import refuse_version
 from .client_resets import ClientReset, ClientResets
-from .handlers import answer_when_done
+from .handlers import Save, answer_when_done, answer_when_saved
 
 _CPP = "CPP"
 

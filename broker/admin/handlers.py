@@ -7,7 +7,9 @@
 306  CLEAN_EXPIRED_CONSUMEQUEUE      316  CLEAN_UNUSED_TOPIC                  329  DELETE_EXPIRED_COMMITLOG
 28   GET_BROKER_RUNTIME_INFO
 
-Upstream: ``AdminBrokerProcessor`` (spec remoting.md §4.9, behaviour.md D.1, D.4).
+Upstream: ``AdminBrokerProcessor`` (spec remoting.md §4.9, behaviour.md D.1, D.4). A list is taken as a whole or not at
+all, by a broker that is killed meanwhile, too. Groups are answered when they are on the disk, topics when name servers
+know them as well.
 """
 
 from collections.abc import Awaitable, Callable, Container, Iterator, Sequence
@@ -48,6 +50,8 @@ _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")  # a Java broker could not load anot
 
 MOST_LISTED = 4_096
 """Topics or groups in one request."""
+Save = Callable[[], Awaitable[bool]]
+"""``SaveJob.run_once``."""
 _TopicChange = tuple[TopicConfig, Callable[[], dict[str, str]]]
 """A topic as it shall be but for its attributes, and what these become (raises ``ValueError``)."""
 
@@ -61,11 +65,15 @@ class AdminHandlers:
         groups: GroupTable,
         scheduler: Scheduler,
         own_topics: frozenset[str],
+        cleaning: CleaningJob,
+        save: Save,
     ) -> None:
         self._topics = topics
         self._groups = groups
         self._scheduler = scheduler
         self._own_topics = own_topics
+        self._cleaning = cleaning
+        self._save = save
 
     @answers(Code.UPDATE_AND_CREATE_TOPIC)
     def put_topic(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
@@ -106,9 +114,8 @@ class AdminHandlers:
                 return Command.response(ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported.")
             changed.append(replace(topic, attributes=attributes))
         try:
-            for topic in changed:
-                if is_batch_topic(topic.attributes):
-                    self._scheduler.store.set_batch_topic(topic.topic_name)
+            batch_topics = [topic.topic_name for topic in changed if is_batch_topic(topic.attributes)]
+            self._scheduler.store.set_batch_topics(batch_topics)
         except ConfigError as error:
             return Command.response(ResponseCode.SYSTEM_ERROR, str(error))
         for topic in changed:
@@ -140,30 +147,27 @@ class AdminHandlers:
         return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._topics.content()))
 
     @answers(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
-    def put_group(self, command: Command, _connection: Connection) -> Command:
+    def put_group(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         """Create or change a consumer group; nothing happens when there is none in the request."""
         group = decode_body_if_any(SubscriptionGroupConfig, command.body)
-        if group is None:
-            return Command.response(ResponseCode.SUCCESS)
-        remark = broker_group_remark(group.group_name)
-        if remark is not None:
-            return Command.response(ResponseCode.INVALID_PARAMETER, remark)
-        self._groups.put(group)
-        return Command.response(ResponseCode.SUCCESS)
+        return Command.response(ResponseCode.SUCCESS) if group is None else self._put_groups([group])
 
     @answers(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
-    def put_groups(self, command: Command, _connection: Connection) -> Command:
+    def put_groups(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         """Create or change consumer groups, all or none."""
         wanted = decode_body(SubscriptionGroupList, command.body).group_config_list
         if len(wanted) > MOST_LISTED:
             raise DecodeError(f"the request has {len(wanted)} groups, limit is {MOST_LISTED}")
-        for group in wanted:
+        return self._put_groups(wanted)
+
+    def _put_groups(self, groups: Sequence[SubscriptionGroupConfig]) -> Command | Outcome[Command]:
+        for group in groups:
             remark = broker_group_remark(group.group_name)
             if remark is not None:
                 return Command.response(ResponseCode.INVALID_PARAMETER, remark)
-        for group in wanted:
+        for group in groups:
             self._groups.put(group)
-        return Command.response(ResponseCode.SUCCESS)
+        return answer_when_done(self._cleaning, lambda: answer_when_saved(self._save), f"save {len(groups)} groups")
 
     @answers(Code.GET_SUBSCRIPTIONGROUP_CONFIG)
     def get_group(self, command: Command, _connection: Connection) -> Command:
@@ -274,3 +278,10 @@ def answer_when_done(job: CleaningJob, work: Callable[[], Awaitable[Command]], n
 
     job.start(answer, name)
     return outcome
+
+
+async def answer_when_saved(save: Save, body: bytes = b"") -> Command:
+    """Return the answer with a body once the changed tables are on the disk."""
+    if await save():
+        return Command.response(ResponseCode.SUCCESS, None, None, body)
+    return Command.response(ResponseCode.SYSTEM_ERROR, "done, but not saved: the log of the broker tells why")

@@ -9,12 +9,15 @@
     QUEUE_GET_NUMS, QUEUE_GET_SIZE                  topic@queueId@group
     SNDBCK_PUT_NUMS, SNDBCK2DLQ_TIMES, DLQ_PUT_NUMS topic@group
     BROKER_PUT_NUMS, BROKER_GET_NUMS                cluster; with _WITHOUT_SYSTEM_TOPIC those of user topics alone
+    CONSUMER_REGISTER_TIME, PRODUCER_REGISTER_TIME  cluster
+    CHANNEL_ACTIVITY                                CONNECT, CLOSE, EXCEPTION, IDLE
 
 Rules
 
     1. What has never happened does not exist, and neither does what has not happened for a day, or whose topic or
        group is gone: tools take the error for "no data".
-    2. Latencies are in milliseconds: from a record's store time until it is readable, and of a read.
+    2. Latencies are in milliseconds: from a record's store time until it is readable, of a read, and of taking in a
+       member with its heartbeat.
     3. Names that a 5.4.0 broker keeps elsewhere (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME) or fills for POP alone
        (BROKER_ACK_NUMS, …) do not exist here either.
 """
@@ -22,6 +25,7 @@ Rules
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ..group.members import RegisterCounts
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
 from ..send.send_back import SendBackCounts
@@ -45,6 +49,7 @@ class _Statistic(NamedTuple):
     column: int
     times: int | None
     place: Callable[[list[str]], _Place | None]
+    row: str | None = None  # of one whose key is the cluster
 
 
 def _one(parts: list[str]) -> _Place | None:
@@ -65,6 +70,10 @@ def _queue_second(parts: list[str]) -> _Place | None:
     return _queue_first([parts[1], parts[0], *parts[2:]]) if len(parts) > 1 else None
 
 
+def _register_time(role: str) -> _Statistic:
+    return _Statistic("registers", RegisterCounts.MILLISECONDS, RegisterCounts.TIMES, _one, role)
+
+
 _STATISTICS: Mapping[str, _Statistic] = {
     "TOPIC_PUT_NUMS": _Statistic("topic_puts", PutCounts.MESSAGES, PutCounts.MESSAGES, _one),
     "TOPIC_PUT_SIZE": _Statistic("topic_puts", PutCounts.BYTES, PutCounts.MESSAGES, _one),
@@ -79,10 +88,13 @@ _STATISTICS: Mapping[str, _Statistic] = {
     "SNDBCK_PUT_NUMS": _Statistic("send_backs", SendBackCounts.MESSAGES, SendBackCounts.MESSAGES, _pair),
     "SNDBCK2DLQ_TIMES": _Statistic("send_backs", SendBackCounts.DEAD_LETTERS, SendBackCounts.DEAD_LETTERS, _pair),
     "DLQ_PUT_NUMS": _Statistic("send_backs", SendBackCounts.DEAD_LETTERS, SendBackCounts.DEAD_LETTERS, _pair),
-    "BROKER_PUT_NUMS": _Statistic("whole_broker", 0, None, _one),
-    "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": _Statistic("whole_broker", 1, None, _one),
-    "BROKER_GET_NUMS": _Statistic("whole_broker", 2, None, _one),
-    "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": _Statistic("whole_broker", 3, None, _one),
+    "BROKER_PUT_NUMS": _Statistic("whole_broker", 0, None, _one, ""),
+    "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": _Statistic("whole_broker", 1, None, _one, ""),
+    "BROKER_GET_NUMS": _Statistic("whole_broker", 2, None, _one, ""),
+    "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": _Statistic("whole_broker", 3, None, _one, ""),
+    "CONSUMER_REGISTER_TIME": _register_time(RegisterCounts.CONSUMER),
+    "PRODUCER_REGISTER_TIME": _register_time(RegisterCounts.PRODUCER),
+    "CHANNEL_ACTIVITY": _Statistic("channels", 0, 0, _one),
 }
 
 
@@ -96,6 +108,8 @@ class NamedStatistics:
             "group_reads": statistics.group_reads,
             "send_backs": statistics.send_backs,
             "whole_broker": statistics.whole_broker,
+            "registers": statistics.registers,
+            "channels": statistics.channels,
         }
 
     def find(self, name: str, key: str) -> list[Growth] | None:
@@ -104,10 +118,10 @@ class NamedStatistics:
         place = statistic and statistic.place(key.split(_SEPARATOR))
         if statistic is None or place is None:
             return None
-        if statistic.table == "whole_broker":
+        if statistic.row is not None:
             if key != self._cluster:
                 return None
-            place = _Place("")
+            place = _Place(statistic.row)
         table = self._tables[statistic.table]
         column = statistic.column if statistic.times is None else statistic.times
         if not _total(table, place, column):

@@ -32,9 +32,8 @@ from ..group.filters import FilterTable
 from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Members
 from ..topic.topics import TopicTable
-from .change_handlers import answer_when_saved
 from .cleaning import CleaningJob
-from .handlers import answer_when_done
+from .handlers import answer_when_done, answer_when_saved
 
 MOST_ENTRIES = 10_000
 """Of a queue in one answer; Java's has none."""

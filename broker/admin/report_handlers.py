@@ -6,6 +6,7 @@
 208  GET_CONSUME_STATS             how far a group is, queue by queue
 300  QUERY_TOPIC_CONSUME_BY_WHO    the groups of a topic: who subscribes to it, and who has offsets
 305  GET_SYSTEM_TOPIC_LIST_FROM_BROKER
+315  VIEW_BROKER_STATS_DATA        what was counted in the last minute, hour and day
 317  GET_BROKER_CONSUME_STATS      how far all groups are
 
 Upstream: ``AdminBrokerProcessor`` (spec remoting.md §4.11, behaviour.md D.2). Unlike it, 317 tells what was handed out
@@ -35,9 +36,11 @@ from ...remoting.bodies.client import (
     MessageModel,
     SubscriptionData,
 )
+from ...remoting.bodies.reports import BrokerStats, StatsWindow
 from ...remoting.bodies.route import TopicList
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode as Code
+from ...remoting.headers.admin import StatisticHeader
 from ...remoting.headers.client import (
     BrokerProgressHeader,
     ConsumerGroupHeader,
@@ -50,8 +53,10 @@ from ...remoting.transport.server import answers
 from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Member, Members
 from ..topic.topics import TopicTable
+from .named_statistics import NamedStatistics
 from .progress import Progress
 from .statistics import BrokerStatistics
+from .windows import DAY, HOUR, MINUTE, Growth
 
 
 class ProgressReports:
@@ -186,6 +191,26 @@ class ConnectionReports:
         return _success(TopicList(topic_list=self._system_topics))
 
 
+class StatisticsReports:
+    """Answers what has been counted in the last minute, hour and day."""
+
+    def __init__(self, statistics: NamedStatistics) -> None:
+        self._statistics = statistics
+
+    @answers(Code.VIEW_BROKER_STATS_DATA)
+    def tell(self, command: Command, _connection: Connection) -> Command:
+        """Tell the windows of one statistic; tools take the error for one that has nothing to tell."""
+        header = decode_header(StatisticHeader, command)
+        found = self._statistics.find(header.stats_name, header.stats_key)
+        if found is None:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return Command.response(ResponseCode.SYSTEM_ERROR, remark)
+        told = BrokerStats(
+            stats_minute=_window(found[MINUTE]), stats_hour=_window(found[HOUR]), stats_day=_window(found[DAY])
+        )
+        return _success(told)
+
+
 def _connections(members: Mapping[Connection, Member]) -> list[ClientConnection]:
     return [
         ClientConnection(
@@ -200,3 +225,7 @@ def _connections(members: Mapping[Connection, Member]) -> list[ClientConnection]
 
 def _success(body: object) -> Command:
     return Command.response(ResponseCode.SUCCESS, None, None, encode_body(body))
+
+
+def _window(growth: Growth) -> StatsWindow:
+    return StatsWindow(sum=growth.total, tps=growth.per_second, avgpt=growth.each_time)

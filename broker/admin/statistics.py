@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from ...common.clock import Clock
 from ...common.names import TIMER_TOPIC, is_system_topic
+from ..group.members import RegisterCounts
 from ..outcomes.queue_counts import count_by_queue, total_of
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
@@ -64,6 +65,7 @@ class TrafficCounts:
     puts: PutCounts
     reads: ReadCounts
     send_backs: SendBackCounts
+    registers: RegisterCounts
 
 
 BROKER_COLUMNS = 4
@@ -71,11 +73,21 @@ BROKER_COLUMNS = 4
 
 
 class BrokerStatistics:
-    """Counts what goes in and out; ``count_timers_out`` tells how many timer messages have left their wheel."""
+    """Counts what goes in and out.
+
+    ``count_timers_out`` tells how many timer messages have left their wheel, ``channel_activity`` how often something
+    has happened to connections.
+    """
 
     period_ms = 1_000
 
-    def __init__(self, clock: Clock, traffic: TrafficCounts, count_timers_out: Callable[[], int] = int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        traffic: TrafficCounts,
+        count_timers_out: Callable[[], int] = int,
+        channel_activity: Callable[[], Mapping[str, int]] = dict[str, int],
+    ) -> None:
         self._now_ms = clock.now_ms
         self.started_at_ms = clock.now_ms()
         self.puts, self.reads = traffic.puts, traffic.reads
@@ -83,11 +95,14 @@ class BrokerStatistics:
         self.topic_puts = SampledCounts(traffic.puts.queues, 3, self._timeline)
         self.group_reads = SampledCounts(traffic.reads.queues, 4, self._timeline)
         self.send_backs = SampledCounts(traffic.send_backs.queues, 2, self._timeline)
+        self.registers = SampledCounts(traffic.registers.queues, 2, self._timeline)
+        self.channels = SampledCounts[str](count_by_queue(1), 1, self._timeline)
         self.whole_broker = SampledCounts[str](count_by_queue(BROKER_COLUMNS), BROKER_COLUMNS, self._timeline)
         self.yesterday_morning = self.this_morning = DayTotals()
         self.last_minute: Mapping[int, int] = {}
         """How many messages took how many milliseconds to be put."""
         self._count_timers_out = count_timers_out
+        self._channel_activity = channel_activity
         self._longest_put_ms = 0  # before the minute under way
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._minute_ends_at_ms = self.started_at_ms + _MINUTE_MS
@@ -194,7 +209,10 @@ class BrokerStatistics:
         """Sample all rows; in between others have their turn."""
         day = self.day_totals()
         self.whole_broker.counts[""][0][:] = [self.puts.messages, day.puts, self.reads.messages, day.gets]
-        for table in (self.whole_broker, self.topic_puts, self.group_reads, self.send_backs):
+        for event, count in self._channel_activity().items():
+            self.channels.counts[event][0][0] = count
+        small = (self.whole_broker, self.registers, self.channels)
+        for table in (*small, self.topic_puts, self.group_reads, self.send_backs):
             for _ in table.sample(window):
                 await asyncio.sleep(0)
         self._timeline.done(window, at_ms)

@@ -51,7 +51,7 @@ from ..settings.live import LiveSettings
 from ..topic.topics import TopicTable
 from .filters import FilterSelection, FilterTable
 from .groups import MAX_QUEUES, GroupTable, OffsetTable
-from .members import CLUSTERING, Client, ConsumerGroup, ConsumerSpec, Members, Presence
+from .members import CLUSTERING, Client, ConsumerGroup, ConsumerSpec, Members, Presence, RegisterCounts
 from .queue_locks import QueueLocks
 
 
@@ -100,7 +100,9 @@ class ClientHandlers:
         open_group: OpenGroup,
         scheduler: Scheduler,
         monotonic_ms: Callable[[], int],
+        registers: RegisterCounts,
     ) -> None:
+        self._registers = registers
         self._members = members
         self._notifier = notifier
         self._open_group = open_group
@@ -120,7 +122,9 @@ class ClientHandlers:
         for consumer in data.consumer_data_set:
             created += self._join_consumer(consumer, data, client, connection)
         for producer in data.producer_data_set:
-            self._members.join_producer(producer.group_name, client, connection, self._monotonic_ms())
+            now_ms = self._monotonic_ms()
+            self._members.join_producer(producer.group_name, client, connection, now_ms)
+            self._registers.note(RegisterCounts.PRODUCER, self._monotonic_ms() - now_ms)
         return self._scheduler.when_known(reply, created) if created else reply
 
     @answers(Code.UNREGISTER_CLIENT)
@@ -170,15 +174,16 @@ class ClientHandlers:
         created = self._open_group(consumer)
         if created is None:
             return ()
-        spec = _spec(consumer, data.heartbeat_fingerprint)
+        spec, now_ms = _spec(consumer, data.heartbeat_fingerprint), self._monotonic_ms()
         if data.without_sub:
-            is_changed = self._members.refresh_consumer(spec, client, connection, self._monotonic_ms())
+            is_changed = self._members.refresh_consumer(spec, client, connection, now_ms)
         else:
-            is_changed = self._members.join_consumer(spec, client, connection, self._monotonic_ms())
+            is_changed = self._members.join_consumer(spec, client, connection, now_ms)
             self._notifier.subscribed(spec.group, spec.subscriptions)
         group = self._members.consumer_group(spec.group)
         if is_changed and group is not None:
             self._notifier.tell(group)
+        self._registers.note(RegisterCounts.CONSUMER, self._monotonic_ms() - now_ms)
         return created
 
     def _lose(self, connection: Connection) -> None:

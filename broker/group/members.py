@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from ...common.subscription import Subscription
+from ..outcomes.queue_counts import QueueCounts, count_by_queue
 from .filters import is_unfiltered
 
 LinkT = TypeVar("LinkT")
@@ -259,3 +260,19 @@ def _join(members: dict[LinkT, Member], client: Client, link: LinkT, now_ms: int
         return True
     member.client, member.heard_at_ms = client, now_ms
     return False
+
+
+class RegisterCounts:
+    """How often members have registered, and how long that took: by role, in queue 0 (``incConsumerRegisterTime``)."""
+
+    CONSUMER, PRODUCER = "CONSUMER", "PRODUCER"
+    MILLISECONDS, TIMES = range(2)
+
+    def __init__(self) -> None:
+        self.queues: QueueCounts[str] = count_by_queue(2)
+
+    def note(self, role: str, took_ms: int) -> None:
+        """Count one."""
+        row = self.queues[role][0]
+        row[self.MILLISECONDS] += took_ms
+        row[self.TIMES] += 1

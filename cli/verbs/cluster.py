@@ -1,4 +1,4 @@
-"""``rocketlet cluster``, ``broker list``, ``broker status`` and ``client``: who is there, and how it is doing."""
+"""``rocketlet cluster``, ``broker list`` and ``broker status``: which servers are there, and how they are doing."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Final, Unpack
@@ -7,7 +7,7 @@ import click
 
 from ...common.errors import RocketletError
 from .connecting import BROKER, ClusterFlags, CommandFailed, cluster_options, run
-from .output import show_json, show_pairs, show_rows
+from .output import show_pairs, show_rows
 
 if TYPE_CHECKING:
     from ...client.admin.admin import Admin
@@ -123,62 +123,3 @@ def broker_status(**flags: Unpack[BrokerFlags]) -> None:
 
 async def _broker_status(flags: BrokerFlags, admin: "Admin") -> None:
     show_pairs(dict(sorted((await admin.figures(flags["broker"])).items())), as_json=flags["as_json"])
-
-
-class ClientFlags(ClusterFlags):
-    """The arguments of ``client show``."""
-
-    client_id: str
-
-
-_CLIENTS: Final = ("client_id", "address", "language", "version", "role", "group")
-
-
-@click.group
-def client() -> None:
-    """List who is connected, and what each client consumes."""
-
-
-@client.command("list")
-@cluster_options
-def list_clients(**flags: Unpack[ClusterFlags]) -> None:
-    """List the consumers that are online, a row for each group."""
-    run(flags, partial(_list_clients, flags))
-
-
-async def _list_clients(flags: ClusterFlags, admin: "Admin") -> None:
-    show_rows(_CLIENTS, await _client_rows(admin), as_json=flags["as_json"])
-
-
-async def _client_rows(admin: "Admin") -> list[dict[str, object]]:
-    from .group import member_row
-
-    rows: list[dict[str, object]] = []
-    for group in await admin.groups():
-        told = await admin.consumer_group(group)
-        common = {
-            "role": "consumer",
-            "group": group,
-            "message_model": told.message_model,
-            "subscriptions": dict(told.subscriptions),
-        }
-        rows += [{**member_row(member), **common} for member in told.members]
-    return sorted(rows, key=lambda row: (str(row["client_id"]), str(row["group"])))
-
-
-@client.command("show")
-@click.argument("client_id")
-@cluster_options
-def show_client(**flags: Unpack[ClientFlags]) -> None:
-    """Show the groups of a client that is online, and what each has subscribed to."""
-    run(flags, partial(_show_client, flags))
-
-
-async def _show_client(flags: ClientFlags, admin: "Admin") -> None:
-    rows = [row for row in await _client_rows(admin) if row["client_id"] == flags["client_id"]]
-    if not rows:
-        raise CommandFailed(f"no client {flags['client_id']} is online")
-    if flags["as_json"]:
-        show_json(rows)
-        return
-    show_rows((*_CLIENTS, "message_model", "subscriptions"), rows, as_json=False)

@@ -174,8 +174,8 @@ async def _lag(flags: LagFlags, totals: dict[str, int], admin: "Admin") -> None:
 def reset(**flags: Unpack[ResetFlags]) -> None:
     """Have a group begin again in a topic.
 
-    begin, end and times move a group that is online, too, on brokers of 5.x. An offset, and a single queue, need that
-    no member is online.
+    A group that is online is moved, too, on brokers of 5.x: an offset, and a single queue, where they are set to move
+    groups themselves (useServerSideResetOffset). On others no member may be online.
     """
     check_can_ask(yes=flags["yes"])
     run(flags, partial(_reset, flags))
@@ -235,7 +235,10 @@ async def _offsets_for(
 @YES
 @cluster_options
 def copy_offsets(**flags: Unpack[CopyFlags]) -> None:
-    """Have the group TARGET begin in TOPIC where the group SOURCE is; no member of TARGET may be online."""
+    """Have the group TARGET begin in TOPIC where the group SOURCE is.
+
+    Members of TARGET may be online where an offset may be set.
+    """
     check_can_ask(yes=flags["yes"])
     run(flags, partial(_copy, flags))
 

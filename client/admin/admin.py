@@ -1,11 +1,11 @@
 """The administrator's client: topics, groups, offsets, messages, brokers (Java's ``DefaultMQAdminExt``).
 
     part                  requests
-    topics                17, 351, 215, 216, 206, 224, 202, 300
+    topics                351, 206, 224 and ``topics.py``
     groups, members       200, 201, 207 and ``group_connections.py``
     offsets, progress     ``group_offsets.py``
     messages              ``stored_messages.py``, ``topic_tail.py``
-    members, tracks       204, 307, 309 (``member_inspection.py``); ``replays.py``
+    members, tracks       204, 328, 307, 309 (``member_inspection.py``); ``replays.py``
     brokers, settings     106, 28, 322 and ``changes.py``
 
 Changes are made on the master of one broker after the other; when one fails, those before it are changed. Nothing is
@@ -16,7 +16,7 @@ unless brokers are told not to (``autoCreateSubscriptionGroup``).
 
     progress        what is committed, and where each queue begins and ends, at the moment of asking
     reset_to_…      the brokers move the group (222), also while it consumes: it gets the messages from there on
-    reset           every queue to an offset of its own, while the group has no members
+    reset           every queue to an offset of its own, on brokers before 5.3 while the group has no members
 
 A group that a broker does not know is an error (26): make it first. In a namespace, names are those of the application:
 topics, groups and messages of other namespaces are not listed.
@@ -26,17 +26,16 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import Self
 
 from ...common.clock import Clock
-from ...common.errors import ConfigError, RequestTimeoutError, RouteNotFoundError
+from ...common.errors import ConfigError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.metadata import SubscriptionGroupTable
-from ...common.names import AUTO_CREATE_TOPIC, client_group_remark
+from ...common.names import client_group_remark
 from ...common.subscription import ALL
-from ...remoting.bodies.admin import GroupList, TopicStats
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.route import KVTable, TopicList
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
-from ...remoting.headers.client import CreateTopicHeader, DeletedTopicHeader, DeleteGroupHeader, TopicHeader
+from ...remoting.headers.client import DeleteGroupHeader
 from ...remoting.headers.namesrv import BrokerNameHeader, ClusterHeader
 from ..group.subscriptions import Sql
 from ..session.lifecycle import Lifecycle
@@ -65,8 +64,8 @@ from .member_inspection import DirectConsumption, MemberInfo, MemberInspection, 
 from .replays import Replays
 from .stored_messages import MAX_MS, READER_GROUP, StoredMessages, TimeSpan
 from .topic_tail import Position, TailPlan, TopicTail
+from .topics import Topics
 
-ROUTE_PAUSE_MS = 50
 FROM_NOW = Position.end()
 
 
@@ -98,6 +97,7 @@ class Admin:
         self._names.leave_out(READER_GROUP)
         self._calls = AdminCalls(session, self._lifecycle, timeout_ms)
         self._changes = ConfigChanges(self._calls)
+        self._topics = Topics(session, self._calls)
         self._connections = GroupConnections(session, self._calls)
         self._offsets = GroupOffsets(session, self._calls, self._connections)
         self._messages = StoredMessages(session, self._calls)
@@ -170,12 +170,7 @@ class Admin:
         """
         check_topic(name)
         settings = choose_settings(settings, TopicSettings)
-        masters = await self._calls.masters(cluster, brokers)
-        for address in masters.values():
-            await self._calls.ask_broker(
-                address, Command.request(RequestCode.UPDATE_AND_CREATE_TOPIC, _header(name, settings))
-            )
-        await self._wait_routed(name, set(masters))
+        await self._topics.create(name, settings, await self._calls.masters(cluster, brokers))
 
     async def change_topic(self, name: str, change: TopicChange) -> dict[str, TopicSettings]:
         """Change some settings of a topic on each broker that has it; return how they are now.
@@ -202,18 +197,7 @@ class Admin:
         Raises:
             RouteNotFoundError: there is no such topic.
         """
-        found: dict[MessageQueue, QueueExtent] = {}
-        puts_per_second = 0.0
-        for address in (await self._calls.masters_of_topic(name)).values():
-            answer = await self._calls.ask_broker(
-                address, Command.request(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=name))
-            )
-            told = decode_answer(TopicStats, answer.body)
-            puts_per_second += told.topic_put_tps
-            for queue, each in told.offset_table.items():
-                extent = QueueExtent(each.min_offset, each.max_offset, each.last_update_timestamp)
-                found[self._names.strip_queue(queue)] = extent
-        return TopicState(dict(sorted(found.items())), puts_per_second)
+        return await self._topics.state(name)
 
     async def groups_of(self, topic: str) -> list[str]:
         """Return the groups that consume a topic, or have offsets in it.
@@ -221,13 +205,7 @@ class Admin:
         Raises:
             RouteNotFoundError: there is no such topic.
         """
-        names: set[str] = set()
-        for address in (await self._calls.masters_of_topic(topic)).values():
-            answer = await self._calls.ask_broker(
-                address, Command.request(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic))
-            )
-            names.update(decode_answer(GroupList, answer.body).group_list)
-        return self._own(names)
+        return self._own(await self._topics.groups_of(topic))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic on its brokers and on every name server; what is in the log stays until it expires.
@@ -236,12 +214,7 @@ class Admin:
             RouteNotFoundError: there is no such topic.
             ResponseError: a server refused it.
         """
-        for address in (await self._calls.masters_of_topic(name)).values():
-            await self._calls.ask_broker(
-                address, Command.request(RequestCode.DELETE_TOPIC_IN_BROKER, DeletedTopicHeader(topic=name))
-            )
-        await self._calls.ask_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, TopicHeader(topic=name))
-        self._session.routes.discard(name)
+        await self._topics.delete(name)
 
     async def forbid_writes(self, broker: str) -> None:
         """Have no more messages sent to a broker: all its topics lose their write permission at the name servers."""
@@ -250,22 +223,6 @@ class Admin:
     async def allow_writes(self, broker: str) -> None:
         """Undo ``forbid_writes``."""
         await self._calls.ask_nameservers(RequestCode.ADD_WRITE_PERM_OF_BROKER, BrokerNameHeader(broker_name=broker))
-
-    async def _wait_routed(self, name: str, brokers: set[str]) -> None:
-        """Return when a name server tells that the topic is on the brokers; it cannot be asked to call."""
-        clock = self._session.clock
-        try:
-            async with clock.timeout(self._calls.timeout_ms):
-                while not await self._is_routed(name, brokers):
-                    await clock.sleep(ROUTE_PAUSE_MS)
-        except TimeoutError:
-            raise RequestTimeoutError(f"topic {name} has no route after {self._calls.timeout_ms} ms") from None
-
-    async def _is_routed(self, name: str, brokers: set[str]) -> bool:
-        try:
-            return brokers <= {share.broker_name for share in (await self._calls.route(name)).shares}
-        except RouteNotFoundError:
-            return False
 
     # groups
 
@@ -393,11 +350,11 @@ class Admin:
         return await self._offsets.move(Reset(group, topic, at_ms, find))
 
     async def reset(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Have a group begin at these offsets; nobody may consume in it.
+        """Have a group begin at these offsets; one that is online where brokers move it (``useServerSideResetOffset``).
 
         Raises:
             ValueError: an offset is negative.
-            ClientStateError: members are online.
+            ClientStateError: members are online, and a broker leaves it to them to move.
         """
         await self._offsets.set(group, offsets)
 
@@ -405,7 +362,7 @@ class Admin:
         """Have one group begin where another one is; return the offsets. Nobody may consume in the first.
 
         Raises:
-            ClientStateError: members of the target are online.
+            ClientStateError: members of the target are online, and a broker leaves it to them to move.
         """
         progress = await self.progress(source, topic)
         found = {each.queue: each.committed for each in progress.queues if each.committed is not None}
@@ -491,6 +448,11 @@ class Admin:
     async def producers(self, group: str, cluster: str | None = None) -> tuple[GroupConnection, ...]:
         """Return who is connected for a group of producers; nobody is no error."""
         return await self._inspection.producers(group, cluster)
+
+    async def all_producers(self, cluster: str | None = None) -> dict[str, tuple[GroupConnection, ...]]:
+        """Return who is connected as a producer, by group; brokers before 4.9.4 do not tell."""
+        told = await self._inspection.all_producers(cluster)
+        return {name: told[self._names.wrap(name)] for name in self._own(told)}
 
     async def running_info(self, group: str, client_id: str, *, with_stacks: bool = False) -> MemberInfo:
         """Return what a member of a consumer group says of itself: settings, subscriptions, queues, stacks if wanted.
@@ -585,16 +547,3 @@ class Admin:
     def _own(self, names: Iterable[str]) -> list[str]:
         """Return the names that are in the namespace, as the application knows them."""
         return sorted({self._names.strip(name) for name in names if self._names.holds(name)})
-
-
-def _header(name: str, settings: TopicSettings) -> CreateTopicHeader:
-    return CreateTopicHeader(
-        topic=name,
-        default_topic=AUTO_CREATE_TOPIC,
-        read_queue_nums=settings.read_queues,
-        write_queue_nums=settings.write_queues,
-        perm=settings.permission,
-        topic_filter_type="SINGLE_TAG",
-        topic_sys_flag=0,
-        attributes=",".join(f"+{key}={value}" for key, value in sorted(settings.attributes.items())) or None,
-    )

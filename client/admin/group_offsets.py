@@ -1,12 +1,13 @@
-"""How far groups are, and where they begin again (requests 14, 15, 29, 30, 31, 208, 222).
+"""How far groups are, and where they begin again (requests 14, 15, 26, 29, 30, 31, 208, 222).
 
     progress       one topic, queue by queue, as it is at the moment of asking
     all_progress   every topic that a group has offsets of, as each broker tells it with one answer
     move           the brokers move the group (222), also while it consumes
-    set            every queue to an offset of its own, while the group has no members
+    set            every queue to an offset of its own
 
 A broker that does not know 222 is told the offsets as consumers do it (15). While members are online they would store
-theirs over that, so it is refused then.
+theirs over that, so it is refused then. Of single queues a broker moves a group that is online when its settings say
+``useServerSideResetOffset`` (26), as by default since 5.3: others take 222 for all queues of the topic.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from ...common.codes import ResponseCode
 from ...common.errors import ClientStateError
 from ...common.message import MessageQueue
+from ...common.settings import parse_java_properties
 from ...remoting.bodies.admin import ConsumeStats
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.client import ResetOffsets
@@ -94,24 +96,44 @@ class GroupOffsets:
         return dict(sorted(found.items()))
 
     async def set(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Have a group begin at these offsets; nobody may consume in it.
+        """Have a group begin at these offsets.
 
         Raises:
             ValueError: an offset is negative.
-            ClientStateError: members are online.
+            ClientStateError: members are online, and a broker leaves it to them to move.
         """
         for queue_offset in offsets.values():
             check_queue_offset(queue_offset)
         for topic in {queue.topic for queue in offsets}:
             await self._calls.route(topic)
-        await self._check_idle(group)
+        if await self._connections.members(group, None):
+            for broker_name in sorted({queue.broker_name for queue in offsets}):
+                if not await self._moves_members(broker_name):
+                    await self._check_idle(group)
+            for queue, queue_offset in offsets.items():
+                await self._move_one(group, queue, queue_offset)
+            return
         for queue, queue_offset in offsets.items():
             await self._brokers.store_offset(group, queue, queue_offset)
             if await self.committed(group, queue) != queue_offset:
-                await self._reset_again(group, queue, queue_offset)
+                await self._move_one(group, queue, queue_offset)
 
-    async def _reset_again(self, group: str, queue: MessageQueue, queue_offset: int) -> None:
-        """Replace a reset that no member has fetched yet: until one has, brokers of 5.x leave out what is stored."""
+    async def _moves_members(self, broker_name: str) -> bool:
+        """Tell whether a broker moves groups itself, of single queues, too."""
+        command = Command.request(RequestCode.GET_BROKER_CONFIG)
+        expected = [ResponseCode.REQUEST_CODE_NOT_SUPPORTED, ResponseCode.NO_PERMISSION]
+        answer = await self._calls.ask_broker(self._session.master_of(broker_name), command, expected)
+        if answer.code != ResponseCode.SUCCESS:
+            return False
+        settings = parse_java_properties(answer.body.decode(errors="replace"))
+        return settings.get("useServerSideResetOffset") == "true"
+
+    async def _move_one(self, group: str, queue: MessageQueue, queue_offset: int) -> None:
+        """Have a broker move a group in one queue.
+
+        Members learn of it with their next pull. Until one has, brokers of 5.x leave out what is stored, and the last
+        of several moves counts.
+        """
         header = ResetOffsetHeader(topic=queue.topic, group=group, queue_id=queue.queue_id, queue_offset=queue_offset)
         command = Command.request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
         await self._calls.ask_broker(self._session.master_of(queue.broker_name), command)

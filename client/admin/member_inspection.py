@@ -1,4 +1,4 @@
-"""Who is behind a group, and what members and messages are up to (requests 204, 307, 309, 203).
+"""Who is behind a group, and what members and messages are up to (requests 204, 328, 307, 309, 203).
 
     producers        who is connected to send, by group
     running_info     what a member says of itself; a broker passes the question on to it, for ten seconds
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...common.codes import ResponseCode
 from ...common.errors import ResponseError
 from ...common.message import MessageQueue, ReceivedMessage
-from ...remoting.bodies.admin import ProducerConnections
+from ...remoting.bodies.admin import ProducerConnections, ProducerTable
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.client import ConsumedDirectly, ConsumerConnections, ConsumeType, MessageModel, RunningInfo
 from ...remoting.codec.command import Command
@@ -100,6 +100,20 @@ class MemberInspection:
                     GroupConnection(each.client_id, each.client_addr, each.language, each.version) for each in told
                 }
         return tuple(sorted(found))
+
+    async def all_producers(self, cluster: str | None) -> dict[str, tuple[GroupConnection, ...]]:
+        """Return who is connected as a producer, by group; a broker that does not know the request tells none."""
+        found: dict[str, set[GroupConnection]] = {}
+        for address in (await self._calls.masters(cluster)).values():
+            command = Command.request(RequestCode.GET_ALL_PRODUCER_INFO)
+            answer = await self._calls.ask_broker(address, command, [ResponseCode.REQUEST_CODE_NOT_SUPPORTED])
+            if answer.code == ResponseCode.SUCCESS:
+                for group, members in decode_answer(ProducerTable, answer.body).data.items():
+                    found.setdefault(group, set()).update(
+                        GroupConnection(each.client_id, each.remote_address.lstrip("/"), each.language, each.version)
+                        for each in members
+                    )
+        return {group: tuple(sorted(members)) for group, members in found.items()}
 
     async def running_info(self, group: str, client_id: str, *, with_stacks: bool) -> MemberInfo:
         """Return what a member says of itself."""

@@ -1,4 +1,4 @@
-"""What a push consumer answers when a broker asks for an administrator (Java's ``ClientRemotingProcessor``).
+"""What a consumer answers when a broker asks for an administrator (Java's ``ClientRemotingProcessor``).
 
     220  RESET_CONSUMER_CLIENT_OFFSET      its queues of a topic begin anew at other offsets; one-way
     221  GET_CONSUMER_STATUS_FROM_CLIENT   how far it has come in the queues of a topic
@@ -6,7 +6,8 @@
     309  CONSUME_MESSAGE_DIRECTLY          a listener gets one message out of turn, and how it ends is the answer
 
 Other groups of the session answer for themselves. Java waits 10 s before it sets offsets, for listeners that run; here
-what they finish later is ignored, since the offsets are frozen.
+what they finish later is ignored, since the offsets are frozen. Without a listener 309 is refused as Java refuses it,
+as if the group were not there; Java's lite pull consumer passes over 220 and has nothing to say to 221, ours does both.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from types import FrameType
+from typing import Any, Protocol
 
 import msgspec
 
@@ -28,8 +30,6 @@ from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import (
     ConsumedDirectly,
     ConsumerOffsets,
-    ConsumeType,
-    DirectResult,
     OwnedQueue,
     ResetOffsets,
     RunningInfo,
@@ -41,43 +41,48 @@ from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import ConsumeDirectlyHeader, GroupTopicHeader, RunningInfoHeader
 from ...remoting.transport.connection import Connection, Reply
 from ...remoting.transport.connection import Handler as RequestHandler
-from ..group.consumer_hooks import ListenerOutcome
 from ..group.group_member import GroupMember
-from ..group.process_queue import PushQueue
-from ..session.results import ConsumeResult
+from ..group.process_queue import ProcessQueue
 from ..session.session import Session
+from ..session.settings import ConsumerSettings
 from ..tracing.statistics import Statistics
-from .listeners import ConsumeEnvironment
-from .orderly_consume import HeldQueueLocks
 
 MIB = 1024 * 1024
 CLIENT_VERSION = "rocketlet"
 
-_RESULTS = {
-    ConsumeResult.SUCCESS: DirectResult.CR_SUCCESS,
-    ConsumeResult.RETRY: DirectResult.CR_LATER,
-    ConsumeResult.COMMIT: DirectResult.CR_COMMIT,
-    ConsumeResult.ROLLBACK: DirectResult.CR_ROLLBACK,
-}
+
+class AdminAnswers(Protocol):
+    """In what the kinds of consumers differ."""
+
+    def properties(self) -> Mapping[str, str]:
+        """Return its settings by Java's names, beside those of all consumers."""
+        ...
+
+    def queues(self) -> Mapping[MessageQueue, OwnedQueue]:
+        """Return what it tells of the queues that it owns."""
+        ...
+
+    async def begin_anew(self, offsets: Mapping[MessageQueue, int], /) -> None:
+        """Go on elsewhere in those of the queues that it owns."""
+        ...
+
+    async def consume(self, message: ReceivedMessage, /) -> ConsumedDirectly | None:
+        """Have its listener consume a message; None when it has no listeners."""
+        ...
 
 
 class ClientRequestHandlers:
     """The answers of one consumer."""
 
     def __init__(
-        self,
-        session: Session,
-        member: GroupMember[PushQueue],
-        environment: ConsumeEnvironment,
-        locks: HeldQueueLocks | None,
+        self, session: Session, member: GroupMember[Any], settings: ConsumerSettings, answers: AdminAnswers
     ) -> None:
         self._session = session
         self._member = member
-        self._environment = environment
-        self._locks = locks
-        self._clock = session.clock
+        self._settings = settings
+        self._answers = answers
         self._namespace = session.namespace
-        self._started_at_ms = self._clock.now_ms()
+        self._started_at_ms = session.clock.now_ms()
         self.handlers: Mapping[int, RequestHandler] = {
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET: self._reset,
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: self._tell_offsets,
@@ -97,15 +102,8 @@ class ClientRequestHandlers:
         offsets = decode_answer(ResetOffsets, command.body).offset_table if command.body else {}
         offsets = {self._namespace.strip_queue(queue): queue_offset for queue, queue_offset in offsets.items()}
         wanted = {queue: queue_offset for queue, queue_offset in offsets.items() if queue.topic == header.topic}
-        self._member.tasks.start(self._begin_anew(wanted), name="reset offsets")
+        self._member.tasks.start(self._answers.begin_anew(wanted), name="reset offsets")
         return Command.response(ResponseCode.SUCCESS)
-
-    async def _begin_anew(self, offsets: Mapping[MessageQueue, int]) -> None:
-        share = self._member.assigned
-        for queue in set(offsets).intersection(share.queues):
-            share.stop_pulling([queue])
-            await share.retake(queue, offsets[queue])
-        self._member.rebalance.wake()
 
     def _tell_offsets(self, command: Command, _connection: Connection) -> Reply:
         header = decode_header(GroupTopicHeader, command)
@@ -129,55 +127,30 @@ class ClientRequestHandlers:
                 SubscriptionData.from_subscription(each) for each in self._member.subscriptions.by_topic.values()
             ],
             status_table=self._figures(),
-            mq_table={
-                self._namespace.wrap_queue(sink.queue): self._describe_queue(sink)
-                for sink in self._member.assigned.sinks
-            },
+            mq_table={self._namespace.wrap_queue(queue): told for queue, told in self._answers.queues().items()},
             jstack=describe_stacks() if header.with_stacks else None,
         )
         return Command.response(ResponseCode.SUCCESS, body=encode_body(info))
 
     def _figures(self) -> dict[str, TopicFigures]:
         """Return the figures of each topic, which are 0 unless the consumer counts."""
-        statistics, group = Statistics.among(self._environment.settings.hooks), self._member.group
+        statistics, group = Statistics.among(self._settings.hooks), self._member.group
         return {
             self._namespace.wrap(topic): TopicFigures() if statistics is None else statistics.figures_of(group, topic)
             for topic in self._member.subscriptions.topics
         }
 
     def _properties(self) -> dict[str, str]:
-        settings = self._environment.settings
+        settings = self._settings
         return {
             "PROP_NAMESERVER_ADDR": "".join(f"{each};" for each in self._session.nameserver_addresses),
-            "PROP_THREADPOOL_CORE_SIZE": str(settings.concurrency),
-            "PROP_CONSUMEORDERLY": str(settings.is_orderly).lower(),
-            "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
             "PROP_CLIENT_VERSION": CLIENT_VERSION,
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_at_ms),
             "consumerGroup": self._member.group,
-            "messageModel": "BROADCASTING" if settings.is_broadcast else "CLUSTERING",
             "consumeFromWhere": settings.consume_from.value,
-            "consumeMessageBatchMaxSize": str(settings.batch_messages),
             "pullBatchSize": str(settings.pull_messages),
-            "maxReconsumeTimes": str(settings.max_retries),
+            **self._answers.properties(),
         }
-
-    def _describe_queue(self, sink: PushQueue) -> OwnedQueue:
-        unfinished, locks = sink.unfinished, self._locks
-        locked_at_ms = None if locks is None else locks.confirmed_at_ms(sink.queue)
-        committed = self._member.offsets.table.get(sink.queue)
-        return OwnedQueue(
-            commit_offset=-1 if committed is None else committed,
-            cached_msg_min_offset=(unfinished.next_offset or 0) if unfinished else 0,
-            cached_msg_max_offset=unfinished.put_offset if unfinished else 0,
-            cached_msg_count=len(unfinished),
-            cached_msg_size=unfinished.buffered_bytes // MIB,
-            locked=locked_at_ms is not None,
-            last_lock_timestamp=locked_at_ms or 0,
-            is_dropped=sink.is_dropped,
-            last_pull_timestamp=sink.pulled_at_ms,
-            last_consume_timestamp=sink.moved_at_ms,
-        )
 
     # 309
 
@@ -194,34 +167,27 @@ class ClientRequestHandlers:
         return owed
 
     async def _consume_now(self, owed: Outcome[Command], message: ReceivedMessage) -> None:
-        message = self._as_listeners_see(message)
-        handler = self._environment.handlers.get(message.topic)
-        begun_at_ms = self._clock.monotonic_ms()
-        if handler is None:
-            outcome: ListenerOutcome = LookupError(f"no listener for the topic {message.topic}")
+        told = await self._answers.consume(self._as_listeners_see(message))
+        if told is None:
+            remark = f"The Consumer Group <{self._namespace.wrap(self._member.group)}> not exist in this consumer"
+            owed.answer_with(Command.response(ResponseCode.SYSTEM_ERROR, remark))
         else:
-            outcome = await self._environment.calls.attempt(handler, [message])
-        settings = self._environment.settings
-        body = ConsumedDirectly(
-            order=settings.is_orderly,
-            auto_commit=settings.commits_itself,
-            consume_result=_result_of(outcome),
-            remark=f"{type(outcome).__name__}: {outcome}" if isinstance(outcome, BaseException) else None,
-            spent_ms=self._clock.monotonic_ms() - begun_at_ms,
-        )
-        owed.answer_with(Command.response(ResponseCode.SUCCESS, body=encode_body(body)))
+            owed.answer_with(Command.response(ResponseCode.SUCCESS, body=encode_body(told)))
 
     def _as_listeners_see(self, message: ReceivedMessage) -> ReceivedMessage:
         message = msgspec.structs.replace(message, topic=message.properties.get(RETRY_TOPIC, message.topic))
         return self._namespace.strip_message(message)
 
 
-def _result_of(outcome: ListenerOutcome) -> DirectResult:
-    if outcome is None:
-        return DirectResult.CR_SUCCESS
-    if isinstance(outcome, BaseException):
-        return DirectResult.CR_THROW_EXCEPTION
-    return _RESULTS[outcome] if isinstance(outcome, ConsumeResult) else DirectResult.CR_LATER
+def describe_buffered(held: ProcessQueue, committed: int | None) -> OwnedQueue:
+    """Return what is known of a queue by what is held of it, and the offset to commit."""
+    return OwnedQueue(
+        commit_offset=-1 if committed is None else committed,
+        cached_msg_min_offset=(held.next_offset or 0) if held else 0,
+        cached_msg_max_offset=held.put_offset if held else 0,
+        cached_msg_count=len(held),
+        cached_msg_size=held.buffered_bytes // MIB,
+    )
 
 
 def describe_stacks() -> str:

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from typing import NamedTuple
 
+from ...common.clock import Clock
 from ...common.message import MessageQueue, ReceivedMessage
 from ..group.process_queue import ProcessQueue
 from ..session.settings import FlowLimits
@@ -26,33 +27,36 @@ class BufferedAnswer(NamedTuple):
 class FetchBuffer:
     """The sink of the puller of one owned queue."""
 
-    def __init__(self, queue: MessageQueue, limits: FlowLimits, buffered: "BufferedMessages") -> None:
+    def __init__(self, queue: MessageQueue, limits: FlowLimits, buffered: "BufferedMessages", clock: Clock) -> None:
         self.queue = queue
         self.position: int | None = None
         self.is_paused = False
         self.is_dropped = False
         self._limits = limits
         self._buffered = buffered
-        self._held = ProcessQueue()
+        self.held = ProcessQueue()
+        self.pulled_at_ms = self.handed_out_at_ms = clock.now_ms()
+        self._clock = clock
         self._room = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<FetchBuffer {self.queue} at {self.position}, {len(self._held)} held>"
+        return f"<FetchBuffer {self.queue} at {self.position}, {len(self.held)} held>"
 
     @property
     def has_room(self) -> bool:
         """Whether the next pull may be made."""
-        return not (self.is_paused or self._held.exceeds(self._limits) or self._buffered.is_full)
+        return not (self.is_paused or self.held.exceeds(self._limits) or self._buffered.is_full)
 
     def release(self, messages: list[ReceivedMessage]) -> None:
         """Let go of messages that are handed out, and move the position behind them."""
-        self._held.remove(messages)
+        self.held.remove(messages)
+        self.handed_out_at_ms = self._clock.now_ms()
         self.move_to(messages[-1].queue_offset + 1)
 
     def restart(self, position: int) -> None:
         """Throw away what is held and go on elsewhere."""
         self._buffered.clear_out(self)
-        self._held = ProcessQueue()
+        self.held = ProcessQueue()
         self.move_to(position)
 
     def move_to(self, position: int) -> None:
@@ -92,10 +96,11 @@ class FetchBuffer:
 
     def accept(self, messages: list[ReceivedMessage], next_offset: int) -> None:
         """Keep messages until they are asked for."""
+        self.pulled_at_ms = self._clock.now_ms()
         if messages:
-            self._held.put(messages)
+            self.held.put(messages)
             self._buffered.add(BufferedAnswer(self, deque(messages)))
-        elif not self._held:
+        elif not self.held:
             self.move_to(next_offset)  # what the filter left out need not be read again
 
 

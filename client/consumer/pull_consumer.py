@@ -32,7 +32,9 @@ from ..session.callbacks import HandoverCallback, QueueCallbacks, QueuesCallback
 from ..session.lifecycle import Lifecycle
 from ..session.session import Session, borrow_session
 from ..session.settings import PullConsumerSettings, check_group, check_queue_offset, choose_settings
+from .admin_callbacks import ClientRequestHandlers
 from .fetch_buffer import BufferedMessages, FetchBuffer
+from .pull_admin_answers import PullAdminAnswers
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +164,8 @@ class PullConsumer:
             if self._hooks is not None:
                 await stack.enter_async_context(self._hooks.attached())
             stack.push_async_callback(self._stop)
-            self._member.start()
+            answers = PullAdminAnswers(self._member, self.settings)
+            self._member.start(ClientRequestHandlers(self._session, self._member, self.settings, answers).handlers)
             if self._member.subscriptions.topics:
                 self._begin_sharing()
                 await self._member.rebalance.wait_first_run(START_WAIT_MS)
@@ -395,7 +398,7 @@ class PullConsumer:
         return MemberPlan(settings, ConsumeType.CONSUME_ACTIVELY, pull, Handover(self._callbacks), self._hooks)
 
     def _make_buffer(self, queue: MessageQueue, _offsets: QueueOffsets) -> FetchBuffer:
-        return FetchBuffer(queue, self.settings.limits, self._buffered)
+        return FetchBuffer(queue, self.settings.limits, self._buffered, self._clock)
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
         """Go on at the offset that the broker named."""

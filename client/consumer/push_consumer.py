@@ -34,6 +34,7 @@ from ..session.settings import PushConsumerSettings, check_group, choose_setting
 from .admin_callbacks import ClientRequestHandlers
 from .listeners import ConcurrentConsumer, ConsumeEnvironment, Handler, Listener, ListenerCalls
 from .orderly_consume import NO_LIMIT, HeldQueueLocks, OrderlyConsumer
+from .push_admin_answers import PushAdminAnswers
 from .send_back import MessageReturner
 
 _log = logging.getLogger(__name__)
@@ -237,7 +238,8 @@ class PushConsumer:
 
     def _make_handlers(self) -> Mapping[int, RequestHandler]:
         locks = self._consume_service.locks if isinstance(self._consume_service, OrderlyConsumer) else None
-        return ClientRequestHandlers(self._session, self._member, self._environment, locks).handlers
+        answers = PushAdminAnswers(self._member, self._environment, locks)
+        return ClientRequestHandlers(self._session, self._member, self.settings, answers).handlers
 
     async def _refuse(self, queue: MessageQueue, next_offset: int) -> bool:
         await self._member.assigned.retake(queue, next_offset)

@@ -420,7 +420,7 @@ class Connection(asyncio.Protocol):
         """Tell everybody who has to do with the connection that it has ended."""
         self.is_closed = True
         _log.debug("connection to %s ended: %s", self.peer, exc)
-        self._home.discard(self)
+        self._home.discard(self, has_failed=exc is not None)
         self._requests.fail_all(f"the connection to {self.peer} ended before the answer")
         self._backlog, self._served = [], []
         self.writer.close()

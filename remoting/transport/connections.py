@@ -9,6 +9,7 @@ gone. Upstream: ``IdleStateHandler``, 120 s.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from ...common.clock import Clock, TimerHandle
 from ...common.ids import format_address
@@ -23,16 +24,34 @@ def _admit_all() -> None:
     """Name no descriptor that a connection may not have."""
 
 
+@dataclass(slots=True)
+class ConnectionEvents:
+    """How many connections were opened, have ended, have ended by an error, and were closed because they were idle."""
+
+    opened: int = 0
+    ended: int = 0
+    failed: int = 0
+    idle: int = 0
+
+
 class Connections:
     """Knows every open connection, closes idle ones, ends all.
 
-    ``first_kept`` names the lowest descriptor that a connection may not have, if there is one.
+    ``first_kept`` names the lowest descriptor that a connection may not have, if there is one. What happens is counted
+    in ``events``.
     """
 
-    def __init__(self, clock: Clock, limits: Limits, first_kept: Callable[[], int | None] = _admit_all) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Limits,
+        first_kept: Callable[[], int | None] = _admit_all,
+        events: ConnectionEvents | None = None,
+    ) -> None:
         self._clock = clock
         self._idle_ms = limits.idle_ms
         self._first_kept = first_kept
+        self._events = events or ConnectionEvents()
         self.held = MemoryBudget(limits.max_held_bytes)
         self.complaints = LogRateLimiter(clock)
         self._quiet_since_ms: dict[Connection, int] = {}
@@ -48,6 +67,7 @@ class Connections:
 
     def add(self, connection: Connection) -> None:
         """Take a connection that has just opened."""
+        self._events.opened += 1
         self._quiet_since_ms[connection] = self._clock.monotonic_ms()
         if self._is_over:
             connection.abort()  # accepted just before the end
@@ -58,8 +78,10 @@ class Connections:
         if kept is not None and connection.descriptor >= kept:
             self._refuse(connection, kept)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: Connection, *, has_failed: bool = False) -> None:
         """Forget a connection that has ended."""
+        self._events.ended += 1
+        self._events.failed += has_failed
         self._quiet_since_ms.pop(connection, None)
         self.held.forget(connection)
         if not self._quiet_since_ms:
@@ -112,6 +134,7 @@ class Connections:
             elif now_ms - quiet_since_ms >= self._idle_ms:
                 peer = format_address(*connection.remote_address)
                 _log.info("closing the connection to %s: idle for %d ms", peer, now_ms - quiet_since_ms)
+                self._events.idle += 1
                 connection.abort()
         self._plan_look()
 

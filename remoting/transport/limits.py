@@ -160,6 +160,6 @@ class ConnectionRegistry(Protocol):
         """Take a connection that has just opened."""
         ...
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: Connection, *, has_failed: bool = False) -> None:
         """Forget a connection that has ended."""
         ...

@@ -22,7 +22,7 @@ from ...common.clock import Clock
 from ...common.errors import AddressInUseError, ConfigError
 from ...common.ids import Address
 from .connection import Connection, Handler, Reply, RequestHandlers
-from .connections import Connections
+from .connections import ConnectionEvents, Connections
 from .limits import Limits
 
 _BACKLOG = 1024
@@ -57,13 +57,20 @@ class RemotingServer:
     """Serves one address. Upstream: ``NettyRemotingServer``."""
 
     def __init__(
-        self, host: str, port: int, handlers: RequestHandlers, clock: Clock, limits: Limits | None = None
+        self,
+        host: str,
+        port: int,
+        handlers: RequestHandlers,
+        clock: Clock,
+        limits: Limits | None = None,
+        events: ConnectionEvents | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._handlers = handlers
         self._clock = clock
         self._limits = limits or Limits()
+        self._events = events
         self.connections = Connections(clock, self._limits)
         self._server: asyncio.Server | None = None
 
@@ -84,7 +91,7 @@ class RemotingServer:
         """
         if not 0 <= self._port <= _MAX_PORT:
             raise ConfigError(f"cannot listen on {self._host}:{self._port}: a port ends at {_MAX_PORT}")
-        self.connections = Connections(self._clock, self._limits, first_kept_descriptor)
+        self.connections = Connections(self._clock, self._limits, first_kept_descriptor, self._events)
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(self._connect, self._host, self._port, backlog=_ACCEPTED_AT_ONCE)

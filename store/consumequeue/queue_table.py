@@ -25,7 +25,7 @@ Rules of extended entries, which are read and never written (``enableConsumeQueu
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from ...common.errors import ConfigError
@@ -292,11 +292,12 @@ class QueueTable:
         """Tell whether records of the topic are what a deletion left in the log."""
         return self.known_topics is not None and topic not in self.known_topics
 
-    def set_batch_topic(self, topic: str) -> None:
-        """Make a topic one with batch queues (raises ``ConfigError`` when it has queues of the other kind)."""
-        if any(key[0] == topic for key in self.by_key):
-            raise ConfigError(f"topic {topic} has queues that are no batch queues")
-        self.batch_topics.add(topic)
+    def set_batch_topics(self, topics: Collection[str]) -> None:
+        """Make topics such with batch queues, all or none (raises ``ConfigError`` when one has the other kind)."""
+        refused = {key[0] for key in self.by_key}.intersection(topics) if topics else ()
+        if refused:
+            raise ConfigError(f"topic {min(refused)} has queues that are no batch queues")
+        self.batch_topics.update(topics)
 
     def leave(self, queue: ConsumeQueue | BatchQueue) -> None:
         """Forget a queue whose files are about to go; it may be made anew once it is no longer among ``leaving``."""

@@ -1,4 +1,4 @@
-"""Config files such as ``config/topics.json``: written so that a crash leaves the old or the new text.
+"""Config files such as ``config/topics.json``: written so that a crash leaves the old texts or the new ones.
 
 Rules (``ConfigManager``; store.md §9.1):
 
@@ -8,14 +8,19 @@ Rules (``ConfigManager``; store.md §9.1):
   cannot be used or read is not missing, an empty file neither: going on with defaults would lose what it held. (Java
   goes on when both are empty.)
 - A damaged ``X`` is kept as ``X.damaged``; it never takes the place of a good ``X.bak``.
+- Several files that change together are written into a journal first, with a digest of what each held before; a start
+  that finds one writes those files that still hold that, and leaves alone what somebody has changed since (ours).
 """
 
 import errno
+import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, TypeVar
+
+import msgspec
 
 from ...common.errors import ConfigError, JsonError
 from .files import OS_FILES, Files, make_lasting_directory
@@ -98,6 +103,66 @@ def save_config_text(path: str, text: str, files: Files = OS_FILES) -> None:
         files.sync_directory(directory)
     files.rename(f"{path}.tmp", path)
     files.sync_directory(directory)
+
+
+class _Change(msgspec.Struct):
+    """One file of a journal: the digest of the text before, and the text that takes its place."""
+
+    before: str
+    text: str
+
+
+def save_config_texts(texts: Mapping[str, str], journal: str, files: Files = OS_FILES) -> Mapping[str, OSError]:
+    """Write files by path so that a crash leaves all or none, once ``finish_config_texts`` was called.
+
+    Return those that could not be written; the others are, all the same. The journal stands in the directory of the
+    files, and without room for it they are written one by one.
+    """
+    if len(texts) > 1:
+        changes = {
+            os.path.basename(path): _Change(_digest(load_config_text(path, files)), text)
+            for path, text in texts.items()
+        }
+        with suppress(OSError):
+            replace_file(journal, msgspec.json.encode(changes), files)
+    failures: dict[str, OSError] = {}
+    for path, text in texts.items():
+        try:
+            save_config_text(path, text, files)
+        except OSError as error:
+            failures[path] = error
+    if len(texts) > 1 and not failures:
+        _remove_journal(journal, files)
+    return failures
+
+
+def finish_config_texts(journal: str, files: Files = OS_FILES) -> None:
+    """Write what a crash has left unwritten of files that change together (raises ``ConfigError``)."""
+    text = _read(journal, files)
+    if text is None:
+        return
+    try:
+        changes = msgspec.json.decode(text, type=dict[str, _Change])
+        for name, change in changes.items():
+            path = os.path.join(os.path.dirname(journal), os.path.basename(name))
+            if _digest(load_config_text(path, files)) == change.before:
+                _log.warning("%s was not written before the broker ended: writing it from %s", path, journal)
+                save_config_text(path, change.text, files)
+        _remove_journal(journal, files)
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{journal} cannot be parsed: {error}; remove it to go on without") from error
+    except OSError as error:
+        raise ConfigError(f"{journal} cannot be worked off: {error}") from error
+
+
+def _digest(text: str | None) -> str:
+    return hashlib.sha256((text or "").encode()).hexdigest()
+
+
+def _remove_journal(journal: str, files: Files) -> None:
+    with suppress(FileNotFoundError):  # there was no room for it
+        files.unlink(journal)
+        files.sync_directory(os.path.dirname(journal) or os.curdir)
 
 
 def replace_file(path: str, data: bytes, files: Files = OS_FILES) -> None:

@@ -1,14 +1,17 @@
 """The tools of mqadmin that send, find and print messages."""
 
+import pathlib
 import re
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from interop.clients import Outgoing, Producer, PullConsumer, Queue, Sent
 from interop.driver import Driver
 from interop.parts import mqadmin
 from interop.servers import Server
-from interop.toolchain import OLD_JAVA_VERSION
+from interop.toolchain import OLD_JAVA_VERSION, java_command
 from interop.versions import JavaDriver, every_java
 
 NewTopic = Callable[..., str]
@@ -112,6 +115,68 @@ def test_what_is_not_there(java: Driver, server: Server, topic: str) -> None:
         for name in (topic, f"{topic}-missing"):
             printed = mqadmin(java, command, "-n", server.namesrv, "-t", name, *options)
             assert not re.search("MSGID|Queue Offset: ", printed), printed
+
+
+@pytest.mark.feature("D14")
+def test_message_is_sent_again(java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """A stored message is sent once more, as a new one, by ``queryMsgById -s``."""
+    topic = new_topic(1)
+    with Producer(java, namesrv=server.namesrv) as producer:
+        (sent,) = producer.send_all(topic, Outgoing(b"again", keys=["k"]))
+    about = ["-n", server.namesrv, "-t", topic, "-i", sent.offset_msg_id]
+    printed = mqadmin(java, "queryMsgById", *about, "-s", "true")
+    assert "SEND_OK" in printed, printed
+    with PullConsumer(java, namesrv=server.namesrv) as reader:
+        assert [message.body for message in reader.read_all(topic)] == [b"again"] * 2
+
+
+@pytest.mark.feature("D12")
+@pytest.mark.parametrize("command", ["brokerStatus", "getBrokerConfig", "brokerConsumeStats", "producer"])
+def test_broker_that_is_not_there(java: Driver, server: Server, command: str) -> None:
+    """An address at which nobody listens is told as such, at once."""
+    told = java.call("mqadmin", args=[command, "-n", server.namesrv, "-b", "127.0.0.1:1"])
+    assert "connect to 127.0.0.1:1 failed" in told["output"] + told["errors"]
+
+
+ENDLESS = "org.apache.rocketmq.tools.command.MQAdminStartup"
+
+
+@pytest.fixture
+def endless(server: Server, tmp_path: pathlib.Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Return a call that runs a command of mqadmin which does not end, until the test does."""
+    with ExitStack() as started:
+
+        def start(*arguments: str) -> subprocess.Popen[str]:
+            command = [*java_command(tmp_path)[:-1], ENDLESS, *arguments, "-n", server.namesrv]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            started.enter_context(process)
+            started.callback(process.kill)
+            return process
+
+        yield start
+
+
+@pytest.mark.feature("D12")
+@pytest.mark.usefixtures("java")
+def test_response_times_are_told_again_and_again(endless: Callable[..., subprocess.Popen[str]]) -> None:
+    """Round after round, ``clusterRT`` sends to each broker and counts what was stored."""
+    running = endless("clusterRT", "-a", "3", "-s", "16", "-i", "1")
+    assert running.stdout is not None
+    rounds = 0
+    for line in running.stdout:
+        rounds += bool(re.match(r"DefaultCluster +broker-a +[\d.]+ +3 +0\b", line))
+        if rounds == 2:
+            break
+    assert rounds == 2
+
+
+@pytest.mark.feature("D6")
+def test_monitor_joins_its_group(java: Driver, server: Server, endless: Callable[..., subprocess.Popen[str]]) -> None:
+    """In a group of its own, ``startMonitoring`` consumes what brokers tell of moved offsets."""
+    running, told = endless("startMonitoring"), ""
+    while "OFFSET_MOVED_EVENT" not in told and running.poll() is None:
+        told = mqadmin(java, "consumerConnection", "-n", server.namesrv, "-g", "__MONITOR_CONSUMER")
+    assert "OFFSET_MOVED_EVENT" in told
 
 
 @pytest.mark.feature("D15")

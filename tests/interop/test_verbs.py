@@ -71,7 +71,9 @@ async def test_groups_offsets_and_dead_letters(either: Server, done: Done, new_n
     async with push_consumer(either.namesrv, inbox, group=group, topic=topic) as consumer:
         await inbox.wait_for(2)
         assert consumer.client_id in await inside("client", "list")
-        assert group in await inside("client", "show", consumer.client_id)
+        shown = await inside("client", "show", consumer.client_id)
+        assert f"\ngroup {group}\n" in shown
+        assert f"\n{topic}\tbroker-a\t0\t2\t0\t0\tno\t" in shown
         await inside("topic", "create", f"%DLQ%{group}", "--queues", 1)
         await inside("message", "send", f"%DLQ%{group}", "three", "--property", f"DLQ_ORIGIN_TOPIC={topic}")
         await inside("dlq", "resend", group, "--all")

@@ -33,7 +33,7 @@ def message(number: int) -> NewRecord:
 
 def fill(store: MessageStore, count: int) -> None:
     """Store messages of all kinds."""
-    store.set_batch_topic(BATCHES)
+    store.set_batch_topics([BATCHES])
     for number in range(count):
         store.append(message(number))
         store.commit()
@@ -70,7 +70,7 @@ def test_copied_log_makes_the_same_queues(pair: tuple[StoreDirectory, StoreDirec
     """Bytes that arrive in any pieces become the queues that the master wrote, and recovery finds nothing to add."""
     master, replica = pair
     with master.open() as source, replica.open() as target:
-        target.set_batch_topic(BATCHES)
+        target.set_batch_topics([BATCHES])
         arrived: list[Appended] = []
 
         def note(records: Sequence[Appended]) -> None:
@@ -99,7 +99,7 @@ def test_copy_may_begin_at_any_file(pair: tuple[StoreDirectory, StoreDirectory])
     """An empty store takes the start of a later file; its queues begin at the first record that it holds."""
     master, replica = pair
     with master.open() as source, replica.open() as target:
-        target.set_batch_topic(BATCHES)
+        target.set_batch_topics([BATCHES])
         fill(source, 120)
         start = 2 * source.config.segment_bytes
         with pytest.raises(ValueError, match=f"stand at {start + 1}, the log ends at 0"):
@@ -141,7 +141,7 @@ def test_replica_goes_on_as_master(pair: tuple[StoreDirectory, StoreDirectory]) 
     with master.open() as source, replica.open() as target:
         fill(source, 10)
         newest_at_ms = source.stored_at("T", 0, source.max_offset("T", 0) - 1)
-        target.set_batch_topic(BATCHES)
+        target.set_batch_topics([BATCHES])
         copy(source, target, random.Random(2), 0, source.log_max_offset)
         with pytest.raises(ValueError, match="stand at 0, the log ends at"):
             target.append_copy(0, b"again")

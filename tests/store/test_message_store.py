@@ -108,16 +108,16 @@ def test_inner_batch_needs_a_topic_of_its_kind(directory: StoreDirectory) -> Non
     """The kind of a topic that has queues cannot change."""
     with directory.open() as store:
         write(store, "T")
-        store.set_batch_topic("B")
+        store.set_batch_topics(["B"])
         assert "B" in store.batch_topics()
         with pytest.raises(Exception, match=r"^topic T has queues that are no batch queues$"):
-            store.set_batch_topic("T")
+            store.set_batch_topics(["T"])
 
 
 def test_prepared_messages_have_no_place_in_a_queue(directory: StoreDirectory) -> None:
     """They take no offset, alone, in a batch, or as a batch that is kept whole; those behind them go on."""
     with directory.open() as store:
-        store.set_batch_topic("B")
+        store.set_batch_topics(["B"])
         write(store, "T")
         prepared, inner = new_record(), new_record("B")
         prepared.sys_flag = TRANSACTION_PREPARED

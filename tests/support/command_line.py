@@ -1,5 +1,6 @@
 """Fixtures that run the command line as its users do: as a process."""
 
+import asyncio
 import os
 import pathlib
 import re
@@ -97,3 +98,11 @@ def run_in_process(capsys: pytest.CaptureFixture[str], command: str) -> Run:
         return caught.value.code, shown.out, shown.err
 
     return run
+
+
+async def run_elsewhere(*arguments: str) -> tuple[int | None, str, str]:
+    """Run ``rocketlet ARGUMENTS`` as a process, while this loop goes on; return exit code, stdout and stderr."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=pipe, stderr=pipe)
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()

@@ -17,7 +17,7 @@ class _Home:
     def add(self, connection: Connection) -> None:
         """Do nothing."""
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: Connection, *, has_failed: bool = False) -> None:
         """Do nothing."""
 
 

@@ -16,6 +16,7 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.remoting.transport.connection import Connection, Handler, RequestHandlers
+from rocketlet.remoting.transport.connections import ConnectionEvents
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing.manual_clock import ManualClock
@@ -42,9 +43,15 @@ def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[Observed]:
 
     class ObservedServer(RemotingServer):
         def __init__(
-            self, host: str, port: int, handlers: RequestHandlers, clock: Clock, limits: Limits | None = None
+            self,
+            host: str,
+            port: int,
+            handlers: RequestHandlers,
+            clock: Clock,
+            limits: Limits | None = None,
+            events: ConnectionEvents | None = None,
         ) -> None:
-            super().__init__(host, port, handlers, clock, limits)
+            super().__init__(host, port, handlers, clock, limits, events)
             found.append(Observed(self, handlers))
 
     monkeypatch.setattr(module, "RemotingServer", ObservedServer)

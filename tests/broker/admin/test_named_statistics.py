@@ -8,6 +8,7 @@ import pytest
 from rocketlet.broker.admin.named_statistics import NamedStatistics
 from rocketlet.broker.admin.statistics import BrokerStatistics, DayTotals, TrafficCounts
 from rocketlet.broker.admin.windows import DAY, HOUR, MINUTE, WINDOWS, Growth, SampledCounts, Timeline
+from rocketlet.broker.group.members import RegisterCounts
 from rocketlet.broker.outcomes.queue_counts import QueueCounts, count_by_queue
 from rocketlet.broker.outcomes.scheduler import PutCounts
 from rocketlet.broker.pull.fetch import ReadCounts
@@ -26,8 +27,8 @@ def clock() -> ManualClock:
 @pytest.fixture
 def statistics(clock: ManualClock) -> BrokerStatistics:
     """Return figures that begin now."""
-    traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts())
-    return BrokerStatistics(clock, traffic)
+    traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts(), RegisterCounts())
+    return BrokerStatistics(clock, traffic, channel_activity=lambda: {"CONNECT": 5, "CLOSE": 2, "IDLE": 0})
 
 
 @pytest.fixture
@@ -146,6 +147,10 @@ async def test_row_that_comes_late_stands_behind_a_zero(
         ("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster", 10, 0.0),
         ("BROKER_GET_NUMS", "DefaultCluster", 5, 0.0),
         ("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster", 5, 0.0),
+        ("CONSUMER_REGISTER_TIME", "DefaultCluster", 6, 3.0),
+        ("PRODUCER_REGISTER_TIME", "DefaultCluster", 0, 0.0),
+        ("CHANNEL_ACTIVITY", "CONNECT", 5, 1.0),
+        ("CHANNEL_ACTIVITY", "CLOSE", 2, 1.0),
     ],
 )
 async def test_statistic_by_name(
@@ -164,6 +169,8 @@ async def test_statistic_by_name(
     read(statistics, 2)
     read(statistics, 3, queue_id=1)
     statistics.send_backs.counts["T", "g"][0][:] = [4, 1]
+    statistics.registers.counts["CONSUMER"][0][:] = [6, 2]
+    statistics.registers.counts["PRODUCER"][0][:] = [0, 1]
     await let_pass(statistics, clock, 10)
     minute = windows(named, name, key)[MINUTE]
     assert (minute.total, minute.per_second, minute.each_time) == (total, total / 10, each_time)
@@ -181,6 +188,10 @@ async def test_statistic_by_name(
         ("DLQ_PUT_NUMS", "T@g"),
         ("BROKER_PUT_NUMS", ""),
         ("BROKER_PUT_NUMS", "OtherCluster"),
+        ("CONSUMER_REGISTER_TIME", "DefaultCluster"),
+        ("CONSUMER_REGISTER_TIME", "CONSUMER"),
+        ("CHANNEL_ACTIVITY", "IDLE"),
+        ("CHANNEL_ACTIVITY", "DefaultCluster"),
         ("GROUP_GET_FALL_SIZE", "0@T@g"),
         ("UNHEARD_OF", "T"),
         ("null", "T"),

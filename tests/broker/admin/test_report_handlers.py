@@ -19,6 +19,7 @@ from rocketlet.remoting.bodies.admin import (
 )
 from rocketlet.remoting.bodies.body import decode_answer
 from rocketlet.remoting.bodies.client import ConsumerConnections
+from rocketlet.remoting.bodies.reports import BrokerStats
 from rocketlet.remoting.bodies.route import TopicList
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.testing.manual_clock import ManualClock
@@ -197,3 +198,23 @@ async def test_progress_of_a_group_that_broadcasts(caller: Caller) -> None:
     assert (await ask(caller, ConsumeStats, Code.GET_CONSUME_STATS, consumerGroup="g")).offset_table.keys() == set(
         QUEUES
     )
+
+
+@pytest.mark.feature("D13")
+async def test_members_and_connections_are_counted(broker: Broker, caller: Caller, clock: ManualClock) -> None:
+    """How often members registered is told by cluster, what happened to connections by the event; zero is an error."""
+    for group in ("g", "other"):
+        await caller.heartbeat("c", group, {"T": "*"})
+    async with open_caller(broker.address):
+        await clock.elapse(1_000)
+    await clock.elapse(10_000)
+    for name, key, least in (
+        ("CONSUMER_REGISTER_TIME", "cluster-a", 0),
+        ("CHANNEL_ACTIVITY", "CONNECT", 2),
+        ("CHANNEL_ACTIVITY", "CLOSE", 1),
+    ):
+        told = await ask(caller, BrokerStats, Code.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
+        assert told.stats_minute.sum >= least
+    for name, key in (("PRODUCER_REGISTER_TIME", "cluster-a"), ("CHANNEL_ACTIVITY", "IDLE")):
+        answer = await caller.ask(Code.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")

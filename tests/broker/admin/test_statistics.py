@@ -13,6 +13,7 @@ from rocketlet.broker.admin.statistics import (
     TrafficCounts,
     next_midnight_ms,
 )
+from rocketlet.broker.group.members import RegisterCounts
 from rocketlet.broker.outcomes.scheduler import PutCounts
 from rocketlet.broker.pull.fetch import ReadCounts
 from rocketlet.broker.send.send_back import SendBackCounts
@@ -35,7 +36,7 @@ def statistics(clock: ManualClock) -> BrokerStatistics:
 
 def begin(clock: ManualClock) -> BrokerStatistics:
     """Return figures that begin now."""
-    traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts())
+    traffic = TrafficCounts(PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts(), RegisterCounts())
     return BrokerStatistics(clock, traffic)
 
 

@@ -1,6 +1,5 @@
 """A cluster that the tests of the verbs share: ``rocketlet up`` as a process; each test has names of its own."""
 
-import asyncio
 import itertools
 import os
 import subprocess
@@ -8,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
-from command_line import COMMAND, Run, run_in_process
+from command_line import COMMAND, Run, run_elsewhere, run_in_process
 
 _numbers = itertools.count(1)
 
@@ -118,10 +117,8 @@ def done_elsewhere() -> Callable[..., Awaitable[str]]:
     """Return a call that runs ``rocketlet ARGUMENTS`` as a process and returns what it prints."""
 
     async def run(*arguments: str) -> str:
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=pipe, stderr=pipe)
-        out, err = await process.communicate()
-        assert (process.returncode, err) == (0, b"")
-        return out.decode()
+        code, out, err = await run_elsewhere(*arguments)
+        assert (code, err) == (0, "")
+        return out
 
     return run

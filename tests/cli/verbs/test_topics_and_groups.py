@@ -5,8 +5,12 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
+from command_line import run_elsewhere
+from raw_calls import heartbeat_body, open_caller
+from subscribed import pull_consumer
 
-from rocketlet.client import PullConsumer
+from rocketlet.client import Admin, Message, Producer, PullConsumer, Session
+from rocketlet.remoting.codec.request_codes import RequestCode
 
 Done = Callable[..., str]
 Elsewhere = Callable[..., Awaitable[str]]
@@ -170,6 +174,72 @@ async def test_members_are_listed(namesrv: str, done_elsewhere: Elsewhere, new_n
         assert "1 online, CLUSTERING" in await done_elsewhere("group", "show", name)
         listed = json.loads(await done_elsewhere("client", "list", "--json"))
         assert [each["group"] for each in listed if each["client_id"] == consumer.client_id] == [name]
-        [client] = json.loads(await done_elsewhere("client", "show", consumer.client_id, "--json"))
-        assert client["subscriptions"][topic] == "a || b"
         assert name in json.loads(await done_elsewhere("topic", "show", topic, "--json"))["groups"]
+
+
+async def test_clients_are_listed_by_what_they_do(namesrv: str, done_elsewhere: Elsewhere, new_name: NewName) -> None:
+    """A client that sends and consumes has a row for each group; one role can be asked for."""
+    topic, name = new_name(), new_name()
+    await done_elsewhere("topic", "create", topic)
+    async with Session(namesrv) as session, Producer(f"{name}-p", session=session) as producer:
+        await producer.send(Message(topic, b"x"))
+        consumer = PullConsumer(name, session=session)
+        consumer.subscribe(topic)
+        async with consumer:
+            await session.heartbeat()
+            for options, expected in (
+                ((), [("consumer", name), ("producer", f"{name}-p")]),
+                (("--role", "consumer"), [("consumer", name)]),
+                (("--role", "producer"), [("producer", f"{name}-p")]),
+            ):
+                listed = json.loads(await done_elsewhere("client", "list", *options, "--json"))
+                own = [each for each in listed if each["client_id"] == session.client_id]
+                assert [(each["role"], each["group"]) for each in own] == expected
+                assert {each["language"] for each in own} == {"PYTHON"}
+                assert all(each["address"].startswith("127.0.0.1:") for each in own)
+            table = await done_elsewhere("client", "list")
+            assert f"{session.client_id}\t" in table
+            shown = json.loads(await done_elsewhere("client", "show", session.client_id, "--json"))
+    assert [(each["role"], "running" in each) for each in shown] == [("consumer", True), ("producer", False)]
+
+
+async def test_client_tells_of_itself(namesrv: str, done_elsewhere: Elsewhere, new_name: NewName) -> None:
+    """Its settings and queues, what it has committed and holds of them, and its stacks where they are asked for."""
+    topic, name = new_name(), new_name()
+    await done_elsewhere("topic", "create", topic, "--queues", "1")
+    async with Producer("pg", namesrv) as producer:
+        for body in (b"1", b"2", b"3"):
+            await producer.send(Message(topic, body))
+    consumer = pull_consumer(namesrv, group=name, topic=topic, commits_itself=False)
+    async with consumer:
+        (first,) = await consumer.poll(max_messages=1)
+        await consumer.commit({first.queue: 1})
+        [shown] = json.loads(await done_elsewhere("client", "show", consumer.client_id, "--json"))
+        assert (shown["role"], shown["group"], shown["subscriptions"][topic]) == ("consumer", name, "*")
+        told = shown["running"]
+        assert told["properties"]["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
+        assert told["stacks"] is None
+        [queue] = told["queues"]
+        assert (queue["topic"], queue["broker"], queue["queue"]) == (topic, "broker-a", 0)
+        assert (queue["committed"], queue["buffered"], queue["buffered_mib"], queue["locked"]) == (1, 2, 0, False)
+        assert queue["pulled_at"] <= queue["consumed_at"]
+        printed = await done_elsewhere("client", "show", consumer.client_id, "--stacks")
+        assert f"\ngroup {name}\n" in printed
+        assert "\nconsumerGroup\t" in printed
+        assert f"\n{topic}\tbroker-a\t0\t1\t2\t0\tno\t" in printed
+        assert "test_client_tells_of_itself" in printed
+
+
+async def test_client_that_does_not_answer(namesrv: str, new_name: NewName) -> None:
+    """What the brokers know of it is shown, and the exit code says that it was silent."""
+    name = new_name()
+    async with Admin(namesrv) as admin:
+        [node] = await admin.brokers()
+    async with open_caller(node.addresses[0]) as caller:
+        beat = heartbeat_body(f"{name}-client", name, {"T": "*"})
+        await caller.ask(RequestCode.HEART_BEAT, None, beat, version=1)  # too old to be asked
+        code, out, err = await run_elsewhere("client", "show", f"{name}-client")
+    assert code == 1
+    assert rows(out)[0]["group"] == name
+    assert err.startswith(f"rocketlet: the client does not answer for group {name}: ")
+    assert err.count("\n") == 1

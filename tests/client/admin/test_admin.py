@@ -14,6 +14,7 @@ from rocketlet.client import (
     MessageQueue,
     Producer,
     PullConsumer,
+    ReceivedMessage,
     Session,
     TopicSettings,
 )
@@ -244,13 +245,36 @@ async def test_offset_replaces_a_reset_that_nobody_has_fetched(shop: Shop) -> No
     assert (await shop.admin.progress(shop.group, "T")).lag == 0
 
 
-async def test_offsets_are_not_set_under_a_consumer(shop: Shop) -> None:
-    """Its own offsets would be stored over them; nothing changes."""
+@pytest.mark.feature("D10")
+async def test_offsets_are_set_under_a_consumer(shop: Shop) -> None:
+    """A running group goes on at an offset of one queue; the other queue stays where it is."""
+    first = shop.queues[0]
+    consumer = pull_consumer(shop.address, group=shop.group)
+    async with consumer:
+        count = 0
+        while count < 10:
+            count += len(await consumer.poll())
+        await consumer.commit()
+        await shop.admin.reset(shop.group, {first: 3})
+        again: list[ReceivedMessage] = []
+        while len(again) < 2:
+            again += await consumer.poll()
+        assert [(message.queue, message.queue_offset) for message in again] == [(first, 3), (first, 4)]
+        await consumer.commit()
+    assert await shop.committed() == [5, 5]
+
+
+async def test_offsets_are_not_set_where_members_move_themselves(shop: Shop) -> None:
+    """They would store their own over them; nothing changes."""
     consumer = PullConsumer(shop.group, shop.address)
     consumer.subscribe("T")
-    async with consumer:
-        with pytest.raises(ClientStateError, match=f"group {shop.group} has 1 members online"):
-            await shop.admin.reset(shop.group, dict.fromkeys(shop.queues, 1))
+    await shop.admin.change_broker_settings("broker-a", {"useServerSideResetOffset": "false"})
+    try:
+        async with consumer:
+            with pytest.raises(ClientStateError, match=f"group {shop.group} has 1 members online"):
+                await shop.admin.reset(shop.group, dict.fromkeys(shop.queues, 1))
+    finally:
+        await shop.admin.change_broker_settings("broker-a", {"useServerSideResetOffset": "true"})
     with pytest.raises(ValueError, match="offset is -1"):
         await shop.admin.reset(shop.group, {shop.queues[0]: -1})
     with pytest.raises(RouteNotFoundError):

@@ -97,6 +97,7 @@ CALLS: dict[str, Callable[[Admin], Any]] = {
     "messages by key, some time": lambda admin: admin.messages_by_key("T", "k", begin_ms=20, end_ms=30),
     "messages by key, none": lambda admin: admin.messages_by_key("T", "k", max_messages=0),
     "messages": read,
+    "all producers": lambda admin: admin.all_producers(),
     "messages of some time": lambda admin: read(admin, begin_ms=20, end_ms=40),
     "messages with tags": lambda admin: read(admin, expression="x || y"),
 }
@@ -161,6 +162,9 @@ A: dict[int, Answer] = {
     ),
     RequestCode.GET_CONSUMER_CONNECTION_LIST: connections,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: answer({"consumerIdList": ["two", "one"]}),
+    RequestCode.GET_ALL_PRODUCER_INFO: answer(
+        {"data": {"p": [{"clientId": "two"}, {"clientId": "one", "remoteIP": "/10.0.0.1:5", "language": "JAVA"}]}}
+    ),
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: move,
     RequestCode.QUERY_CONSUMER_OFFSET: lambda _: offset_of(5),
     RequestCode.GET_MIN_OFFSET: lambda _: offset_of(2),
@@ -176,6 +180,7 @@ B: dict[int, Answer] = {
         {"subscriptionGroupTable": {"y": {"groupName": "y"}, "g": {"groupName": "g", "retryQueueNums": -1}}}
     ),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: refused(ResponseCode.SYSTEM_ERROR),
+    RequestCode.GET_ALL_PRODUCER_INFO: refused(ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
     RequestCode.QUERY_CONSUMER_OFFSET: refused(ResponseCode.QUERY_NOT_FOUND),
     RequestCode.GET_MIN_OFFSET: lambda _: offset_of(0),
     RequestCode.GET_MAX_OFFSET: lambda _: offset_of(5),

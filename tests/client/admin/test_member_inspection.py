@@ -50,6 +50,8 @@ async def test_producers_of_a_group(address: str) -> None:
             assert (found.client_id, found.language) == (session.client_id, "PYTHON")
             assert found.address.startswith("127.0.0.1:")
             assert found.version > 0
+            assert (await admin.all_producers())[group] == (found,)
+        assert group not in await admin.all_producers()
 
 
 @pytest.mark.feature("D7")

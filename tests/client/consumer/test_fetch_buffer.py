@@ -8,6 +8,7 @@ from received import received
 from rocketlet.client.consumer.fetch_buffer import BufferedMessages, FetchBuffer
 from rocketlet.client.session.settings import DEFAULT_LIMITS, FlowLimits
 from rocketlet.common.message import MessageQueue
+from rocketlet.testing.manual_clock import ManualClock
 
 QUEUES = [MessageQueue("T", "broker-a", queue_id) for queue_id in range(2)]
 
@@ -17,7 +18,7 @@ def make(
 ) -> tuple[BufferedMessages, FetchBuffer, FetchBuffer]:
     """Return what all queues have buffered, and the buffers of two of them."""
     buffered = BufferedMessages(max_messages)
-    first, second = (FetchBuffer(queue, limits, buffered) for queue in QUEUES)
+    first, second = (FetchBuffer(queue, limits, buffered, ManualClock()) for queue in QUEUES)
     return buffered, first, second
 
 

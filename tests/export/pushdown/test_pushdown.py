@@ -177,7 +177,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> StoreDirectory:
     """Return a store with batches, whose parts have keys and tags of their own, and with delayed messages."""
     directory = StoreDirectory(tmp_path_factory.mktemp("mixed") / "store", batch_file_bytes=4 * BATCH_UNIT_BYTES)
     with directory.open() as store:
-        store.set_batch_topic("Batches")
+        store.set_batch_topics(["Batches"])
         for number in range(40):
             directory.now_ms += 10
             texts = [encode_properties({"KEYS": f"b{number}-{part}", "TAGS": TAGS[part] or ""}) for part in range(3)]

@@ -10,7 +10,7 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
-from rocketlet.remoting.transport.connections import Connections, WatchedConnections
+from rocketlet.remoting.transport.connections import ConnectionEvents, Connections, WatchedConnections
 from rocketlet.remoting.transport.limits import Limits
 from rocketlet.testing import ManualClock
 
@@ -73,6 +73,20 @@ def test_silent_connection_ends_at_the_first_look_after_its_limit(caplog: pytest
     clock.advance(1)
     assert (first.is_over, second.is_over) == (True, False)
     assert caplog.messages == ["closing the connection to 127.0.0.1:50000: idle for 120000 ms"]
+
+
+def test_what_happens_to_connections_is_counted() -> None:
+    """Those that open and end, those that end by an error, and those that were idle; an end counts once."""
+    clock, events = ManualClock(), ConnectionEvents()
+    connections = Connections(clock, Limits(idle_ms=5), events=events)
+    ended, failed, idle = (_connect(connections, clock)[0] for _ in range(3))
+    assert events == ConnectionEvents(opened=3)
+    ended.connection_lost(None)
+    failed.connection_lost(ConnectionResetError())
+    assert events == ConnectionEvents(opened=3, ended=2, failed=1)
+    clock.advance(6)
+    idle.connection_lost(None)
+    assert events == ConnectionEvents(opened=3, ended=3, failed=1, idle=1)
 
 
 def test_nobody_is_looked_at_when_the_last_has_ended() -> None:

@@ -25,7 +25,7 @@ def sealed(tmp_path: pathlib.Path) -> StoreDirectory:
 def test_every_record_is_sealed_at_its_final_place(sealed: StoreDirectory) -> None:
     """Single records, batches and inner batches end in the checksum of all their bytes, behind a roll-over, too."""
     with sealed.open() as store:
-        store.set_batch_topic("B")
+        store.set_batch_topics(["B"])
         for number in range(40):
             store.append(new_record(body=b"x" * 150, TAGS=f"t{number}"))
             store.append_batch(new_record(), [new_record(body=b"part") for _ in range(3)])

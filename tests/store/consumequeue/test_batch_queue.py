@@ -200,7 +200,7 @@ def test_deleted_topic_begins_anew(directory: StoreDirectory) -> None:
         assert not (directory.root / "batchconsumequeue" / TOPIC).exists()
         assert put(store, new_record(TOPIC)) == [0]
         with pytest.raises(ConfigError):
-            store.set_batch_topic(TOPIC)
+            store.set_batch_topics([TOPIC])
 
 
 @pytest.mark.parametrize("kinds", [{TOPIC: "SimpleCQ"}, {TOPIC: "BatchCQ", "T": "BatchCQ"}])

@@ -63,7 +63,7 @@ def test_batch_queue_is_cleaned(tmp_path: pathlib.Path) -> None:
     """Its leading files go by the same rule; offsets count messages on."""
     directory = cleaned_directory(tmp_path / "store", batch_file_bytes=460)
     with directory.open() as store:
-        store.set_batch_topic("B")
+        store.set_batch_topics(["B"])
         for number in range(60):
             store.append(new_record("B", 0, b"%0200d" % number))
             store.commit()
@@ -128,7 +128,7 @@ def test_queue_that_cannot_be_removed_stays(tmp_path: pathlib.Path, *, removable
     directory = cleaned_directory(tmp_path / "store", queue_file_bytes=200, batch_file_bytes=460)
     with directory.open(disk := MeasuredFiles()) as store:
         if is_batch:
-            store.set_batch_topic("T")
+            store.set_batch_topics(["T"])
         for _ in range(15):
             store.append(new_record())
             store.commit()

@@ -81,7 +81,7 @@ def fill(directory: StoreDirectory, draw: random.Random, *, is_batch: bool) -> l
     stored: list[Stored] = []
     with directory.open() as store:
         if is_batch:
-            store.set_batch_topic("T")
+            store.set_batch_topics(["T"])
         for _ in range(60):
             tag, count = draw.choice(TAGS), draw.choice([1, 1, 2, 3]) if is_batch else 1
             record = new_record(body=bytes(draw.randrange(150)), TAGS=tag)

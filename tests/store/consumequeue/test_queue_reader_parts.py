@@ -26,7 +26,7 @@ def fill(directory: StoreDirectory, *queues: tuple[str, int], body_bytes: int = 
     starts: list[int] = []
     with directory.open() as store:
         if "B" in dict(queues):
-            store.set_batch_topic("B")
+            store.set_batch_topics(["B"])
         for topic, queue_id in queues:
             directory.now_ms += 10
             starts.append(store.append(new_record(topic, queue_id, bytes(body_bytes))).log_offset)

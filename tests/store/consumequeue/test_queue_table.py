@@ -171,13 +171,13 @@ def test_queues_leave_and_stay(table: QueueTable) -> None:
 
 
 def test_topic_is_of_one_kind(table: QueueTable) -> None:
-    """One that has queues stays as it is; a deleted one may become the other."""
+    """One that has queues stays as it is, and those that were to change with it; a deleted one may become the other."""
     table.obtain("T", 0)
     with pytest.raises(ConfigError, match=r"^topic T has queues that are no batch queues$"):
-        table.set_batch_topic("T")
+        table.set_batch_topics(["B", "T"])
     assert table.batch_topics == set()
     table.remove_topic("T")
-    table.set_batch_topic("T")
+    table.set_batch_topics(["T"])
     assert table.batch_topics == {"T"}
     table.remove_topic("T")
     assert table.batch_topics == set()

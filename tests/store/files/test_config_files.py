@@ -11,7 +11,14 @@ from census import count_descriptors
 from stores import LimitedFiles
 
 from rocketlet.common.errors import ConfigError
-from rocketlet.store.files.config_files import load_config, load_config_text, replace_file, save_config_text
+from rocketlet.store.files.config_files import (
+    finish_config_texts,
+    load_config,
+    load_config_text,
+    replace_file,
+    save_config_text,
+    save_config_texts,
+)
 
 
 @pytest.fixture
@@ -238,3 +245,81 @@ def test_file_that_cannot_be_replaced_is_left_alone(path: str) -> None:
     with pytest.raises(OSError, match="No space left"):
         replace_file(path, b"new text", disk)
     assert [(one.name, one.read_bytes()) for one in pathlib.Path(path).parent.iterdir()] == [("topics.json", b"old")]
+
+
+# --- several at once
+
+
+@pytest.fixture
+def together(path: str) -> tuple[dict[str, str], str]:
+    """Return two files that hold old texts, with the new ones, and the path of their journal."""
+    folder = os.path.dirname(path)
+    texts = {path: "new topics", os.path.join(folder, "offsets.json"): "new offsets"}
+    for each in texts:
+        save_config_text(each, "old")
+    return texts, os.path.join(folder, "tables.journal")
+
+
+@pytest.mark.parametrize(
+    ("renames", "expected"),
+    [
+        (0, {"old"}),  # of the journal: it is not there yet
+        *((renames, {"new topics", "new offsets"}) for renames in range(1, 5)),
+    ],
+)
+def test_crash_leaves_all_files_or_none(together: tuple[dict[str, str], str], renames: int, expected: set[str]) -> None:
+    """The next start finishes what the journal names, and takes the journal away; once more changes nothing."""
+    texts, journal = together
+    with pytest.raises(CrashError):
+        save_config_texts(texts, journal, CrashingFiles(renames))
+    for _ in range(2):
+        finish_config_texts(journal)
+        assert {load_config_text(each) for each in texts} == expected
+        assert not os.path.exists(journal)
+
+
+def test_files_that_have_changed_since_are_left_alone(together: tuple[dict[str, str], str]) -> None:
+    """What somebody has written behind a journal counts, as when the directory went to a Java broker meanwhile."""
+    (texts, journal), (first, second) = together, together[0]
+    with pytest.raises(CrashError):
+        save_config_texts(texts, journal, CrashingFiles(1))
+    save_config_text(first, "newer")
+    finish_config_texts(journal)
+    assert [load_config_text(each) for each in (first, second)] == ["newer", "new offsets"]
+
+
+def test_file_that_cannot_be_written_costs_the_others_nothing(together: tuple[dict[str, str], str]) -> None:
+    """It is told, and the journal stays until it could be written."""
+    (texts, journal), (first, second) = together, together[0]
+    os.mkdir(f"{first}.tmp")
+    assert list(save_config_texts(texts, journal)) == [first]
+    assert [load_config_text(each) for each in (first, second)] == ["old", "new offsets"]
+    os.rmdir(f"{first}.tmp")
+    finish_config_texts(journal)
+    assert load_config_text(first) == "new topics"
+
+
+def test_journal_that_cannot_be_written_is_left_out(together: tuple[dict[str, str], str]) -> None:
+    """The files are written one after the other, as far as there is room for them."""
+    texts, journal = together
+    os.mkdir(f"{journal}.tmp")
+    assert not save_config_texts(texts, journal)
+    assert {load_config_text(each) for each in texts} == {"new topics", "new offsets"}
+    assert not os.path.exists(journal)
+
+
+def test_one_file_needs_no_journal(together: tuple[dict[str, str], str]) -> None:
+    """It is the old or the new one by itself."""
+    texts, journal = together
+    files = NotingFiles()
+    (path, text), *_ = texts.items()
+    assert not save_config_texts({path: text}, journal, files)
+    assert not any("journal" in call for call in files.calls)
+
+
+def test_journal_that_cannot_be_read_stops_the_start(together: tuple[dict[str, str], str]) -> None:
+    """Half of a change is not what anybody asked for; the message says how to go on."""
+    _, journal = together
+    pathlib.Path(journal).write_text("{")
+    with pytest.raises(ConfigError, match=r"tables\.journal cannot be parsed: .*; remove it to go on without"):
+        finish_config_texts(journal)

@@ -75,7 +75,7 @@ class Verification:
 
     def _open(self) -> MessageStore:
         store = MessageStore.open(self._config, now_ms=lambda: LATER_MS, store_host=HOST, files=CARELESS_FILES)
-        store.set_batch_topic(INNER_BATCH_TOPIC)
+        store.set_batch_topics([INNER_BATCH_TOPIC])
         return store
 
     def _check_export(self) -> None:

@@ -180,7 +180,7 @@ class World:
     def _open(self) -> WatchedStore:
         store = WatchedStore.open(self.config, now_ms=lambda: self.now_ms, store_host=HOST, files=self.recorder)
         store.prepare_index()
-        store.set_batch_topic(INNER_BATCH_TOPIC)
+        store.set_batch_topics([INNER_BATCH_TOPIC])
         return store
 
     def save_topics(self) -> None:

@@ -19,7 +19,7 @@ class Trial(NamedTuple):
     note: str = ""
 
 
-_UNTIL_STOPPED = "not tried: runs until it is stopped"
+_UNTIL_STOPPED = "works until it is stopped: tried alone, not in the run of all commands"
 _LOCAL = "works on local files of RocksDB, asks no server"
 _USER = "-u alice"
 _CONTROLLER = "-a {b}"
