@@ -15,9 +15,7 @@ Rules
 """
 
 import asyncio
-import errno
 import logging
-import socket
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -28,10 +26,10 @@ from prometheus_client.exposition import choose_encoder
 
 from ..broker.admin.figures import BrokerFigures, Figures
 from ..common.clock import Clock
-from ..common.errors import AddressInUseError, ConfigError
 from ..common.ids import format_address
 from ..remoting.transport.addresses import reachable_host
 from ..remoting.transport.event_loop import TaskScope
+from ..remoting.transport.server import open_listener
 from .exporter import EXPORTER, exporter_samples
 from .families import Snapshot
 from .native import NATIVE, native_samples
@@ -107,7 +105,7 @@ class MetricsServer:
     async def __aenter__(self) -> Self:
         """Bind the port."""
         async with AsyncExitStack() as stack:
-            listening = _listen(self._config)
+            listening = open_listener(self._config.host, self._config.port, key="metricsPromExporterHost")
             stack.callback(listening.close)
             await stack.enter_async_context(self._tasks)
             server = await asyncio.start_server(self._accept, sock=listening, limit=MOST_HEAD_BYTES)
@@ -196,16 +194,3 @@ def encode(figures: BrokerFigures, labels: Mapping[str, str], accept: str) -> An
 def _accepted(fields: str) -> str:
     pairs = (line.partition(":") for line in fields.split("\r\n"))
     return ",".join(value.strip() for name, _, value in pairs if name.strip().lower() == "accept")
-
-
-def _listen(config: MetricsConfig) -> socket.socket:
-    where = format_address(config.host, config.port)
-    try:
-        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-        return socket.create_server((config.host, config.port), family=family)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            message = f"cannot listen on {where}: the address is in use"
-            raise AddressInUseError(message, port=config.port) from error
-        key = "metricsPromExporterHost"
-        raise ConfigError(f"cannot listen on {where}: {error.strerror}", key=key) from error
