@@ -246,6 +246,10 @@ def _format_simple(value: str | int | None) -> str:  # a value, not a switch
     return msgspec.json.encode(value).decode()
 
 
+_format_name = lru_cache(maxsize=1024)(_format_simple)
+"""A table of queues says the same names again and again."""
+
+
 class _Writer:
     __slots__ = ("_quotes_integer_keys",)
 
@@ -275,8 +279,7 @@ class _Writer:
 
     def format_queue(self, value: MessageQueue) -> str:
         topic, broker_name, queue_id = value
-        names = f'"queueId":{queue_id},"topic":{_format_simple(topic)}'
-        return f'{{"brokerName":{_format_simple(broker_name)},{names}}}'
+        return f'{{"brokerName":{_format_name(broker_name)},"queueId":{queue_id},"topic":{_format_name(topic)}}}'
 
     def format_struct(self, value: msgspec.Struct) -> str:
         kind = type(value)

@@ -28,7 +28,7 @@ from ..client import (
 )
 from ..common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 
-ROWS: Final = 25
+ROWS: Final = 20
 MOST_AT_ONCE: Final = 32
 KINDS: Final = ("application", "retry", "dead letters", "system")
 
