@@ -27,7 +27,7 @@ from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
 from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
 from .admin.client_resets import ClientResets
-from .admin.figures import Figures
+from .admin.figures import Figures, StoredTimes
 from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.named_statistics import NamedStatistics
@@ -127,6 +127,7 @@ class Components:
             self._members,
             self.long_polling,
             self._own_address,
+            StoredTimes(self.scheduler.store),
         )
         self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
         self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
