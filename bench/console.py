@@ -24,8 +24,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "support
 from interop.parts import mqadmin
 from interop.servers import RocketletServer
 from interop.versions import JavaDriver
+from manytopics import fill
 
-from rocketlet.client import Admin, GroupSettings, MessageQueue, TopicSettings
 from rocketlet.console.server import ConsoleConfig, ConsoleServer
 
 WARM_UP: Final = 5
@@ -55,18 +55,6 @@ def main(topics: int, groups: int, rounds: int) -> None:
     ):
         asyncio.run(fill(server.namesrv, topics, groups))
         asyncio.run(measure(server.namesrv, java, rounds))
-
-
-async def fill(nameserver: str, topics: int, groups: int) -> None:
-    """Make topics and groups; each group has offsets."""
-    async with Admin(nameserver) as admin:
-        for number in range(topics):
-            await admin.create_topic(f"Topic{number}", TopicSettings(read_queues=8, write_queues=8))
-        for number in range(groups):
-            await admin.create_group(f"Group{number}", GroupSettings())
-            for step in range(10):
-                topic = f"Topic{(number * 10 + step) % topics}"
-                await admin.reset(f"Group{number}", {MessageQueue(topic, "broker-a", queue): 0 for queue in range(8)})
 
 
 async def measure(nameserver: str, java: JavaDriver, rounds: int) -> None:
