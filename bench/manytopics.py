@@ -5,7 +5,7 @@ from rocketlet.client import Admin, GroupSettings, MessageQueue, TopicSettings
 
 async def fill(nameserver: str, topics: int, groups: int) -> None:
     """Make topics of 8 queues, and groups, each with offsets of ten topics."""
-    async with Admin(nameserver) as admin:
+    async with Admin(nameserver, timeout_ms=60_000) as admin:
         for number in range(topics):
             await admin.create_topic(f"Topic{number}", TopicSettings(read_queues=8, write_queues=8))
         for number in range(groups):
