@@ -78,7 +78,7 @@ class Exposition:
         return f"# HELP {name} {family.meaning}\n# TYPE {name} {kind}\n"
 
     def _format_labels(self, names: tuple[str, ...], labels: tuple[str, ...]) -> str:
-        """Return the labels of a sample between the name of its metric and its number."""
+        """Return the labels of a sample, by name as prometheus_client has them."""
         pairs = {**self._common, **dict(zip(names, labels, strict=True))}
-        text = ",".join([f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs.items()])
+        text = ",".join([f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(pairs.items())])
         return f"{{{text}}} " if text else " "

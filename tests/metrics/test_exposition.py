@@ -87,11 +87,12 @@ def test_text_says_what_prometheus_client_says(
 
 @pytest.mark.parametrize("is_open", [False, True])
 def test_lines_are_as_prometheus_client_writes_them(*, is_open: bool) -> None:
-    """Byte by byte, where labels are in the order of their names and numbers are no longer than a float."""
+    """Byte by byte, where numbers are short floats."""
+    samples = [Sample(COUNTER, ("a\nb",), 0.5), Sample(GAUGE, ("z", "a"), 1.0), Sample(BARE, (), 3.0)]
     registry = CollectorRegistry()
-    registry.register(Reference((COUNTER, BARE), [Sample(COUNTER, ("a\nb",), 0.5), Sample(BARE, (), 3.0)], {}))
-    exposition = Exposition((COUNTER, BARE), {}, {}, is_open=is_open)
-    exposition.add([Sample(BARE, (), 3.0), Sample(COUNTER, ("a\nb",), 0.5)])
+    registry.register(Reference((COUNTER, GAUGE, BARE), samples, COMMON))
+    exposition = Exposition((COUNTER, GAUGE, BARE), COMMON, {}, is_open=is_open)
+    exposition.add(reversed(samples))
     assert exposition.encode() == (write_openmetrics if is_open else write_text)(registry)
 
 
