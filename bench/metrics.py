@@ -2,7 +2,7 @@
 
 The same sends, 64 in flight, with a scrape each second and without, in turn; the broker's CPU time is divided by the
 messages. A rate is given, so that both take the same time and see the same number of scrapes; between two bursts of a
-tenth of a second the load sleeps. Claim: the scrapes add 2 % at most at 10,000 messages a second.
+tenth of a second the load sleeps. Claim: with 20 topics the scrapes add 2 % at most at 10,000 messages a second.
 
 With `--topics 1000 --groups 200` there are 1,000 topics of 8 queues, and groups that are behind in ten of them each;
 such a scrape tells 27,000 values. It is done a little at a time, so that messages do not wait for it: how long single
