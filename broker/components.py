@@ -28,7 +28,7 @@ from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
 from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
 from .admin.client_resets import ClientResets
-from .admin.figures import Figures
+from .admin.figures import Figures, StoredTimes
 from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.named_statistics import NamedStatistics
@@ -172,6 +172,7 @@ class Components:
             self._members,
             self.long_polling,
             self._own_address,
+            StoredTimes(self.scheduler.store),
         )
 
     def _build_sends(self) -> SendHandlers:

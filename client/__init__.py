@@ -46,6 +46,7 @@ from .admin.admin_values import (
     TopicState,
 )
 from .admin.changes import GroupChange, TopicChange
+from .admin.cluster_view import ClusterView
 from .admin.member_inspection import DirectConsumption, MemberInfo, MemberQueue, Track
 from .admin.topic_tail import Position, PositionKind, TopicTail
 from .consumer.listeners import Listener
@@ -121,6 +122,7 @@ __all__ = [
     "ClientError",
     "ClientSettings",
     "ClientStateError",
+    "ClusterView",
     "CompressionKind",
     "ConfigError",
     "ConnectFailedError",

@@ -1,34 +1,35 @@
-"""What the pages show of a cluster, asked for with as few requests as a page has rows.
+"""What the pages show of a cluster, with few requests and those side by side.
 
-    page      requests
-    cluster   the list of brokers, and one for each
-    topics    the list, and for each row shown one to each of its brokers
-    topic     its settings, the ends of its queues, its groups, and the progress of each
-    groups    the list, and for each row shown one for its progress and one for its members
-    group     the same for one
+    page      name server     each master
+    brokers   the brokers     its figures
+    topics    and the topics  one request for each row shown
+    topic     the brokers     its settings, the ends of its queues, its groups, and the progress of each in it
+    groups    the brokers     its groups, and for each row shown one for its progress and one for its members
+    group     the brokers     the same for one
 
 Nothing is kept between pages. What a server does not answer is shown as missing, and the page with it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ..client import (
     Admin,
     BrokerNode,
+    ClusterView,
     ConsumedQueue,
     ConsumerGroup,
-    GroupSettings,
     MessageQueue,
     QueueExtent,
     RocketletError,
     TopicSettings,
+    TopicState,
 )
 from ..common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic, reply_topic
 
-ROWS: Final = 50
-MOST_AT_ONCE: Final = 16
+ROWS: Final = 20
+MOST_AT_ONCE: Final = 32
 KINDS: Final = ("application", "retry", "dead letters", "system")
 
 Row = TypeVar("Row")
@@ -106,7 +107,6 @@ class GroupView(NamedTuple):
     """One group: who is online, and how far it is, by topic."""
 
     name: str
-    settings: Mapping[str, GroupSettings]
     online: ConsumerGroup
     progress: Mapping[str, Sequence[ConsumedQueue]]
 
@@ -116,14 +116,18 @@ class GroupView(NamedTuple):
         return sum(queue.lag for queues in self.progress.values() for queue in queues)
 
 
-def kind_of(topic: str, nodes: Sequence[BrokerNode]) -> str:
-    """Return which kind of topic a name belongs to; clusters and brokers have topics of their names."""
+def kind_of(topic: str, own: Container[str]) -> str:
+    """Return which kind of topic a name belongs to, given those that are named after clusters and brokers."""
     if topic.startswith(DLQ_PREFIX):
         return "dead letters"
     if topic.startswith(RETRY_PREFIX):
         return "retry"
-    own = {name for node in nodes for name in (node.cluster, node.name, reply_topic(node.cluster))}
     return "system" if topic in own or is_system_topic(topic) else "application"
+
+
+def own_topics(nodes: Iterable[BrokerNode]) -> frozenset[str]:
+    """Return the topics that clusters and brokers have by their names."""
+    return frozenset(name for node in nodes for name in (node.cluster, node.name, reply_topic(node.cluster)))
 
 
 class Overview:
@@ -135,23 +139,40 @@ class Overview:
 
     async def brokers(self) -> list[BrokerRow]:
         """Return all brokers, slaves too; of these no figures are asked for."""
-        nodes = await self._admin.brokers()
+        view = await self._admin.view()
         rows = [
             BrokerRow(node, broker_id, address, {})
-            for node in nodes
+            for node in view.brokers
             for broker_id, address in sorted(node.addresses.items())
         ]
-        return await self._for_all(rows, self._broker, lambda row, problem: row._replace(problem=problem))
+
+        async def read(row: BrokerRow) -> BrokerRow:
+            return row if row.broker_id else row._replace(figures=await view.figures(row.node.name))
+
+        return await self._for_all(rows, read, lambda row, problem: row._replace(problem=problem))
 
     async def topics(self, search: str, kind: str, number: int) -> Page[TopicRow]:
         """Return the topics of a kind whose names hold a text."""
-        nodes = await self._admin.brokers()
-        names = [name for name in await self._admin.topics() if kind_of(name, nodes) == kind]
-        return await self._page(names, search, number, self._topic_row, TopicRow)
+        view = await self._admin.view()
+        own = own_topics(view.brokers)
+        names = [name for name in await self._admin.topics() if kind_of(name, own) == kind]
+
+        async def read(name: str) -> TopicRow:
+            return _topic_row(name, await view.topic_state(name))
+
+        return await self._page(names, search, number, read, TopicRow)
 
     async def groups(self, search: str, number: int) -> Page[GroupRow]:
         """Return the groups whose names hold a text."""
-        return await self._page(await self._admin.groups(), search, number, self._group_row, GroupRow)
+        view = await self._admin.view()
+
+        async def read(name: str) -> GroupRow:
+            progress, online = await view.progress(name), await view.consumer_group(name)
+            topics = {each.queue.topic for each in progress}
+            lag = sum(each.lag for each in progress)
+            return GroupRow(name, len(online.members), online.message_model, len(topics), lag)
+
+        return await self._page(await view.groups(), search, number, read, GroupRow)
 
     async def topic(self, name: str) -> TopicView:
         """Return a topic.
@@ -159,48 +180,25 @@ class Overview:
         Raises:
             RouteNotFoundError: there is none.
         """
-        state = await self._admin.topic_state(name)
+        view = await self._admin.view()
+        state, settings = await view.topic_state(name), await view.topic(name)
         lags = await self._for_all(
-            await self._admin.groups_of(name),
-            lambda group: self._lag(group, name),
+            await view.groups_of(name),
+            lambda group: _lag(view, group, name),
             lambda group, problem: GroupLag(group, 0, 0, problem),
         )
-        settings, kind = await self._admin.topic(name), kind_of(name, await self._admin.brokers())
-        return TopicView(name, kind, settings, state.queues, state.puts_per_second, lags)
-
-    async def group(self, name: str) -> GroupView:
-        """Return a group; one that nobody knows has no settings, no members and no progress."""
-        by_topic: dict[str, list[ConsumedQueue]] = {}
-        for queue in await self._admin.all_progress(name):
-            by_topic.setdefault(queue.queue.topic, []).append(queue)
-        online = await self._admin.consumer_group(name)
-        return GroupView(name, await self._admin.group(name), online, by_topic)
-
-    async def _broker(self, row: BrokerRow) -> BrokerRow:
-        return row if row.broker_id else row._replace(figures=await self._admin.figures(row.node.name))
-
-    async def _topic_row(self, name: str) -> TopicRow:
-        state = await self._admin.topic_state(name)
-        extents = state.queues.values()
-        return TopicRow(
-            name,
-            len({queue.broker_name for queue in state.queues}),
-            len(extents),
-            sum(extent.end_offset - extent.first_offset for extent in extents),
-            state.puts_per_second,
-            max((extent.last_at_ms for extent in extents), default=0),
+        return TopicView(
+            name, kind_of(name, own_topics(view.brokers)), settings, state.queues, state.puts_per_second, lags
         )
 
-    async def _group_row(self, name: str) -> GroupRow:
-        progress = await self._admin.all_progress(name)
-        online = await self._admin.consumer_group(name)
-        topics = {each.queue.topic for each in progress}
-        lag = sum(each.lag for each in progress)
-        return GroupRow(name, len(online.members), online.message_model, len(topics), lag)
-
-    async def _lag(self, group: str, topic: str) -> GroupLag:
-        queues = [each for each in await self._admin.all_progress(group) if each.queue.topic == topic]
-        return GroupLag(group, sum(each.lag for each in queues), sum(each.in_flight for each in queues))
+    async def group(self, name: str) -> GroupView:
+        """Return a group; one that nobody knows has no members and no progress."""
+        view = await self._admin.view()
+        progress, online = await view.progress(name), await view.consumer_group(name)
+        by_topic: dict[str, list[ConsumedQueue]] = {}
+        for queue in progress:
+            by_topic.setdefault(queue.queue.topic, []).append(queue)
+        return GroupView(name, online, by_topic)
 
     async def _page(
         self,
@@ -232,3 +230,20 @@ class Overview:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(read_one(name)) for name in names]
         return [task.result() for task in tasks]
+
+
+def _topic_row(name: str, state: TopicState) -> TopicRow:
+    extents = state.queues.values()
+    return TopicRow(
+        name,
+        len({queue.broker_name for queue in state.queues}),
+        len(extents),
+        sum(extent.end_offset - extent.first_offset for extent in extents),
+        state.puts_per_second,
+        max((extent.last_at_ms for extent in extents), default=0),
+    )
+
+
+async def _lag(view: ClusterView, group: str, topic: str) -> GroupLag:
+    queues = await view.progress(group, topic)
+    return GroupLag(group, sum(each.lag for each in queues), sum(each.in_flight for each in queues))

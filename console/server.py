@@ -5,8 +5,6 @@ start and its end are called one by one, and whoever leaves the context manager 
 """
 
 import asyncio
-import errno
-import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Self
@@ -14,9 +12,9 @@ from typing import Final, Self
 import uvicorn
 
 from ..client import Admin, ClientSettings, Producer, ProducerSettings, Session
-from ..common.errors import AddressInUseError, ConfigError
 from ..common.ids import format_address
 from ..remoting.transport.addresses import reachable_host
+from ..remoting.transport.server import open_listener
 from .access import Access
 from .app import build_app
 
@@ -65,7 +63,7 @@ class ConsoleServer:
     async def __aenter__(self) -> Self:
         """Bind the port; servers are asked when a page is."""
         async with AsyncExitStack() as stack:
-            listening = _listen(self._config)
+            listening = open_listener(self._config.host, self._config.port, key="--host")
             stack.callback(listening.close)
             session = await stack.enter_async_context(self._session)
             admin = await stack.enter_async_context(Admin(session=session))
@@ -100,15 +98,3 @@ class ConsoleServer:
         await self._stack.aclose()
         await asyncio.sleep(0)  # transports close in the next turn
         self._address = None
-
-
-def _listen(config: ConsoleConfig) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-        return socket.create_server((config.host, config.port), family=family)
-    except OSError as error:
-        where = format_address(config.host, config.port)
-        if error.errno == errno.EADDRINUSE:
-            message = f"cannot listen on {where}: the address is in use"
-            raise AddressInUseError(message, port=config.port) from error
-        raise ConfigError(f"cannot listen on {where}: {error.strerror}", key="--host") from error

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from ..broker.admin.figures import BrokerFigures, MemberFigures, ReadFigures
+from ..broker.admin.figures import BrokerFigures, MemberFigures, ReadFigures, TopicFigures
 from ..common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
 from .families import Family, Sample
 
@@ -89,11 +89,12 @@ NATIVE: Final = (
 def native_samples(figures: BrokerFigures) -> Iterator[Sample]:
     """Yield the values of all metrics in ``NATIVE``."""
     node = (figures.cluster, "broker", figures.broker)
-    for sample in (*_broker(figures), *_store(figures), *_topics(figures), *_clients(figures)):
+    for sample in (*_broker(figures), *_store(figures), *_clients(figures)):
         yield sample._replace(labels=(*node, *sample.labels))
+    for topic in figures.topics:
+        yield from _topic(node, topic)
     for reads in figures.reads:
-        for sample in _reads(reads):
-            yield sample._replace(labels=(*node, *sample.labels))
+        yield from _reads(node, reads)
 
 
 def _each(families: tuple[Family, ...], labels: tuple[str, ...], value: float) -> Iterator[Sample]:
@@ -124,24 +125,24 @@ def _store(figures: BrokerFigures) -> Iterator[Sample]:
     yield Sample(TIMER_WAITING, (), int(lines["timerCongestNum"]))
 
 
-def _topics(figures: BrokerFigures) -> Iterator[Sample]:
-    for topic in figures.topics:
-        if topic.messages:
-            labels = (topic.name, topic.message_type.lower(), _flag(is_system_topic(topic.name)))
-            yield Sample(MESSAGES_IN, labels, topic.messages)
-            yield Sample(BYTES_IN, labels, topic.size)
+def _topic(node: tuple[str, ...], topic: TopicFigures) -> Iterator[Sample]:
+    if topic.messages:
+        labels = (*node, topic.name, topic.message_type.lower(), _flag(is_system_topic(topic.name)))
+        yield Sample(MESSAGES_IN, labels, topic.messages)
+        yield Sample(BYTES_IN, labels, topic.size)
 
 
-def _reads(reads: ReadFigures) -> Iterator[Sample]:
+def _reads(node: tuple[str, ...], reads: ReadFigures) -> Iterator[Sample]:
     is_system = _flag(is_system_topic(reads.topic) or is_system_group(reads.group))
     is_retry = _flag(reads.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)))
     if reads.messages:
-        yield Sample(MESSAGES_OUT, (reads.topic, reads.group, is_retry, is_system), reads.messages)
-        yield Sample(BYTES_OUT, (reads.topic, reads.group, is_retry, is_system), reads.size)
+        labels = (*node, reads.topic, reads.group, is_retry, is_system)
+        yield Sample(MESSAGES_OUT, labels, reads.messages)
+        yield Sample(BYTES_OUT, labels, reads.size)
     if reads.dead_letters:
-        yield Sample(DEAD_LETTERS, (reads.group, reads.topic, is_system), reads.dead_letters)
+        yield Sample(DEAD_LETTERS, (*node, reads.group, reads.topic, is_system), reads.dead_letters)
     if (progress := reads.progress) is not None:
-        labels = (reads.group, reads.topic, is_retry, is_system)
+        labels = (*node, reads.group, reads.topic, is_retry, is_system)
         yield Sample(LAG, labels, progress.lag)
         yield Sample(IN_FLIGHT, labels, progress.in_flight)
         yield Sample(READY, labels, progress.ready)

@@ -8,6 +8,7 @@ Rules
     3. A backlog counts from what a group has committed. Where it has committed nothing, ``lag`` is 0 as in a 5.x
        broker, and ``behind`` the whole queue as in GET_CONSUME_STATS(208). Filters are not taken into account.
     4. Of topics and groups the loop looks at some at a time. What is deleted meanwhile is left out.
+    5. When a message was stored is read from the disk once, and kept as long as each look asks for it again.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ...common.metadata import TopicConfig
 from ...store.cleaner import DiskReport
+from ...store.message_store import MessageStore
 from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Member, Members
 from ..outcomes.queue_counts import total_of
@@ -29,7 +31,7 @@ from .runtime_info import Lines, RuntimeInfo
 from .statistics import BrokerStatistics
 from .windows import MINUTE
 
-_IN_STEP: Final = 100
+_IN_STEP: Final = 10
 _MESSAGE_TYPE: Final = "message.type"
 
 
@@ -111,6 +113,33 @@ class BrokerFigures(NamedTuple):
     lines: Lines
 
 
+class StoredTimes:
+    """When messages were stored that are not consumed yet, of this look and the one before."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._before: dict[str, tuple[TopicConfig, dict[tuple[int, int], int]]] = {}
+        self._now: dict[str, tuple[TopicConfig, dict[tuple[int, int], int]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<StoredTimes of {len(self._now)} topics>"
+
+    def begin_look(self) -> None:
+        """Forget what the last look did not ask for."""
+        self._before, self._now = self._now, {}
+
+    def of(self, topic: TopicConfig, queue_id: int, queue_offset: int) -> int:
+        """Return when a message was stored, 0 or less when it is not there; a topic that is made anew is another."""
+        name, key = topic.topic_name, (queue_id, queue_offset)
+        _, times = self._now.get(name) or self._now.setdefault(name, (topic, {}))
+        at_ms = times.get(key, 0)
+        if at_ms <= 0:
+            before = self._before.get(name)
+            at_ms = before[1].get(key, 0) if before is not None and before[0] is topic else 0
+            times[key] = at_ms = at_ms if at_ms > 0 else self._store.stored_at(name, queue_id, queue_offset)
+        return at_ms
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Measures a running broker."""
@@ -123,9 +152,11 @@ class Figures:
     members: Members[Any]
     long_polling: LongPolling
     own_address: Callable[[], str]
+    stored_times: StoredTimes
 
     async def measure(self) -> BrokerFigures:
         """Return the figures of about now; what waits for the disk is measured in a thread (raises ``OSError``)."""
+        self.stored_times.begin_look()
         disk = await self.info.measure_disks()
         lines = await self.info.measure_with(disk)
         topics = [one async for one in self.measure_topics()]
@@ -217,28 +248,34 @@ class Figures:
 
     def _measure_progress(self, group: str, topic: TopicConfig) -> GroupProgress:
         store, offsets, name = self.info.scheduler.store, self.offsets, topic.topic_name
-        now_ms = self._statistics.totals().at_ms
-        queues: list[GroupProgress] = []
+        now_ms, committed_by_queue = self._statistics.totals().at_ms, offsets.of_topic(group, name)
+        committed = behind = lag = in_flight = ready = 0
+        first_at_ms = first_ready_at_ms = now_ms
         for queue_id in _queues(topic):
             end = max(store.max_offset(name, queue_id), 0)
-            committed = offsets.committed(group, name, queue_id)
-            begin = end if committed is None else committed
+            begin = committed_by_queue.get(queue_id, end)
             handed_out = max(offsets.handed_out(group, name, queue_id), begin)
-            first = max(store.min_offset(name, queue_id), 0)
-            ages = [
-                max(0, now_ms - at_ms)
-                if at < end and (at_ms := store.stored_at(name, queue_id, max(at, first))) > 0
-                else 0
-                for at in (begin, handed_out)
-            ]
-            behind = end - (committed or 0)
-            queues.append(
-                GroupProgress(committed or 0, behind, end - begin, handed_out - begin, end - handed_out, *ages)
-            )
-        if not queues:
-            return GroupProgress()
-        columns = list(zip(*queues, strict=True))
-        return GroupProgress(*map(sum, columns[:5]), *map(max, columns[5:]))
+            if queue_id in committed_by_queue:
+                committed += begin
+                behind += end - begin
+            else:
+                behind += end
+            lag += end - begin
+            in_flight += handed_out - begin
+            ready += end - handed_out
+            begin_at_ms = self._stored_at(topic, queue_id, begin, now_ms) if begin < end else now_ms
+            first_at_ms = min(first_at_ms, begin_at_ms)
+            if begin < handed_out < end:
+                begin_at_ms = self._stored_at(topic, queue_id, handed_out, now_ms)
+            if handed_out < end:
+                first_ready_at_ms = min(first_ready_at_ms, begin_at_ms)
+        return GroupProgress(committed, behind, lag, in_flight, ready, now_ms - first_at_ms, now_ms - first_ready_at_ms)
+
+    def _stored_at(self, topic: TopicConfig, queue_id: int, queue_offset: int, default_ms: int) -> int:
+        """Return when the first message at an offset or behind it was stored, if it is there."""
+        first = self.info.scheduler.store.min_offset(topic.topic_name, queue_id)
+        at_ms = self.stored_times.of(topic, queue_id, max(queue_offset, first))
+        return at_ms if at_ms > 0 else default_ms
 
 
 async def _in_steps(names: Iterable[Any]) -> AsyncIterator[Any]:

@@ -47,15 +47,19 @@ class Progress:
 
     def of_group(self, group: str, topic: TopicConfig) -> Sequence[Position]:
         """Return where a group is in the queues that may be read."""
-        return [self._position(group, topic.topic_name, queue_id) for queue_id in range(topic.read_queue_nums)]
+        name = topic.topic_name
+        committed = self._offsets.of_topic(group, name)
+        return [
+            self._position(group, name, queue_id, committed.get(queue_id, 0))
+            for queue_id in range(topic.read_queue_nums)
+        ]
 
     def _ends(self, topic: str, queue_id: int) -> QueueEnds:
         end = self._store.max_offset(topic, queue_id)
         first = self._store.min_offset(topic, queue_id)
         return QueueEnds(max(first, 0), max(end, 0), self._stored_before(topic, queue_id, end))
 
-    def _position(self, group: str, topic: str, queue_id: int) -> Position:
-        committed = self._offsets.committed(group, topic, queue_id) or 0
+    def _position(self, group: str, topic: str, queue_id: int, committed: int) -> Position:
         return Position(
             max(self._store.max_offset(topic, queue_id), 0),
             committed,

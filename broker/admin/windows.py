@@ -98,6 +98,8 @@ class SampledCounts(Generic[K]):
         self._most_rows = most_rows
         self._rows: dict[K, dict[int, _Row]] = {}
         self._row_count = 0
+        self._known: dict[tuple[K, int, int, int | None, int | None], Growth] = {}
+        self._known_at: list[int] = []
 
     def __repr__(self) -> str:
         return f"<SampledCounts of {self._row_count} rows>"
@@ -133,7 +135,18 @@ class SampledCounts(Generic[K]):
 
     def growth(self, key: K, number: int, column: int, times: int | None, queue_id: int | None = None) -> Growth:
         """Return what a column has grown by in a window, over all queues or in one; ``times`` counts how often."""
-        rows = self._rows.get(key, {})
+        if key not in self._rows:
+            return Growth()
+        if self._known_at != self._timeline.taken:  # nothing changes between two samples
+            self._known, self._known_at = {}, [*self._timeline.taken]
+        asked = key, number, column, times, queue_id
+        known = self._known.get(asked)
+        if known is None:
+            known = self._known[asked] = self._find_growth(*asked)
+        return known
+
+    def _find_growth(self, key: K, number: int, column: int, times: int | None, queue_id: int | None) -> Growth:
+        rows = self._rows[key]
         wanted = rows.values() if queue_id is None else [rows[queue_id]] if queue_id in rows else []
         sampled = [row for row in wanted if row.firsts[number] >= 0 and self._timeline.taken[number]]
         known = [row for row in sampled if row.firsts[number] < self._timeline.taken[number]]
@@ -156,6 +169,7 @@ class SampledCounts(Generic[K]):
 
     def drop(self, key: K) -> Mapping[int, list[int]]:
         """Forget something; return what its queues had come to."""
+        self._known_at = []
         self._row_count -= len(self._rows.pop(key, {}))
         return self.counts.pop(key, None) or {}
 

@@ -144,6 +144,7 @@ class OffsetTable:
         self._version_step = version_step
         self._version = DataVersion()
         self._offsets: dict[GroupTopic, dict[int, int]] = {}
+        self._topics: dict[str, set[str]] = {}  # of which a group has offsets
         self._handed_out: dict[tuple[str, str, int], int] = {}
         self.resets: dict[tuple[str, str, int], int] = {}
         """By group, topic and queue: where members shall go on that do not know it yet. Each pull looks for any."""
@@ -163,9 +164,14 @@ class OffsetTable:
         key = GroupTopic(group, topic)
         queues = self._offsets.get(key)
         if queues is None:
-            queues = self._offsets[key] = {}
+            queues = self._add(key, {})
         queues[queue_id] = queue_offset
         self._changed()
+
+    def _add(self, key: GroupTopic, queues: dict[int, int]) -> dict[int, int]:
+        self._offsets[key] = queues
+        self._topics.setdefault(key.group, set()).add(key.topic)
+        return queues
 
     def _changed(self) -> None:
         self.change_count += 1
@@ -212,6 +218,9 @@ class OffsetTable:
     def _drop(self, is_gone: Callable[[str, str], bool]) -> None:
         for key in [key for key in self._offsets if is_gone(*key)]:
             del self._offsets[key]
+            self._topics[key.group].discard(key.topic)
+            if not self._topics[key.group]:
+                del self._topics[key.group]
             self._changed()
         for table in (self._handed_out, self.resets):
             for queue in [queue for queue in table if is_gone(*queue[:2])]:
@@ -227,7 +236,7 @@ class OffsetTable:
 
     def topics_of(self, group: str) -> list[str]:
         """Return the topics that a group has offsets of."""
-        return sorted(key.topic for key in self._offsets if key.group == group)
+        return sorted(self._topics.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets of a topic."""
@@ -250,7 +259,7 @@ class OffsetTable:
         for name, queues in content.offset_table.items():
             topic, at, group = name.partition("@")
             if at and "@" not in group:
-                self._offsets[GroupTopic(group, topic)] = queues
+                self._add(GroupTopic(group, topic), queues)
 
     def pull_back(self, max_offset: Callable[[str, int], int]) -> None:
         """Set offsets that lie behind the end of their queue to it: after a power failure a queue may be shorter.

@@ -28,7 +28,6 @@ from typing import Self
 from ...common.clock import Clock
 from ...common.errors import ConfigError
 from ...common.message import MessageQueue, ReceivedMessage
-from ...common.metadata import SubscriptionGroupTable
 from ...common.names import client_group_remark
 from ...common.subscription import ALL
 from ...remoting.bodies.body import decode_answer, encode_body
@@ -58,6 +57,7 @@ from .admin_values import (
     write_group,
 )
 from .changes import ConfigChanges, GroupChange, TopicChange
+from .cluster_view import ClusterView
 from .group_connections import GroupConnections
 from .group_offsets import AT_END_MS, GroupOffsets, Reset
 from .member_inspection import DirectConsumption, MemberInfo, MemberInspection, Track
@@ -197,7 +197,7 @@ class Admin:
         Raises:
             RouteNotFoundError: there is no such topic.
         """
-        return await self._topics.state(name)
+        return await (await self._view_of(name)).topic_state(name)
 
     async def groups_of(self, topic: str) -> list[str]:
         """Return the groups that consume a topic, or have offsets in it.
@@ -205,7 +205,13 @@ class Admin:
         Raises:
             RouteNotFoundError: there is no such topic.
         """
-        return self._own(await self._topics.groups_of(topic))
+        return await (await self._view_of(topic)).groups_of(topic)
+
+    async def _view_of(self, topic: str) -> ClusterView:
+        """Return the brokers that a topic is routed to."""
+        route = await self._calls.route(topic)
+        nodes = [BrokerNode("", name, addresses) for name, addresses in route.brokers.items()]
+        return ClusterView(self._session, self._calls, tuple(nodes))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic on its brokers and on every name server; what is in the log stays until it expires.
@@ -230,14 +236,14 @@ class Admin:
         """Return the names of all groups that brokers of the cluster know."""
         names: set[str] = set()
         for address in (await self._calls.masters(cluster)).values():
-            names |= (await self._group_table(address)).subscription_group_table.keys()
+            names |= (await self._changes.group_table(address)).subscription_group_table.keys()
         return self._own(names)
 
     async def group(self, name: str, cluster: str | None = None) -> dict[str, GroupSettings]:
         """Return the settings of a group on each broker that has it; none where nobody has consumed yet."""
         found: dict[str, GroupSettings] = {}
         for broker_name, address in (await self._calls.masters(cluster)).items():
-            config = (await self._group_table(address)).subscription_group_table.get(self._names.wrap(name))
+            config = (await self._changes.group_table(address)).subscription_group_table.get(self._names.wrap(name))
             if config is not None:
                 found[broker_name] = read_group(config)
         return found
@@ -253,7 +259,7 @@ class Admin:
         """
         found: dict[str, GroupSettings] = {}
         for broker_name, address in (await self._calls.masters(cluster)).items():
-            config = (await self._group_table(address)).subscription_group_table.get(self._names.wrap(name))
+            config = (await self._changes.group_table(address)).subscription_group_table.get(self._names.wrap(name))
             if config is not None:
                 found[broker_name] = await self._changes.change_group(address, config, change)
         return found
@@ -298,11 +304,7 @@ class Admin:
 
     async def consumer_group(self, name: str, cluster: str | None = None) -> ConsumerGroup:
         """Return who consumes in a group now, how, and what each topic's expression is; nobody is no error."""
-        return await self._connections.consumer_group(name, cluster)
-
-    async def _group_table(self, address: str) -> SubscriptionGroupTable:
-        answer = await self._calls.ask_broker(address, Command.request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
-        return decode_answer(SubscriptionGroupTable, answer.body)
+        return await self._connections.consumer_group(name, (await self._calls.masters(cluster)).values())
 
     # offsets
 
@@ -316,7 +318,7 @@ class Admin:
 
     async def all_progress(self, group: str, cluster: str | None = None) -> tuple[ConsumedQueue, ...]:
         """Return how far a group is in all queues it has offsets of, retry topics too; nothing if nobody knows it."""
-        return await self._offsets.all_progress(group, cluster)
+        return await self._offsets.all_progress(group, (await self._calls.masters(cluster)).values())
 
     async def offsets(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
         """Return for each queue of a topic the first offset that it still has, and the next one that it will have."""
@@ -491,6 +493,14 @@ class Admin:
             ValueError: there is no such cluster.
         """
         return await self._calls.brokers(cluster)
+
+    async def view(self, cluster: str | None = None) -> ClusterView:
+        """Return what asks the brokers of all clusters, or of one, without asking a name server again.
+
+        Raises:
+            ValueError: there is no such cluster.
+        """
+        return ClusterView(self._session, self._calls, await self._calls.brokers(cluster))
 
     async def figures(self, broker: str) -> dict[str, str]:
         """Return what the master of a broker tells of itself, such as ``putTps`` and ``commitLogDiskRatio``.

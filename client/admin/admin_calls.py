@@ -10,7 +10,9 @@ An answer with another code than the expected ones is a ``ResponseError``, no an
 does not know a request at all answers 3, ``request type … not supported``.
 """
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +29,7 @@ from ..session.session import Session
 from .admin_values import BrokerNode
 
 ADMIN_TIMEOUT_MS = 5_000  # Java's timeoutMillis of DefaultMQAdminExt
+AnswerT = TypeVar("AnswerT")
 
 
 class AdminCalls:
@@ -115,6 +118,17 @@ class AdminCalls:
         """Return an answer that is a success, or of another expected code; a time limit of 0 is the usual one."""
         self._lifecycle.check()
         return checked(await self._session.call(address, command, timeout_ms or self.timeout_ms), expected)
+
+    async def ask_each(
+        self, addresses: Iterable[str], ask: Callable[[str], Coroutine[Any, Any, AnswerT]]
+    ) -> list[AnswerT]:
+        """Ask several brokers side by side; return their answers in the order of the addresses."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(ask(address)) for address in addresses]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed
+        return [task.result() for task in tasks]
 
 
 def checked(answer: Command, expected: Sequence[int] = ()) -> Command:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, ResponseError
-from ...common.metadata import SubscriptionGroupConfig, TopicConfig
+from ...common.metadata import SubscriptionGroupConfig, SubscriptionGroupTable, TopicConfig
 from ...common.names import AUTO_CREATE_TOPIC, PERM_READ, PERM_WRITE
 from ...common.settings import format_java_properties, parse_java_properties
 from ...remoting.bodies.body import decode_answer, encode_body
@@ -56,6 +56,11 @@ class ConfigChanges:
         command = Command.request(RequestCode.GET_TOPIC_CONFIG, TopicHeader(topic=topic))
         answer = await self._calls.ask_broker(address, command, [ResponseCode.TOPIC_NOT_EXIST])
         return decode_answer(TopicConfig, answer.body) if answer.code == ResponseCode.SUCCESS else None
+
+    async def group_table(self, address: str) -> SubscriptionGroupTable:
+        """Return the groups that a broker has."""
+        answer = await self._calls.ask_broker(address, Command.request(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG))
+        return decode_answer(SubscriptionGroupTable, answer.body)
 
     async def change_topic(self, address: str, topic: str, change: TopicChange) -> TopicSettings:
         """Change a topic on a broker; return how it is now.

@@ -3,6 +3,8 @@
 A broker that does not know 203 tells client ids alone (38). Nobody is no error: brokers answer 206, older ones 1.
 """
 
+from collections.abc import Iterable
+
 from ...common.codes import ResponseCode
 from ...remoting.bodies.body import decode_answer
 from ...remoting.bodies.client import ConsumerConnections, ConsumerList
@@ -30,15 +32,14 @@ class GroupConnections:
             found |= await self._members_at(address, group)
         return tuple(sorted(found))
 
-    async def consumer_group(self, group: str, cluster: str | None) -> ConsumerGroup:
-        """Return the members of a group, how they consume, and what they have subscribed to."""
+    async def consumer_group(self, group: str, addresses: Iterable[str]) -> ConsumerGroup:
+        """Return the members of a group at some brokers, how they consume, and what they have subscribed to."""
         members: set[GroupConnection] = set()
         subscriptions: dict[str, str] = {}
         consumes, model = "", ""
-        for address in (await self._calls.masters(cluster)).values():
-            told = await self._connections_at(address, ConsumerGroupHeader(consumer_group=group))
-            if told is None:
-                members |= await self._members_at(address, group)
+        for told in await self._calls.ask_each(addresses, lambda address: self._told_at(address, group)):
+            if isinstance(told, set):
+                members |= told
                 continue
             members |= _members_of(told)
             consumes = str(told.consume_type or consumes)
@@ -46,6 +47,14 @@ class GroupConnections:
             for topic, data in told.subscription_table.items():
                 subscriptions[self._session.namespace.strip(topic)] = data.sub_string
         return ConsumerGroup(tuple(sorted(members)), consumes, model, dict(sorted(subscriptions.items())))
+
+    async def _told_at(self, address: str, group: str) -> ConsumerConnections | set[GroupConnection]:
+        """Return what a broker tells, the members alone when it knows no more."""
+        header = ConsumerGroupHeader(consumer_group=group)
+        told = await self._connections_at(address, header)
+        if told is not None:
+            return told
+        return {GroupConnection(client_id) for client_id in await self._ids_at(address, header)}
 
     async def _connections_at(self, address: str, header: ConsumerGroupHeader) -> ConsumerConnections | None:
         """Return what a broker tells, empty when nobody is there, and None when it does not know the request."""
@@ -59,11 +68,8 @@ class GroupConnections:
         return decode_answer(ConsumerConnections, answer.body)
 
     async def _members_at(self, address: str, group: str) -> set[GroupConnection]:
-        header = ConsumerGroupHeader(consumer_group=group)
-        told = await self._connections_at(address, header)
-        if told is not None:
-            return _members_of(told)
-        return {GroupConnection(client_id) for client_id in await self._ids_at(address, header)}
+        told = await self._told_at(address, group)
+        return told if isinstance(told, set) else _members_of(told)
 
     async def _ids_at(self, address: str, header: ConsumerGroupHeader) -> list[str]:
         command = Command.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)

@@ -10,7 +10,7 @@ theirs over that, so it is refused then. Of single queues a broker moves a group
 ``useServerSideResetOffset`` (26), as by default since 5.3: others take 222 for all queues of the topic.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ...common.codes import ResponseCode
@@ -72,14 +72,18 @@ class GroupOffsets:
             tuple([await self._progress_in(group, queue) for queue in await self._calls.queues(topic)])
         )
 
-    async def all_progress(self, group: str, cluster: str | None) -> tuple[ConsumedQueue, ...]:
+    async def all_progress(
+        self, group: str, addresses: Iterable[str], topic: str | None = None
+    ) -> tuple[ConsumedQueue, ...]:
         """Return how far a group is in every queue that brokers have offsets for; none of a group nobody knows."""
-        found: list[ConsumedQueue] = []
-        for address in (await self._calls.masters(cluster)).values():
-            command = Command.request(RequestCode.GET_CONSUME_STATS, GroupProgressHeader(consumer_group=group))
-            answer = await self._calls.ask_broker(address, command)
-            found += self._consumed(decode_answer(ConsumeStats, answer.body))
-        return tuple(sorted(found))
+        header = GroupProgressHeader(consumer_group=group, topic=topic)
+        answers = await self._calls.ask_each(
+            addresses,
+            lambda address: self._calls.ask_broker(address, Command.request(RequestCode.GET_CONSUME_STATS, header)),
+        )
+        return tuple(
+            sorted(queue for one in answers for queue in self._consumed(decode_answer(ConsumeStats, one.body)))
+        )
 
     async def move(self, reset: Reset) -> dict[MessageQueue, int]:
         """Have a group begin again in all queues of a topic; return the new offsets."""

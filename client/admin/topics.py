@@ -1,4 +1,4 @@
-"""Topics as their brokers and the name servers have them (17, 215, 216, 202, 300).
+"""Topics that are made and deleted at brokers and name servers (17, 215, 216).
 
 A topic is created on its brokers; when ``create`` returns, a name server tells that they have it. Name servers cannot
 be asked to call, so they are asked again and again.
@@ -7,22 +7,19 @@ be asked to call, so they are asked again and again.
 from collections.abc import Mapping
 
 from ...common.errors import RequestTimeoutError, RouteNotFoundError
-from ...common.message import MessageQueue
 from ...common.names import AUTO_CREATE_TOPIC
-from ...remoting.bodies.admin import GroupList, TopicStats
-from ...remoting.bodies.body import decode_answer
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import CreateTopicHeader, DeletedTopicHeader, TopicHeader
 from ..session.session import Session
 from .admin_calls import AdminCalls
-from .admin_values import QueueExtent, TopicSettings, TopicState
+from .admin_values import TopicSettings
 
 ROUTE_PAUSE_MS = 50
 
 
 class Topics:
-    """Creates, measures and deletes topics; all raise ``RouteNotFoundError`` for one that is not there."""
+    """Creates topics, and deletes them (raises ``RouteNotFoundError`` for one that is not there)."""
 
     def __init__(self, session: Session, calls: AdminCalls) -> None:
         self._session = session
@@ -50,33 +47,13 @@ class Topics:
         except RouteNotFoundError:
             return False
 
-    async def state(self, name: str) -> TopicState:
-        """Return the ends of each queue of a topic, and how many messages a second it gets."""
-        found: dict[MessageQueue, QueueExtent] = {}
-        puts_per_second = 0.0
-        for answer in await self._ask(RequestCode.GET_TOPIC_STATS_INFO, TopicHeader(topic=name), name):
-            told = decode_answer(TopicStats, answer.body)
-            puts_per_second += told.topic_put_tps
-            for queue, each in told.offset_table.items():
-                extent = QueueExtent(each.min_offset, each.max_offset, each.last_update_timestamp)
-                found[self._session.namespace.strip_queue(queue)] = extent
-        return TopicState(dict(sorted(found.items())), puts_per_second)
-
-    async def groups_of(self, topic: str) -> set[str]:
-        """Return the groups that consume a topic, or have offsets in it, of other namespaces, too."""
-        answers = await self._ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicHeader(topic=topic), topic)
-        return {name for answer in answers for name in decode_answer(GroupList, answer.body).group_list}
-
     async def delete(self, name: str) -> None:
         """Delete a topic on its brokers and on every name server."""
-        await self._ask(RequestCode.DELETE_TOPIC_IN_BROKER, DeletedTopicHeader(topic=name), name)
+        command = Command.request(RequestCode.DELETE_TOPIC_IN_BROKER, DeletedTopicHeader(topic=name))
+        for address in (await self._calls.masters_of_topic(name)).values():
+            await self._calls.ask_broker(address, command)
         await self._calls.ask_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, TopicHeader(topic=name))
         self._session.routes.discard(name)
-
-    async def _ask(self, code: RequestCode, header: TopicHeader | DeletedTopicHeader, topic: str) -> list[Command]:
-        """Ask the master of each broker that has a topic."""
-        masters = await self._calls.masters_of_topic(topic)
-        return [await self._calls.ask_broker(address, Command.request(code, header)) for address in masters.values()]
 
 
 def _header(name: str, settings: TopicSettings) -> CreateTopicHeader:

@@ -110,7 +110,7 @@ class Namespace:
 
     def strip_queue(self, queue: MessageQueue) -> MessageQueue:
         """Return a queue as the application knows it."""
-        return queue._replace(topic=self.strip(queue.topic))
+        return queue if not self.name else queue._replace(topic=self.strip(queue.topic))
 
     def strip_message(self, message: ReceivedMessage) -> ReceivedMessage:
         """Return a message as the application knows it."""

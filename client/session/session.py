@@ -204,6 +204,7 @@ class Session:
         self._members: dict[str, SessionMember] = {}
         self._route_locks: dict[str, asyncio.Lock] = {}
         self._connect_locks: dict[str, asyncio.Lock] = {}
+        self._routed_at_ms: dict[str, int] = {}
         self._route_timer = TimerEvent(self.clock)
         self._heartbeat_timer = TimerEvent(self.clock)
         self._outage_log = OutageLog()
@@ -445,6 +446,7 @@ class Session:
         return route if route.brokers else None
 
     def _keep_route(self, topic: str, route: TopicRoute) -> None:
+        self._routed_at_ms[topic] = self.clock.monotonic_ms()
         was_known = self.routes.get(topic) is not None
         if self.routes.put(topic, route) and was_known:
             for member in self._members.values():
@@ -453,8 +455,11 @@ class Session:
     async def _poll_routes(self) -> int:
         await self._route_timer.wait(ROUTE_INTERVAL_MS - LEAST_PAUSE_MS)
         used = {topic for member in self._members.values() for topic in member.topics()}
-        for topic in set(self.routes.topics) - used:
-            self.routes.discard(topic)
+        oldest_ms = self.clock.monotonic_ms() - ROUTE_INTERVAL_MS
+        for topic in set(self._routed_at_ms) - used:
+            if self._routed_at_ms[topic] <= oldest_ms:  # an administrator's call may be about to use a younger one
+                del self._routed_at_ms[topic]
+                self.routes.discard(topic)
         for topic in used:
             try:
                 await self.refresh(topic)

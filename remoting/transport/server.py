@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 
 from ...common.clock import Clock
 from ...common.errors import AddressInUseError, ConfigError
-from ...common.ids import Address
+from ...common.ids import Address, format_address
 from .connection import Connection, Handler, Reply, RequestHandlers
 from .connections import ConnectionEvents, Connections
 from .limits import Limits
@@ -115,17 +115,36 @@ class RemotingServer:
         return Connection(self._handlers, self._clock, self._limits, self.connections)
 
 
+def open_listener(host: str, port: int, *, key: str) -> socket.socket:
+    """Return a socket that listens, for a server of HTTP; ``key`` is the setting to blame.
+
+    What it accepts sends without Nagle's delay: of a socket that somebody else has bound, asyncio does not see to that.
+
+    Raises:
+        AddressInUseError: the port is taken.
+        ConfigError: the address cannot be listened at.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except (OSError, UnicodeError) as error:
+        raise _bind_failure(host, port, error, key) from error
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
 def _listen(descriptor: int) -> None:
     """Let more connections wait to be accepted."""
     with socket.socket(fileno=os.dup(descriptor)) as same:
         same.listen(_BACKLOG)
 
 
-def _bind_failure(host: str, port: int, error: Exception) -> ConfigError:
+def _bind_failure(host: str, port: int, error: Exception, key: str = "bindAddress") -> ConfigError:
+    where = format_address(host, port)
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return AddressInUseError(f"cannot listen on {host}:{port}: the address is in use", port=port)
+        return AddressInUseError(f"cannot listen on {where}: the address is in use", port=port)
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    return ConfigError(f"cannot listen on {host}:{port}: {reason}", key="bindAddress")
+    return ConfigError(f"cannot listen on {where}: {reason}", key=key)
 
 
 FILE_DESCRIPTORS = 6_000

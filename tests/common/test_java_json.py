@@ -326,6 +326,57 @@ def test_mutated_text_is_read_or_refused(case: dict[str, Any], changes: list[tup
             continue
 
 
+class QueueTables(msgspec.Struct):
+    """Tables of queues at several depths, and a text."""
+
+    note: str = ""
+    offsets: dict[MessageQueue, int] = {}
+    lists: list[dict[MessageQueue, TopicOffset]] = []
+    groups: dict[str, dict[MessageQueue, int]] = {}
+
+
+NAMES = st.text('ab%|ü"\\{}:,\x01', max_size=6)
+QUEUES = st.builds(MessageQueue, NAMES, NAMES, st.integers(0, 2**31 - 1))
+OFFSETS = st.dictionaries(QUEUES, st.integers(0, 2**63 - 1), max_size=3)
+EXTENTS = OFFSETS.map(lambda table: {queue: TopicOffset(max_offset=end) for queue, end in table.items()})
+NOTES = NAMES.map((RAW_QUEUE + ":1").__add__)
+TABLES = st.builds(
+    QueueTables, NOTES, OFFSETS, st.lists(EXTENTS, max_size=2), st.dictionaries(NAMES, OFFSETS, max_size=2)
+)
+
+
+@given(TABLES)
+def test_tables_of_queues_round_trip(value: QueueTables) -> None:
+    """Whatever the names hold, and whatever a text looks like."""
+    assert read_json_as(write_json(value), QueueTables) == value
+
+
+def test_long_table_of_queues_is_read_the_short_way() -> None:
+    """What Java writes of queues is not too long for those who take little of what needs the slow way."""
+    queues = [MessageQueue(f"T{number % 9}", "b", number) for number in range(1000)]
+    stats = TopicStatsTable({queue: TopicOffset(1, 2, 3) for queue in queues}, 0.5)
+    assert read_json_as(write_json(stats), TopicStatsTable, slow_bytes=9) == stats
+    with pytest.raises(JsonError, match="above 9"):
+        read_json_as(write_json(stats).replace(b'"queueId":', b'"queueId": '), TopicStatsTable, slow_bytes=9)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"offsetTable":{{{RAW_QUEUE}:1,{RAW_QUEUE}:2}}}}',
+        f'{{"offsetTable":{{"\\u00010":1,{RAW_QUEUE}:2}}}}',
+        f'{{"offsetTable":{{"\\u0001x":1,{RAW_QUEUE}:2}}}}',
+        f'{{"offsetTable":{{{RAW_QUEUE}:2,"\\u00011":1}}}}',
+        f'{{"offsetTable":{{{RAW_QUEUE}:2}},"other":{{"\\u00010":1}}}}',
+        f"{{'offsetTable':{{{RAW_QUEUE}:2}}}}",
+        f'{{"offsetTable":{{{RAW_QUEUE}:2,}}}}',
+    ],
+)
+def test_odd_tables_of_queues_are_read_the_slow_way(text: str) -> None:
+    """Queues twice, keys that look like ours for queues, and texts that are no strict JSON."""
+    assert read_json_as(text, ResetOffsetBody) == ResetOffsetBody({QUEUE: 2})
+
+
 class NumberedModel(enum.IntEnum):
     """An enum with numbers of its own."""
 

@@ -1,12 +1,12 @@
 """What the pages show, asked over HTTP from a console over a real broker."""
 
 import html
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 import httpx
 import pytest
 from inbox import Inbox
+from page_text import rows_of, text_of
 from subscribed import push_consumer
 
 from rocketlet.client import Admin, Message, MessageQueue, Producer, TopicSettings
@@ -14,19 +14,6 @@ from rocketlet.console import overview
 from rocketlet.console.server import ConsoleConfig, ConsoleServer
 
 Show = Callable[..., Awaitable[str]]
-
-
-def text_of(page: str) -> str:
-    """Return the words of a page, those of its head aside."""
-    main = page[page.index("<main") :]
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", main)).split())
-
-
-def rows_of(page: str) -> list[list[str]]:
-    """Return the cells of the rows of all tables."""
-    rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
-    cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in rows]
-    return [[" ".join(html.unescape(re.sub(r"<[^>]*>", " ", cell)).split()) for cell in row] for row in cells]
 
 
 @pytest.fixture

@@ -202,6 +202,22 @@ async def test_topic_that_vanishes_keeps_its_route(cluster: ScriptedCluster) -> 
         assert (await producer.send(Message("T", b"x"))).queue.broker_name == "broker-a"
 
 
+async def test_route_of_no_member_is_kept_for_30_s(cluster: ScriptedCluster) -> None:
+    """A call that has looked up a route finds its brokers, although the routes are asked for meanwhile."""
+    clock = ManualClock()
+    cluster.routes["T"] = {"broker-a": 1}
+    broker = await cluster.add_broker("broker-a")
+    async with Session(cluster.nameserver.address, clock) as session:
+        await clock.elapse(29_000)
+        await session.refresh("T")
+        await clock.elapse(1_000)
+        await clock.settle()
+        assert session.master_of("broker-a") == broker.address
+        await clock.elapse(30_000)
+        await clock.settle()
+        assert session.routes.topics == ()
+
+
 @pytest.mark.feature("K2")
 async def test_route_that_does_not_come_is_given_up_after_3_s(cluster: ScriptedCluster) -> None:
     """A name server that hangs ends the call, not the producer."""

@@ -14,7 +14,7 @@ from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
-from rocketlet.remoting.transport.server import RemotingServer
+from rocketlet.remoting.transport.server import RemotingServer, open_listener
 from rocketlet.testing import ManualClock
 
 WAIT_MS = 60_000
@@ -141,6 +141,15 @@ async def test_socket_options_are_javas(clock: Clock):
             own = transport.get_extra_info("socket")
             assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
             assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_listener_accepts_without_delay(host: str):
+    """What a server of HTTP writes in parts does not wait for acknowledgements between them."""
+    with open_listener(host, 0, key="host") as listener, socket.create_connection(listener.getsockname()[:2]):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 async def test_idle_connections_are_closed(dial: Dial, read_commands: ReadCommands):
