@@ -1,6 +1,7 @@
 """Starting and stopping a broker, and what a stop leaves behind."""
 
 import asyncio
+import dataclasses
 import pathlib
 import threading
 
@@ -189,6 +190,23 @@ async def test_host_that_is_no_name_stops_the_start(settings: dict[str, str], cl
     settings["brokerIP1"] = "no-such-host.invalid"
     with pytest.raises(ConfigError, match="brokerIP1"):
         await Broker(BrokerConfig.from_java(settings), clock).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("port", "advertised_port", "is_refused"), [(10911, 0, True), (10911, 10911, True), (0, 1, False), (0, 7, False)]
+)
+async def test_told_address_of_this_machine_is_one_that_the_broker_listens_at(
+    port: int, advertised_port: int, is_refused: bool, settings: dict[str, str], clock: ManualClock
+) -> None:
+    """Unless clients are told another port: somebody may forward that."""
+    config = BrokerConfig.from_java({**settings, "listenPort": str(port), "brokerIP1": "127.0.0.2"})
+    broker = Broker(dataclasses.replace(config, advertised_port=advertised_port), clock)
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"told 127\.0\.0\.2 .* where nobody listens"):
+            await broker.__aenter__()
+        return
+    async with broker:
+        assert broker.address == f"127.0.0.2:{advertised_port}"
 
 
 async def test_broker_without_name_servers_serves(settings: dict[str, str], clock: ManualClock) -> None:

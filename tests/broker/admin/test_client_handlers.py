@@ -16,7 +16,7 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import decode_message, decode_record
 from rocketlet.remoting.bodies.body import decode_answer, encode_body
 from rocketlet.remoting.bodies.client import ConsumerOffsets
-from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.command import SLOW_BYTES, Command, decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.remoting.headers.send import SendReply
 from rocketlet.remoting.transport.client import ConnectionPool
@@ -236,6 +236,27 @@ async def test_members_that_do_not_tell(broker: Broker, caller: Caller, clock: M
         assert question.ext == STATUS
         await clock.elapse(STATUS_LIMIT_MS)
         assert await asking == {"one": OFFSETS}
+
+
+@pytest.mark.parametrize(("length", "count"), [(SLOW_BYTES // 2, 2), (SLOW_BYTES // 2 + 1, 1), (SLOW_BYTES + 1, 0)])
+async def test_other_offsets_than_of_java_are_bounded_together(
+    length: int, count: int, broker: Broker, caller: Caller
+) -> None:
+    """Who writes them otherwise takes long to read: so much of all members is; what Java writes does not count."""
+    many = {MessageQueue("T", "broker-a", number): number for number in range(SLOW_BYTES // 50)}
+    java, other = told(many), told(OFFSETS)
+    other.body += b" " * (length - len(other.body))
+    assert len(java.body) > SLOW_BYTES
+    async with (
+        joined(broker, "java", java),
+        joined(broker, "a", other),
+        joined(broker, "b", other),
+        joined(broker, "c", other),
+        joined(broker, "more java", java),
+    ):
+        found = await status(caller)
+    assert (found.pop("java"), found.pop("more java")) == (many, many)
+    assert list(found.values()) == [OFFSETS] * count
 
 
 async def test_offsets_of_a_group_without_members(caller: Caller) -> None:

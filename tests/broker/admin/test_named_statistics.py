@@ -253,6 +253,24 @@ def test_rows_are_bounded() -> None:
     assert [table.growth(name, MINUTE, 0, None).total for name in "abc"] == [0, 5, 5]
 
 
+def test_row_that_is_given_up_makes_room_for_one() -> None:
+    """When one of two rows has been idle for a day, a third has its place, and a fourth has none."""
+    counts: QueueCounts[str] = count_by_queue(1)
+    timeline = Timeline(0)
+    table = SampledCounts[str](counts, 1, timeline, most_rows=2)
+    counts["idle"][0][0] = 5
+    for hour in range(WINDOWS[DAY].points + 1):
+        counts["busy"][0][0] += 1
+        list(table.sample(DAY))
+        timeline.done(DAY, hour * 3_600_000)
+    assert table.drop_idle() == [("idle", [5])]
+    for name in ("third", "fourth"):
+        counts[name][0][0] = 7
+    list(table.sample(DAY))
+    timeline.done(DAY, 26 * 3_600_000)
+    assert [table.growth(name, DAY, 0, None).total for name in ("third", "fourth")] == [7, 0]
+
+
 def test_sampling_lets_others_have_their_turn() -> None:
     """A table is sampled in steps; what is asked meanwhile is answered from the samples before."""
     counts: QueueCounts[int] = count_by_queue(1)

@@ -342,7 +342,7 @@ def test_bits_of_other_settings_are_worked_out_anew(table: FilterTable, clock: M
     assert found.bloom_filter_data.bit_pos == SHAPE.positions_of("g#T")
 
 
-def test_file_that_says_little(table: FilterTable) -> None:
+def test_file_that_says_little(table: FilterTable, clock: ManualClock) -> None:
     """A filter of which only the expression is known is dead from its loading on, as old as can be, of SQL92."""
     text = '{"filterDataByTopic":{"T":{"groupFilterData":{"g":{"expression":"a > 1"}}}}}'
     table.load(read_json_as(text, FilterFile))
@@ -350,6 +350,7 @@ def test_file_that_says_little(table: FilterTable) -> None:
     assert found is not None
     assert (found.born_at_ms, found.client_version, found.expression_type) == (0, 0, "SQL92")
     assert (found.topic, found.consumer_group, found.is_dead) == ("T", "g", True)
+    assert found.dead_at_ms == clock.now_ms() - 30_000
 
 
 def test_group_that_loses_one_filter_keeps_the_others(table: FilterTable) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller, pull_header
 
-from rocketlet.broker.group.filters import BloomShape, FilterSelection, FilterTable
+from rocketlet.broker.group.filters import BloomShape, FilterSelection, FilterTable, tag_filter
 from rocketlet.broker.group.groups import GroupTable, OffsetTable
 from rocketlet.broker.group.members import Members
 from rocketlet.broker.outcomes.scheduler import LongPolling
-from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, ReadCounts
+from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, Read, ReadCounts
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
@@ -21,6 +21,7 @@ from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.message import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.properties import java_hash
 from rocketlet.common.record import decode_record, iter_records
+from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader
@@ -422,6 +423,16 @@ async def test_near_consumer_stays(settings: dict[str, str], clock: ManualClock)
         assert (await caller.pull()).ext["suggestWhichBrokerId"] == "0"
 
 
+def operation(read: Read, counts: ReadCounts, clock: ManualClock, root: pathlib.Path) -> FetchOperation:
+    """Return what hands out messages of the topic T, which are read so."""
+    settings = LiveSettings(BrokerConfig.from_java({"storePathRootDir": str(root)}), "127.0.0.1")
+    topics, groups, members = TopicTable(settings, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
+    filters = FilterSelection(settings, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
+    validator = FetchValidator(settings, topics, groups, members, filters)
+    topics.put(make_topic("T", 4))
+    return FetchOperation(read, validator, OffsetTable(clock.now_ms), LongPolling(clock), counts, settings)
+
+
 async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, clock: ManualClock) -> None:
     """A read that finds counts once, and its messages; one that does not find counts as missed; the longest is kept."""
     results = {3: 32, 7: 0, 5: 1}  # how long each read takes, and what it finds
@@ -431,14 +442,8 @@ async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, cloc
         found = results[queue_offset]
         return ReadResult(ReadStatus.FOUND if found else ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [], found)
 
-    config, counts = BrokerConfig.from_java({"storePathRootDir": str(tmp_path)}), ReadCounts(clock.monotonic_ms)
-    settings = LiveSettings(config, "127.0.0.1")
-    topics, groups, members = TopicTable(settings, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
-    filters = FilterSelection(settings, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
-    validator = FetchValidator(settings, topics, groups, members, filters)
-    offsets, long_polling = OffsetTable(clock.now_ms), LongPolling(clock)
-    fetches = FetchOperation(read, validator, offsets, long_polling, counts, settings)
-    topics.put(make_topic("T", 4))
+    counts = ReadCounts(clock.monotonic_ms)
+    fetches = operation(read, counts, clock, tmp_path)
     for took_ms in results:
         wanted = PullHeader(
             consumer_group="g", topic="T", queue_id=0, queue_offset=took_ms, max_messages=32, sys_flag=PULL_SUBSCRIPTION
@@ -446,3 +451,27 @@ async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, cloc
         assert fetches.fetch(wanted, ("127.0.0.1", 1)).is_settled
     assert (counts.found, counts.missed, counts.messages, counts.longest_ms) == (2, 1, 33, 7)
     assert counts.queues["T", "g"] == {0: [33, 0, 2, 8]}
+
+
+async def test_held_pull_counts_its_filter_and_its_texts(tmp_path: pathlib.Path, clock: ManualClock) -> None:
+    """What a connection keeps for a pull that waits grows with the tags that it names, and with their text."""
+
+    def read(*_: object) -> ReadResult:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [])
+
+    fetches = operation(read, ReadCounts(clock.monotonic_ms), clock, tmp_path)
+    sizes = {}
+    for expression in ("*", "a", "aaa", "a||b"):
+        fields: dict[str, Any] = {"consumer_group": "g", "topic": "T", "queue_id": 0, "queue_offset": 0}
+        wanted = PullHeader(**fields, max_messages=1, sys_flag=HOLD, subscription=expression)
+        held = fetches.fetch(wanted, ("127.0.0.1", 1))
+        sizes[expression] = held.extra_bytes
+        held.drop()
+    a_code = tag_filter(parse_tag_expression("T", "a")).kept_bytes
+    assert sizes["*"] > len("gT*")
+    assert {text: size - sizes["*"] for text, size in sizes.items()} == {
+        "*": 0,
+        "a": a_code,
+        "aaa": a_code + 2,
+        "a||b": 2 * a_code + 3,
+    }
