@@ -143,4 +143,4 @@ class OtherFeatures:
 
 
 def _success(body: bytes) -> Command:
-    return Command.response(ResponseCode.SUCCESS, None, None, body)
+    return Command.response(ResponseCode.SUCCESS, body=body)

@@ -197,5 +197,5 @@ class OffsetResets:
 async def answer_when_saved(save: Save, body: bytes = b"") -> Command:
     """Return the answer with a body once the changed tables are on the disk."""
     if await save():
-        return Command.response(ResponseCode.SUCCESS, None, None, body)
+        return Command.response(ResponseCode.SUCCESS, body=body)
     return Command.response(ResponseCode.SYSTEM_ERROR, "done, but not saved: the log of the broker tells why")

@@ -95,7 +95,7 @@ class MemberCalls:
                         )
                         asking.create_task(_ask_offsets(connection, client.client_id, question, told))
                 body = encode_body(ConsumerOffsets(consumer_table=_read_offsets(group, told)))
-                reply = Command.response(ResponseCode.SUCCESS, None, None, body)
+                reply = Command.response(ResponseCode.SUCCESS, body=body)
             finally:
                 outcome.answer_with(reply)
 

@@ -215,4 +215,4 @@ def _format_time(at_ms: int) -> str:
 
 
 def _success(body: bytes) -> Command:
-    return Command.response(ResponseCode.SUCCESS, None, None, body)
+    return Command.response(ResponseCode.SUCCESS, body=body)

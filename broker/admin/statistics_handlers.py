@@ -29,7 +29,7 @@ class StatisticsHandlers:
         told = BrokerStats(
             stats_minute=_window(found[MINUTE]), stats_hour=_window(found[HOUR]), stats_day=_window(found[DAY])
         )
-        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(told))
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(told))
 
 
 def _window(growth: Growth) -> StatsWindow:

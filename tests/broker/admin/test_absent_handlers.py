@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pytest
 from raw_calls import Caller
 
-from rocketlet.broker.admin.absent_handlers import MOST_COLD_GROUPS
 from rocketlet.remoting.codec.request_codes import NOT_BUILT
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
+
+MOST_COLD_GROUPS = 1_000
 
 
 @pytest.mark.parametrize(

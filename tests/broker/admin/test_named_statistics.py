@@ -253,6 +253,34 @@ def test_rows_are_bounded() -> None:
     assert [table.growth(name, MINUTE, 0, None).total for name in "abc"] == [0, 5, 5]
 
 
+def test_points_of_twenty_thousand_rows_are_kept() -> None:
+    """A table that nobody has given another limit has room for so many."""
+    counts: QueueCounts[int] = count_by_queue(1)
+    timeline = Timeline(0)
+    table = SampledCounts[int](counts, 1, timeline)
+    for key in range(20_001):
+        counts[key][0][0] = 5
+    list(table.sample(MINUTE))
+    timeline.done(MINUTE, 10_000)
+    assert [table.growth(key, MINUTE, 0, None).total for key in (19_999, 20_000)] == [5, 0]
+
+
+@pytest.mark.parametrize("order", [(MINUTE, HOUR, DAY), (DAY, HOUR, MINUTE)])
+def test_windows_of_a_row_have_points_of_their_own(order: tuple[int, ...]) -> None:
+    """In whichever order they are sampled, none takes a point of another."""
+    counts: QueueCounts[str] = count_by_queue(2)
+    timeline = Timeline(0)
+    table = SampledCounts[str](counts, 2, timeline)
+    for step in range(1, 60):
+        counts["T"][0][:] = [step, 10 * step]
+        for number in order:
+            list(table.sample(number))
+            timeline.done(number, step * 3_600_000)
+        grown = [[table.growth("T", number, column, None).total for column in (0, 1)] for number in (MINUTE, HOUR, DAY)]
+        steps = [min(step, window.points - 1) for window in WINDOWS]
+        assert grown == [[count, 10 * count] for count in steps]
+
+
 def test_row_that_is_given_up_makes_room_for_one() -> None:
     """When one of two rows has been idle for a day, a third has its place, and a fourth has none."""
     counts: QueueCounts[str] = count_by_queue(1)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from raw_calls import TIMEOUT_MS, Caller, send_header
 
-from rocketlet.broker.admin.offset_handlers import MOST_ENTRIES
 from rocketlet.broker.server import Broker
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.java_json import read_json
@@ -16,6 +15,8 @@ from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing.manual_clock import ManualClock
+
+MOST_ENTRIES = 10_000
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stores import GoldenStore, LimitedFiles, StoreDirectory, new_record, records_of
 
-from rocketlet.broker.delay.delay_delivery import MOST_BYTES, MOST_MESSAGES, DelayedDelivery, DelayJob
+from rocketlet.broker.delay.delay_delivery import DelayedDelivery, DelayJob
 from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
 from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.common.errors import StoreFullError
@@ -19,6 +19,9 @@ from rocketlet.common.record import Record, iter_records
 from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
+
+MOST_MESSAGES = 32
+MOST_BYTES = 1 << 20
 
 LEVELS_MS = (1_000, 5_000, 10_000)
 DELAYS = Delays(LEVELS_MS)

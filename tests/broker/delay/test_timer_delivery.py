@@ -9,12 +9,13 @@ import pytest
 from stores import LimitedFiles, StoreDirectory, new_record
 from timers import DAY_MS, HOUR_MS, SECOND_MS, SMALL_TIMERS, UNITS_PER_FILE, TimerWorld, timer_directory
 
-from rocketlet.broker.delay.timer_delivery import MOST_MESSAGES
-from rocketlet.broker.delay.timer_messages import NEVER_PUT_MS
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.names import TIMER_TOPIC
 from rocketlet.common.properties import MAX_PROPERTIES_BYTES, encode_properties
 from rocketlet.store.files.store_config import TimerConfig
+
+MOST_MESSAGES = 32
+NEVER_PUT_MS = 2**63 - 1
 
 
 @pytest.fixture

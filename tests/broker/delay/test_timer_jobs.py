@@ -13,13 +13,15 @@ from stores import LimitedFiles, StoreDirectory, new_record
 from timers import HOUR_MS, SECOND_MS, timer_directory
 
 from rocketlet.broker.delay.timer_delivery import TimerDelivery
-from rocketlet.broker.delay.timer_jobs import RETRY_MS, TimerJob, TimerSaveJob, start_timers
+from rocketlet.broker.delay.timer_jobs import TimerJob, TimerSaveJob, start_timers
 from rocketlet.broker.delay.timer_messages import TimerRequests
 from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.timer.timer_check import load_timer_check
 from rocketlet.testing.manual_clock import ManualClock
+
+RETRY_MS = 1_000
 
 
 class RunningTimers:

@@ -8,7 +8,6 @@ import pytest
 from stores import HOST, new_record
 
 from rocketlet.broker.delay.timer_messages import (
-    NEVER_PUT_MS,
     TimerRequests,
     deletion_keys,
     delivered,
@@ -23,6 +22,8 @@ from rocketlet.common.names import TIMER_TOPIC
 from rocketlet.common.properties import CRC32, MAX_PROPERTIES_BYTES, encode_properties, java_hash, parse_properties
 from rocketlet.common.record import NewRecord, Record, decode_record, encode_record
 from rocketlet.store.files.store_config import TimerConfig
+
+NEVER_PUT_MS = 2**63 - 1
 
 NOW_MS = 1_700_000_000_500
 DAY_S = 86_400

@@ -8,7 +8,6 @@ import pytest
 from javastores import unpack_store
 
 from rocketlet.broker.group.filters import (
-    MAX_CACHED_TERMS,
     TAKES_ALL,
     BloomShape,
     FilterCache,
@@ -27,6 +26,8 @@ from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.common.subscription import Subscription, parse_tag_expression
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
+
+MAX_CACHED_TERMS = 32_768
 
 HOST_V4, HOST_V6 = bytes(8), bytes(20)
 

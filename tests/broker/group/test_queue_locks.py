@@ -2,8 +2,10 @@
 
 import pytest
 
-from rocketlet.broker.group.queue_locks import LEASE_MS, QueueLocks
+from rocketlet.broker.group.queue_locks import QueueLocks
 from rocketlet.common.message import MessageQueue
+
+LEASE_MS = 60_000
 
 QUEUES = [MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)]
 

@@ -2,11 +2,13 @@
 
 import pytest
 
-from rocketlet.broker.outcomes.scheduler import RECHECK_MS, HeldFetch, LongPolling
+from rocketlet.broker.outcomes.scheduler import HeldFetch, LongPolling
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.files import OS_FILES, Descriptors
 from rocketlet.testing.manual_clock import ManualClock
+
+RECHECK_MS = 5_000
 
 KEY = ("T", 0)
 LIMIT_MS = 15_000

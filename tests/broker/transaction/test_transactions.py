@@ -18,23 +18,10 @@ from rocketlet.broker.outcomes.scheduler import Scheduler
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.broker.transaction.check_jobs import CheckJob
-from rocketlet.broker.transaction.checks import (
-    MOST_BYTES,
-    MOST_MESSAGES,
-    MOST_ROUND_MS,
-    CheckRules,
-    Step,
-    TransactionChecks,
-)
+from rocketlet.broker.transaction.checks import CheckRules, Step, TransactionChecks
 from rocketlet.broker.transaction.half_messages import given_up, half_of
 from rocketlet.broker.transaction.handlers import TransactionCheckSender
-from rocketlet.broker.transaction.transactions import (
-    OPS_A_TURN,
-    TRANSACTION_GROUP,
-    Cursors,
-    SettledOffsets,
-    Transactions,
-)
+from rocketlet.broker.transaction.transactions import TRANSACTION_GROUP, Cursors, SettledOffsets, Transactions
 from rocketlet.common.errors import StoreFullError
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
 from rocketlet.common.record import Record
@@ -42,6 +29,11 @@ from rocketlet.remoting.transport.connection import Connection
 from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
+
+MOST_MESSAGES = 32
+MOST_BYTES = 1 << 20
+MOST_ROUND_MS = 60_000
+OPS_A_TURN = 128
 
 LATER_MS = 60_000
 
@@ -166,7 +158,7 @@ def test_round_ends_after_a_minute(world: World) -> None:
 
 def test_ops_are_read_a_few_at_a_time(world: World) -> None:
     """After a restart each call reads so many op messages; then what was settled before is settled again."""
-    count = 2 * OPS_A_TURN + 10
+    count = 2 * OPS_A_TURN + 1
     world.send(*(b"%d" % number for number in range(count + 1)))
     for number in range(count):
         world.settle(number)
