@@ -6,6 +6,7 @@ import pathlib
 import threading
 
 import pytest
+from halfcalls import DISCARD_TOPIC, next_round, pulled, send_half
 from raw_calls import open_caller, until
 
 from rocketlet.broker.server import Broker
@@ -207,6 +208,16 @@ async def test_told_address_of_this_machine_is_one_that_the_broker_listens_at(
         return
     async with broker:
         assert broker.address == f"127.0.0.2:{advertised_port}"
+
+
+async def test_transaction_that_nobody_ends_is_kept_apart(settings: dict[str, str], clock: ManualClock) -> None:
+    """A broker that was told no other policy puts its copy where Java's does."""
+    config = BrokerConfig.from_java({**settings, "transactionCheckMax": "0"})
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        await send_half(caller)
+        await next_round(clock, 2)
+        (kept,) = await pulled(caller, DISCARD_TOPIC)
+        assert bytes(kept.body) == b"half"
 
 
 async def test_broker_without_name_servers_serves(settings: dict[str, str], clock: ManualClock) -> None:

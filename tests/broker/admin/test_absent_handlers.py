@@ -24,6 +24,7 @@ MOST_COLD_GROUPS = 1_000
         (Code.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "1"}, 0, "set commitlog readahead mode success, mode: 1"),
         (Code.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "2"}, 29, "set commitlog readahead mode param value error"),
         (Code.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "x"}, 1, "set commitlog readahead mode failed"),
+        (Code.SET_COMMITLOG_READ_MODE, {"READ_AHEAD_MODE": "2147483648"}, 1, "set commitlog readahead mode failed"),
         (Code.SWITCH_TIMER_ENGINE, {"E_T": "F"}, 0, None),
         (Code.SWITCH_TIMER_ENGINE, {"E_T": "R"}, 29, "timerUseRocksDB muse be configured true when broker start"),
         (Code.SWITCH_TIMER_ENGINE, {"E_T": "x"}, 29, "param error"),

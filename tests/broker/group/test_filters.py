@@ -300,6 +300,8 @@ def test_change_count_moves_with_the_content(table: FilterTable) -> None:
     table.unregister("g")
     counts.append(table.change_count)
     assert counts == [0, 1, 2, 3, 4]
+    table.register("g", [sql("a > 2", 3)])
+    assert (is_dead(table), table.change_count) == (False, 5)
 
 
 @pytest.mark.feature("P28")
@@ -369,3 +371,11 @@ def test_memory_of_a_filter_is_that_of_its_terms() -> None:
     assert [sql_filter(text).kept_bytes // one for text in ("a > 1", "a > 1 OR b > 1 OR c > 1")] == [2, 6]
     two, one = (tag_filter(parse_tag_expression("T", text)).kept_bytes for text in ("a || b", "a"))
     assert two == 2 * one > 0
+
+
+def test_what_does_not_compile_counts_as_one_term() -> None:
+    """However long it is; and what is asked for again counts once."""
+    cache = FilterCache()
+    for expression in ("a >", "b > " * 100, "a > 1", "a >", "a > 1"):
+        cache.compile(expression)
+    assert cache.terms == 2 + 2
