@@ -119,7 +119,7 @@ AheadMs = Callable[[int], int]
 class TimerRequests:
     """Sends messages that ask for a time to the topic of the timer wheel."""
 
-    def __init__(self, config: TimerConfig, count_at: CountAt, ahead_ms: AheadMs = lambda _: 0) -> None:
+    def __init__(self, config: TimerConfig, count_at: CountAt, ahead_ms: AheadMs) -> None:
         self._config = config
         self._count_at = count_at
         self._ahead_ms = ahead_ms

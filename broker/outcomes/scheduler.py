@@ -214,7 +214,7 @@ class HeldFetch(msgspec.Struct, eq=False):
     wanted: Mapping[tuple[str, int], int]
     accepts: Accepts | None
     again: Callable[[], Any]
-    peer: Address = ("", 0)
+    peer: Address
     outcome: Outcome[Any] = field(default_factory=Outcome[Any])
     until_ms: int = 0
     timer: TimerHandle | None = None

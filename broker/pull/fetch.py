@@ -192,7 +192,7 @@ class FetchOperation:
 
     def _read(self, fetch: FetchRequest, wanted: PullFilter) -> Fetched:
         most_bytes = MOST_BYTES if fetch.max_bytes is None else fetch.max_bytes
-        limits = ReadLimits(fetch.max_messages if fetch.max_messages > 0 else 1, most_bytes)
+        limits = ReadLimits(max(fetch.max_messages, 1), most_bytes)
         if self._offsets.resets:
             reset_to = self._offsets.take_reset(fetch.consumer_group, fetch.topic, fetch.queue_id)
             if reset_to is not None:

@@ -60,7 +60,7 @@ class EndTransaction:
         self._store, self._scheduler, self._now_ms = scheduler.store, scheduler, routing.now_ms
         self._copies = HalfCopies(scheduler.store)
 
-    def end(self, end: TransactionEnd, *, waits: bool = True) -> Outcome[Refusal | None]:
+    def end(self, end: TransactionEnd, *, waits: bool) -> Outcome[Refusal | None]:
         """Take in what has become of a transaction; the producer may wait for the disk."""
         if end.outcome == TRANSACTION_NONE:
             return NO_ANSWER_WANTED

@@ -39,7 +39,7 @@ class World:
     def start(self, offsets: dict[int, int] | None = None) -> None:
         """Open the store with what ``delayOffset.json`` held."""
         self.store = self.directory.open(self.files)
-        self.progress = DelayProgress(lambda: self.directory.now_ms)
+        self.progress = DelayProgress(lambda: self.directory.now_ms, version_step=200)
         self.progress.load(DelayFile(offset_table=offsets or {}))
         self.delivery = self.deliver()
 
@@ -330,7 +330,7 @@ def test_pending_messages_of_a_java_broker_are_delivered(vectors: pathlib.Path, 
     golden = GoldenStore.unpack(vectors, "delay-retry", tmp_path)
     clock = ManualClock(1_795_250_000_000)
     with MessageStore.open(golden.directory.config, now_ms=clock.now_ms, store_host=b"\x7f\0\0\x01\0\0\0\x01") as store:
-        progress = DelayProgress(clock.now_ms)
+        progress = DelayProgress(clock.now_ms, version_step=200)
         progress.load(DelayFile(offset_table={1: 4, 2: 1, 3: 1, 18: 0}))
         delivery = DelayedDelivery(store, store.commit, progress)
         before = store.max_offset("DelayTopic", 0), store.max_offset("DelayTopic", 1)

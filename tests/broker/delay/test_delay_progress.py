@@ -75,7 +75,7 @@ def folder(tmp_path: pathlib.Path) -> Iterator[ConfigFolder]:
 
 def saved(folder: ConfigFolder) -> dict[int, int]:
     """Return the offsets in the file."""
-    fresh = DelayProgress(lambda: 0)
+    fresh = DelayProgress(lambda: 0, version_step=200)
     folder.load(fresh)
     return fresh.latest()
 

@@ -32,7 +32,7 @@ class RunningTimers:
         self.clock = clock
         self.timers = store.timers()
         self.delivery = TimerDelivery(store, self.timers, store.commit, clock.now_ms)
-        self.requests = TimerRequests(store.config.timers, self.timers.count_at)
+        self.requests = TimerRequests(store.config.timers, self.timers.count_at, self.timers.ahead_ms)
 
     def send(self, body: bytes, ahead_ms: int) -> None:
         """Store a timer message and tell of it."""

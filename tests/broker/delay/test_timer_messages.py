@@ -32,7 +32,7 @@ PLACE = {"REAL_TOPIC": "T", "REAL_QID": "5", "UNIQ_KEY": "K"}
 
 def requests(count: int = 0, *, most_in_slot: int = 2**31 - 1) -> TimerRequests:
     """Return who parks messages up to a day ahead, while each slot holds so many."""
-    return TimerRequests(TimerConfig(most_delay_seconds=DAY_S, most_in_slot=most_in_slot), lambda _: count)
+    return TimerRequests(TimerConfig(most_delay_seconds=DAY_S, most_in_slot=most_in_slot), lambda _: count, lambda _: 0)
 
 
 def out_ms(properties: dict[str, str], wanted: TimerRequests | None = None) -> int | None:

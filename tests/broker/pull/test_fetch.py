@@ -25,7 +25,7 @@ from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader
-from rocketlet.store.consumequeue.queue_reader import ReadResult, ReadStatus
+from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadResult, ReadStatus
 from rocketlet.testing.manual_clock import ManualClock
 
 HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND
@@ -430,7 +430,9 @@ def operation(read: Read, counts: ReadCounts, clock: ManualClock, root: pathlib.
     filters = FilterSelection(settings, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
     validator = FetchValidator(settings, topics, groups, members, filters)
     topics.put(make_topic("T", 4))
-    return FetchOperation(read, validator, OffsetTable(clock.now_ms), LongPolling(clock), counts, settings)
+    return FetchOperation(
+        read, validator, OffsetTable(clock.now_ms, version_step=500), LongPolling(clock), counts, settings
+    )
 
 
 async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, clock: ManualClock) -> None:
@@ -460,7 +462,7 @@ async def test_held_pull_counts_its_filter_and_its_texts(tmp_path: pathlib.Path,
         return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [])
 
     fetches = operation(read, ReadCounts(clock.monotonic_ms), clock, tmp_path)
-    sizes = {}
+    sizes: dict[str, int] = {}
     for expression in ("*", "a", "aaa", "a||b"):
         fields: dict[str, Any] = {"consumer_group": "g", "topic": "T", "queue_id": 0, "queue_offset": 0}
         wanted = PullHeader(**fields, max_messages=1, sys_flag=HOLD, subscription=expression)
@@ -475,3 +477,42 @@ async def test_held_pull_counts_its_filter_and_its_texts(tmp_path: pathlib.Path,
         "aaa": a_code + 2,
         "a||b": 2 * a_code + 3,
     }
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "limits"),
+    [
+        (32, None, ReadLimits(32, 128 << 20)),
+        (1, 0, ReadLimits(1, 0)),
+        (0, 7, ReadLimits(1, 7)),
+        (-5, None, ReadLimits(1, 128 << 20)),
+    ],
+)
+async def test_pull_takes_a_message_at_least_and_128_mib_at_most(
+    count: int, size: int | None, limits: ReadLimits, tmp_path: pathlib.Path, clock: ManualClock
+) -> None:
+    """Whatever number it asks for; it may name less than so many bytes."""
+    asked: list[ReadLimits] = []
+
+    def read(_topic: str, _queue_id: int, _offset: int, limits: ReadLimits, *_rest: object) -> ReadResult:
+        asked.append(limits)
+        return ReadResult(ReadStatus.FOUND, 0, 0, 0, [], 1)
+
+    fields: dict[str, Any] = {"consumer_group": "g", "topic": "T", "queue_id": 0, "queue_offset": 0}
+    wanted = PullHeader(**fields, max_messages=count, max_bytes=size, sys_flag=PULL_SUBSCRIPTION)
+    operation(read, ReadCounts(clock.monotonic_ms), clock, tmp_path).fetch(wanted, ("127.0.0.1", 1))
+    assert asked == [limits]
+
+
+async def test_pull_without_a_time_limit_waits_for_a_millisecond(tmp_path: pathlib.Path, clock: ManualClock) -> None:
+    """It is answered then, and not in the turn of the loop that has read it."""
+
+    def read(*_: object) -> ReadResult:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [])
+
+    fields: dict[str, Any] = {"consumer_group": "g", "topic": "T", "queue_id": 0, "queue_offset": 0}
+    wanted = PullHeader(**fields, max_messages=1, sys_flag=HOLD)
+    held = operation(read, ReadCounts(clock.monotonic_ms), clock, tmp_path).fetch(wanted, ("127.0.0.1", 1))
+    assert not held.is_settled
+    clock.advance(1)
+    assert held.is_settled

@@ -34,6 +34,7 @@ MOST_MESSAGES = 32
 MOST_BYTES = 1 << 20
 MOST_ROUND_MS = 60_000
 OPS_A_TURN = 128
+RULES = CheckRules(timeout_ms=6_000, most_checks=15, reserved_ms=72 * 3_600_000)
 
 LATER_MS = 60_000
 
@@ -44,15 +45,17 @@ class World:
     def __init__(self, directory: StoreDirectory) -> None:
         self.directory = directory
         self.files = LimitedFiles()
-        self.offsets = OffsetTable(lambda: directory.now_ms)
+        self.offsets = OffsetTable(lambda: directory.now_ms, version_step=500)
         self.start()
 
     def start(self) -> None:
         """Open the store with the cursors that were saved last; op messages are not read yet."""
         self.store = self.directory.open(self.files)
         self.scheduler = Scheduler(self.store, ManualClock(), lambda _names, done: done())
-        self.transactions = Transactions(self.store, self.offsets, self.scheduler.join, lambda: self.directory.now_ms)
-        self.checks = TransactionChecks(self.transactions, self.scheduler.commit, CheckRules, given_up)
+        self.transactions = Transactions(
+            self.store, self.offsets, self.scheduler.join, lambda: self.directory.now_ms, most_op_bytes=4_096
+        )
+        self.checks = TransactionChecks(self.transactions, self.scheduler.commit, lambda: RULES, given_up)
 
     def restart(self) -> None:
         """Stop, start again, and read what is settled."""
@@ -281,6 +284,20 @@ def test_many_rounds_that_cannot_pass_keep_little(world: World) -> None:
     assert world.transactions.cursors.op >= 1_000
 
 
+def test_of_many_rounds_the_first_ones_and_the_latest_are_known(world: World) -> None:
+    """The op cursor of the 64th and later rounds waits for the end of the latest."""
+    for number in range(70):
+        world.send(b"%d" % number)
+        world.store.append(new_record(OP_HALF_TOPIC, 0, b"x", TAGS="d"))
+        world.scheduler.commit()
+        world.transactions.mark()
+    op_cursors: list[int] = []
+    for half_offset in (1, 63, 64, 69, 70):
+        world.transactions.pass_to(half_offset)
+        op_cursors.append(world.transactions.cursors.op)
+    assert op_cursors == [1, 63, 63, 63, 70]
+
+
 @pytest.mark.parametrize("keeps_cursors", [True, False])
 def test_java_transactions_go_on(keeps_cursors: bool, vectors: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Half and op messages of a Java broker are read as it reads them: what one op message names is settled."""
@@ -295,15 +312,15 @@ def test_java_transactions_go_on(keeps_cursors: bool, vectors: pathlib.Path, tmp
             "mappedFileSizeTimerLog": "102400",
         }
     )
-    offsets = OffsetTable(lambda: now_ms)
+    offsets = OffsetTable(lambda: now_ms, version_step=500)
     if keeps_cursors:
         offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 14)
         offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, 1)
     with MessageStore.open(config, now_ms=lambda: now_ms, store_host=HOST) as store:
         scheduler = Scheduler(store, ManualClock(), lambda _names, done: done())
-        transactions = Transactions(store, offsets, scheduler.join, lambda: now_ms)
+        transactions = Transactions(store, offsets, scheduler.join, lambda: now_ms, most_op_bytes=4_096)
         assert not transactions.read_ops()
-        checks = TransactionChecks(transactions, scheduler.commit, lambda: CheckRules(most_checks=2), given_up)
+        checks = TransactionChecks(transactions, scheduler.commit, lambda: RULES._replace(most_checks=2), given_up)
         questions, is_last, _ = checks.step(now_ms, now_ms)
         assert is_last
         asked = [question.copy.body.decode() for question in questions]
