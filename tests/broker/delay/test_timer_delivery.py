@@ -93,6 +93,33 @@ def test_turn_does_a_bounded_piece(world: TimerWorld) -> None:
     assert steps >= 10
 
 
+def test_what_comes_and_what_is_due_take_turns(world: TimerWorld) -> None:
+    """While a second is being delivered, what has arrived is put into the wheel in between, neither waits for all."""
+    count, at_ms = 6 * MOST_MESSAGES, world.now_ms + 5 * SECOND_MS
+    for number in range(count):
+        world.send(b"%d" % number, at_ms)
+    world.work()
+    before = world.delivery.taken_out
+    world.directory.now_ms = at_ms + SECOND_MS
+    while not world.bodies():
+        _advance(world)
+    for number in range(count):
+        world.send(b"later %d" % number, at_ms + HOUR_MS)
+    turns = ""
+    while not world.delivery.is_idle:
+        put, delivered = world.timers.queue_offset, len(world.bodies())
+        _advance(world)
+        turns += "i" * (world.timers.queue_offset > put) + "o" * (len(world.bodies()) > delivered)
+    assert turns[:6] in ("iioiio", "ioiioi", "oiioii")  # what comes out is loaded and stored in two turns
+    assert world.delivery.taken_out - before == len(world.bodies()) == count
+
+
+def _advance(world: TimerWorld) -> None:
+    slow = world.delivery.advance()
+    if slow is not None:
+        slow()
+
+
 def test_message_for_the_second_that_is_coming_out_is_not_lost(world: TimerWorld) -> None:
     """What arrives for a slot whose messages are being delivered is late, and comes at once."""
     count, at_ms = 3 * MOST_MESSAGES, world.now_ms + 5 * SECOND_MS

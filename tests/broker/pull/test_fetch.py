@@ -372,6 +372,16 @@ async def test_nothing_matched_is_answered_at_once(caller: Caller) -> None:
     assert answer.remark == "NO_MATCHED_MESSAGE"
 
 
+async def test_pull_that_is_sent_elsewhere_does_not_wait(caller: Caller) -> None:
+    """A group that was reset is told where to go on, though it may wait for messages where it is."""
+    await send_tagged(caller, "a")
+    await caller.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
+    fields = {"topic": "T", "group": "g", "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": "0"}
+    assert (await caller.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)).code == ResponseCode.SUCCESS
+    answer = await caller.pull(queue_offset=1, sys_flag=HOLD, consumer_group="g")
+    assert (answer.code, offsets_of(answer)) == (ResponseCode.PULL_OFFSET_MOVED, (0, 0, 1))
+
+
 async def test_closed_connection_takes_its_parked_pulls_along(
     caller: Caller, broker: Broker, clock: ManualClock
 ) -> None:
