@@ -68,10 +68,9 @@ class FetchValidator:
         self._filters = filters
 
     def suggest_broker(self, group: str, result: ReadResult) -> int:
-        """Return the id of the broker that a group shall pull from next, where slaves are read (B.4.5)."""
+        """Return the id of the broker that an admitted group shall pull from next, where slaves are read (B.4.5)."""
         settings = self._groups.get(group)
-        if settings is None:
-            return MASTER_ID
+        assert settings is not None, "a fetch of an unknown group is not admitted"
         return settings.which_broker_when_consume_slowly if result.is_far_behind else settings.broker_id
 
     def validate(self, fetch: FetchRequest, consumer: tuple[str, int]) -> PullFilter | Refusal:
