@@ -227,13 +227,16 @@ def test_message_comes_late_but_at_once(world: TimerWorld) -> None:
         {"TIMER_OUT_MS": "1750000003000", "REAL_TOPIC": "T", "REAL_QID": "-1"},
     ],
 )
-def test_record_that_says_nothing_is_passed_over(properties: dict[str, str], world: TimerWorld) -> None:
+def test_record_that_says_nothing_is_passed_over(
+    properties: dict[str, str], world: TimerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever somebody has sent to the timer topic, those behind it come; Java's wheel stops there for good."""
     world.store.append(new_record(TIMER_TOPIC, 0, b"?", **properties))
     world.store.commit()
     world.send(b"behind", world.now_ms + 3 * SECOND_MS)
     world.pass_ms(10 * SECOND_MS)
     assert world.bodies() == [b"behind"]
+    assert caplog.text.count("ing the timer message at ") == 1
 
 
 def test_properties_without_room_stay_as_they_are(world: TimerWorld) -> None:
