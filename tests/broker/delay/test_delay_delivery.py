@@ -392,3 +392,17 @@ def test_level_queue_keeps_the_parked_messages(world: World) -> None:
     world.send(1, b"a", b"b")
     world.pass_ms(1_000)
     assert messages_of(world.store.read(SCHEDULE_TOPIC, 0, 0, ReadLimits())) == 2
+
+
+def test_what_was_delivered_before_a_kill_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """How many of a level are skipped; one of which none are is not mentioned."""
+    for body in (b"a", b"b", b"c"):
+        world.send(1, body, UNIQ_KEY=body.decode())
+    world.send(2, b"late", UNIQ_KEY="late")
+    world.pass_ms(1_000)
+    world.restart({1: 1})
+    with caplog.at_level(logging.INFO, "rocketlet.broker.delay.delay_delivery"):
+        world.delivery.pass_delivered(world.delivery.find_delivered())
+    told = [record.getMessage() for record in caplog.records if "delay level" in record.getMessage()]
+    assert told == ["delay level 1: skipping 2 messages that were delivered before the restart"]
+    assert world.delivery.progress == {1: 3, 2: 0}
