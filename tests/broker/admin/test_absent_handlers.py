@@ -53,6 +53,12 @@ async def test_export_saves_the_tables(caller: Caller, tmp_path: pathlib.Path) -
     assert "exported" in saved_groups(tmp_path)
 
 
+async def test_queues_in_rocksdb_are_never_compared(caller: Caller) -> None:
+    """Whoever asks whether they are equal is told to ask again: an official broker answers so while it looks."""
+    told = json.loads((await caller.ask(Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS, {"topic": "T"})).body)
+    assert told["checkStatus"] == 2
+
+
 async def test_nobody_copies_the_log(caller: Caller) -> None:
     """A master says where its log ends and that it has no slaves."""
     await caller.send("T")
