@@ -13,6 +13,7 @@ from rocketlet.broker.send.send_back import SendBackCounts
 from rocketlet.testing.manual_clock import ManualClock
 
 HOUR_S, DAY_S = 3_600, 86_400
+USERS = "_WITHOUT_SYSTEM_TOPIC"
 
 
 @pytest.fixture
@@ -74,10 +75,14 @@ async def test_rates_of_a_load_that_changes(
     """The minute tells what came in sixty seconds up to its latest sample, which is ten seconds old at most."""
     sent: list[int] = []
     minute = Growth()
+    others = [(f"BROKER_{kind}_NUMS{which}", "DefaultCluster") for kind in ("PUT", "GET") for which in ("", USERS)]
+    others += [("GROUP_GET_NUMS", "T@g"), ("SNDBCK_PUT_NUMS", "T@g")]
 
     def send() -> None:
         sent.append(len(sent) * 7 % 100)
         put(statistics, sent[-1])
+        read(statistics, sent[-1])
+        statistics.send_backs.counts["T", "g"][0][0] += sent[-1]
 
     for _ in range(20):
         await let_pass(statistics, clock, 10, each=send)
@@ -87,6 +92,8 @@ async def test_rates_of_a_load_that_changes(
         assert (minute.total, minute.each_time) == (expected, 1.0)
         assert minute.per_second == pytest.approx(expected / min(until, 60))
         assert statistics.puts_per_second("T") == minute.per_second
+        for name, key in others:
+            assert windows(named, name, key)[MINUTE].total == expected
     await let_pass(statistics, clock, 9, each=send)
     assert windows(named, "TOPIC_PUT_NUMS", "T")[MINUTE] == minute
     await let_pass(statistics, clock, 71)

@@ -173,6 +173,18 @@ def test_turn_takes_few_bytes(world: World) -> None:
     assert [world.delivery.deliver_due() for _ in range(4)] == [1, 2, 1, 0]
 
 
+def test_turn_that_has_reached_its_bytes_ends(world: World) -> None:
+    """A record that makes a megabyte to the byte is the last of its turn."""
+    world.send(1, b"")
+    world.pass_ms(1_000)
+    overhead = world.records()[0].total_size
+    for body in (bytes(MOST_BYTES - overhead), b"next"):
+        world.send(1, body)
+    world.directory.now_ms += 1_000
+    assert [world.delivery.deliver_due() for _ in range(3)] == [1, 1, 0]
+    assert world.records()[1].total_size == MOST_BYTES
+
+
 def test_level_that_is_due_for_longest_goes_first(world: World) -> None:
     """A level with many due messages does not keep the others waiting."""
     world.send(2, *[b"many"] * 40)
