@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import pathlib
 import threading
+from collections.abc import Iterator
 
 import pytest
 from halfcalls import DISCARD_TOPIC, next_round, pulled, send_half
@@ -16,7 +17,9 @@ from rocketlet.common.errors import ConfigError, StoreInUseError
 from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.store.cleaner import Cleaner
 from rocketlet.store.files.config_files import save_config_text
+from rocketlet.store.files.file_sync import SlowStep
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
@@ -208,6 +211,24 @@ async def test_told_address_of_this_machine_is_one_that_the_broker_listens_at(
         return
     async with broker:
         assert broker.address == f"127.0.0.2:{advertised_port}"
+
+
+async def test_cleaning_begins_a_minute_after_the_start(
+    settings: dict[str, str], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first round of the store's cleaner is due then."""
+    rounds: list[int] = []
+
+    def begin(_cleaner: Cleaner) -> Iterator[SlowStep]:
+        rounds.append(clock.monotonic_ms())
+        return iter(())
+
+    monkeypatch.setattr(Cleaner, "round", begin)
+    async with Broker(BrokerConfig.from_java(settings), clock):
+        started_at_ms = clock.monotonic_ms()
+        await clock.elapse(60_000)
+        await until(lambda: bool(rounds))
+    assert rounds == [started_at_ms + 60_000]
 
 
 async def test_transaction_that_nobody_ends_is_kept_apart(settings: dict[str, str], clock: ManualClock) -> None:
