@@ -418,3 +418,17 @@ def test_what_was_delivered_before_a_kill_is_told(world: World, caplog: pytest.L
     told = [record.getMessage() for record in caplog.records if "delay level" in record.getMessage()]
     assert told == ["delay level 1: skipping 2 messages that were delivered before the restart"]
     assert world.delivery.progress == {1: 3, 2: 0}
+
+
+async def test_full_disk_is_tried_again_after_a_second(world: World) -> None:
+    """The job asks for that pause, and for none when there is room again."""
+    world.send(1, b"a")
+    world.directory.now_ms += 1_000
+    job = DelayJob(world.delivery, ManualClock(world.directory.now_ms))
+    pauses: list[int | None] = []
+    for room in (0, 0, None):
+        world.files.room = room
+        world.store.tick()
+        pauses.append(await job.run())
+    assert pauses == [1_000, 1_000, 0]
+    assert world.bodies() == [b"a"]

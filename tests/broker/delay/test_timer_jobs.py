@@ -248,3 +248,16 @@ async def test_files_of_the_timer_log_follow_the_log(
     await clock.elapse(SECOND_MS)
     await until(lambda: len(list(folder.iterdir())) == 1)
     log.min_offset = 0
+
+
+async def test_full_store_is_tried_again_after_a_second(
+    waiting: RunningTimers, disk: LimitedFiles, clock: ManualClock
+) -> None:
+    """The job asks for that pause as often as the store takes nothing, and for none while it goes on."""
+    clock.advance(2 * HOUR_MS)
+    disk.room = 0
+    with ThreadPoolExecutor(1) as worker:
+        job = TimerJob(waiting.delivery, worker, clock)
+        pauses = [await job.run() for _ in range(12)]
+    assert pauses[-2:] == [RETRY_MS, RETRY_MS]
+    assert set(pauses) == {0, RETRY_MS}
