@@ -231,7 +231,7 @@ class OffsetTable:
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets of a topic."""
-        return sorted(key.group for key in self._offsets if key.topic == topic)
+        return [key.group for key in self._offsets if key.topic == topic]
 
     def content(self) -> OffsetFile:
         """Return what ``consumerOffset.json`` shall hold."""

@@ -132,3 +132,14 @@ def test_queues_of_a_topic_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         table.commit("g", "T", queue_id, 1)
     assert [table.takes("g", "T", queue_id) for queue_id in (5, -9, 0)] == [True, True, False]
     assert table.takes("other", "T", 0)
+
+
+def test_each_change_of_groups_is_counted() -> None:
+    """By another number than before: the table is saved then."""
+    table = GroupTable(lambda: 7)
+    counts = [table.change_count]
+    for name in ("a", "b", "a"):
+        table.put(SubscriptionGroupConfig(group_name=name))
+        counts.append(table.change_count)
+    table.delete("a")
+    assert len({*counts, table.change_count}) == 5
