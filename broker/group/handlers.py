@@ -177,7 +177,8 @@ class ClientHandlers:
             is_changed = self._members.join_consumer(spec, client, connection, self._monotonic_ms())
             self._notifier.subscribed(spec.group, spec.subscriptions)
         group = self._members.consumer_group(spec.group)
-        if is_changed and group is not None:
+        assert group is not None, "it has a member now"
+        if is_changed:
             self._notifier.tell(group)
         return created
 
