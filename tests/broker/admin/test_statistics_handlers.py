@@ -12,7 +12,6 @@ from rocketlet.testing.manual_clock import ManualClock
 NOTHING = {"avgpt": 0.0, "sum": 0, "tps": 0.0}
 
 
-@pytest.mark.feature("D13")
 async def test_windows_of_a_statistic(caller: Caller, clock: ManualClock) -> None:
     """Each has its sum, what that is per second, and what came each time; the hour has no sample yet."""
     for _ in range(6):
