@@ -381,3 +381,13 @@ def test_size_is_a_bit_for_each() -> None:
     assert repr(settled) == "<SettledOffsets from 0, 125000 bytes>"
     settled.forget_below(1_000_000)
     assert repr(settled) == "<SettledOffsets from 1000000, 0 bytes>"
+
+
+def test_numbers_are_forgotten_again_and_again() -> None:
+    """What is left keeps its numbers however often those below are dropped."""
+    numbers = SettledOffsets(0)
+    for number in (3, 20, 41):
+        numbers.add(number)
+    for end in (9, 17, 40):
+        numbers.forget_below(end)
+        assert [number for number in range(64) if number in numbers] == [each for each in (3, 20, 41) if each >= end]
