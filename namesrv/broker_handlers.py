@@ -55,7 +55,7 @@ class BrokerHandlers:
             return Command.response(ResponseCode.SYSTEM_ERROR, "register broker failed")
         self._links.add(connection)
         reply = RegisterBrokerReply(outcome.master_ha_address, outcome.master_address)
-        return Command.response(ResponseCode.SUCCESS, None, reply, self._order_body())
+        return Command.response(ResponseCode.SUCCESS, ext=reply, body=self._order_body())
 
     @answers(RequestCode.UNREGISTER_BROKER)
     def unregister(self, command: Command, _connection: Connection) -> Command:
@@ -73,7 +73,7 @@ class BrokerHandlers:
         asked = decode_body_if_any(DataVersion, command.body)
         is_changed = known is None or known != asked
         body = b"" if known is None else encode_body(known)
-        return Command.response(ResponseCode.SUCCESS, None, DataVersionReply(changed=is_changed), body)
+        return Command.response(ResponseCode.SUCCESS, ext=DataVersionReply(changed=is_changed), body=body)
 
     @answers(RequestCode.BROKER_HEARTBEAT)
     def hear(self, command: Command, _connection: Connection) -> Command:
@@ -86,13 +86,13 @@ class BrokerHandlers:
     def wipe_write(self, command: Command, _connection: Connection) -> Command:
         """Take a broker's topics out of what producers see."""
         count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=False)
-        return Command.response(ResponseCode.SUCCESS, None, WipeWriteReply(wipe_topic_count=count))
+        return Command.response(ResponseCode.SUCCESS, ext=WipeWriteReply(wipe_topic_count=count))
 
     @answers(RequestCode.ADD_WRITE_PERM_OF_BROKER)
     def add_write(self, command: Command, _connection: Connection) -> Command:
         """Put a broker's topics back into what producers see."""
         count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=True)
-        return Command.response(ResponseCode.SUCCESS, None, AddWriteReply(add_topic_count=count))
+        return Command.response(ResponseCode.SUCCESS, ext=AddWriteReply(add_topic_count=count))
 
     def _order_body(self) -> bytes:
         """Return the order configuration; an empty one clears the flags of topics, none leaves them."""

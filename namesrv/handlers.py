@@ -31,7 +31,7 @@ class ConfigHandlers:
     def tell(self, _command: Command, _connection: Connection) -> Command:
         """Tell every setting."""
         body = format_java_properties(self._settings.texts()).encode()
-        return Command.response(ResponseCode.SUCCESS, None, None, body)
+        return Command.response(ResponseCode.SUCCESS, body=body)
 
     @answers(RequestCode.UPDATE_NAMESRV_CONFIG)
     def change(self, command: Command, _connection: Connection) -> Command:

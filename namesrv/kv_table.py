@@ -105,7 +105,7 @@ class KvHandlers:
         if value is None:
             remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
             return Command.response(ResponseCode.QUERY_NOT_FOUND, remark)
-        return Command.response(ResponseCode.SUCCESS, None, KvReply(value=value))
+        return Command.response(ResponseCode.SUCCESS, ext=KvReply(value=value))
 
     @answers(RequestCode.GET_KVLIST_BY_NAMESPACE)
     def list_namespace(self, command: Command, _connection: Connection) -> Command:
@@ -115,7 +115,7 @@ class KvHandlers:
         if table is None:
             remark = f"No config item, Namespace: {namespace}"
             return Command.response(ResponseCode.QUERY_NOT_FOUND, remark)
-        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(KVTable(table=dict(table))))
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(KVTable(table=dict(table))))
 
     def _saved(self) -> Command | Outcome[Command]:
         if self._save is None:

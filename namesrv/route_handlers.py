@@ -91,14 +91,14 @@ class RouteHandlers:
             order_topic_conf=self._order_of(header.topic),
         )
         body = encode_body_for(command, data, accepts_strict=header.accept_standard_json_only)
-        return Command.response(ResponseCode.SUCCESS, None, None, body)
+        return Command.response(ResponseCode.SUCCESS, body=body)
 
     @answers(RequestCode.GET_BROKER_CLUSTER_INFO)
     def list_brokers(self, command: Command, connection: Connection) -> Command:
         """Tell every broker group and cluster."""
         groups = {group.broker_name: self._broker_data(group, connection) for group in self._routes.groups()}
         info = ClusterInfo(broker_addr_table=groups, cluster_addr_table=self._routes.clusters())
-        return Command.response(ResponseCode.SUCCESS, None, None, encode_body_for(command, info, accepts_strict=None))
+        return Command.response(ResponseCode.SUCCESS, body=encode_body_for(command, info, accepts_strict=None))
 
     @answers(RequestCode.GET_BROKER_MEMBER_GROUP)
     def list_members(self, command: Command, connection: Connection) -> Command:
@@ -108,7 +108,7 @@ class RouteHandlers:
         addresses = self._broker_data(group, connection).broker_addrs if group else {}
         members = BrokerMemberGroup(broker_addrs=addresses, broker_name=header.broker_name, cluster=header.cluster_name)
         body = encode_body_for(command, BrokerMemberGroupBody(broker_member_group=members), accepts_strict=None)
-        return Command.response(ResponseCode.SUCCESS, None, None, body)
+        return Command.response(ResponseCode.SUCCESS, body=body)
 
     @answers(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
     def list_system_topics(self, _command: Command, connection: Connection) -> Command:
@@ -119,7 +119,7 @@ class RouteHandlers:
             address for group in groups for address in self._broker_data(group, connection).broker_addrs.values()
         ]
         body = encode_body(TopicList(broker_addr=addresses[0] if addresses else None, topic_list=names))
-        return Command.response(ResponseCode.SUCCESS, None, None, body)
+        return Command.response(ResponseCode.SUCCESS, body=body)
 
     def _is_warming_up(self) -> bool:
         config = self._settings.config

@@ -78,7 +78,7 @@ class TopicHandlers:
 
 
 def _list(names: list[str]) -> Command:
-    return Command.response(ResponseCode.SUCCESS, None, None, encode_body(TopicList(topic_list=names)))
+    return Command.response(ResponseCode.SUCCESS, body=encode_body(TopicList(topic_list=names)))
 
 
 def _refuse() -> Command:

@@ -12,10 +12,10 @@ Upstream: ``AdminBrokerProcessor``. Requests that no handler here or elsewhere t
 topics and of the slaves' copies of tables.
 """
 
-import re
 from collections.abc import Awaitable, Callable
 
 from ...common.codes import ResponseCode
+from ...common.java_numbers import parse_int32, parse_int64
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import encode_body
 from ...remoting.bodies.reports import ColdDataLimits, HaStatus, RocksdbCheck
@@ -32,7 +32,6 @@ from .handlers import answer_when_done, answer_when_saved
 MOST_COLD_GROUPS = 1_000
 _TABLES = frozenset({"topics", "subscriptiongroups", "consumeroffsets"})
 _IN_PROGRESS = 2
-_INTEGER = re.compile(r"[+-]?\d{1,20}")
 
 
 class OtherStorage:
@@ -96,11 +95,11 @@ class OtherFeatures:
         if isinstance(changes, Command):
             return changes
         for group, text in changes.items():
-            if text.removeprefix("-").isdecimal() and -(2**63) <= int(text) < 2**63:
+            if (limit := parse_int64(text)) is not None:
                 if group not in self._limits and len(self._limits) >= MOST_COLD_GROUPS:
                     remark = f"{len(self._limits)} groups have limits of cold data, which is the limit"
                     return Command.response(ResponseCode.SYSTEM_ERROR, remark)
-                self._limits[group] = int(text)
+                self._limits[group] = limit
         return Command.response(ResponseCode.SUCCESS)
 
     @answers(Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG)
@@ -119,9 +118,8 @@ class OtherFeatures:
         """Take a hint for reading the log, which the kernel does here as it likes."""
         if not command.ext:
             return Command.response(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode param error")
-        text = command.ext.get("READ_AHEAD_MODE", "")
-        mode = int(text) if _INTEGER.fullmatch(text) else 2**31
-        if not -(2**31) <= mode < 2**31:
+        mode = parse_int32(command.ext.get("READ_AHEAD_MODE", ""))
+        if mode is None:
             return Command.response(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode failed")
         if mode not in (0, 1):
             return Command.response(ResponseCode.INVALID_PARAMETER, "set commitlog readahead mode param value error")
@@ -142,4 +140,4 @@ class OtherFeatures:
 
 
 def _success(body: bytes) -> Command:
-    return Command.response(ResponseCode.SUCCESS, None, None, body)
+    return Command.response(ResponseCode.SUCCESS, body=body)

@@ -18,8 +18,8 @@ from ...common.errors import DecodeError, FrameError, HeaderError, RemotingError
 from ...common.ids import parse_offset_id
 from ...common.message import MessageQueue
 from ...common.outcome import Outcome
-from ...remoting.bodies.body import encode_body
-from ...remoting.bodies.client import ConsumerOffsets, decode_consumer_offsets
+from ...remoting.bodies.body import decode_body, encode_body
+from ...remoting.bodies.client import ConsumerOffsets, read_java_offsets
 from ...remoting.codec.command import SLOW_BYTES, Command, decode_header
 from ...remoting.codec.frames import NO_ANSWER
 from ...remoting.codec.request_codes import RequestCode as Code
@@ -95,7 +95,7 @@ class MemberCalls:
                         )
                         asking.create_task(_ask_offsets(connection, client.client_id, question, told))
                 body = encode_body(ConsumerOffsets(consumer_table=_read_offsets(group, told)))
-                reply = Command.response(ResponseCode.SUCCESS, None, None, body)
+                reply = Command.response(ResponseCode.SUCCESS, body=body)
             finally:
                 outcome.answer_with(reply)
 
@@ -124,12 +124,15 @@ def _read_offsets(group: str, told: Sequence[tuple[str, bytes]]) -> dict[str, di
     found: dict[str, dict[MessageQueue, int]] = {}
     slow_bytes = SLOW_BYTES
     for client_id, body in told:
-        try:
-            found[client_id] = decode_consumer_offsets(body, slow_bytes).message_queue_table
-        except DecodeError as error:
-            _log.warning("client %s of group %s tells offsets that cannot be read: %s", client_id, group, error)
-        if not body.startswith(b'{"consumerTable":{},"messageQueueTable":'):
-            slow_bytes = max(slow_bytes - len(body), 0)
+        offsets = read_java_offsets(body)
+        if offsets is None:
+            most_bytes, slow_bytes = slow_bytes, slow_bytes - len(body)
+            try:
+                offsets = decode_body(ConsumerOffsets, body, slow_bytes=most_bytes)
+            except DecodeError as error:
+                _log.warning("client %s of group %s tells offsets that cannot be read: %s", client_id, group, error)
+                continue
+        found[client_id] = offsets.message_queue_table
     return found
 
 

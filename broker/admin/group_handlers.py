@@ -114,7 +114,7 @@ class GroupForbidding:
         readable = not self._groups.is_reading_forbidden(group, topic)
         body = encode_body(GroupForbidden(group=group, readable=readable, topic=topic))
         if not is_changed:
-            return Command.response(ResponseCode.SUCCESS, None, None, body)
+            return Command.response(ResponseCode.SUCCESS, body=body)
         name = f"let group {group} read topic {topic}, or not"
         return answer_when_done(self._cleaning, lambda: answer_when_saved(self._save, body), name)
 
@@ -150,7 +150,7 @@ class ClientResetPush:
                 return refuse_version(member.client.version)
             body = bodies.for_cpp if member.client.language == _CPP else bodies.usual
             connection.send_oneway(Command.request(Code.RESET_CONSUMER_CLIENT_OFFSET, told, body))
-        return Command.response(ResponseCode.SUCCESS, None, None, bodies.usual)
+        return Command.response(ResponseCode.SUCCESS, body=bodies.usual)
 
     def _encode(self, topic: str, offsets: Mapping[int, int]) -> "_ResetBodies":
         name = self._broker_name
@@ -171,4 +171,4 @@ class _ResetBodies(NamedTuple):
 
 
 def _success(body: object) -> Command:
-    return Command.response(ResponseCode.SUCCESS, None, None, encode_body(body))
+    return Command.response(ResponseCode.SUCCESS, body=encode_body(body))

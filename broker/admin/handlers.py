@@ -144,7 +144,7 @@ class AdminHandlers:
     @answers(Code.GET_ALL_TOPIC_CONFIG)
     def list_topics(self, _command: Command, _connection: Connection) -> Command:
         """Tell the settings of all topics."""
-        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._topics.content()))
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(self._topics.content()))
 
     @answers(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
     def put_group(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
@@ -178,13 +178,13 @@ class AdminHandlers:
     @answers(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def list_groups(self, _command: Command, _connection: Connection) -> Command:
         """Tell the settings of all groups."""
-        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(self._groups.content()))
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(self._groups.content()))
 
 
 def _tell(found: TopicConfig | SubscriptionGroupConfig | None, missing_code: int, missing_remark: str) -> Command:
     if found is None:
         return Command.response(missing_code, missing_remark)
-    return Command.response(ResponseCode.SUCCESS, None, None, encode_body(found))
+    return Command.response(ResponseCode.SUCCESS, body=encode_body(found))
 
 
 def _topic(header: CreateTopicHeader) -> TopicConfig:
@@ -258,7 +258,7 @@ class RuntimeInfoHandlers:
 
         async def measure() -> Command:
             body = encode_body(KVTable(table=await self._info.measure()))
-            return Command.response(ResponseCode.SUCCESS, None, None, body)
+            return Command.response(ResponseCode.SUCCESS, body=body)
 
         return answer_when_done(self._info.cleaning, measure, "tell how the broker is doing")
 
@@ -283,5 +283,5 @@ def answer_when_done(job: CleaningJob, work: Callable[[], Awaitable[Command]], n
 async def answer_when_saved(save: Save, body: bytes = b"") -> Command:
     """Return the answer with a body once the changed tables are on the disk."""
     if await save():
-        return Command.response(ResponseCode.SUCCESS, None, None, body)
+        return Command.response(ResponseCode.SUCCESS, body=body)
     return Command.response(ResponseCode.SYSTEM_ERROR, "done, but not saved: the log of the broker tells why")

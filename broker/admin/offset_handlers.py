@@ -90,7 +90,7 @@ class OffsetReports:
         first_ms = store.earliest_stored_at(topic, queue_id)
         last_ms = store.stored_at(topic, queue_id, store.max_offset(topic, queue_id) - 1)
         committed = self._offsets.committed(group, topic, queue_id) or 0
-        consumed_ms = store.stored_at(topic, queue_id, committed - 1) if committed > 0 else first_ms
+        consumed_ms = store.stored_at(topic, queue_id, committed - 1) if committed else first_ms
         next_ms = store.stored_at(topic, queue_id, max(committed, store.min_offset(topic, queue_id)))
         return ConsumeTimeSpan(
             message_queue=MessageQueue(topic, self._broker_name, queue_id),
@@ -214,4 +214,4 @@ def _format_time(at_ms: int) -> str:
 
 
 def _success(body: bytes) -> Command:
-    return Command.response(ResponseCode.SUCCESS, None, None, body)
+    return Command.response(ResponseCode.SUCCESS, body=body)

@@ -224,7 +224,7 @@ def _connections(members: Mapping[Connection, Member]) -> list[ClientConnection]
 
 
 def _success(body: object) -> Command:
-    return Command.response(ResponseCode.SUCCESS, None, None, encode_body(body))
+    return Command.response(ResponseCode.SUCCESS, body=encode_body(body))
 
 
 def _window(growth: Growth) -> StatsWindow:

@@ -62,7 +62,7 @@ class SettingHandlers:
         """Tell every setting, and how often some were changed."""
         version = msgspec.json.encode(self._version).decode()
         body = format_java_properties(self._settings.texts()).encode()
-        return Command.response(ResponseCode.SUCCESS, None, {"version": version}, body)
+        return Command.response(ResponseCode.SUCCESS, ext={"version": version}, body=body)
 
     @answers(Code.UPDATE_BROKER_CONFIG)
     def change(self, command: Command, connection: Connection) -> Command | Outcome[Command]:

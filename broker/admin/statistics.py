@@ -43,12 +43,12 @@ class Sample(NamedTuple):
     """Totals at an instant."""
 
     at_ms: int
-    puts: int = 0
-    found: int = 0
-    missed: int = 0
-    handed_out: int = 0
-    timers_in: int = 0
-    timers_out: int = 0
+    puts: int
+    found: int
+    missed: int
+    handed_out: int
+    timers_in: int
+    timers_out: int
 
 
 class DayTotals(NamedTuple):

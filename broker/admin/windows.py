@@ -148,8 +148,7 @@ class SampledCounts(Generic[K]):
     def _find_growth(self, key: K, number: int, column: int, times: int | None, queue_id: int | None) -> Growth:
         rows = self._rows[key]
         wanted = rows.values() if queue_id is None else [rows[queue_id]] if queue_id in rows else []
-        sampled = [row for row in wanted if row.firsts[number] >= 0 and self._timeline.taken[number]]
-        known = [row for row in sampled if row.firsts[number] < self._timeline.taken[number]]
+        known = [row for row in wanted if 0 <= row.firsts[number] < self._timeline.taken[number]]
         if not known:
             return Growth()
         total = self._grown(known, number, column)
@@ -177,15 +176,15 @@ class SampledCounts(Generic[K]):
         """Give up the rows that have not grown for a day; return what they had come to."""
         idle: list[tuple[K, list[int]]] = []
         for key, rows in list(self._rows.items()):
-            queues = self.counts.get(key)
+            queues = self.counts[key]
             for queue_id, row in list(rows.items()):
-                if queues is not None and queue_id in queues and self._is_idle(row, queues[queue_id]):
+                if self._is_idle(row, queues[queue_id]):
                     idle.append((key, queues.pop(queue_id)))
                     del rows[queue_id]
                     self._row_count -= 1
             if not rows:
                 del self._rows[key]
-            if queues is not None and not queues:
+            if not queues:
                 del self.counts[key]
         return idle
 

@@ -128,7 +128,7 @@ class DelayProgress:
     file_name = "delayOffset.json"
     content_type = DelayFile
 
-    def __init__(self, now_ms: Callable[[], int], *, version_step: int = 200) -> None:
+    def __init__(self, now_ms: Callable[[], int], *, version_step: int) -> None:
         self.change_count = 0
         self._now_ms = now_ms
         self._version_step = version_step

@@ -20,7 +20,6 @@ Rules of delay levels (store.md §10.1)
     8. A message that belongs to the topic of half messages is never delivered, nor is one that does not say where to.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -28,6 +27,7 @@ import msgspec
 
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, MessageIllegalError, MessageRefusedError
+from ...common.java_numbers import parse_int32
 from ...common.message import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from ...common.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from ...common.properties import (
@@ -43,8 +43,6 @@ from ...common.properties import (
 from ...common.record import NewRecord, Record
 
 TIMER_NAMES = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
-_NUMBER = re.compile(r"[+-]?\d+")
-_MOST = 2**31
 
 
 class Delays:
@@ -105,8 +103,8 @@ def deliverable(parked: Record) -> NewRecord:
 
 def _parse_level(text: str) -> int:
     """Return the number as ``Integer.parseInt`` reads it."""
-    number = int(text) if _NUMBER.fullmatch(text) and len(text) < 100 else _MOST
-    if not -_MOST <= number < _MOST:
+    number = parse_int32(text)
+    if number is None:
         raise DecodeError(f"property {DELAY} is {text!r}, which is no number")
     return number
 

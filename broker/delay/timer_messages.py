@@ -21,7 +21,6 @@ Sums are Java's, with 64 bits. Pure but for the chance of rule 5: it knows no cl
 """
 
 import random
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -30,6 +29,7 @@ import msgspec
 from ...common.codes import ResponseCode
 from ...common.errors import MessageRefusedError
 from ...common.ids import RecallHandle, format_recall_handle
+from ...common.java_numbers import parse_int64, wrap_int64
 from ...common.names import RETRY_PREFIX, TIMER_TOPIC
 from ...common.properties import (
     CRC32,
@@ -109,9 +109,6 @@ def _stamped(new: NewRecord, put_at_ms: int, now_ms: int) -> NewRecord:
     return msgspec.structs.replace(new, property_text=text, properties=properties)
 
 
-_NUMBER: Final = re.compile(r"[+-]?\d+")
-_MOST: Final = 2**63
-
 CountAt = Callable[[int], int]
 """Tells how many messages wait in the slot of an instant."""
 
@@ -122,7 +119,7 @@ AheadMs = Callable[[int], int]
 class TimerRequests:
     """Sends messages that ask for a time to the topic of the timer wheel."""
 
-    def __init__(self, config: TimerConfig, count_at: CountAt, ahead_ms: AheadMs = lambda _: 0) -> None:
+    def __init__(self, config: TimerConfig, count_at: CountAt, ahead_ms: AheadMs) -> None:
         self._config = config
         self._count_at = count_at
         self._ahead_ms = ahead_ms
@@ -162,16 +159,16 @@ class TimerRequests:
     def _wanted_at(self, properties: Mapping[str, str], now_ms: int) -> int | None:
         """Return the instant that a message asks for, None when it asks for none."""
         if (text := properties.get(TIMER_DELAY_SEC)) is not None:
-            return _wrap(now_ms + _wrap(self._parse(text) * 1_000))
+            return wrap_int64(now_ms + wrap_int64(self._parse(text) * 1_000))
         if (text := properties.get(TIMER_DELAY_MS)) is not None:
-            return _wrap(now_ms + self._parse(text))
+            return wrap_int64(now_ms + self._parse(text))
         text = properties.get(TIMER_DELIVER_MS)
         return None if text is None else self._parse(text)
 
     def _parse(self, text: str) -> int:
         """Return the number as ``Long.parseLong`` reads it."""
-        number = int(text) if _NUMBER.fullmatch(text) and len(text) < 100 else _MOST
-        if not -_MOST <= number < _MOST:
+        number = parse_int64(text)
+        if number is None:
             raise self._illegal()
         return number
 
@@ -204,8 +201,3 @@ def recall_handle_of(parked: NewRecord, broker_name: str) -> str | None:
     if topic is None or out_ms is None or unique_key is None or topic.startswith(RETRY_PREFIX):
         return None
     return format_recall_handle(RecallHandle(topic, broker_name, str(int(out_ms) + 1), unique_key))
-
-
-def _wrap(number: int) -> int:
-    """Return what 64 bits keep of a sum."""
-    return (number + _MOST) % (2 * _MOST) - _MOST

@@ -220,7 +220,7 @@ def read_properties(record: memoryview) -> dict[str, str]:
     body_at = RECORD_HEAD.size
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
         body_at += 12 * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
-        body_length = int.from_bytes(record[body_at - 4 : body_at], "big", signed=True)
+        body_length = int.from_bytes(record[body_at - 4 : body_at], "big")
     end = len(record)
     properties_at = find_properties(record, body_at + body_length, end, magic) if body_length >= 0 else 0
     return parse_properties(record[properties_at:end]) if properties_at else {}
@@ -385,7 +385,7 @@ class FilterTable:
             yield from filters.group_filter_data.values()
 
     def _of_group(self, group: str) -> Iterator[GroupFilter]:
-        return (self._topics[topic].group_filter_data[group] for topic in sorted(self._topics_of.get(group, ())))
+        return (self._topics[topic].group_filter_data[group] for topic in self._topics_of.get(group, ()))
 
 
 def _is_same(known: GroupFilter, subscription: Subscription) -> bool:

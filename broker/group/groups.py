@@ -138,7 +138,7 @@ class OffsetTable:
     file_name = "consumerOffset.json"
     content_type = OffsetFile
 
-    def __init__(self, now_ms: Callable[[], int], *, version_step: int = 500) -> None:
+    def __init__(self, now_ms: Callable[[], int], *, version_step: int) -> None:
         self.change_count = 0
         self._now_ms = now_ms
         self._version_step = version_step
@@ -240,7 +240,7 @@ class OffsetTable:
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets of a topic."""
-        return sorted(key.group for key in self._offsets if key.topic == topic)
+        return [key.group for key in self._offsets if key.topic == topic]
 
     def content(self) -> OffsetFile:
         """Return what ``consumerOffset.json`` shall hold."""

@@ -117,7 +117,7 @@ class ClientHandlers:
         _check_counts(data)
         client = Client(data.client_id, command.language, command.version)
         self._links.add(connection)
-        reply = Command.response(ResponseCode.SUCCESS, None, self._reply_header(data))  # before it is taken in
+        reply = Command.response(ResponseCode.SUCCESS, ext=self._reply_header(data))  # before it is taken in
         created: list[str] = []
         for consumer in data.consumer_data_set:
             created += self._join_consumer(consumer, data, client, connection)
@@ -147,7 +147,7 @@ class ClientHandlers:
         if not client_ids:
             return Command.response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
         body = encode_body(ConsumerList(consumer_id_list=client_ids))
-        return Command.response(ResponseCode.SUCCESS, None, None, body)
+        return Command.response(ResponseCode.SUCCESS, body=body)
 
     def connected(self) -> Mapping[Connection, Presence]:
         """Return who is connected, with the groups of each connection."""
@@ -181,7 +181,8 @@ class ClientHandlers:
             is_changed = self._members.join_consumer(spec, client, connection, now_ms)
             self._notifier.subscribed(spec.group, spec.subscriptions)
         group = self._members.consumer_group(spec.group)
-        if is_changed and group is not None:
+        assert group is not None, "it has a member now"
+        if is_changed:
             self._notifier.tell(group)
         self._registers.note(RegisterCounts.CONSUMER, self._monotonic_ms() - now_ms)
         return created
@@ -242,7 +243,7 @@ class LockHandlers:
         """Give a client what is free of the queues that it wants; tell what it holds now."""
         wish = decode_lock_body(command.body)
         held = self._locks.take(wish.consumer_group, wish.client_id, wish.mq_set, self._monotonic_ms())
-        return Command.response(ResponseCode.SUCCESS, None, None, encode_body(LockedQueues(queues=held)))
+        return Command.response(ResponseCode.SUCCESS, body=encode_body(LockedQueues(queues=held)))
 
     @answers(Code.UNLOCK_BATCH_MQ)
     def unlock(self, command: Command, _connection: Connection) -> Command:
@@ -337,7 +338,7 @@ class ProgressHandlers:
         """Tell when the first message of a queue was stored."""
         header = decode_header(QueueHeader, command)
         stored_at_ms = self._store.earliest_stored_at(header.topic, header.queue_id)
-        return Command.response(ResponseCode.SUCCESS, None, StoreTimeReply(stored_at_ms=stored_at_ms))
+        return Command.response(ResponseCode.SUCCESS, ext=StoreTimeReply(stored_at_ms=stored_at_ms))
 
     def _is_young(self, header: ConsumerOffsetHeader) -> bool:
         topic, queue_id = header.topic, header.queue_id
@@ -360,4 +361,4 @@ class ProgressHandlers:
 
 
 def _offset_answer(queue_offset: int) -> Command:
-    return Command.response(ResponseCode.SUCCESS, None, OffsetReply(queue_offset=queue_offset))
+    return Command.response(ResponseCode.SUCCESS, ext=OffsetReply(queue_offset=queue_offset))

@@ -86,7 +86,7 @@ class ConsumerSpec(NamedTuple):
     message_model: str
     from_where: str
     subscriptions: Mapping[str, Subscription]
-    fingerprint: int = 0
+    fingerprint: int
 
 
 @dataclass(slots=True)
@@ -102,6 +102,7 @@ class ConsumerGroup(Generic[LinkT]):
     """The members of one consumer group and what they share; ``came_at``: where the log ended when the first came."""
 
     name: str
+    came_at: int
     consume_type: str = ""
     message_model: str = CLUSTERING
     from_where: str = ""
@@ -110,7 +111,6 @@ class ConsumerGroup(Generic[LinkT]):
     fingerprint: int | None = None
     unfiltered: frozenset[str] = frozenset()
     """The topics of which it takes every message."""
-    came_at: int = 0
 
     @property
     def is_broadcasting(self) -> bool:
@@ -182,7 +182,7 @@ class Members(Generic[LinkT]):
         """Take in a heartbeat that leaves its subscriptions out; tell whether the group changed."""
         group = self._consumers.get(spec.group)
         if group is None:
-            group = self._consumers[spec.group] = ConsumerGroup(spec.group, came_at=self._log_end())
+            group = self._consumers[spec.group] = ConsumerGroup(spec.group, self._log_end())
         group.consume_type, group.message_model, group.from_where = spec[1:4]
         return _join(group.members, client, link, now_ms)
 

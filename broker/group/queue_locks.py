@@ -58,7 +58,7 @@ class QueueLocks:
 
     def _sweep(self, now_ms: int) -> None:
         """Forget the locks that have ended, once in the time that one lasts: nobody gives back what a client lost."""
-        if 0 <= now_ms - self._swept_at_ms <= LEASE_MS:
+        if now_ms - self._swept_at_ms <= LEASE_MS:
             return
         self._swept_at_ms = now_ms
         for group, locks in list(self._groups.items()):

@@ -214,7 +214,7 @@ class HeldFetch(msgspec.Struct, eq=False):
     wanted: Mapping[tuple[str, int], int]
     accepts: Accepts | None
     again: Callable[[], Any]
-    peer: Address = ("", 0)
+    peer: Address
     outcome: Outcome[Any] = field(default_factory=Outcome[Any])
     until_ms: int = 0
     timer: TimerHandle | None = None
@@ -274,11 +274,12 @@ class LongPolling:
             self._wake(fetch)
 
     def _held(self) -> dict[HeldFetch, None]:
-        return {fetch: None for fetches in self._queues.values() for fetch in fetches}
+        return dict.fromkeys(fetch for fetches in self._queues.values() for fetch in fetches)
 
     def _recheck_soon(self, fetch: HeldFetch) -> None:
         at_ms = self._clock.monotonic_ms() + RECHECK_MS
-        if fetch.timer is not None and at_ms < fetch.until_ms:
+        assert fetch.timer is not None, "who stands at a queue has one"
+        if at_ms < fetch.until_ms:
             fetch.timer.cancel()
             fetch.until_ms = at_ms
             fetch.timer = self._clock.call_at(at_ms, self._wake, fetch)

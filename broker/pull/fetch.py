@@ -68,10 +68,9 @@ class FetchValidator:
         self._filters = filters
 
     def suggest_broker(self, group: str, result: ReadResult) -> int:
-        """Return the id of the broker that a group shall pull from next, where slaves are read (B.4.5)."""
+        """Return the id of the broker that an admitted group shall pull from next, where slaves are read (B.4.5)."""
         settings = self._groups.get(group)
-        if settings is None:
-            return MASTER_ID
+        assert settings is not None, "a fetch of an unknown group is not admitted"
         return settings.which_broker_when_consume_slowly if result.is_far_behind else settings.broker_id
 
     def validate(self, fetch: FetchRequest, consumer: tuple[str, int]) -> PullFilter | Refusal:
@@ -192,7 +191,7 @@ class FetchOperation:
 
     def _read(self, fetch: FetchRequest, wanted: PullFilter) -> Fetched:
         most_bytes = MOST_BYTES if fetch.max_bytes is None else fetch.max_bytes
-        limits = ReadLimits(fetch.max_messages if fetch.max_messages > 0 else 1, most_bytes)
+        limits = ReadLimits(max(fetch.max_messages, 1), most_bytes)
         if self._offsets.resets:
             reset_to = self._offsets.take_reset(fetch.consumer_group, fetch.topic, fetch.queue_id)
             if reset_to is not None:

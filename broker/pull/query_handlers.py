@@ -38,7 +38,7 @@ class QueryHandlers:
         if not found.records:
             remark = "can not find message, maybe time range not correct"
             return Command.response(ResponseCode.QUERY_NOT_FOUND, remark, reply)
-        return Command.response(ResponseCode.SUCCESS, None, reply, b"".join(found.records))
+        return Command.response(ResponseCode.SUCCESS, ext=reply, body=b"".join(found.records))
 
     @answers(Code.VIEW_MESSAGE_BY_ID)
     def view(self, command: Command, _connection: Connection) -> Command:
@@ -47,4 +47,4 @@ class QueryHandlers:
         record = self._store.record_at(log_offset)
         if record is None:
             return Command.response(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {log_offset}")
-        return Command.response(ResponseCode.SUCCESS, None, None, bytes(record))
+        return Command.response(ResponseCode.SUCCESS, body=bytes(record))

@@ -127,7 +127,7 @@ class SendHandlers:
         header = self._answers.describe(message_ids, sent.queue_id, sent.queue_offset, key)
         if isinstance(sent, SendReceipt):
             header.batch_uniq_id, header.recall_handle = sent.batch_key, sent.recall_handle
-        return Command.response(code, None, header)
+        return Command.response(code, ext=header)
 
     def _encode_failure(self, failure: Exception) -> Command:
         """Return the answer to a message that the store does not take; when the disk is full, in Java's words."""
@@ -162,7 +162,7 @@ class SendHandlers:
         region = self._answers.fields()["MSG_REGION"]
         if isinstance(done, Refusal):
             return Command.response(done.code, done.remark, {"MSG_REGION": region})
-        return Command.response(ResponseCode.SUCCESS, None, RecallReply(msg_id=done, region=region))
+        return Command.response(ResponseCode.SUCCESS, ext=RecallReply(msg_id=done, region=region))
 
 
 def _encode_send_back(_command: Command, outcome: Outcome[Refusal | None]) -> Command:

@@ -78,7 +78,7 @@ def dead_letters(topics: TopicTable, group_name: str) -> FailurePlace:
     return FailurePlace(topic, random.randrange(max(1, topic.write_queue_nums)), (topic.topic_name,) if is_new else ())
 
 
-def retries(topics: TopicTable, group: SubscriptionGroupConfig, *, is_unit: bool = False) -> FailurePlace:
+def retries(topics: TopicTable, group: SubscriptionGroupConfig, *, is_unit: bool) -> FailurePlace:
     """Return where a message goes that its group is to consume again; the group has retry queues."""
     name = retry_topic(group.group_name)
     topic = topics.get(name)
@@ -257,7 +257,7 @@ class Sender(msgspec.Struct, frozen=True, gc=False):
 
     address: tuple[str, int]
     version: int
-    waits: bool = True
+    waits: bool
 
 
 class SendReceipt(NamedTuple):

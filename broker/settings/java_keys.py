@@ -140,7 +140,7 @@ _NAMES = """
 JAVA_KEYS = frozenset(_NAMES.split())
 
 
-_LONGEST = 100  # above it no key is alike
+_LONGEST = max(map(len, JAVA_KEYS))  # what a key has beyond it is compared with nothing
 _log = logging.getLogger(__name__)
 
 

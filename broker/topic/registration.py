@@ -158,7 +158,11 @@ class NameServerLink:
         if connection is not self._connection:
             self._connection = connection
             self.lost.clear()
-            connection.on_close(lambda ended: self.lost.set() if ended is self._connection else None)
+            connection.on_close(self._hear_end)
+
+    def _hear_end(self, ended: Connection) -> None:
+        if ended is self._connection:
+            self.lost.set()
 
     async def _own_host(self) -> str:
         if self._config.advertised_host:

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from ...common.java_numbers import parse_int64
 from ...common.metadata import DataVersion, TopicConfig, TopicConfigTable
 from ...common.names import (
     AUTO_CREATE_TOPIC,
@@ -45,7 +46,7 @@ from .config_table import next_version
 CLEANUP_POLICY: Final = "cleanup.policy"
 MESSAGE_TYPE: Final = "message.type"
 _COMPACTION: Final = "COMPACTION"
-_MOST_TIME: Final = 2**63 - 1
+_NO_TIME: Final = -1
 
 
 _MESSAGE_TYPES: Final = ("UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "NORMAL")
@@ -139,8 +140,8 @@ def _check_value(name: str, value: str) -> None:
     values = _KINDS[name].values
     if values is not None and value not in values:
         raise ValueError(f"value is not in set: [{', '.join(values)}]")
-    if values is None and not (value.lstrip("+-").isdecimal() and -1 <= int(value) <= _MOST_TIME):
-        raise ValueError(f"value is not in range(-1, {_MOST_TIME})")
+    if values is None and ((hours := parse_int64(value)) is None or hours < _NO_TIME):
+        raise ValueError(f"value is not in range({_NO_TIME}, {2**63 - 1})")
     if value == _COMPACTION:
         raise ValueError(f"{CLEANUP_POLICY}={value} cannot be used: compaction is not built")
 

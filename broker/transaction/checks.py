@@ -73,9 +73,9 @@ _UNREADABLE = -1
 class CheckRules(NamedTuple):
     """How long nobody is asked, how often somebody is, and how long files are kept."""
 
-    timeout_ms: int = 6_000
-    most_checks: int = 15
-    reserved_ms: int = 72 * 3_600_000
+    timeout_ms: int
+    most_checks: int
+    reserved_ms: int
 
 
 class CheckVerdict(enum.Enum):
@@ -138,7 +138,7 @@ class Step(NamedTuple):
 
     questions: list[CheckRequest]
     is_last: bool
-    failure: StoreNotWritableError | OSError | None = None
+    failure: StoreNotWritableError | OSError | None
 
 
 class TransactionChecks:

@@ -112,7 +112,7 @@ class Transactions:
         join: Callable[[CommitParticipant], None],
         now_ms: Callable[[], int],
         *,
-        most_op_bytes: int = 4096,
+        most_op_bytes: int,
     ) -> None:
         self.store = store
         self._join = join

@@ -233,15 +233,11 @@ _QUEUE_OFFSETS: Final = re.compile(
 _find_queue_offsets: Final = re.compile(_QUEUE_OFFSET).findall
 
 
-def decode_consumer_offsets(body: bytes, slow_bytes: int) -> ConsumerOffsets:
-    """Return what a consumer answers to 221; as Java writes it, it is read at once however long it is.
-
-    Raises:
-        JsonError: it is another body, or longer than what may be read leniently.
-    """
+def read_java_offsets(body: bytes) -> ConsumerOffsets | None:
+    """Return what a consumer answers to 221, however long, if it is as Java writes it; ``decode_body`` reads others."""
     found = _QUEUE_OFFSETS.fullmatch(body)
     if found is None or not body.isascii():
-        return decode_body(ConsumerOffsets, body, slow_bytes=slow_bytes)
+        return None
     return ConsumerOffsets(
         message_queue_table={
             MessageQueue(topic.decode(), broker.decode(), int(number)): int(at)

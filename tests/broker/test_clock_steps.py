@@ -38,7 +38,7 @@ class Levels:
     def __init__(self, directory: StoreDirectory) -> None:
         self.directory = directory
         self.clock = ManualClock()
-        self.progress = DelayProgress(self.clock.now_ms)
+        self.progress = DelayProgress(self.clock.now_ms, version_step=200)
         self.store, self.delivery = self._open()
 
     def _open(self) -> tuple[MessageStore, DelayedDelivery]:

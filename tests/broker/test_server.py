@@ -1,10 +1,13 @@
 """Starting and stopping a broker, and what a stop leaves behind."""
 
 import asyncio
+import dataclasses
 import pathlib
 import threading
+from collections.abc import Iterator
 
 import pytest
+from halfcalls import DISCARD_TOPIC, next_round, pulled, send_half
 from raw_calls import open_caller, until
 
 from rocketlet.broker.server import Broker
@@ -14,7 +17,9 @@ from rocketlet.common.errors import ConfigError, StoreInUseError
 from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.store.cleaner import Cleaner
 from rocketlet.store.files.config_files import save_config_text
+from rocketlet.store.files.file_sync import SlowStep
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
@@ -189,6 +194,51 @@ async def test_host_that_is_no_name_stops_the_start(settings: dict[str, str], cl
     settings["brokerIP1"] = "no-such-host.invalid"
     with pytest.raises(ConfigError, match="brokerIP1"):
         await Broker(BrokerConfig.from_java(settings), clock).__aenter__()
+
+
+@pytest.mark.parametrize(
+    ("port", "advertised_port", "is_refused"), [(10911, 0, True), (10911, 10911, True), (0, 1, False), (0, 7, False)]
+)
+async def test_told_address_of_this_machine_is_one_that_the_broker_listens_at(
+    port: int, advertised_port: int, is_refused: bool, settings: dict[str, str], clock: ManualClock
+) -> None:
+    """Unless clients are told another port: somebody may forward that."""
+    config = BrokerConfig.from_java({**settings, "listenPort": str(port), "brokerIP1": "127.0.0.2"})
+    broker = Broker(dataclasses.replace(config, advertised_port=advertised_port), clock)
+    if is_refused:
+        with pytest.raises(ConfigError, match=r"told 127\.0\.0\.2 .* where nobody listens"):
+            await broker.__aenter__()
+        return
+    async with broker:
+        assert broker.address == f"127.0.0.2:{advertised_port}"
+
+
+async def test_cleaning_begins_a_minute_after_the_start(
+    settings: dict[str, str], clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first round of the store's cleaner is due then."""
+    rounds: list[int] = []
+
+    def begin(_cleaner: Cleaner) -> Iterator[SlowStep]:
+        rounds.append(clock.monotonic_ms())
+        return iter(())
+
+    monkeypatch.setattr(Cleaner, "round", begin)
+    async with Broker(BrokerConfig.from_java(settings), clock):
+        started_at_ms = clock.monotonic_ms()
+        await clock.elapse(60_000)
+        await until(lambda: bool(rounds))
+    assert rounds == [started_at_ms + 60_000]
+
+
+async def test_transaction_that_nobody_ends_is_kept_apart(settings: dict[str, str], clock: ManualClock) -> None:
+    """A broker that was told no other policy puts its copy where Java's does."""
+    config = BrokerConfig.from_java({**settings, "transactionCheckMax": "0"})
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        await send_half(caller)
+        await next_round(clock, 2)
+        (kept,) = await pulled(caller, DISCARD_TOPIC)
+        assert bytes(kept.body) == b"half"
 
 
 async def test_broker_without_name_servers_serves(settings: dict[str, str], clock: ManualClock) -> None:

@@ -98,3 +98,17 @@ async def test_notice_to_a_group_is_encoded_once(served_broker: Served) -> None:
             costs.append(calls)
         assert b"NOTIFY" not in transport.last_write
     assert costs[1] - costs[0] <= 100 * 20
+
+
+@pytest.mark.parametrize("serialize", [0, ROCKETMQ])
+async def test_held_pull_keeps_nothing_that_nobody_reads(served_broker: Served, serialize: int) -> None:
+    """A field of half a megabyte that is unknown, or that no answer needs, is gone while the pull waits."""
+    service, clock = RequestHandlers(served_broker.handlers), ManualClock()
+    counted: list[int] = []
+    for kind in ("everything", "unread field", "name"):
+        connection, _ = connect_in_memory(service, clock)
+        connection.data_received(pull(FIELDS[kind], 1, serialize=serialize))
+        counted.append(connection.held_bytes)
+        connection.connection_lost(None)
+    assert counted == [counted[0]] * 3
+    assert counted[0] > 0

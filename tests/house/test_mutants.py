@@ -97,6 +97,15 @@ def test_tests_of_a_module_come_first() -> None:
     assert recording.tests_of("store/files/log.py", default) == [own, quick, other, table]
 
 
+def test_files_of_tests_take_turns() -> None:
+    """Of the tests of other modules the quickest of each file is asked before the second of any."""
+    seconds = {"tests/store/test_a.py::1": 0.1, "tests/store/test_a.py::2": 0.2, "tests/store/test_b.py::3": 0.3}
+    recording = Recording(seconds, {"store/files/log.py": {1: sorted(seconds)}}, {})
+    mutation = find_mutations(b"def f(): return 1\n")[0]
+    names = [name.partition("::")[2] for name in recording.tests_of("store/files/log.py", mutation)]
+    assert names == ["1", "3", "2"]
+
+
 def test_imports_of_tests_are_read() -> None:
     """A module is found in both forms of an import."""
     assert {

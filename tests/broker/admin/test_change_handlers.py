@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.group.groups import MAX_QUEUES
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
@@ -24,6 +23,8 @@ from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.remoting.headers.offset import OffsetReply
 from rocketlet.remoting.headers.pull import PullReply
 from rocketlet.testing.manual_clock import ManualClock
+
+MAX_QUEUES = 65_536
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.admin.client_handlers import CALL_LIMIT_MS, MOST_OFFSET_BYTES, STATUS_LIMIT_MS
 from rocketlet.broker.server import Broker
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConnectionClosedError
@@ -16,12 +15,16 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.common.record import decode_message, decode_record
 from rocketlet.remoting.bodies.body import decode_answer, encode_body
 from rocketlet.remoting.bodies.client import ConsumerOffsets
-from rocketlet.remoting.codec.command import Command, decode_header
+from rocketlet.remoting.codec.command import SLOW_BYTES, Command, decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.remoting.headers.send import SendReply
 from rocketlet.remoting.transport.client import ConnectionPool
 from rocketlet.remoting.transport.connection import Connection, Reply, RequestHandlers
 from rocketlet.testing.manual_clock import ManualClock
+
+CALL_LIMIT_MS = 10_000
+STATUS_LIMIT_MS = 5_000
+MOST_OFFSET_BYTES = 1 << 20
 
 RUNNING_INFO = {"consumerGroup": "g", "clientId": "c", "jstackEnable": "true"}
 STATUS = {"topic": "T", "group": "g"}
@@ -221,7 +224,7 @@ async def test_members_that_do_not_tell(broker: Broker, caller: Caller, clock: M
     """One that refuses, one that talks nonsense, one that tells too much and one that is silent leave the others in."""
     refusal = Command.response(ResponseCode.SYSTEM_ERROR, "no")
     nonsense = Command.response(ResponseCode.SUCCESS, body=b"{{{")
-    endless = Command.response(ResponseCode.SUCCESS, body=bytes(MOST_OFFSET_BYTES + 1))
+    endless = told_at_length(MOST_OFFSET_BYTES + 1)
     async with (
         joined(broker, "one", told(OFFSETS)),
         joined(broker, "two", refusal),
@@ -236,6 +239,45 @@ async def test_members_that_do_not_tell(broker: Broker, caller: Caller, clock: M
         assert question.ext == STATUS
         await clock.elapse(STATUS_LIMIT_MS)
         assert await asking == {"one": OFFSETS}
+
+
+def told_at_length(length: int) -> Command:
+    """Return an answer of so many bytes about one queue."""
+    short = len(told({MessageQueue("", "broker-a", 0): 5}).body)
+    return told({MessageQueue("x" * (length - short), "broker-a", 0): 5})
+
+
+async def test_offsets_of_all_members_are_bounded(broker: Broker, caller: Caller) -> None:
+    """One member tells a megabyte at most, and all together four."""
+    longest = told_at_length(MOST_OFFSET_BYTES)
+    assert len(longest.body) == MOST_OFFSET_BYTES
+    async with AsyncExitStack() as stack:
+        for number in range(5):
+            await stack.enter_async_context(joined(broker, f"client-{number}", longest))
+        answer = await caller.ask(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, STATUS)
+    assert (answer.code, answer.body.count(b"client-")) == (ResponseCode.SUCCESS, 4)
+    assert len(answer.body) > 4 * (MOST_OFFSET_BYTES - 200)
+
+
+@pytest.mark.parametrize(("length", "count"), [(SLOW_BYTES // 2, 2), (SLOW_BYTES // 2 + 1, 1), (SLOW_BYTES + 1, 0)])
+async def test_other_offsets_than_of_java_are_bounded_together(
+    length: int, count: int, broker: Broker, caller: Caller
+) -> None:
+    """Who writes them otherwise takes long to read: so much of all members is; what Java writes does not count."""
+    many = {MessageQueue("T", "broker-a", number): number for number in range(SLOW_BYTES // 50)}
+    java, other = told(many), told(OFFSETS)
+    other.body += b" " * (length - len(other.body))
+    assert len(java.body) > SLOW_BYTES
+    async with (
+        joined(broker, "java", java),
+        joined(broker, "a", other),
+        joined(broker, "b", other),
+        joined(broker, "c", other),
+        joined(broker, "more java", java),
+    ):
+        found = await status(caller)
+    assert (found.pop("java"), found.pop("more java")) == (many, many)
+    assert list(found.values()) == [OFFSETS] * count
 
 
 async def test_offsets_of_a_group_without_members(caller: Caller) -> None:

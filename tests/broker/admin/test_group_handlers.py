@@ -6,7 +6,7 @@ import shutil
 import pytest
 from raw_calls import Caller, open_caller
 
-from rocketlet.broker.group.groups import MAX_FORBIDDEN, GroupTable
+from rocketlet.broker.group.groups import GroupTable
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
@@ -18,6 +18,8 @@ from rocketlet.remoting.bodies.route import TopicList
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.testing.manual_clock import ManualClock
+
+MAX_FORBIDDEN = 65_536
 
 FORBID = {"group": "g", "topic": "T"}
 RESET = {"topic": "T", "group": "g", "timestamp": "-1", "isForce": "true"}

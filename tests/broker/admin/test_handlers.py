@@ -224,3 +224,14 @@ async def test_groups_made_at_once(caller: Caller) -> None:
     table = decode_body(SubscriptionGroupTable, told.body).subscription_group_table
     assert {name: table[name].retry_max_times for name in ("g1", "g2")} == {"g1": 3, "g2": 3}
     assert "g3" not in table
+
+
+@pytest.mark.parametrize(("count", "told"), [(4_096, "contains illegal characters"), (4_097, "limit is 4096")])
+async def test_list_of_topics_or_groups_is_bounded(caller: Caller, count: int, told: str) -> None:
+    """A longer one is refused before anybody looks at its names."""
+    groups = json.dumps({"groupConfigList": [{"groupName": "a b"}] * count}).encode()
+    for answer in (
+        await list_topics(caller, *[{"topicName": "a b"}] * count),
+        await caller.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, groups),
+    ):
+        assert told in (answer.remark or "")

@@ -1,21 +1,20 @@
 """What statistics tell of the last minute, hour and day, compared with what was really counted then."""
 
 from collections.abc import Callable
-from itertools import accumulate
 
 import pytest
 
 from rocketlet.broker.admin.named_statistics import NamedStatistics
 from rocketlet.broker.admin.statistics import BrokerStatistics, DayTotals, TrafficCounts
-from rocketlet.broker.admin.windows import DAY, HOUR, MINUTE, WINDOWS, Growth, SampledCounts, Timeline
+from rocketlet.broker.admin.windows import HOUR, MINUTE, Growth
 from rocketlet.broker.group.members import RegisterCounts
-from rocketlet.broker.outcomes.queue_counts import QueueCounts, count_by_queue
 from rocketlet.broker.outcomes.scheduler import PutCounts
 from rocketlet.broker.pull.fetch import ReadCounts
 from rocketlet.broker.send.send_back import SendBackCounts
 from rocketlet.testing.manual_clock import ManualClock
 
 HOUR_S, DAY_S = 3_600, 86_400
+USERS = "_WITHOUT_SYSTEM_TOPIC"
 
 
 @pytest.fixture
@@ -77,10 +76,14 @@ async def test_rates_of_a_load_that_changes(
     """The minute tells what came in sixty seconds up to its latest sample, which is ten seconds old at most."""
     sent: list[int] = []
     minute = Growth()
+    others = [(f"BROKER_{kind}_NUMS{which}", "DefaultCluster") for kind in ("PUT", "GET") for which in ("", USERS)]
+    others += [("GROUP_GET_NUMS", "T@g"), ("SNDBCK_PUT_NUMS", "T@g")]
 
     def send() -> None:
         sent.append(len(sent) * 7 % 100)
         put(statistics, sent[-1])
+        read(statistics, sent[-1])
+        statistics.send_backs.counts["T", "g"][0][0] += sent[-1]
 
     for _ in range(20):
         await let_pass(statistics, clock, 10, each=send)
@@ -90,6 +93,8 @@ async def test_rates_of_a_load_that_changes(
         assert (minute.total, minute.each_time) == (expected, 1.0)
         assert minute.per_second == pytest.approx(expected / min(until, 60))
         assert statistics.puts_per_second("T") == minute.per_second
+        for name, key in others:
+            assert windows(named, name, key)[MINUTE].total == expected
     await let_pass(statistics, clock, 9, each=send)
     assert windows(named, "TOPIC_PUT_NUMS", "T")[MINUTE] == minute
     await let_pass(statistics, clock, 71)
@@ -243,44 +248,3 @@ async def test_what_is_idle_for_a_day_is_given_up(
     assert named.find("GROUP_GET_NUMS", "T@g") is None
     assert statistics.day_totals() == DayTotals(puts=4 + 150, gets=2)
     assert statistics.bytes_put() == 1_540
-
-
-def test_rows_are_bounded() -> None:
-    """Of more rows than there is room for no points are kept, until others go."""
-    counts: QueueCounts[str] = count_by_queue(1)
-    timeline = Timeline(0)
-    table = SampledCounts[str](counts, 1, timeline, most_rows=2)
-    for name in "abc":
-        counts[name][0][0] = 5
-
-    def sample() -> None:
-        list(table.sample(MINUTE))
-        timeline.done(MINUTE, 10_000 * (1 + timeline.taken[MINUTE]))
-
-    sample()
-    assert [table.growth(name, MINUTE, 0, None).total for name in "abc"] == [5, 5, 0]
-    assert table.drop("a") == {0: [5]}
-    sample()
-    assert [table.growth(name, MINUTE, 0, None).total for name in "abc"] == [0, 5, 5]
-
-
-def test_sampling_lets_others_have_their_turn() -> None:
-    """A table is sampled in steps; what is asked meanwhile is answered from the samples before."""
-    counts: QueueCounts[int] = count_by_queue(1)
-    timeline = Timeline(0)
-    table = SampledCounts[int](counts, 1, timeline)
-    for step in accumulate([1] * 9):
-        for key in range(2_500):
-            counts[key][0][0] = step
-        steps = table.sample(MINUTE)
-        next(steps)
-        told = table.growth(0, MINUTE, 0, None).total
-        assert told == (min(step - 1, 6) if step > 7 else step - 1)
-        assert len(list(steps)) == 1
-        timeline.done(MINUTE, step * 10_000)
-
-
-def test_windows_are_those_of_java() -> None:
-    """Sixty seconds, sixty minutes and a day, with a point at either end."""
-    assert [window.period_ms * (window.points - 1) for window in WINDOWS] == [60_000, 3_600_000, 86_400_000]
-    assert (MINUTE, HOUR, DAY) == (0, 1, 2)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from raw_calls import TIMEOUT_MS, Caller, send_header
 
-from rocketlet.broker.admin.offset_handlers import MOST_ENTRIES
 from rocketlet.broker.server import Broker
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.java_json import read_json
@@ -16,6 +15,8 @@ from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.testing.manual_clock import ManualClock
+
+MOST_ENTRIES = 10_000
 
 
 @pytest.fixture
@@ -75,6 +76,9 @@ async def test_delay_of_a_group(caller: Caller, clock: ManualClock) -> None:
     await commit(caller, "g", "T", 1, 5)
     (_, span, *_) = (await ask(caller, Code.QUERY_CONSUME_TIME_SPAN, topic="T", group="g"))["consumeTimeSpanSet"]
     assert [span[name] for name in names] == [now_ms - 4_000, now_ms, now_ms, 0]
+    await commit(caller, "g", "T", 1, 4)
+    (_, span, *_) = (await ask(caller, Code.QUERY_CONSUME_TIME_SPAN, topic="T", group="g"))["consumeTimeSpanSet"]
+    assert [span[name] for name in names] == [now_ms - 4_000, now_ms - 1_000, now_ms, 0]
     (_, span, *_) = (await ask(caller, Code.QUERY_CONSUME_TIME_SPAN, topic="T", group="h"))["consumeTimeSpanSet"]
     assert [span[name] for name in names] == [now_ms - 4_000, now_ms - 4_000, now_ms, 4_000]
 
@@ -91,17 +95,19 @@ async def test_delay_as_text(caller: Caller, clock: ManualClock, time_zone: Any)
 @pytest.mark.parametrize(
     ("filtered", "compared", "expected"),
     [
-        ("", "", {"1": 2}),
-        ("", "g", {"1": 2}),
-        ("g", "h", {"1": 4}),
+        ("", "", {"1": 2, "2": 0}),
+        ("", "g", {"1": 2, "2": 0}),
+        ("g", "h", {"1": 4, "2": 0}),
         ("h", "g", {"1": 2}),
         ("g,h", "g", {}),
-        ("g", "g", {"1": 2**63 - 1}),
+        ("g,h", "h", {}),
+        ("g", "g", {"1": 2**63 - 1, "2": 0}),
     ],
 )
 async def test_last_of_groups(caller: Caller, filtered: str, compared: str, expected: dict[str, int]) -> None:
     """The least offset of those groups that count; none when the compared one is behind it. Nobody loses an offset."""
     await commit(caller, "h", "T", 1, 4)
+    await commit(caller, "h", "T", 2, 0)
     about = {"filterGroups": filtered, "compareGroup": compared, "topic": "T"}
     told = (await ask(caller, Code.QUERY_CORRECTION_OFFSET, **about))["correctionOffsets"]
     assert told == expected

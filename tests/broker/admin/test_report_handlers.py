@@ -137,8 +137,8 @@ async def test_progress_of_all_groups(broker: Broker, caller: Caller, is_order: 
     ordered = {"topic": "sorted", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
     await caller.ask(Code.UPDATE_AND_CREATE_TOPIC, {**ordered, "topicFilterType": "SINGLE_TAG", "order": "true"})
     await caller.send("sorted", queue_id=0)
-    await commit(caller, "g", "T", 1, 1)
     await commit(caller, "g", "sorted", 0, 0)
+    await commit(caller, "g", "T", 1, 1)
     stats = await ask(caller, BrokerConsumeStats, Code.GET_BROKER_CONSUME_STATS, isOrder=is_order)
     groups = {name: told for entry in stats.consume_stats_list for name, told in entry.items()}
     assert [{queue.topic for queue in one.offset_table} for one in groups.pop("g")] == [{topic} for topic in found]

@@ -12,7 +12,8 @@ from raw_calls import Caller, open_caller, send_header, until
 from runtime_keys import FORMATS, misfits
 from slow_disk import SlowDisk
 
-from rocketlet.broker.admin.runtime_info import format_bytes, format_double
+from rocketlet.broker.admin.runtime_info import format_bytes, format_double, rate
+from rocketlet.broker.admin.statistics import Sample
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
@@ -271,3 +272,10 @@ def test_sizes_have_a_number_and_a_unit(count: int, text: str) -> None:
     """Two words, which dashboards take apart at the blank."""
     assert re.fullmatch(r"\S+ \S+", format_bytes(count))
     assert format_bytes(count) == text
+
+
+@pytest.mark.parametrize(("last_at_ms", "per_second"), [(1_005, 7.0), (6, 7_000.0), (5, 7_000.0), (4, 7_000.0)])
+def test_rate_over_less_than_a_millisecond(last_at_ms: int, per_second: float) -> None:
+    """A clock that was set back gives no time at all, or less: it counts as one."""
+    first = Sample(5, 1, 0, 0, 0, 0, 0)
+    assert rate((first, first._replace(at_ms=last_at_ms, puts=8)), lambda sample: sample.puts) == per_second

@@ -21,6 +21,8 @@ from rocketlet.common.message import INNER_BATCH
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
 
+NO_SAMPLE = Sample(0, 0, 0, 0, 0, 0, 0)
+
 
 @pytest.fixture
 def clock() -> ManualClock:
@@ -83,17 +85,17 @@ async def test_span_needs_a_sample_more_than_seconds(statistics: BrokerStatistic
     assert statistics.span(10) is None
     statistics.puts.add([record("T", clock.now_ms())] * 20)
     await sample(statistics, clock, 1)
-    first, last = statistics.span(10) or (Sample(0), Sample(0))
+    first, last = statistics.span(10) or (NO_SAMPLE, NO_SAMPLE)
     assert (first.puts, last.puts, last.at_ms - first.at_ms) == (0, 20, 10_000)
     await sample(statistics, clock, 10)
-    first, last = statistics.span(10) or (Sample(0), Sample(0))
+    first, last = statistics.span(10) or (NO_SAMPLE, NO_SAMPLE)
     assert (first.puts, last.puts) == (20, 20)
 
 
 async def test_samples_of_ten_minutes_are_kept(statistics: BrokerStatistics, clock: ManualClock) -> None:
     """A span of 600 seconds is there in the end, and no longer one ever is."""
     await sample(statistics, clock, 2 * MOST_SAMPLES)
-    first, last = statistics.span(600) or (Sample(0), Sample(0))
+    first, last = statistics.span(600) or (NO_SAMPLE, NO_SAMPLE)
     assert last.at_ms - first.at_ms == 600_000
     assert statistics.span(601) is None
 

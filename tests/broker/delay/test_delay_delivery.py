@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from stores import GoldenStore, LimitedFiles, StoreDirectory, new_record, records_of
 
-from rocketlet.broker.delay.delay_delivery import MOST_BYTES, MOST_MESSAGES, DelayedDelivery, DelayJob
+from rocketlet.broker.delay.delay_delivery import DelayedDelivery, DelayJob
 from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
 from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.common.errors import StoreFullError
@@ -19,6 +19,9 @@ from rocketlet.common.record import Record, iter_records
 from rocketlet.store.consumequeue.queue_reader import ReadLimits
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
+
+MOST_MESSAGES = 32
+MOST_BYTES = 1 << 20
 
 LEVELS_MS = (1_000, 5_000, 10_000)
 DELAYS = Delays(LEVELS_MS)
@@ -36,7 +39,7 @@ class World:
     def start(self, offsets: dict[int, int] | None = None) -> None:
         """Open the store with what ``delayOffset.json`` held."""
         self.store = self.directory.open(self.files)
-        self.progress = DelayProgress(lambda: self.directory.now_ms)
+        self.progress = DelayProgress(lambda: self.directory.now_ms, version_step=200)
         self.progress.load(DelayFile(offset_table=offsets or {}))
         self.delivery = self.deliver()
 
@@ -168,6 +171,18 @@ def test_turn_takes_few_bytes(world: World) -> None:
         world.send(1, bytes(size))
     world.directory.now_ms += 1_000
     assert [world.delivery.deliver_due() for _ in range(4)] == [1, 2, 1, 0]
+
+
+def test_turn_that_has_reached_its_bytes_ends(world: World) -> None:
+    """A record that makes a megabyte to the byte is the last of its turn."""
+    world.send(1, b"")
+    world.pass_ms(1_000)
+    overhead = world.records()[0].total_size
+    for body in (bytes(MOST_BYTES - overhead), b"next"):
+        world.send(1, body)
+    world.directory.now_ms += 1_000
+    assert [world.delivery.deliver_due() for _ in range(3)] == [1, 1, 0]
+    assert world.records()[1].total_size == MOST_BYTES
 
 
 def test_level_that_is_due_for_longest_goes_first(world: World) -> None:
@@ -327,7 +342,7 @@ def test_pending_messages_of_a_java_broker_are_delivered(vectors: pathlib.Path, 
     golden = GoldenStore.unpack(vectors, "delay-retry", tmp_path)
     clock = ManualClock(1_795_250_000_000)
     with MessageStore.open(golden.directory.config, now_ms=clock.now_ms, store_host=b"\x7f\0\0\x01\0\0\0\x01") as store:
-        progress = DelayProgress(clock.now_ms)
+        progress = DelayProgress(clock.now_ms, version_step=200)
         progress.load(DelayFile(offset_table={1: 4, 2: 1, 3: 1, 18: 0}))
         delivery = DelayedDelivery(store, store.commit, progress)
         before = store.max_offset("DelayTopic", 0), store.max_offset("DelayTopic", 1)
@@ -389,3 +404,31 @@ def test_level_queue_keeps_the_parked_messages(world: World) -> None:
     world.send(1, b"a", b"b")
     world.pass_ms(1_000)
     assert messages_of(world.store.read(SCHEDULE_TOPIC, 0, 0, ReadLimits())) == 2
+
+
+def test_what_was_delivered_before_a_kill_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """How many of a level are skipped; one of which none are is not mentioned."""
+    for body in (b"a", b"b", b"c"):
+        world.send(1, body, UNIQ_KEY=body.decode())
+    world.send(2, b"late", UNIQ_KEY="late")
+    world.pass_ms(1_000)
+    world.restart({1: 1})
+    with caplog.at_level(logging.INFO, "rocketlet.broker.delay.delay_delivery"):
+        world.delivery.pass_delivered(world.delivery.find_delivered())
+    told = [record.getMessage() for record in caplog.records if "delay level" in record.getMessage()]
+    assert told == ["delay level 1: skipping 2 messages that were delivered before the restart"]
+    assert world.delivery.progress == {1: 3, 2: 0}
+
+
+async def test_full_disk_is_tried_again_after_a_second(world: World) -> None:
+    """The job asks for that pause, and for none when there is room again."""
+    world.send(1, b"a")
+    world.directory.now_ms += 1_000
+    job = DelayJob(world.delivery, ManualClock(world.directory.now_ms))
+    pauses: list[int | None] = []
+    for room in (0, 0, None):
+        world.files.room = room
+        world.store.tick()
+        pauses.append(await job.run())
+    assert pauses == [1_000, 1_000, 0]
+    assert world.bodies() == [b"a"]

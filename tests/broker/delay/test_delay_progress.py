@@ -75,7 +75,7 @@ def folder(tmp_path: pathlib.Path) -> Iterator[ConfigFolder]:
 
 def saved(folder: ConfigFolder) -> dict[int, int]:
     """Return the offsets in the file."""
-    fresh = DelayProgress(lambda: 0)
+    fresh = DelayProgress(lambda: 0, version_step=200)
     folder.load(fresh)
     return fresh.latest()
 
@@ -219,3 +219,12 @@ def test_copies_are_those_between_two_positions(store: MessageStore) -> None:
     copies = find_copies(store, places[1], places[4])
     assert len(copies) == 3
     assert [copies.take(copy_of(UNIQ_KEY=f"k{number}")) for number in range(6)] == [False, *[True] * 3, False, False]
+
+
+def test_each_confirmation_is_counted(progress: DelayProgress) -> None:
+    """By another number than before: the table is saved then."""
+    counts = [progress.change_count]
+    for _ in range(3):
+        progress.confirm(progress.latest())
+        counts.append(progress.change_count)
+    assert len(set(counts)) == 4

@@ -9,12 +9,13 @@ import pytest
 from stores import LimitedFiles, StoreDirectory, new_record
 from timers import DAY_MS, HOUR_MS, SECOND_MS, SMALL_TIMERS, UNITS_PER_FILE, TimerWorld, timer_directory
 
-from rocketlet.broker.delay.timer_delivery import MOST_MESSAGES
-from rocketlet.broker.delay.timer_messages import NEVER_PUT_MS
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.names import TIMER_TOPIC
 from rocketlet.common.properties import MAX_PROPERTIES_BYTES, encode_properties
 from rocketlet.store.files.store_config import TimerConfig
+
+MOST_MESSAGES = 32
+NEVER_PUT_MS = 2**63 - 1
 
 
 @pytest.fixture
@@ -90,6 +91,33 @@ def test_turn_does_a_bounded_piece(world: TimerWorld) -> None:
         steps += 1
     assert len(world.bodies()) == count
     assert steps >= 10
+
+
+def test_what_comes_and_what_is_due_take_turns(world: TimerWorld) -> None:
+    """While a second is being delivered, what has arrived is put into the wheel in between, neither waits for all."""
+    count, at_ms = 6 * MOST_MESSAGES, world.now_ms + 5 * SECOND_MS
+    for number in range(count):
+        world.send(b"%d" % number, at_ms)
+    world.work()
+    before = world.delivery.taken_out
+    world.directory.now_ms = at_ms + SECOND_MS
+    while not world.bodies():
+        _advance(world)
+    for number in range(count):
+        world.send(b"later %d" % number, at_ms + HOUR_MS)
+    turns = ""
+    while not world.delivery.is_idle:
+        put, delivered = world.timers.queue_offset, len(world.bodies())
+        _advance(world)
+        turns += "i" * (world.timers.queue_offset > put) + "o" * (len(world.bodies()) > delivered)
+    assert turns[:6] in ("iioiio", "ioiioi", "oiioii")  # what comes out is loaded and stored in two turns
+    assert world.delivery.taken_out - before == len(world.bodies()) == count
+
+
+def _advance(world: TimerWorld) -> None:
+    slow = world.delivery.advance()
+    if slow is not None:
+        slow()
 
 
 def test_message_for_the_second_that_is_coming_out_is_not_lost(world: TimerWorld) -> None:
@@ -199,13 +227,16 @@ def test_message_comes_late_but_at_once(world: TimerWorld) -> None:
         {"TIMER_OUT_MS": "1750000003000", "REAL_TOPIC": "T", "REAL_QID": "-1"},
     ],
 )
-def test_record_that_says_nothing_is_passed_over(properties: dict[str, str], world: TimerWorld) -> None:
+def test_record_that_says_nothing_is_passed_over(
+    properties: dict[str, str], world: TimerWorld, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever somebody has sent to the timer topic, those behind it come; Java's wheel stops there for good."""
     world.store.append(new_record(TIMER_TOPIC, 0, b"?", **properties))
     world.store.commit()
     world.send(b"behind", world.now_ms + 3 * SECOND_MS)
     world.pass_ms(10 * SECOND_MS)
     assert world.bodies() == [b"behind"]
+    assert caplog.text.count("ing the timer message at ") == 1
 
 
 def test_properties_without_room_stay_as_they_are(world: TimerWorld) -> None:

@@ -13,13 +13,15 @@ from stores import LimitedFiles, StoreDirectory, new_record
 from timers import HOUR_MS, SECOND_MS, timer_directory
 
 from rocketlet.broker.delay.timer_delivery import TimerDelivery
-from rocketlet.broker.delay.timer_jobs import RETRY_MS, TimerJob, TimerSaveJob, start_timers
+from rocketlet.broker.delay.timer_jobs import TimerJob, TimerSaveJob, start_timers
 from rocketlet.broker.delay.timer_messages import TimerRequests
 from rocketlet.remoting.transport.event_loop import TaskScope
 from rocketlet.store.files.files import OS_FILES
 from rocketlet.store.message_store import MessageStore
 from rocketlet.store.timer.timer_check import load_timer_check
 from rocketlet.testing.manual_clock import ManualClock
+
+RETRY_MS = 1_000
 
 
 class RunningTimers:
@@ -30,7 +32,7 @@ class RunningTimers:
         self.clock = clock
         self.timers = store.timers()
         self.delivery = TimerDelivery(store, self.timers, store.commit, clock.now_ms)
-        self.requests = TimerRequests(store.config.timers, self.timers.count_at)
+        self.requests = TimerRequests(store.config.timers, self.timers.count_at, self.timers.ahead_ms)
 
     def send(self, body: bytes, ahead_ms: int) -> None:
         """Store a timer message and tell of it."""
@@ -246,3 +248,16 @@ async def test_files_of_the_timer_log_follow_the_log(
     await clock.elapse(SECOND_MS)
     await until(lambda: len(list(folder.iterdir())) == 1)
     log.min_offset = 0
+
+
+async def test_full_store_is_tried_again_after_a_second(
+    waiting: RunningTimers, disk: LimitedFiles, clock: ManualClock
+) -> None:
+    """The job asks for that pause as often as the store takes nothing, and for none while it goes on."""
+    clock.advance(2 * HOUR_MS)
+    disk.room = 0
+    with ThreadPoolExecutor(1) as worker:
+        job = TimerJob(waiting.delivery, worker, clock)
+        pauses = [await job.run() for _ in range(12)]
+    assert pauses[-2:] == [RETRY_MS, RETRY_MS]
+    assert set(pauses) == {0, RETRY_MS}

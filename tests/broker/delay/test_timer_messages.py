@@ -8,7 +8,6 @@ import pytest
 from stores import HOST, new_record
 
 from rocketlet.broker.delay.timer_messages import (
-    NEVER_PUT_MS,
     TimerRequests,
     deletion_keys,
     delivered,
@@ -24,6 +23,8 @@ from rocketlet.common.properties import CRC32, MAX_PROPERTIES_BYTES, encode_prop
 from rocketlet.common.record import NewRecord, Record, decode_record, encode_record
 from rocketlet.store.files.store_config import TimerConfig
 
+NEVER_PUT_MS = 2**63 - 1
+
 NOW_MS = 1_700_000_000_500
 DAY_S = 86_400
 PLACE = {"REAL_TOPIC": "T", "REAL_QID": "5", "UNIQ_KEY": "K"}
@@ -31,7 +32,7 @@ PLACE = {"REAL_TOPIC": "T", "REAL_QID": "5", "UNIQ_KEY": "K"}
 
 def requests(count: int = 0, *, most_in_slot: int = 2**31 - 1) -> TimerRequests:
     """Return who parks messages up to a day ahead, while each slot holds so many."""
-    return TimerRequests(TimerConfig(most_delay_seconds=DAY_S, most_in_slot=most_in_slot), lambda _: count)
+    return TimerRequests(TimerConfig(most_delay_seconds=DAY_S, most_in_slot=most_in_slot), lambda _: count, lambda _: 0)
 
 
 def out_ms(properties: dict[str, str], wanted: TimerRequests | None = None) -> int | None:

@@ -8,7 +8,6 @@ import pytest
 from javastores import unpack_store
 
 from rocketlet.broker.group.filters import (
-    MAX_CACHED_TERMS,
     TAKES_ALL,
     BloomShape,
     FilterCache,
@@ -27,6 +26,8 @@ from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.common.subscription import Subscription, parse_tag_expression
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
+
+MAX_CACHED_TERMS = 32_768
 
 HOST_V4, HOST_V6 = bytes(8), bytes(20)
 
@@ -299,6 +300,8 @@ def test_change_count_moves_with_the_content(table: FilterTable) -> None:
     table.unregister("g")
     counts.append(table.change_count)
     assert counts == [0, 1, 2, 3, 4]
+    table.register("g", [sql("a > 2", 3)])
+    assert (is_dead(table), table.change_count) == (False, 5)
 
 
 @pytest.mark.feature("P28")
@@ -342,7 +345,7 @@ def test_bits_of_other_settings_are_worked_out_anew(table: FilterTable, clock: M
     assert found.bloom_filter_data.bit_pos == SHAPE.positions_of("g#T")
 
 
-def test_file_that_says_little(table: FilterTable) -> None:
+def test_file_that_says_little(table: FilterTable, clock: ManualClock) -> None:
     """A filter of which only the expression is known is dead from its loading on, as old as can be, of SQL92."""
     text = '{"filterDataByTopic":{"T":{"groupFilterData":{"g":{"expression":"a > 1"}}}}}'
     table.load(read_json_as(text, FilterFile))
@@ -350,6 +353,7 @@ def test_file_that_says_little(table: FilterTable) -> None:
     assert found is not None
     assert (found.born_at_ms, found.client_version, found.expression_type) == (0, 0, "SQL92")
     assert (found.topic, found.consumer_group, found.is_dead) == ("T", "g", True)
+    assert found.dead_at_ms == clock.now_ms() - 30_000
 
 
 def test_group_that_loses_one_filter_keeps_the_others(table: FilterTable) -> None:
@@ -367,3 +371,11 @@ def test_memory_of_a_filter_is_that_of_its_terms() -> None:
     assert [sql_filter(text).kept_bytes // one for text in ("a > 1", "a > 1 OR b > 1 OR c > 1")] == [2, 6]
     two, one = (tag_filter(parse_tag_expression("T", text)).kept_bytes for text in ("a || b", "a"))
     assert two == 2 * one > 0
+
+
+def test_what_does_not_compile_counts_as_one_term() -> None:
+    """However long it is; and what is asked for again counts once."""
+    cache = FilterCache()
+    for expression in ("a >", "b > " * 100, "a > 1", "a >", "a > 1"):
+        cache.compile(expression)
+    assert cache.terms == 2 + 2

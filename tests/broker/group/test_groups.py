@@ -55,7 +55,7 @@ def test_file_is_laid_over_the_built_in_groups() -> None:
 
 def offset_table() -> OffsetTable:
     """Return an empty table whose clock stands at 7."""
-    return OffsetTable(lambda: 7)
+    return OffsetTable(lambda: 7, version_step=500)
 
 
 @pytest.mark.feature("C6")
@@ -126,9 +126,20 @@ def test_offset_behind_the_end_of_its_queue_is_pulled_back() -> None:
 def test_queues_of_a_topic_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients name queues by any number: beyond the limit only those that are known are taken."""
     monkeypatch.setattr(groups_module, "MAX_QUEUES", 2)
-    table = OffsetTable(lambda: 7)
+    table = OffsetTable(lambda: 7, version_step=500)
     for queue_id in (5, -9):
         assert table.takes("g", "T", queue_id)
         table.commit("g", "T", queue_id, 1)
     assert [table.takes("g", "T", queue_id) for queue_id in (5, -9, 0)] == [True, True, False]
     assert table.takes("other", "T", 0)
+
+
+def test_each_change_of_groups_is_counted() -> None:
+    """By another number than before: the table is saved then."""
+    table = GroupTable(lambda: 7)
+    counts = [table.change_count]
+    for name in ("a", "b", "a"):
+        table.put(SubscriptionGroupConfig(group_name=name))
+        counts.append(table.change_count)
+    table.delete("a")
+    assert len({*counts, table.change_count}) == 5

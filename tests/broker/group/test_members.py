@@ -135,7 +135,7 @@ def test_silent_link_is_found(members: Members[str]) -> None:
     members.join_consumer(spec("T"), CLIENT, "one", 0)
     members.join_producer("p", CLIENT, "one", 50)
     members.join_producer("p", CLIENT, "two", 0)
-    assert members.silent_links(120, 100) == ["two"]
+    assert [members.silent_links(now_ms, 100) for now_ms in (100, 101, 150)] == [[], ["two"], ["two"]]
     assert sorted(members.silent_links(151, 100)) == ["one", "two"]
 
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from rocketlet.broker.group.queue_locks import LEASE_MS, QueueLocks
+from rocketlet.broker.group.queue_locks import QueueLocks
 from rocketlet.common.message import MessageQueue
+
+LEASE_MS = 60_000
 
 QUEUES = [MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)]
 
@@ -46,7 +48,7 @@ def test_live_lock_is_seen() -> None:
 
 
 def test_locks_that_have_ended_are_forgotten() -> None:
-    """A client that lost its locks never gives them back; what is live stays, also over a clock that was set back."""
+    """A client that lost its locks never gives them back; what is live stays."""
     locks = QueueLocks()
     for number in range(100):
         locks.take(f"g{number}", "gone", [MessageQueue("T", "b", number)], 1_000_000)
@@ -57,3 +59,11 @@ def test_locks_that_have_ended_are_forgotten() -> None:
     assert len(locks) == 1
     locks.give_back("g", "one", [queue])
     assert len(locks) == 0
+
+
+def test_locks_are_looked_through_once_in_a_lease() -> None:
+    """Those that have ended stay until a minute has passed since they were looked through last."""
+    locks = QueueLocks()
+    for group, at_ms, count in (("a", 0, 2), ("b", 60_000, 4), ("c", 60_001, 4), ("d", 120_001, 6), ("e", 120_002, 4)):
+        locks.take(group, "one", QUEUES, at_ms)
+        assert len(locks) == count

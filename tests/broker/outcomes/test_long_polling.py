@@ -2,11 +2,14 @@
 
 import pytest
 
-from rocketlet.broker.outcomes.scheduler import RECHECK_MS, HeldFetch, LongPolling
+from rocketlet.broker.outcomes.scheduler import HeldFetch, LongPolling
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.files import OS_FILES, Descriptors
 from rocketlet.testing.manual_clock import ManualClock
+
+PEER = ("10.0.0.9", 4711)
+RECHECK_MS = 5_000
 
 KEY = ("T", 0)
 LIMIT_MS = 15_000
@@ -27,7 +30,7 @@ class Hold:
         self.woken = 0
         self.code = code
         self.asked = 0
-        self.waiter = HeldFetch({key: wanted}, None if code is None else self.accepts, self.wake)
+        self.waiter = HeldFetch({key: wanted}, None if code is None else self.accepts, self.wake, PEER)
         waiters.hold(self.waiter, LIMIT_MS)
 
     def accepts(self, record: Appended) -> bool:
@@ -148,7 +151,7 @@ def test_stop_wakes_everybody(waiters: LongPolling, clock: ManualClock) -> None:
 def test_fetch_of_several_queues_is_woken_by_any_once(waiters: LongPolling, clock: ManualClock) -> None:
     """A fetch may stand under several queues; whichever has something ends the waiting at all of them."""
     woken: list[bool] = []
-    outcome = waiters.hold(HeldFetch({KEY: 5, ("T", 1): 9}, None, lambda: woken.append(True)), LIMIT_MS)
+    outcome = waiters.hold(HeldFetch({KEY: 5, ("T", 1): 9}, None, lambda: woken.append(True), PEER), LIMIT_MS)
     waiters.arrived(arrival(5, 0))
     assert not outcome.is_settled
     waiters.arrived(arrival(6, 0))
@@ -162,7 +165,7 @@ def test_fetch_that_fails_when_it_is_run_again_fails_alone(waiters: LongPolling)
     def fail() -> None:
         raise OSError("no such file")
 
-    failing, other = waiters.hold(HeldFetch({KEY: 0}, None, fail), LIMIT_MS), Hold(waiters)
+    failing, other = waiters.hold(HeldFetch({KEY: 0}, None, fail, PEER), LIMIT_MS), Hold(waiters)
     waiters.arrived(arrival(6, 0))
     assert isinstance(failing.failure, OSError)
     assert other.woken == 1

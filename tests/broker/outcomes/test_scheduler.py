@@ -22,3 +22,30 @@ async def test_without_sync_flush_flushes_concern_nobody(tmp_path: pathlib.Path)
     scheduler.stop_parking()
     scheduler.close()
     await asyncio.to_thread(directory.close_all)
+
+
+class Participant:
+    """Counts how often it was asked to add its records."""
+
+    def __init__(self) -> None:
+        self.joined = 0
+
+    def join(self) -> None:
+        """Count."""
+        self.joined += 1
+
+    def undo(self) -> None:
+        """Nothing is undone here."""
+        raise AssertionError
+
+
+async def test_participant_is_asked_once_at_the_end_of_its_turn(tmp_path: pathlib.Path) -> None:
+    """Also when nobody has appended anything in that turn; in the next one it has to join again."""
+    directory = StoreDirectory(tmp_path / "store")
+    scheduler = Scheduler(await asyncio.to_thread(directory.open), ManualClock(), lambda _names, done: done())
+    participant = Participant()
+    scheduler.join(participant)
+    for _ in range(2):
+        scheduler.end_turn()
+        assert participant.joined == 1
+    await asyncio.to_thread(directory.close_all)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from raw_calls import Caller, open_caller, pull_header
 
-from rocketlet.broker.group.filters import BloomShape, FilterSelection, FilterTable
+from rocketlet.broker.group.filters import BloomShape, FilterSelection, FilterTable, tag_filter
 from rocketlet.broker.group.groups import GroupTable, OffsetTable
 from rocketlet.broker.group.members import Members
 from rocketlet.broker.outcomes.scheduler import LongPolling
-from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, ReadCounts
+from rocketlet.broker.pull.fetch import FetchOperation, FetchValidator, Read, ReadCounts
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
@@ -21,10 +21,11 @@ from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.message import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.properties import java_hash
 from rocketlet.common.record import decode_record, iter_records
+from rocketlet.common.subscription import parse_tag_expression
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullHeader
-from rocketlet.store.consumequeue.queue_reader import ReadResult, ReadStatus
+from rocketlet.store.consumequeue.queue_reader import ReadLimits, ReadResult, ReadStatus
 from rocketlet.testing.manual_clock import ManualClock
 
 HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND
@@ -371,6 +372,16 @@ async def test_nothing_matched_is_answered_at_once(caller: Caller) -> None:
     assert answer.remark == "NO_MATCHED_MESSAGE"
 
 
+async def test_pull_that_is_sent_elsewhere_does_not_wait(caller: Caller) -> None:
+    """A group that was reset is told where to go on, though it may wait for messages where it is."""
+    await send_tagged(caller, "a")
+    await caller.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
+    fields = {"topic": "T", "group": "g", "timestamp": "-1", "isForce": "true", "queueId": "0", "offset": "0"}
+    assert (await caller.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)).code == ResponseCode.SUCCESS
+    answer = await caller.pull(queue_offset=1, sys_flag=HOLD, consumer_group="g")
+    assert (answer.code, offsets_of(answer)) == (ResponseCode.PULL_OFFSET_MOVED, (0, 0, 1))
+
+
 async def test_closed_connection_takes_its_parked_pulls_along(
     caller: Caller, broker: Broker, clock: ManualClock
 ) -> None:
@@ -422,27 +433,96 @@ async def test_near_consumer_stays(settings: dict[str, str], clock: ManualClock)
         assert (await caller.pull()).ext["suggestWhichBrokerId"] == "0"
 
 
+def operation(read: Read, counts: ReadCounts, clock: ManualClock, root: pathlib.Path) -> FetchOperation:
+    """Return what hands out messages of the topic T, which are read so."""
+    settings = LiveSettings(BrokerConfig.from_java({"storePathRootDir": str(root)}), "127.0.0.1")
+    topics, groups, members = TopicTable(settings, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
+    filters = FilterSelection(settings, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
+    validator = FetchValidator(settings, topics, groups, members, filters)
+    topics.put(make_topic("T", 4))
+    return FetchOperation(
+        read, validator, OffsetTable(clock.now_ms, version_step=500), LongPolling(clock), counts, settings
+    )
+
+
 async def test_reads_are_counted_as_found_or_missed(tmp_path: pathlib.Path, clock: ManualClock) -> None:
     """A read that finds counts once, and its messages; one that does not find counts as missed; the longest is kept."""
-    results = {3: 32, 7: 0, 5: 1}  # how long each read takes, and what it finds
+    results = {3: 32, 7: 0, 5: 1, 6: 0}  # how long each read takes, and what it finds
 
     def read(_topic: str, _queue_id: int, queue_offset: int, *_rest: object) -> ReadResult:
         clock.advance(queue_offset)
         found = results[queue_offset]
         return ReadResult(ReadStatus.FOUND if found else ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [], found)
 
-    config, counts = BrokerConfig.from_java({"storePathRootDir": str(tmp_path)}), ReadCounts(clock.monotonic_ms)
-    settings = LiveSettings(config, "127.0.0.1")
-    topics, groups, members = TopicTable(settings, clock.now_ms), GroupTable(clock.now_ms), Members[object](lambda: 0)
-    filters = FilterSelection(settings, FilterTable(clock.now_ms, BloomShape(64, 3), keep_dead_ms=0))
-    validator = FetchValidator(settings, topics, groups, members, filters)
-    offsets, long_polling = OffsetTable(clock.now_ms), LongPolling(clock)
-    fetches = FetchOperation(read, validator, offsets, long_polling, counts, settings)
-    topics.put(make_topic("T", 4))
+    counts = ReadCounts(clock.monotonic_ms)
+    fetches = operation(read, counts, clock, tmp_path)
     for took_ms in results:
         wanted = PullHeader(
             consumer_group="g", topic="T", queue_id=0, queue_offset=took_ms, max_messages=32, sys_flag=PULL_SUBSCRIPTION
         )
         assert fetches.fetch(wanted, ("127.0.0.1", 1)).is_settled
-    assert (counts.found, counts.missed, counts.messages, counts.longest_ms) == (2, 1, 33, 7)
+    assert (counts.found, counts.missed, counts.messages, counts.longest_ms) == (2, 2, 33, 7)
     assert counts.queues["T", "g"] == {0: [33, 0, 2, 8]}
+
+
+async def test_held_pull_counts_its_filter_and_its_texts(tmp_path: pathlib.Path, clock: ManualClock) -> None:
+    """What a connection keeps for a pull that waits grows with the tags that it names, and with their text."""
+
+    def read(*_: object) -> ReadResult:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [])
+
+    fetches = operation(read, ReadCounts(clock.monotonic_ms), clock, tmp_path)
+    sizes: dict[str, int] = {}
+    for expression in ("*", "a", "aaa", "a||b"):
+        fields: dict[str, Any] = {"consumer_group": "g", "topic": "T", "queue_id": 0, "queue_offset": 0}
+        wanted = PullHeader(**fields, max_messages=1, sys_flag=HOLD, subscription=expression)
+        held = fetches.fetch(wanted, ("127.0.0.1", 1))
+        sizes[expression] = held.extra_bytes
+        held.drop()
+    a_code = tag_filter(parse_tag_expression("T", "a")).kept_bytes
+    assert sizes["*"] > len("gT*")
+    assert {text: size - sizes["*"] for text, size in sizes.items()} == {
+        "*": 0,
+        "a": a_code,
+        "aaa": a_code + 2,
+        "a||b": 2 * a_code + 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "limits"),
+    [
+        (32, None, ReadLimits(32, 128 << 20)),
+        (1, 0, ReadLimits(1, 0)),
+        (0, 7, ReadLimits(1, 7)),
+        (-5, None, ReadLimits(1, 128 << 20)),
+    ],
+)
+async def test_pull_takes_a_message_at_least_and_128_mib_at_most(
+    count: int, size: int | None, limits: ReadLimits, tmp_path: pathlib.Path, clock: ManualClock
+) -> None:
+    """Whatever number it asks for; it may name less than so many bytes."""
+    asked: list[ReadLimits] = []
+
+    def read(_topic: str, _queue_id: int, _offset: int, limits: ReadLimits, *_rest: object) -> ReadResult:
+        asked.append(limits)
+        return ReadResult(ReadStatus.FOUND, 0, 0, 0, [], 1)
+
+    fields: dict[str, Any] = {"consumer_group": "g", "topic": "T", "queue_id": 0, "queue_offset": 0}
+    wanted = PullHeader(**fields, max_messages=count, max_bytes=size, sys_flag=PULL_SUBSCRIPTION)
+    operation(read, ReadCounts(clock.monotonic_ms), clock, tmp_path).fetch(wanted, ("127.0.0.1", 1))
+    assert asked == [limits]
+
+
+async def test_pull_without_a_time_limit_waits_for_a_millisecond(tmp_path: pathlib.Path, clock: ManualClock) -> None:
+    """It is answered then, and not in the turn of the loop that has read it."""
+
+    def read(*_: object) -> ReadResult:
+        return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, 0, 0, 0, [])
+
+    fields: dict[str, Any] = {"consumer_group": "g", "topic": "T", "queue_id": 0, "queue_offset": 0}
+    wanted = PullHeader(**fields, max_messages=1, sys_flag=HOLD)
+    held = operation(read, ReadCounts(clock.monotonic_ms), clock, tmp_path).fetch(wanted, ("127.0.0.1", 1))
+    assert not held.is_settled
+    clock.advance(1)
+    assert held.is_settled

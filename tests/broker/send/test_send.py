@@ -1,5 +1,6 @@
 """Sending, by raw requests to a broker with its name server."""
 
+import json
 import resource
 from itertools import product
 from typing import Any
@@ -219,6 +220,7 @@ async def test_broker_without_write_permission(settings: dict[str, str], clock: 
             header = {"topic": "T", "defaultTopic": "", "order": order, **queues}
             await caller.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
             assert (await caller.send()).code == code
+        assert (await caller.send("Fresh")).code == ResponseCode.SUCCESS
 
 
 async def test_full_disk_is_answered_14_and_keeps_nothing(caller: Caller) -> None:
@@ -369,13 +371,24 @@ async def test_retry_that_was_tried_too_often_becomes_a_dead_letter(caller: Call
 
 
 @pytest.mark.feature("C27")
-@pytest.mark.parametrize(("version", "is_dead"), [(121, True), (120, False)])
-async def test_limit_of_a_retry_is_that_of_clients_since_3_4_9(version: int, is_dead: bool, caller: Caller) -> None:
-    """For older ones the limit of the group counts."""
-    header = send_header("%RETRY%g", reconsume_times=3, max_reconsume_times=2)
+@pytest.mark.parametrize(("version", "times", "is_dead"), [(121, 3, True), (121, 2, False), (120, 3, False)])
+async def test_limit_of_a_retry_is_that_of_clients_since_3_4_9(
+    version: int, times: int, is_dead: bool, caller: Caller
+) -> None:
+    """As often as the limit says a message is tried again; for older clients that of the group counts."""
+    header = send_header("%RETRY%g", reconsume_times=times, max_reconsume_times=2)
     assert (await caller.ask(RequestCode.SEND_MESSAGE_V2, header, b"x", version=version)).code == ResponseCode.SUCCESS
     found = {name: (await caller.pull(name)).code == ResponseCode.SUCCESS for name in ("%DLQ%g", "%RETRY%g")}
     assert found == {"%DLQ%g": is_dead, "%RETRY%g": not is_dead}
+
+
+async def test_topics_of_retries_that_a_send_makes(caller: Caller) -> None:
+    """Where no template hands anything down, retries have one queue, as dead letters always do."""
+    fields: dict[str, Any] = {"reconsume_times": 3, "max_reconsume_times": 2, "default_topic": "nobody"}
+    assert (await caller.send("%RETRY%g", **fields)).code == ResponseCode.SUCCESS
+    for name in ("%RETRY%g", "%DLQ%g"):
+        topic = json.loads((await caller.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": name})).body)
+        assert (topic["readQueueNums"], topic["writeQueueNums"]) == (1, 1)
 
 
 @pytest.mark.parametrize(("count", "code"), [(65_536, ResponseCode.SUCCESS), (65_537, ResponseCode.SYSTEM_ERROR)])

@@ -8,8 +8,11 @@ import pytest
 from raw_calls import Caller, open_caller, recorded_calls
 from slow_disk import SlowDisk
 
+from rocketlet.broker.send.send import dead_letters
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.settings.live import LiveSettings
+from rocketlet.broker.topic.topics import TopicTable, make_topic
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.ids import parse_offset_id
 from rocketlet.common.record import Record, decode_record, iter_records
@@ -343,3 +346,13 @@ async def test_dead_letter_is_sent_again(caller: Caller) -> None:
     text = letter.property_text.decode()
     await caller.send(letter.properties["RETRY_TOPIC"], bytes(letter.body), properties=text)
     assert [bytes(record.body) for record in await records(caller, "T")] == [b"dead", b"dead"]
+
+
+@pytest.mark.parametrize(("writes", "queues"), [(None, {0}), (0, {0}), (1, {0}), (3, {0, 1, 2})])
+def test_queue_of_a_dead_letter(writes: int | None, queues: set[int], tmp_path: pathlib.Path) -> None:
+    """It is any that may be written; the first when there is none, or when the topic is made for it."""
+    config = BrokerConfig.from_java({"storePathRootDir": str(tmp_path)})
+    topics = TopicTable(LiveSettings(config, "127.0.0.1"), lambda: 0)
+    if writes is not None:
+        topics.put(make_topic("%DLQ%g", writes))
+    assert {dead_letters(topics, "g").queue_id for _ in range(100)} == queues

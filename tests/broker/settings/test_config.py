@@ -195,3 +195,18 @@ def test_slave_is_refused_by_its_role(keys: tuple[str, str]) -> None:
     with pytest.raises(ConfigError, match="brokerRole=SLAVE cannot be used") as refused:
         BrokerConfig.from_java({key: values[key] for key in keys})
     assert refused.value.key == "brokerRole"
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [("OTLP_GRPC", True), ("LOG", True), ("PROM", False), ("DISABLE", False)])
+def test_exporter_that_is_not_built_is_told(kind: str, is_told: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The start goes on without it."""
+    assert BrokerConfig.from_java({"metricsExporterType": kind}).metrics_exporter == kind
+    assert ("only PROM is built" in caplog.text) == is_told
+
+
+def test_region_is_bounded() -> None:
+    """It stands in each message: 255 characters are taken, one more is not, nor is one that cannot be printed."""
+    assert BrokerConfig.from_java({"regionId": "r" * 255}).region_id == "r" * 255
+    for region in ("r" * 256, "r\x01"):
+        with pytest.raises(ConfigError, match="255 characters at most"):
+            BrokerConfig.from_java({"regionId": region})

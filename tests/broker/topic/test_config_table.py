@@ -29,7 +29,7 @@ def folder(tmp_path: pathlib.Path) -> Iterator[ConfigFolder]:
 
 def offsets_with(queue_offset: int | None = None) -> OffsetTable:
     """Return a table, empty or with one offset."""
-    table = OffsetTable(lambda: 7)
+    table = OffsetTable(lambda: 7, version_step=500)
     if queue_offset is not None:
         table.commit("g", "T", 0, queue_offset)
     return table
@@ -128,7 +128,9 @@ async def test_each_table_is_saved_whatever_becomes_of_the_others(
 ) -> None:
     """Neither a file that cannot be written nor a table that cannot be encoded keeps the offsets from the disk."""
     offsets = offsets_with(29)
-    other: OffsetTable = OffsetTable(lambda: 7) if is_refused else _UnwritableTable(lambda: 7)
+    other: OffsetTable = (
+        OffsetTable(lambda: 7, version_step=500) if is_refused else _UnwritableTable(lambda: 7, version_step=500)
+    )
     other.file_name = "topics.json"
     other.commit("g", "T", 0, 1)
     if is_refused:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import pathlib
 import re
 import socket
@@ -364,3 +365,30 @@ async def test_new_topic_leaves_the_others_in_the_routes(settings: dict[str, str
                 assert f'"writeQueueNums":{queues}'.encode() in (await route_at(nameserver.address, "T")).body
                 assert (await route_at(nameserver.address, "U")).code == ResponseCode.SUCCESS
                 assert (await route_at(nameserver.address)).code == ResponseCode.SUCCESS
+
+
+async def test_name_server_that_closes_its_connections_is_told_once_a_second(
+    settings: dict[str, str], clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second after the last registration, and not before: another end would follow; later at once."""
+    told: list[tuple[int, Connection]] = []
+
+    def register(_command: Command, connection: Connection) -> Command:
+        told.append((clock.monotonic_ms(), connection))
+        return Command.response(ResponseCode.SUCCESS)
+
+    caplog.set_level(logging.INFO, "rocketlet.broker.topic.registration")
+    handlers = RequestHandlers({RequestCode.REGISTER_BROKER: register})
+    async with RemotingServer("127.0.0.1", 0, handlers, clock) as server:
+        settings["namesrvAddr"] = format_address(*server.address)
+        async with Broker(BrokerConfig.from_java(settings), clock):
+            told[0][1].abort()
+            await until(lambda: "has closed the connection: registering again" in caplog.text)
+            await clock.elapse(999)
+            assert len(told) == 1
+            await clock.elapse(1)
+            await until(lambda: len(told) == 2)
+            await clock.elapse(2_000)
+            told[1][1].abort()
+            await until(lambda: len(told) == 3)
+    assert [at_ms - told[0][0] for at_ms, _ in told] == [0, 1_000, 3_000]

@@ -65,6 +65,7 @@ async def test_producers_are_asked_in_turn(members: Members[Connection], new_pro
     """Of three each is asked a third of the questions, one after the other in the order in which they came."""
     transports = [new_producer() for _ in range(3)]
     assert await ask(members, transports, 9) == {0: 3, 1: 3, 2: 3}
+    assert await ask(members, transports, 1) == {0: 0, 1: 1, 2: 0}
     assert await ask(members, transports, 2) == {0: 0, 1: 1, 2: 1}
 
 

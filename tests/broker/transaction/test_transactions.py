@@ -18,23 +18,10 @@ from rocketlet.broker.outcomes.scheduler import Scheduler
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.broker.transaction.check_jobs import CheckJob
-from rocketlet.broker.transaction.checks import (
-    MOST_BYTES,
-    MOST_MESSAGES,
-    MOST_ROUND_MS,
-    CheckRules,
-    Step,
-    TransactionChecks,
-)
+from rocketlet.broker.transaction.checks import CheckRules, Step, TransactionChecks
 from rocketlet.broker.transaction.half_messages import given_up, half_of
 from rocketlet.broker.transaction.handlers import TransactionCheckSender
-from rocketlet.broker.transaction.transactions import (
-    OPS_A_TURN,
-    TRANSACTION_GROUP,
-    Cursors,
-    SettledOffsets,
-    Transactions,
-)
+from rocketlet.broker.transaction.transactions import TRANSACTION_GROUP, Cursors, SettledOffsets, Transactions
 from rocketlet.common.errors import StoreFullError
 from rocketlet.common.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_DISCARD_TOPIC
 from rocketlet.common.record import Record
@@ -42,6 +29,12 @@ from rocketlet.remoting.transport.connection import Connection
 from rocketlet.store.files.store_config import StoreConfig
 from rocketlet.store.message_store import MessageStore
 from rocketlet.testing.manual_clock import ManualClock
+
+MOST_MESSAGES = 32
+MOST_BYTES = 1 << 20
+MOST_ROUND_MS = 60_000
+OPS_A_TURN = 128
+RULES = CheckRules(timeout_ms=6_000, most_checks=15, reserved_ms=72 * 3_600_000)
 
 LATER_MS = 60_000
 
@@ -52,15 +45,17 @@ class World:
     def __init__(self, directory: StoreDirectory) -> None:
         self.directory = directory
         self.files = LimitedFiles()
-        self.offsets = OffsetTable(lambda: directory.now_ms)
+        self.offsets = OffsetTable(lambda: directory.now_ms, version_step=500)
         self.start()
 
     def start(self) -> None:
         """Open the store with the cursors that were saved last; op messages are not read yet."""
         self.store = self.directory.open(self.files)
         self.scheduler = Scheduler(self.store, ManualClock(), lambda _names, done: done())
-        self.transactions = Transactions(self.store, self.offsets, self.scheduler.join, lambda: self.directory.now_ms)
-        self.checks = TransactionChecks(self.transactions, self.scheduler.commit, CheckRules, given_up)
+        self.transactions = Transactions(
+            self.store, self.offsets, self.scheduler.join, lambda: self.directory.now_ms, most_op_bytes=4_096
+        )
+        self.checks = TransactionChecks(self.transactions, self.scheduler.commit, lambda: RULES, given_up)
 
     def restart(self) -> None:
         """Stop, start again, and read what is settled."""
@@ -166,7 +161,7 @@ def test_round_ends_after_a_minute(world: World) -> None:
 
 def test_ops_are_read_a_few_at_a_time(world: World) -> None:
     """After a restart each call reads so many op messages; then what was settled before is settled again."""
-    count = 2 * OPS_A_TURN + 10
+    count = 2 * OPS_A_TURN + 1
     world.send(*(b"%d" % number for number in range(count + 1)))
     for number in range(count):
         world.settle(number)
@@ -289,6 +284,20 @@ def test_many_rounds_that_cannot_pass_keep_little(world: World) -> None:
     assert world.transactions.cursors.op >= 1_000
 
 
+def test_of_many_rounds_the_first_ones_and_the_latest_are_known(world: World) -> None:
+    """The op cursor of the 64th and later rounds waits for the end of the latest."""
+    for number in range(70):
+        world.send(b"%d" % number)
+        world.store.append(new_record(OP_HALF_TOPIC, 0, b"x", TAGS="d"))
+        world.scheduler.commit()
+        world.transactions.mark()
+    op_cursors: list[int] = []
+    for half_offset in (1, 63, 64, 69, 70):
+        world.transactions.pass_to(half_offset)
+        op_cursors.append(world.transactions.cursors.op)
+    assert op_cursors == [1, 63, 63, 63, 70]
+
+
 @pytest.mark.parametrize("keeps_cursors", [True, False])
 def test_java_transactions_go_on(keeps_cursors: bool, vectors: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """Half and op messages of a Java broker are read as it reads them: what one op message names is settled."""
@@ -303,15 +312,15 @@ def test_java_transactions_go_on(keeps_cursors: bool, vectors: pathlib.Path, tmp
             "mappedFileSizeTimerLog": "102400",
         }
     )
-    offsets = OffsetTable(lambda: now_ms)
+    offsets = OffsetTable(lambda: now_ms, version_step=500)
     if keeps_cursors:
         offsets.commit(TRANSACTION_GROUP, HALF_TOPIC, 0, 14)
         offsets.commit(TRANSACTION_GROUP, OP_HALF_TOPIC, 0, 1)
     with MessageStore.open(config, now_ms=lambda: now_ms, store_host=HOST) as store:
         scheduler = Scheduler(store, ManualClock(), lambda _names, done: done())
-        transactions = Transactions(store, offsets, scheduler.join, lambda: now_ms)
+        transactions = Transactions(store, offsets, scheduler.join, lambda: now_ms, most_op_bytes=4_096)
         assert not transactions.read_ops()
-        checks = TransactionChecks(transactions, scheduler.commit, lambda: CheckRules(most_checks=2), given_up)
+        checks = TransactionChecks(transactions, scheduler.commit, lambda: RULES._replace(most_checks=2), given_up)
         questions, is_last, _ = checks.step(now_ms, now_ms)
         assert is_last
         asked = [question.copy.body.decode() for question in questions]
@@ -372,3 +381,13 @@ def test_size_is_a_bit_for_each() -> None:
     assert repr(settled) == "<SettledOffsets from 0, 125000 bytes>"
     settled.forget_below(1_000_000)
     assert repr(settled) == "<SettledOffsets from 1000000, 0 bytes>"
+
+
+def test_numbers_are_forgotten_again_and_again() -> None:
+    """What is left keeps its numbers however often those below are dropped."""
+    numbers = SettledOffsets(0)
+    for number in (3, 20, 41):
+        numbers.add(number)
+    for end in (9, 17, 40):
+        numbers.forget_below(end)
+        assert [number for number in range(64) if number in numbers] == [each for each in (3, 20, 41) if each >= end]

@@ -24,6 +24,7 @@ from rocketlet.store.message_store import MessageStore
 
 LATER_MS = 60_000
 _JOINED: list[CommitParticipant] = []
+_RULES = CheckRules(timeout_ms=6_000, most_checks=15, reserved_ms=72 * 3_600_000)
 """Who wants to add records to the next commit."""
 
 
@@ -57,7 +58,7 @@ def check_halves(world: World) -> None:
     world.pass_time(LATER_MS)
     transactions = _load(world.store, world.now_ms)
     world.store.appended.clear()
-    checks = TransactionChecks(transactions, lambda: _commit(world, transactions), CheckRules, given_up)
+    checks = TransactionChecks(transactions, lambda: _commit(world, transactions), lambda: _RULES, given_up)
     transactions.mark()
     while not checks.step(world.now_ms, world.now_ms).is_last:
         pass
@@ -86,14 +87,14 @@ def _load(store: MessageStore, now_ms: int) -> Transactions:
 
 
 def _read_offsets(text: str | None, now_ms: int) -> OffsetTable:
-    table = OffsetTable(lambda: now_ms)
+    table = OffsetTable(lambda: now_ms, version_step=500)
     if text:
         table.load(read_json_as(text, OffsetFile))
     return table
 
 
 def _load_from(store: MessageStore, table: OffsetTable, now_ms: int) -> Transactions:
-    transactions = Transactions(store, table, _JOINED.append, lambda: now_ms)
+    transactions = Transactions(store, table, _JOINED.append, lambda: now_ms, most_op_bytes=4_096)
     while transactions.read_ops():
         pass
     return transactions

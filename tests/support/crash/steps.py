@@ -172,7 +172,7 @@ def consume(world: World) -> None:
 def deliver(world: World) -> None:
     """Delayed messages are delivered when their time has come; the progress is saved behind a flush, or not at all."""
     world.pass_time(10_000)
-    progress = DelayProgress(lambda: world.now_ms)
+    progress = DelayProgress(lambda: world.now_ms, version_step=200)
     text = load_config_text(f"{world.config.root}/{DELAYS_FILE}")
     if text:
         progress.load(read_json_as(text, DelayFile))

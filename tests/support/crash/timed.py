@@ -20,7 +20,7 @@ TOPIC = "Timed"
 
 def send_timed(world: World) -> None:
     """Messages that are to come soon, or later, some for the same second; one of them is recalled now and then."""
-    requests = TimerRequests(world.config.timers, lambda _: 0)
+    requests = TimerRequests(world.config.timers, lambda _: 0, lambda _: 0)
     at_ms = world.now_ms + world.chance.choice((1_500, 4_000, 60_000, 900_000))
     for _ in range(world.chance.randrange(1, 4)):
         new = world.message(TOPIC, 0, size=world.chance.randrange(200), TIMER_DELIVER_MS=str(at_ms))
