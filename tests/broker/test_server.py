@@ -4,7 +4,7 @@ import asyncio
 import dataclasses
 import pathlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from halfcalls import DISCARD_TOPIC, next_round, pulled, send_half
@@ -18,8 +18,9 @@ from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocketlet.common.record import decode_record
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.store.cleaner import Cleaner
-from rocketlet.store.files.config_files import save_config_text
+from rocketlet.store.files.config_files import save_config_texts
 from rocketlet.store.files.file_sync import SlowStep
+from rocketlet.store.files.files import Files
 from rocketlet.testing.manual_clock import ManualClock
 
 COMMIT = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "1"}
@@ -76,11 +77,11 @@ async def test_no_send_is_answered_before_its_new_topic_is_on_disk(
     """Neither the send that made the topic nor one that came meanwhile: a kill would lose the topic of both."""
     may_save = threading.Event()
 
-    def save(path: str, text: str) -> None:
+    def save(texts: Mapping[str, str], journal: str, files: Files) -> Mapping[str, OSError]:
         assert may_save.wait(30)
-        save_config_text(path, text)
+        return save_config_texts(texts, journal, files)
 
-    monkeypatch.setattr("rocketlet.broker.topic.config_table.save_config_text", save)
+    monkeypatch.setattr("rocketlet.broker.topic.config_table.save_config_texts", save)
     async with Broker(BrokerConfig.from_java(settings), clock) as broker, open_caller(broker.address) as caller:
         async with asyncio.TaskGroup() as tasks:
             sends = [tasks.create_task(caller.send("Fresh", b"%d" % number)) for number in range(2)]

@@ -266,6 +266,7 @@ async def test_other_offsets_than_of_java_are_bounded_together(
     """Who writes them otherwise takes long to read: so much of all members is; what Java writes does not count."""
     many = {MessageQueue("T", "broker-a", number): number for number in range(SLOW_BYTES // 50)}
     java, other = told(many), told(OFFSETS)
+    other.body = other.body.replace(b'"queueId":', b'"queueId": ')
     other.body += b" " * (length - len(other.body))
     assert len(java.body) > SLOW_BYTES
     async with (
