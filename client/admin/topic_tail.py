@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from ...common.codes import ResponseCode
-from ...common.errors import RemotingError, ResponseError, RocketletError
+from ...common.errors import RemotingError, ResponseError, RocketletError, RouteNotFoundError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.subscription import ALL
 from ...remoting.transport.event_loop import TaskScope
@@ -220,7 +220,7 @@ class TopicTail:
             await self._session.route(queue.topic, self._calls.timeout_ms)  # it may have been forgotten meanwhile
             asked = SinglePull(queue, next_offset, self._plan.expression, PULL_MESSAGES, self._wait_ms())
             pulled = await pull_once(self._brokers, READER_GROUP, asked)
-        except RemotingError as error:
+        except (RemotingError, RouteNotFoundError) as error:  # a broker that ends takes its topics off the route
             _log.warning("%s cannot be read at offset %d, trying again: %s", queue, next_offset, error)
         except ResponseError as error:
             if error.code not in _BUSY_CODES:

@@ -62,6 +62,12 @@ class Listener:
         self._loop.call_soon_threadsafe(self.received.set)
 
 
+@pytest.fixture(autouse=True)
+def no_loop_of_earlier_tests() -> None:
+    """Let go of a loop that one has left: its sockets would go in the middle of a test."""
+    asyncio.set_event_loop(None)
+
+
 @contextlib.asynccontextmanager
 async def everything(namesrv: str) -> AsyncGenerator[Inbox]:
     """Run producers, consumers and an administrator that have all been at work; a session for two of them."""
@@ -137,7 +143,6 @@ def test_run_leaves_nothing_behind(server: RocketletServer) -> None:
         async with everything(server.namesrv):
             pass
 
-    asyncio.set_event_loop(None)  # one that an earlier test has left would go with the first run
     before = take_census()
     asyncio.run(run())
     uvloop.run(run())

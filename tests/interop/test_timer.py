@@ -26,16 +26,16 @@ def timers(fresh_server: StartServer) -> Server:
 
 
 @contextmanager
-def _clients(java: Driver, server: Server, group: str) -> Generator[tuple[Producer, PushConsumer]]:
-    about = {"namesrv": server.namesrv, "group": group, "subscriptions": {TOPIC: "*"}}
+def _clients(java: Driver, server: Server, group: str, topic: str = TOPIC) -> Generator[tuple[Producer, PushConsumer]]:
+    about = {"namesrv": server.namesrv, "group": group, "subscriptions": {topic: "*"}}
     with Producer(java, namesrv=server.namesrv) as producer:
-        producer.send_all(TOPIC, Outgoing(b"now"))
+        producer.send_all(topic, Outgoing(b"now"))
         with PushConsumer(java, **about) as consumer:
             yield producer, consumer
 
 
-def _send(producer: Producer, body: bytes, **timing: int) -> Sent:
-    (sent,) = producer.send_all(TOPIC, Outgoing(body, tags="t", keys=["k"], timing=timing))
+def _send(producer: Producer, body: bytes, topic: str = TOPIC, **timing: int) -> Sent:
+    (sent,) = producer.send_all(topic, Outgoing(body, tags="t", keys=["k"], timing=timing))
     return sent
 
 
@@ -64,9 +64,9 @@ def test_timers_of_the_java_client(java: Driver, timers: Server) -> None:
 @pytest.mark.feature("L6")
 def test_three_seconds_are_between_two_and_four(java: Driver, timers: Server) -> None:
     """Of timers of 2, 3 and 4 s, sent longest first, that of 3 s is delivered between the others, none too early."""
-    with _clients(java, timers, "ordered") as (producer, consumer):
+    with _clients(java, timers, "ordered", "Ordered") as (producer, consumer):
         for seconds in (4, 3, 2):
-            _send(producer, b"%d s" % seconds, delayTimeSec=seconds)
+            _send(producer, b"%d s" % seconds, "Ordered", delayTimeSec=seconds)
         consumer.wait_bodies(b"%d s" % seconds for seconds in (4, 3, 2))
         got = {message.body: message for message in consumer.received()}
     in_order = [got[b"%d s" % seconds] for seconds in (2, 3, 4)]
@@ -80,7 +80,7 @@ def test_time_that_is_too_far(java: Driver, timers: Server) -> None:
     """Four days are answered 13; three days are taken."""
     with Producer(java, namesrv=timers.namesrv) as producer:
         far, near = producer.send(
-            TOPIC, *(Outgoing(b"far", timing={"delayTimeMs": days * DAY_MS}) for days in (4, 3)), mode="sync"
+            "Far", *(Outgoing(b"far", timing={"delayTimeMs": days * DAY_MS}) for days in (4, 3)), mode="sync"
         )
     assert far.error is not None
     assert far.error.code == 13

@@ -172,6 +172,32 @@ async def test_refusal_ends_the_following(cluster: ScriptedCluster) -> None:
     assert "not for you" in refusals[0]
 
 
+async def test_route_that_is_gone_for_a_while_is_waited_for(cluster: ScriptedCluster) -> None:
+    """A broker that ends takes its topics off the route; when it is back it is read on."""
+    cluster.routes["T"] = {"a": 1}
+    broker, clock = await cluster.add_broker("a"), ManualClock()
+    broker.answers[RequestCode.PULL_MESSAGE] = refused(ResponseCode.SYSTEM_BUSY, "busy")
+    broker.answers[RequestCode.GET_MIN_OFFSET] = broker.answers[RequestCode.GET_MAX_OFFSET] = lambda _: offset_of(0)
+
+    async def follow(admin: Admin) -> None:
+        async with admin.follow("T") as tail:
+            with pytest.raises(ResponseError, match="not for you"):
+                await anext(tail)
+
+    async with Admin(cluster.nameserver.address, clock=clock) as admin, TaskScope() as tasks:
+        task = tasks.start(follow(admin), name="follow")
+        while not broker.asked(RequestCode.PULL_MESSAGE):
+            await clock.elapse(100)
+        route, known = cluster.routes.pop("T"), len(cluster.nameserver.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC))
+        while len(cluster.nameserver.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) < known + 3:
+            await clock.elapse(1_000)
+        assert not task.done()
+        cluster.routes["T"] = route
+        broker.answers[RequestCode.PULL_MESSAGE] = refused(ResponseCode.NO_PERMISSION, "not for you")
+        while not task.done():
+            await clock.elapse(1_000)
+
+
 async def test_queues_that_a_topic_gets_are_followed(own_address: str) -> None:
     """From their beginning, within half a minute."""
     clock = ManualClock()

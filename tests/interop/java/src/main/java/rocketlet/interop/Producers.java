@@ -24,7 +24,7 @@ final class Producers {
     Object start(Arguments arguments) throws Exception {
         DefaultMQProducer producer =
                 Clients.addressed(new DefaultMQProducer(arguments.text("group", arguments.text("name"))), arguments);
-        producer.setSendMsgTimeout(Clients.SEND_LIMIT_MS);
+        producer.setSendMsgTimeout(Clients.ANSWER_LIMIT_MS);
         Beans.apply(producer, arguments.object("settings")).start();
         producers.put(arguments, producer);
         return Map.of("clientId", producer.buildMQClientId());

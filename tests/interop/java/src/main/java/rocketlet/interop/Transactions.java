@@ -75,7 +75,7 @@ final class Transactions {
 
         Participant(String group) {
             producer = new TransactionMQProducer(group);
-            producer.setSendMsgTimeout(Clients.SEND_LIMIT_MS);
+            producer.setSendMsgTimeout(Clients.ANSWER_LIMIT_MS);
         }
 
         @Override
