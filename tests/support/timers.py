@@ -76,7 +76,7 @@ class TimerWorld:
         self.store = self.directory.open(self.disk)
         self.timers = self.store.timers()
         self.delivery = TimerDelivery(self.store, self.timers, self.store.commit, lambda: self.now_ms)
-        self.requests = TimerRequests(self.directory.config.timers, self.timers.count_at, self.timers.ahead_ms)
+        self.requests = TimerRequests(self.directory.config.timers, self.timers.count_at, lambda _: 0)
         self.store.subscribe(self._arrived)
 
     def stop(self) -> None:
