@@ -9,6 +9,7 @@ from interop.clients import Admin, Outgoing, Producer, PullConsumer, Pulled, Pus
 from interop.driver import Driver, DriverError
 from interop.servers import Server
 from interop.versions import every_client, every_java
+from polling import ask_until, ask_until_async
 
 from rocketlet.client import Admin as OurAdmin
 from rocketlet.common.properties import index_hash
@@ -90,8 +91,7 @@ def test_keys_of_one_hash_are_told_apart(java: Driver, either: Server, new_name:
             producer.send_all(topic, *[Outgoing(body, keys=["other", key]) for body in three(topic, key)])
         producer.send_all(topics[1], Outgoing(b"last", keys=["last"]))
     with PullConsumer(java, namesrv=either.namesrv) as reader:
-        while not found_by(reader, topics[1], "last"):
-            pass
+        ask_until(lambda: found_by(reader, topics[1], "last"))
         for topic, key in itertools.product(topics, keys):
             assert found_by(reader, topic, key) == three(topic, key)
         assert [found_by(reader, topic, unused) for topic in topics] == [[], []]
@@ -237,5 +237,4 @@ def test_consumer_goes_on_where_its_group_was(
 async def wait_stored(namesrv: str, group: str, topic: str) -> None:
     """Wait until a group has stored that it is done with all messages, as clients do every 5 s."""
     async with OurAdmin(namesrv) as admin:
-        while (await admin.progress(group, topic)).lag:
-            pass
+        await ask_until_async(lambda: admin.progress(group, topic), lambda progress: not progress.lag)

@@ -9,6 +9,7 @@ from interop.clients import Outgoing, Producer, PullConsumer, PushConsumer, Sent
 from interop.driver import Driver
 from interop.servers import Server
 from interop.versions import every_client
+from polling import ask_until
 
 StartServer = Callable[..., Server]
 LEVELS = {"messageDelayLevel": "1s 2s 3s 4s"}
@@ -52,11 +53,12 @@ def test_each_level_has_its_delay(driver: Driver, java: Driver, delays: Server, 
 def read_entries(store: pathlib.Path, level: int, last_place: int) -> list[tuple[int, int, int]]:
     """Return the entries of a level's queue, once there is one for the record at this place in the log."""
     path = store / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / f"{level - 1}" / f"{0:020}"
-    while True:  # ends by the time limit of tests if it never comes
+
+    def read() -> list[tuple[int, int, int]]:
         data = path.read_bytes() if path.exists() else b""
-        entries = [entry for entry in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]) if entry[1]]
-        if any(place == last_place for place, _, _ in entries):
-            return entries
+        return [entry for entry in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]) if entry[1]]
+
+    return ask_until(read, lambda entries: any(place == last_place for place, _, _ in entries))
 
 
 @pytest.mark.feature("L1")

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 from inbox import Inbox
 from interop.servers import Server
+from polling import ask_until_async
 from raw_calls import open_caller
 from real_broker import running_broker, running_nameserver
 from subscribed import push_consumer
@@ -170,8 +171,7 @@ async def test_offset_that_is_too_large_is_replaced(
     group, inbox = new_name(), Inbox()
     await store_offset(admin, group, end + 100)
     async with push_consumer(shortened.namesrv, inbox, group=group):
-        while await committed(admin, group) != end:
-            pass
+        await ask_until_async(lambda: committed(admin, group), lambda offset: offset == end)
         assert inbox.messages == []
         await producer.send(Message("T", b"x"))
         [only] = await inbox.wait_for(1)

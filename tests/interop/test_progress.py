@@ -10,6 +10,7 @@ from interop.driver import Driver, DriverError
 from interop.parts import mqadmin
 from interop.servers import Server
 from interop.versions import JavaDriver, every_java
+from polling import ask_until
 
 NewName = Callable[[], str]
 
@@ -41,11 +42,12 @@ def await_progress(java: Driver, server: Server, group: str, behind: int, in_fli
 
     mqadmin 4.9.8 does not know what is in flight.
     """
-    while True:  # ends by the time limit of tests if it never is
-        printed = mqadmin(java, "consumerProgress", "-n", server.namesrv, "-g", group)
+
+    def is_so(printed: str) -> bool:
         lag, flying = re.search(r"Diff Total: (\d+)", printed), re.search(r"Inflight Total: (\d+)", printed)
-        if lag and int(lag[1]) == behind and (flying is None or int(flying[1]) == in_flight):
-            return printed
+        return lag is not None and int(lag[1]) == behind and (flying is None or int(flying[1]) == in_flight)
+
+    return ask_until(lambda: mqadmin(java, "consumerProgress", "-n", server.namesrv, "-g", group), is_so)
 
 
 @pytest.mark.feature("D1")

@@ -11,6 +11,7 @@ from interop.parts import mqadmin
 from interop.servers import Server
 from interop.toolchain import OLD_JAVA_VERSION
 from interop.versions import JavaDriver, every_java
+from polling import ask_until
 
 NewTopic = Callable[..., str]
 QUICK = {"persistConsumerOffsetInterval": 200}
@@ -48,8 +49,7 @@ class Groups:
     def await_tracks(self, message_id: str, expected: dict[str, str]) -> None:
         """Wait until it is told just so what each group has done with a message: offsets are committed later."""
         with Admin(self.java, namesrv=self.server.namesrv) as admin:
-            while admin.tracks(self.topic, message_id) != expected:  # ends by the time limit of tests
-                pass
+            ask_until(lambda: admin.tracks(self.topic, message_id), lambda tracks: tracks == expected)
 
 
 @pytest.fixture
