@@ -3,6 +3,9 @@ package rocketlet.interop;
 import com.google.gson.JsonArray;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.management.LockInfo;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadInfo;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
@@ -23,6 +26,8 @@ import org.apache.rocketmq.tools.command.SubCommand;
 
 /** Administration: any method of DefaultMQAdminExt by its name, and mqadmin with what it prints. */
 final class Admins {
+    private static final long HURRY_MS = 20;
+
     private final Named<DefaultMQAdminExt> admins = new Named<>("admin");
 
     @Command("admin.start")
@@ -136,14 +141,47 @@ final class Admins {
         ByteArrayOutputStream errors = new ByteArrayOutputStream();
         System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
         System.setErr(new PrintStream(errors, true, StandardCharsets.UTF_8));
+        Thread hurrying = hurry(Thread.currentThread());
         try {
             MQAdminStartup.main0(arguments.texts("args").toArray(new String[0]), null);
         } finally {
+            hurrying.interrupt();
             System.setOut(out);
             System.setErr(err);
         }
         return Map.of(
                 "output", printed.toString(StandardCharsets.UTF_8), "errors", errors.toString(StandardCharsets.UTF_8));
+    }
+
+    /**
+     * Starts a thread that ends the waiting of a tool for its own: one of a client's threads looks every 3 s only whether
+     * it shall stop, unless it is interrupted.
+     */
+    private static Thread hurry(Thread tool) {
+        Thread hurrying = new Thread(() -> {
+            try {
+                while (true) {
+                    Thread.sleep(HURRY_MS);
+                    interruptWhatItWaitsFor(tool);
+                }
+            } catch (InterruptedException done) {
+                // the tool has ended
+            }
+        }, "hurrying");
+        hurrying.setDaemon(true);
+        hurrying.start();
+        return hurrying;
+    }
+
+    private static void interruptWhatItWaitsFor(Thread tool) {
+        ThreadInfo waiting = ManagementFactory.getThreadMXBean().getThreadInfo(tool.getId());
+        LockInfo object = waiting == null ? null : waiting.getLockInfo();
+        if (object != null && object.getClassName().equals(Thread.class.getName())) {
+            Thread.getAllStackTraces().keySet().stream()
+                    .filter(thread -> System.identityHashCode(thread) == object.getIdentityHashCode())
+                    .filter(thread -> thread.getName().endsWith("NettyEventExecutor"))
+                    .forEach(Thread::interrupt);
+        }
     }
 
     /** Tells the commands of mqadmin with their options, as its own table has them. */
