@@ -1,8 +1,10 @@
 package rocketlet.interop;
 
+import java.lang.reflect.Field;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.locks.Lock;
 import java.util.function.Consumer;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.impl.MQClientManager;
@@ -43,9 +45,21 @@ final class Clients {
         client.getMQClientAPIImpl().getRemotingClient().shutdown();
     }
 
-    /** Makes the client and its groups known to the brokers of its topics now, not with the next timer. */
-    static void announce(ClientConfig client) {
-        MQClientManager.getInstance().getOrCreateMQClientInstance(client).sendHeartbeatToAllBrokerWithLock();
+    /**
+     * Makes the client and its groups known to the brokers of its topics now, not with the next timer. A client that is
+     * just sending a heartbeat sends no other, so its lock is waited for.
+     */
+    static void announce(ClientConfig client) throws ReflectiveOperationException {
+        MQClientInstance instance = MQClientManager.getInstance().getOrCreateMQClientInstance(client);
+        Field field = MQClientInstance.class.getDeclaredField("lockHeartbeat");
+        field.setAccessible(true);
+        Lock sending = (Lock) field.get(instance);
+        sending.lock();
+        try {
+            instance.sendHeartbeatToAllBrokerWithLock();
+        } finally {
+            sending.unlock();
+        }
     }
 
     /**
