@@ -110,12 +110,8 @@ class ConfigFolder:
                 name, count = table.file_name, table.change_count
                 if self._saved_counts.get(name) != count:
                     try:
-                        texts[self._path(table)] = msgspec.json.format(
-                            msgspec.json.encode(table.content()), indent=1
-                        ).decode()
-                    except (
-                        Exception
-                    ) as error:  # the fault boundary of a table: its own content must not cost the others
+                        texts[self._path(table)] = _format(table)
+                    except Exception as error:  # the fault boundary of a table: its content must not cost the others
                         failures[name] = error
                     else:
                         counts[name] = count
@@ -137,3 +133,7 @@ class ConfigFolder:
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:
     """Return the version of a table after one more change."""
     return msgspec.structs.replace(version, counter=version.counter + 1, timestamp=now_ms)
+
+
+def _format(table: ConfigTable[Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(table.content()), indent=1).decode()

@@ -111,14 +111,19 @@ def test_entries_whose_records_have_expired_are_no_damage(directory: StoreDirect
     assert report.counts["expired index entries"] > 40
 
 
-def test_topic_that_came_back_is_sound(directory: StoreDirectory) -> None:
-    """Records of a deleted topic have no entries, and the topic's new numbering does not disturb."""
-    directory.fill(20)
+def bring_back(directory: StoreDirectory) -> None:
+    """Delete the topic and store nine messages in it again."""
     with directory.open() as store:
         store.delete_topic("T")
         for number in range(9):
             store.append(sample(number))
         store.commit()
+
+
+def test_topic_that_came_back_is_sound(directory: StoreDirectory) -> None:
+    """Records of a deleted topic have no entries, and the topic's new numbering does not disturb."""
+    directory.fill(20)
+    bring_back(directory)
     report = audit(directory)
     assert report.is_sound, report.lines()
     assert report.counts["queues that began anew"] == 3
@@ -127,11 +132,7 @@ def test_topic_that_came_back_is_sound(directory: StoreDirectory) -> None:
 def test_topic_that_came_back_has_fewer_messages_than_before(directory: StoreDirectory) -> None:
     """The log has records of the old numbering behind the new one's end alone, and they are none of its queue."""
     directory.fill(60)
-    with directory.open() as store:
-        store.delete_topic("T")
-        for number in range(9):
-            store.append(sample(number))
-        store.commit()
+    bring_back(directory)
     directory.segment().unlink()  # the records with the first offsets
     report = audit(directory)
     assert report.is_sound, report.lines()
