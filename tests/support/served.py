@@ -3,7 +3,7 @@
 import pathlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from badinput.samples import prepare_broker, prepare_nameserver
@@ -13,11 +13,8 @@ from raw_calls import open_caller
 import rocketlet.broker.server as broker_server
 import rocketlet.namesrv.server as namesrv_server
 from rocketlet.broker.settings.config import BrokerConfig
-from rocketlet.common.clock import Clock
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.remoting.transport.connection import Connection, Handler, RequestHandlers
-from rocketlet.remoting.transport.connections import ConnectionEvents
-from rocketlet.remoting.transport.limits import Limits
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -42,16 +39,8 @@ def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[Observed]:
     found: list[Observed] = []
 
     class ObservedServer(RemotingServer):
-        def __init__(
-            self,
-            host: str,
-            port: int,
-            handlers: RequestHandlers,
-            clock: Clock,
-            limits: Limits | None = None,
-            events: ConnectionEvents | None = None,
-        ) -> None:
-            super().__init__(host, port, handlers, clock, limits, events)
+        def __init__(self, host: str, port: int, handlers: RequestHandlers, *rest: Any) -> None:
+            super().__init__(host, port, handlers, *rest)
             found.append(Observed(self, handlers))
 
     monkeypatch.setattr(module, "RemotingServer", ObservedServer)
