@@ -19,7 +19,7 @@ from ...common.ids import parse_offset_id
 from ...common.message import MessageQueue
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import decode_body, encode_body
-from ...remoting.bodies.client import ConsumerOffsets, read_java_offsets
+from ...remoting.bodies.client import ConsumerOffsets
 from ...remoting.codec.command import SLOW_BYTES, Command, decode_header
 from ...remoting.codec.frames import NO_ANSWER
 from ...remoting.codec.request_codes import RequestCode as Code
@@ -124,14 +124,14 @@ def _read_offsets(group: str, told: Sequence[tuple[str, bytes]]) -> dict[str, di
     found: dict[str, dict[MessageQueue, int]] = {}
     slow_bytes = SLOW_BYTES
     for client_id, body in told:
-        offsets = read_java_offsets(body)
-        if offsets is None:
-            most_bytes, slow_bytes = slow_bytes, slow_bytes - len(body)
-            try:
-                offsets = decode_body(ConsumerOffsets, body, slow_bytes=most_bytes)
-            except DecodeError as error:
-                _log.warning("client %s of group %s tells offsets that cannot be read: %s", client_id, group, error)
-                continue
+        try:
+            offsets = decode_body(ConsumerOffsets, body, slow_bytes=slow_bytes)
+        except DecodeError as error:
+            _log.warning("client %s of group %s tells offsets that cannot be read: %s", client_id, group, error)
+            continue
+        finally:
+            if len(body) <= slow_bytes:  # a longer one cannot have been read slowly
+                slow_bytes -= len(body)
         found[client_id] = offsets.message_queue_table
     return found
 

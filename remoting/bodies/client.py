@@ -10,7 +10,6 @@ What clients send differs: Go writes ``codeSet`` as texts and versions in nanose
 out, ordinals stand for names (the enums here are in Java's order). ``None`` is what was not sent or is not known.
 """
 
-import re
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -224,26 +223,6 @@ class ResetOffsetsForC(msgspec.Struct, rename="camel", kw_only=True):
     """Where a group begins again, for the C++ client (``ResetOffsetBodyForC``)."""
 
     offset_table: list[OffsetForC] = field(default_factory=list[OffsetForC])
-
-
-_QUEUE_OFFSET: Final = rb'\{"brokerName":"([^"\\{}]*)","queueId":(\d{1,9}),"topic":"([^"\\{}]*)"\}:(-?\d{1,18})'
-_QUEUE_OFFSETS: Final = re.compile(
-    rb'\{(?:"consumerTable":\{\},)?"messageQueueTable":\{((?:%b(?:,%b)*+)?)\}\}' % (_QUEUE_OFFSET, _QUEUE_OFFSET)
-)
-_find_queue_offsets: Final = re.compile(_QUEUE_OFFSET).findall
-
-
-def read_java_offsets(body: bytes) -> ConsumerOffsets | None:
-    """Return what a consumer answers to 221, however long, if it is as Java writes it; ``decode_body`` reads others."""
-    found = _QUEUE_OFFSETS.fullmatch(body)
-    if found is None or not body.isascii():
-        return None
-    return ConsumerOffsets(
-        message_queue_table={
-            MessageQueue(topic.decode(), broker.decode(), int(number)): int(at)
-            for broker, number, topic, at in _find_queue_offsets(found[1])
-        }
-    )
 
 
 class OwnedQueue(msgspec.Struct, rename="camel", kw_only=True):

@@ -36,7 +36,6 @@ from rocketlet.remoting.bodies.client import (
     LockBatchBody,
     LockedQueues,
     SubscriptionData,
-    read_java_offsets,
 )
 from rocketlet.remoting.bodies.route import (
     BrokerMemberGroupBody,
@@ -463,21 +462,12 @@ def test_offsets_of_consumers_are_read_at_once():
     for count in (0, 1, 2_000):
         offsets = {MessageQueue("T-1", "broker-a", number): number - 1 for number in range(count)}
         body = encode_body(ConsumerOffsets(message_queue_table=offsets))
-        found = read_java_offsets(body)
-        assert found is not None
-        assert found.message_queue_table == offsets
-        for other in (body + b" ", body.replace(b"}:", b"} :")):
-            assert (read_java_offsets(other) is None) == (other != body)
-            assert decode_body(ConsumerOffsets, other, slow_bytes=1 << 20).message_queue_table == offsets
-    for bad in (
-        body[:-1],
-        body[:-2] + b",}}",
-        body.replace(b",{", b"{"),
-        b"",
-        b"\xff",
-        b"\xe9".join((body[:3], body[3:])),
-    ):
-        assert read_java_offsets(bad) is None
+        assert decode_body(ConsumerOffsets, body, slow_bytes=0).message_queue_table == offsets
+    spaced = body.replace(b"}:", b"} :")
+    assert decode_body(ConsumerOffsets, spaced, slow_bytes=1 << 20).message_queue_table == offsets
+    for bad in (spaced, body[:-1], body[:-2] + b",}}", body.replace(b",{", b"{"), b"", body[:3] + b"\xe9" + body[3:]):
+        with pytest.raises(JsonError):
+            decode_body(ConsumerOffsets, bad, slow_bytes=0)
 
 
 def test_lock_bodies_hold_queues():
