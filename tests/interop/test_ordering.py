@@ -10,6 +10,7 @@ from interop.clients import Admin, Outgoing, Producer, PullConsumer, PushConsume
 from interop.driver import Driver
 from interop.servers import Server
 from interop.versions import every_client, every_java
+from polling import ask_until
 
 NewTopic = Callable[..., str]
 SUSPEND, ROLLBACK, COMMIT, SUCCESS = "SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK", "COMMIT", "SUCCESS"
@@ -114,9 +115,14 @@ def consume_share(
 ) -> None:
     """Wait until each member owns its share of four queues, and check what it gets of messages sent to each queue."""
     share, known = 4 // len(members), [len(member.received()) for member in members]
-    owned: list[list[int]] = []
-    while [len(queues) for queues in owned] != [share] * len(members) or len(set(chain(*owned))) < 4:
-        owned = [[queue.queue_id for queue in member.queues(topic)] for member in members]  # ended by the time limit
+
+    def own() -> list[list[int]]:
+        return [[queue.queue_id for queue in member.queues(topic)] for member in members]
+
+    def is_shared(owned: list[list[int]]) -> bool:
+        return all(len(queues) == share for queues in owned) and len(set(chain(*owned))) == 4
+
+    owned = ask_until(own, is_shared)
     send_to_each(java, server, topic, 4, messages)
     for member, before, queues in zip(members, known, owned, strict=True):
         received = by_queue(member.received(before + share * len(messages))[before:])
