@@ -112,8 +112,9 @@ def test_java_runs(snippet: Snippet, broker: RocketmqBroker, tmp_path: pathlib.P
         pytest.skip(str(missing))
     (match,) = re.findall(r"public class (\w+)", snippet.text)
     text = snippet.text.replace(NAMESERVER, broker.nameserver)
-    # A Java process that has just begun, on a busy machine, may not have sent in the three seconds that are usual.
-    text = text.replace("producer.start();", "producer.setSendMsgTimeout(60_000); producer.start();")
+    # On a busy machine, a Java process that has just begun may not have sent in the three seconds that are usual.
+    patience = "producer.setSendMsgTimeout(60_000); producer.setMqClientApiTimeout(60_000);"
+    text = text.replace("producer.start();", f"{patience} producer.start();")
     (tmp_path / f"{match}.java").write_text(text)
     options = ["-XX:-UsePerfData", "-XX:TieredStopAtLevel=1", f"-Duser.home={tmp_path}", "-cp", class_path]
     assert "sendStatus=SEND_OK" in run(["java", *options, f"{match}.java"], tmp_path)

@@ -9,7 +9,8 @@ from trace_message import ROOT, Call, describe_calls, measure_package, trace_mes
 def test_trace_names_the_functions_that_a_message_passes() -> None:
     """The calls lead from the producer over broker and log to the consumer, and are those of existing functions."""
     calls = asyncio.run(trace_message())
-    assert {call.part for call in calls} == {"broker", "client", "common", "remoting", "store"}
+    parts = {call.part for call in calls} - {"namesrv"}  # to which the broker may turn meanwhile
+    assert parts == {"broker", "client", "common", "remoting", "store"}
     assert any(call.function == "Producer.send" for call in calls)
     assert any(call.file.startswith("store/commitlog/") for call in calls)
     assert all((ROOT / call.file).is_file() for call in calls)

@@ -253,7 +253,9 @@ def test_body_limit_is_that_of_the_broker_for_all_kinds(
                 passes, fails, last = producer.send(topic, *messages, queue=Queue(topic, "broker-a", 0))
         received = consumer.received(2)
     assert (passes.status, last.status, fails.error and fails.error.code) == ("SEND_OK", "SEND_OK", 13)
-    assert [message.body for message in received] == [largest, b"last"]
+    names = {largest: "largest", b"last": "last"}
+    found = [names.get(message.body, "another") for message in received]
+    assert (found if kind == "ordered" else sorted(found)) == ["largest", "last"]
     assert received[0].store_size > len(largest)
 
 

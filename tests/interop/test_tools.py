@@ -13,6 +13,7 @@ from interop.parts import mqadmin
 from interop.servers import Server
 from interop.toolchain import OLD_JAVA_VERSION, java_command
 from interop.versions import JavaDriver, every_java
+from polling import ask_until
 
 NewTopic = Callable[..., str]
 
@@ -138,7 +139,7 @@ def test_broker_that_is_not_there(java: Driver, server: Server, command: str) ->
     assert "connect to 127.0.0.1:1 failed" in told["output"] + told["errors"]
 
 
-ENDLESS = "org.apache.rocketmq.tools.command.MQAdminStartup"
+ENDLESS = "rocketlet.interop.Endless"
 
 
 @pytest.fixture
@@ -162,20 +163,23 @@ def test_response_times_are_told_again_and_again(endless: Callable[..., subproce
     """Round after round, ``clusterRT`` sends to each broker and counts what was stored."""
     running = endless("clusterRT", "-a", "3", "-s", "16", "-i", "1")
     assert running.stdout is not None
-    rounds = 0
+    rounds, printed = 0, ""
     for line in running.stdout:
+        printed += line
         rounds += bool(re.match(r"DefaultCluster +broker-a +[\d.]+ +3 +0\b", line))
         if rounds == 2:
             break
-    assert rounds == 2
+    assert rounds == 2, printed
 
 
 @pytest.mark.feature("D6")
 def test_monitor_joins_its_group(java: Driver, server: Server, endless: Callable[..., subprocess.Popen[str]]) -> None:
     """In a group of its own, ``startMonitoring`` consumes what brokers tell of moved offsets."""
-    running, told = endless("startMonitoring"), ""
-    while "OFFSET_MOVED_EVENT" not in told and running.poll() is None:
-        told = mqadmin(java, "consumerConnection", "-n", server.namesrv, "-g", "__MONITOR_CONSUMER")
+    running = endless("startMonitoring")
+    told = ask_until(
+        lambda: mqadmin(java, "consumerConnection", "-n", server.namesrv, "-g", "__MONITOR_CONSUMER"),
+        lambda told: "OFFSET_MOVED_EVENT" in told or running.poll() is not None,
+    )
     assert "OFFSET_MOVED_EVENT" in told
 
 
@@ -186,7 +190,8 @@ def test_trace_of_a_message(java: Driver, server: Server, topic: str, new_topic:
     settings = {"enableTrace": True, "traceTopic": traces}
     with Producer(java, namesrv=server.namesrv, group=topic, settings=settings) as producer:
         (result,) = producer.send_all(topic, Outgoing(b"traced"))
-        printed = ""
-        while "success" not in printed:  # the trace is sent a moment later
-            printed = mqadmin(java, "queryMsgTraceById", "-n", server.namesrv, "-i", result.msg_id, "-t", traces)
+        printed = ask_until(  # the trace is sent a moment later
+            lambda: mqadmin(java, "queryMsgTraceById", "-n", server.namesrv, "-i", result.msg_id, "-t", traces),
+            lambda printed: "success" in printed,
+        )
     assert re.search(rf"(?m)^Pub +{re.escape(topic)}", printed), printed

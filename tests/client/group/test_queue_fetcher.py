@@ -207,12 +207,18 @@ async def test_pull_with_a_wait_gets_what_comes_meanwhile(address: str) -> None:
 
 
 @pytest.mark.feature("B24")
-@pytest.mark.timeout(30)
 async def test_pull_with_a_wait_ends_without_a_message(address: str) -> None:
-    """When the time is over the answer says that there is nothing new."""
-    async with Producer("pg", address) as producer, PullConsumer("cg", address) as consumer:
+    """When the time is over the answer says that there is nothing new; a pull that waits longer still waits then."""
+    async with (
+        Producer("pg", address) as producer,
+        PullConsumer("cg", address) as consumer,
+        asyncio.TaskGroup() as tasks,
+    ):
         queue = await send_to_one_queue(producer, Message("T", b"0"))
+        longer = tasks.create_task(consumer.pull_once(queue, 1, wait_ms=100_000))
         assert await consumer.pull_once(queue, 1, wait_ms=10) == (PullStatus.NO_NEW_MESSAGE, [], 1, 0, 1)
+        assert not longer.done()
+        longer.cancel()
 
 
 async def test_impossible_pulls_are_refused(address: str) -> None:
