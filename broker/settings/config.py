@@ -107,7 +107,7 @@ class BrokerConfig:
 
     cluster_name: str = setting("brokerClusterName", "DefaultCluster", "cluster that the broker belongs to")
     broker_name: str = setting("brokerName", _host_name, "name of the broker group; the host name unless given")
-    broker_id: int = setting("brokerId", 0, "0: a master; slaves are not built", most=0)
+    broker_id: int = setting("brokerId", 0, "0: a master; slaves are not built")
     host: str = setting("bindAddress", "127.0.0.1", "address to listen at; 0.0.0.0 for all")
     port: int = setting("listenPort", DEFAULT_PORT, "port to listen at; 0 takes a free one", most=65_535)
     advertised_host: str = setting(

@@ -319,6 +319,12 @@ async def test_delay_level_of_nothing_is_immediate(level: str, caller: Caller) -
     assert (await caller.send(properties=f"DELAY\x01{level}\x02")).code == ResponseCode.SUCCESS
 
 
+async def test_message_with_properties_of_the_broker_is_delayed_like_any(caller: Caller) -> None:
+    """Whoever writes what the broker puts in its place has the message delayed all the same."""
+    assert (await caller.send(properties="DELAY\x013\x02CLUSTER\x01elsewhere\x02")).code == ResponseCode.SUCCESS
+    assert (await caller.pull()).code == ResponseCode.PULL_NOT_FOUND
+
+
 @pytest.mark.feature("S17")
 async def test_batch_gets_an_id_for_each_message(caller: Caller) -> None:
     """Ten messages of a batch lie in one queue with offsets in a row; the answer lists their ids."""

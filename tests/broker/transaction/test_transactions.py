@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from javastores import unpack_store
+from retention import age, cleaned_directory
 from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_queue
 
 from rocketlet.broker.group.groups import OffsetTable
@@ -203,12 +204,26 @@ def test_ops_before_the_cursor_are_not_read(world: World) -> None:
 
 
 def test_cursor_outside_its_queue_is_moved_into_it(world: World) -> None:
-    """A queue that lost its end, or its beginning, is read from where there is something."""
+    """A queue that lost its end is read from there on."""
     world.send(b"a")
     for topic in (HALF_TOPIC, OP_HALF_TOPIC):
         world.offsets.commit(TRANSACTION_GROUP, topic, 0, 1_000)
     world.restart()
     assert world.transactions.cursors == (1, 0)
+
+
+def test_cursor_before_its_queue_is_moved_into_it(tmp_path: pathlib.Path) -> None:
+    """A queue that lost its beginning, as its files of the log expired, is read from where there is something."""
+    directory = cleaned_directory(tmp_path / "store")
+    world = World(directory)
+    world.send(*(b"%d" % number for number in range(50)))
+    world.restart()
+    age(directory, range(2), hours=2)
+    world.store.clean_now()
+    world.restart()
+    assert world.transactions.cursors.half == world.store.min_offset(HALF_TOPIC, 0) > 0
+    assert world.round()[-1] == b"49"
+    directory.close_all()
 
 
 def test_op_message_that_names_what_is_not_there(world: World) -> None:
