@@ -158,10 +158,11 @@ class ClientError(RocketletError):
 
 
 class ResponseError(ClientError):
-    """The broker or name server answered with an error code."""
+    """The broker or name server answered with an error code; ``answer`` says it without naming the server."""
 
-    def __init__(self, code: int, remark: str | None) -> None:
-        super().__init__(f"answered {code}: {remark or 'no remark'}")
+    def __init__(self, code: int, remark: str | None, server: str = "", request: str = "") -> None:
+        self.answer = f"answered {code}{f' to {request}' if request else ''}: {remark or 'no remark'}"
+        super().__init__(f"{server} {self.answer}" if server else self.answer)
         self.code = code
         self.remark = remark
 

@@ -2,12 +2,13 @@
 
 Rules (``BrokerMetricsManager``, ``ConsumerLagCalculator``, ``DefaultStoreMetricsManager``)
 
-    1. ``cluster``, ``node_type`` and ``node_id``, the broker's name, stand in each.
-    2. A gauge with a unit is there by two names: its own, and with the unit behind it, as the OpenTelemetry of 5.2 and
-       later brokers writes it. A unit that the name ends in already is not written again.
+    1. ``cluster``, ``node_type`` and ``node_id``, the broker's name, stand in each; where the store keeps things, in
+       those of the store and of timers.
+    2. A gauge with a unit is there by two names: with the unit behind it, as a 5.4.0 broker writes it, and without, as
+       the pages of RocketMQ list it. A unit that the name ends in already is not written again.
     3. ``message_type`` is that of the topic: nobody looks at each message for it. Counters count what has become
        readable in a topic, so a delayed message counts in its topic when it is delivered.
-    4. A retry topic is told as itself with ``is_retry``.
+    4. A retry topic is told as itself with ``is_retry``; what was given up is told by the topic that it was sent to.
     5. Two of our own begin with ``rocketlet_``.
 """
 
@@ -16,16 +17,27 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..broker.admin.figures import BrokerFigures, MemberFigures, ReadFigures, TopicFigures
-from ..common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_group, is_system_topic
+from ..common.names import (
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+    is_system_group,
+    is_system_topic,
+)
 from .families import Family, Sample
 
 _NODE: Final = ("cluster", "node_type", "node_id")
+_STORED: Final = ("storage_type", "storage_medium")
+_WHERE_STORED: Final = ("local", "disk")
 _REMOTING: Final = "remoting"
 _PROCESSORS: Final = (
     *("send", "async_put", "pull", "ack", "query_message", "client_manager", "heartbeat", "lite_pull"),
     *("transaction", "consumer_manager", "admin", "reply"),
 )
 _MODES: Final = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
+_TYPES: Final = {SCHEDULE_TOPIC: "delay", TIMER_TOPIC: "delay", HALF_TOPIC: "transaction"}
 _FIRST_REGULAR, _FIRST_NUMBER = 212, 400
 
 
@@ -38,7 +50,7 @@ def _counter(name: str, meaning: str, *labels: str) -> Family:
 
 
 def _with_unit(name: str, unit: str, meaning: str, *labels: str) -> tuple[Family, Family]:
-    return _gauge(name, meaning, *labels), _gauge(f"{name}_{unit}", meaning, *labels)
+    return _gauge(f"{name}_{unit}", meaning, *labels), _gauge(name, meaning, *labels)
 
 
 _IN = ("topic", "message_type", "is_system")
@@ -69,12 +81,18 @@ LAG_AGE = _with_unit("rocketmq_consumer_lag_latency", "milliseconds", "age of th
 QUEUEING_AGE = _with_unit(
     "rocketmq_consumer_queueing_latency", "milliseconds", "age of the first not handed out", *_LAG
 )
-STORAGE = _with_unit("rocketmq_storage_size", "bytes", "bytes in use on the disk behind the store")
-FLUSH_BEHIND = _gauge("rocketmq_storage_flush_behind_bytes", "bytes of the log that are not on disk yet")
-DISPATCH_BEHIND = _gauge("rocketmq_storage_dispatch_behind_bytes", "bytes of the log that are in no queue yet")
-RESERVE_TIME = _with_unit("rocketmq_storage_message_reserve_time", "milliseconds", "age of the first message kept")
-TIMER_IN_LAG = _gauge("rocketmq_timer_enqueue_lag", "timer messages that are not in the wheel yet")
-TIMER_OUT_AGE = _with_unit("rocketmq_timer_dequeue_latency", "milliseconds", "how late the first timer message is")
+STORAGE = _with_unit("rocketmq_storage_size", "bytes", "bytes in use on the disk behind the store", *_STORED)
+FLUSH_BEHIND = _gauge("rocketmq_storage_flush_behind_bytes", "bytes of the log that are not on disk yet", *_STORED)
+DISPATCH_BEHIND = _gauge(
+    "rocketmq_storage_dispatch_behind_bytes", "bytes of the log that are in no queue yet", *_STORED
+)
+RESERVE_TIME = _with_unit(
+    "rocketmq_storage_message_reserve_time", "milliseconds", "age of the first message kept", *_STORED
+)
+TIMER_IN_LAG = _gauge("rocketmq_timer_enqueue_lag", "timer messages that are not in the wheel yet", *_STORED)
+TIMER_OUT_AGE = _with_unit(
+    "rocketmq_timer_dequeue_latency", "milliseconds", "how late the first timer message is", *_STORED
+)
 HELD_PULLS = _gauge("rocketlet_held_pulls", "pulls that wait for a message")
 TIMER_WAITING = _gauge("rocketlet_timer_messages", "messages in the timer wheel")
 
@@ -114,22 +132,29 @@ def _broker(figures: BrokerFigures) -> Iterator[Sample]:
 def _store(figures: BrokerFigures) -> Iterator[Sample]:
     lines = figures.lines
     if figures.disk.total:
-        yield from _each(STORAGE, (), figures.disk.total - figures.disk.free)
-    yield Sample(FLUSH_BEHIND, (), figures.flush_behind_bytes)
-    yield Sample(DISPATCH_BEHIND, (), int(lines["dispatchBehindBytes"]))
+        yield from _each(STORAGE, _WHERE_STORED, figures.disk.total - figures.disk.free)
+    yield Sample(FLUSH_BEHIND, _WHERE_STORED, figures.flush_behind_bytes)
+    yield Sample(DISPATCH_BEHIND, _WHERE_STORED, int(lines["dispatchBehindBytes"]))
     earliest_ms = int(lines["earliestMessageTimeStamp"])
     if earliest_ms > 0:
-        yield from _each(RESERVE_TIME, (), max(0, figures.at_ms - earliest_ms))
-    yield Sample(TIMER_IN_LAG, (), int(lines["timerOffsetBehind"]))
-    yield from _each(TIMER_OUT_AGE, (), int(lines["timerReadBehind"]) * 1000)
+        yield from _each(RESERVE_TIME, _WHERE_STORED, max(0, figures.at_ms - earliest_ms))
+    yield Sample(TIMER_IN_LAG, _WHERE_STORED, int(lines["timerOffsetBehind"]))
+    yield from _each(TIMER_OUT_AGE, _WHERE_STORED, int(lines["timerReadBehind"]) * 1000)
     yield Sample(TIMER_WAITING, (), int(lines["timerCongestNum"]))
 
 
 def _topic(node: tuple[str, ...], topic: TopicFigures) -> Iterator[Sample]:
     if topic.messages:
-        labels = (*node, topic.name, topic.message_type.lower(), _flag(is_system_topic(topic.name)))
+        labels = (*node, topic.name, _message_type(topic), _flag(is_system_topic(topic.name)))
         yield Sample(MESSAGES_IN, labels, topic.messages)
         yield Sample(BYTES_IN, labels, topic.size)
+
+
+def _message_type(topic: TopicFigures) -> str:
+    """Return what a topic holds: all of a retry topic has waited."""
+    if topic.name.startswith(RETRY_PREFIX):
+        return "delay"
+    return _TYPES.get(topic.name, topic.message_type.lower())
 
 
 def _reads(node: tuple[str, ...], reads: ReadFigures) -> Iterator[Sample]:

@@ -7,7 +7,8 @@
     GROUP_GET_NUMS, GROUP_GET_SIZE                  topic@group
     GROUP_GET_LATENCY                               queueId@topic@group
     QUEUE_GET_NUMS, QUEUE_GET_SIZE                  topic@queueId@group
-    SNDBCK_PUT_NUMS, SNDBCK2DLQ_TIMES, DLQ_PUT_NUMS topic@group
+    SNDBCK_PUT_NUMS                                 topic@group, the topic being the one first sent to
+    SNDBCK2DLQ_TIMES                                null@topic@group@SEND_BACK_TO_DLQ
     BROKER_PUT_NUMS, BROKER_GET_NUMS                cluster; with _WITHOUT_SYSTEM_TOPIC those of user topics alone
     CONSUMER_REGISTER_TIME, PRODUCER_REGISTER_TIME  cluster
     CHANNEL_ACTIVITY                                CONNECT, CLOSE, EXCEPTION, IDLE
@@ -15,11 +16,13 @@
 Rules
 
     1. What has never happened does not exist, and neither does what has not happened for a day, or whose topic or
-       group is gone: tools take the error for "no data".
+       group is gone: tools take the error for "no data". What has happened once exists, with zeros until it is sampled.
     2. Latencies are in milliseconds: from a record's store time until it is readable, of a read, and of taking in a
        member with its heartbeat.
-    3. Names that a 5.4.0 broker keeps elsewhere (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME) or fills for POP alone
-       (BROKER_ACK_NUMS, …) do not exist here either.
+    3. Names that a 5.4.0 broker keeps elsewhere (GROUP_GET_FALL_SIZE, GROUP_GET_FALL_TIME), fills for POP alone
+       (BROKER_ACK_NUMS, …) or never (DLQ_PUT_NUMS) do not exist here either.
+    4. A 5.4.0 broker tells of single queues (QUEUE_…) only those in which delayed messages wait, here all are told.
+    5. Where the key of SNDBCK2DLQ_TIMES says null, a client of Alibaba's cloud names its owner; others do not.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,6 +63,11 @@ def _pair(parts: list[str]) -> _Place | None:
     return _Place((parts[0], parts[1])) if len(parts) == 2 else None
 
 
+def _dead_letters(parts: list[str]) -> _Place | None:
+    is_whole = len(parts) == 4 and (parts[0], parts[3]) == ("null", "SEND_BACK_TO_DLQ")
+    return _pair(parts[1:3]) if is_whole else None
+
+
 def _queue_first(parts: list[str]) -> _Place | None:
     if len(parts) not in (2, 3) or not parts[0].isdecimal():
         return None
@@ -86,8 +94,9 @@ _STATISTICS: Mapping[str, _Statistic] = {
     "QUEUE_GET_NUMS": _Statistic("group_reads", ReadCounts.MESSAGES, ReadCounts.FETCHES, _queue_second),
     "QUEUE_GET_SIZE": _Statistic("group_reads", ReadCounts.BYTES, ReadCounts.FETCHES, _queue_second),
     "SNDBCK_PUT_NUMS": _Statistic("send_backs", SendBackCounts.MESSAGES, SendBackCounts.MESSAGES, _pair),
-    "SNDBCK2DLQ_TIMES": _Statistic("send_backs", SendBackCounts.DEAD_LETTERS, SendBackCounts.DEAD_LETTERS, _pair),
-    "DLQ_PUT_NUMS": _Statistic("send_backs", SendBackCounts.DEAD_LETTERS, SendBackCounts.DEAD_LETTERS, _pair),
+    "SNDBCK2DLQ_TIMES": _Statistic(
+        "send_backs", SendBackCounts.DEAD_LETTERS, SendBackCounts.DEAD_LETTERS, _dead_letters
+    ),
     "BROKER_PUT_NUMS": _Statistic("whole_broker", 0, None, _one, ""),
     "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": _Statistic("whole_broker", 1, None, _one, ""),
     "BROKER_GET_NUMS": _Statistic("whole_broker", 2, None, _one, ""),
@@ -98,11 +107,16 @@ _STATISTICS: Mapping[str, _Statistic] = {
 }
 
 
+_SUMMED = frozenset({"whole_broker", "channels"})
+"""The tables whose rows are sums of others."""
+
+
 class NamedStatistics:
     """Finds statistics by name and key."""
 
     def __init__(self, statistics: BrokerStatistics, cluster: str) -> None:
         self._cluster = cluster
+        self._statistics = statistics
         self._tables: Mapping[str, SampledCounts[Any]] = {
             "topic_puts": statistics.topic_puts,
             "group_reads": statistics.group_reads,
@@ -122,6 +136,8 @@ class NamedStatistics:
             if key != self._cluster:
                 return None
             place = _Place(statistic.row)
+        if statistic.table in _SUMMED:
+            self._statistics.take_totals()
         table = self._tables[statistic.table]
         column = statistic.column if statistic.times is None else statistic.times
         if not _total(table, place, column):

@@ -205,12 +205,16 @@ class BrokerStatistics:
             await self._sample_window(window, sample.at_ms)
         return self.period_ms
 
-    async def _sample_window(self, window: int, at_ms: int) -> None:
-        """Sample all rows; in between others have their turn."""
+    def take_totals(self) -> None:
+        """Bring the rows up to date that nobody adds to: those of the whole broker, and of connections."""
         day = self.day_totals()
         self.whole_broker.counts[""][0][:] = [self.puts.messages, day.puts, self.reads.messages, day.gets]
         for event, count in self._channel_activity().items():
             self.channels.counts[event][0][0] = count
+
+    async def _sample_window(self, window: int, at_ms: int) -> None:
+        """Sample all rows; in between others have their turn."""
+        self.take_totals()
         small = (self.whole_broker, self.registers, self.channels)
         for table in (*small, self.topic_puts, self.group_reads, self.send_backs):
             for _ in table.sample(window):

@@ -51,7 +51,7 @@ class SendBackCounts:
 
     def __init__(self) -> None:
         self.queues: QueueCounts[tuple[str, str]] = count_by_queue(2)
-        """By topic and group, all queues under number 0."""
+        """By the topic that a message was first sent to and the group, all queues under number 0."""
 
 
 class SendBackOperation:
@@ -92,7 +92,8 @@ class SendBackOperation:
         if failed is None:
             remark = f"look message by offset failed, {message.log_offset}"
             return self._refuse(Refusal(ResponseCode.SYSTEM_ERROR, remark, new_topics))
-        level, counts = message.delay_level, self._counts.queues[failed.topic, group.group_name][0]
+        first_topic = failed.properties.get(RETRY_TOPIC, failed.topic)
+        level, counts = message.delay_level, self._counts.queues[first_topic, group.group_name][0]
         counts[SendBackCounts.MESSAGES] += 1
         if failed.reconsume_times >= _limit(message, version, group) or level < 0:
             counts[SendBackCounts.DEAD_LETTERS] += 1

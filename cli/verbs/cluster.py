@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from ...common.errors import RocketletError
-from .connecting import BROKER, ClusterFlags, CommandFailed, cluster_options, run
+from .connecting import BROKER, ClusterFlags, CommandFailed, cluster_options, explain, run
 from .output import show_pairs, show_rows
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ async def _cluster_status(flags: ClusterFlags, silent: list[str], admin: "Admin"
             try:
                 row.update(_figures_of(await admin.figures(node.name)))
             except RocketletError as error:
-                silent.append(f"broker {node.name} does not answer: {error}")
+                silent.append(f"broker {node.name}: {explain(error)}")
         rows.append(row)
     show_rows(_STATUS, rows, as_json=flags["as_json"])
 

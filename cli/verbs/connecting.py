@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 import click
 
-from ...common.errors import ClientError, ConfigError, RemotingError, RocketletError
+from ...common.errors import (
+    ClientError,
+    ConfigError,
+    ConnectFailedError,
+    ConnectionClosedError,
+    RemotingError,
+    ResponseError,
+    RocketletError,
+)
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -35,6 +43,12 @@ Work = Callable[["Admin"], Awaitable[None]]
 DEFAULT_NAMESRV: Final = "127.0.0.1:9876"
 NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
 COMPLETION_MS: Final = 1_000
+KEY_HINTS: Final = {
+    "username cannot be null": "signed requests are wanted: give --access-key and --secret-key",
+    "no accesskey is configured": "signed requests are wanted: give --access-key and --secret-key",
+    "check signature failed": "the secret key is not that of the access key",
+}
+"""What helps, by what brokers of 5.x and 4.x say of a request that nobody or somebody else has signed."""
 FAILED: Final = 1
 NO_SERVER: Final = 3
 
@@ -128,9 +142,30 @@ def run(flags: ClusterFlags, work: Work) -> None:
     except ConfigError:
         raise
     except RemotingError as error:
-        raise NoServerError(f"no server answers: {error}") from error
+        raise NoServerError(f"no server answers: {explain(error)}{_tls_hint(error, flags)}") from error
     except (ClientError, RocketletError, ValueError) as error:
-        raise CommandFailed(str(error)) from error
+        raise CommandFailed(explain(error)) from error
+
+
+def explain(error: Exception) -> str:
+    """Return what an error says, and what helps against missing and wrong keys."""
+    said = str(error)
+    remark = (error.remark or "").lower() if isinstance(error, ResponseError) else ""
+    hint = next((hint for words, hint in KEY_HINTS.items() if words in remark), None)
+    return f"{said.rstrip('.')}; {hint}" if hint else said
+
+
+def _tls_hint(error: RemotingError, flags: ClusterFlags) -> str:
+    """Return what helps where a server ends connections: it may want TLS, or none."""
+    said = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return "; --tls-trust names the certificates to trust, --tls-trust-all takes any"
+    if isinstance(error, ConnectionClosedError) and not flags["uses_tls"]:
+        return "; if it takes connections under TLS alone: --tls"
+    is_ended = any(words in said for words in ("the peer closed", "reset by peer", "[SSL"))
+    if isinstance(error, ConnectFailedError) and flags["uses_tls"] and is_ended:
+        return "; it may take no TLS"
+    return ""
 
 
 async def _work(flags: ClusterFlags, settings: "ClientSettings", work: Work) -> None:

@@ -1,6 +1,6 @@
 r"""What verbs print: rows as a table or JSON, messages with their bodies.
 
-    on a terminal      a table of rich
+    on a terminal      a table of rich; a line for each value where that would not fit without cutting words
     into a pipe        columns between tabs, a line for each row below one with their names
     with --json        one array of objects, or one object; instants are ISO 8601 in UTC
 
@@ -11,7 +11,7 @@ written as ``\x1b``.
 import base64
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 import click
@@ -20,12 +20,16 @@ from ...common.properties import MAX_OFFSET, MIN_OFFSET
 from .arguments import format_instant
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ...common.message import ReceivedMessage
 
 Row = Mapping[str, object]
 SHORT_CHARACTERS: Final = 60
 _OF_THE_PULL: Final = frozenset({MIN_OFFSET, MAX_OFFSET})
 _HEX_BYTES: Final = 16
+_FOLDED_CHARACTERS: Final = 20
+"""How narrow the widest column of a table may become."""
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Row], *, as_json: bool) -> None:
@@ -39,18 +43,62 @@ def show_rows(columns: Sequence[str], rows: Sequence[Row], *, as_json: bool) -> 
         for line in (headings, *cells):
             click.echo("\t".join(line))
         return
-    from rich import box
     from rich.console import Console
+
+    console = Console()
+    widths = _fit(headings, cells, console.width)
+    if widths is None and cells:
+        _show_blocks(headings, cells)
+        return
+    numbers = [any(isinstance(row.get(column), int | float) for row in rows) for column in columns]
+    console.print(_table(headings, cells, widths or map(len, headings), numbers))
+
+
+def _fit(headings: Sequence[str], cells: Sequence[Sequence[str]], console_width: int) -> list[int] | None:
+    """Return the widths of columns with which a table fits, None when it does not.
+
+    Headings may be broken between words, and the cells of the widest column anywhere; nothing else is.
+    """
+    from rich.cells import cell_len
+
+    inside = [max((cell_len(line[number]) for line in cells), default=0) for number in range(len(headings))]
+    whole = [max(width, len(heading)) for width, heading in zip(inside, headings, strict=True)]
+    widths = [max(width, *map(len, heading.split())) for width, heading in zip(inside, headings, strict=True)]
+    room = console_width - 3 * len(widths) - 1 - sum(widths)  # the rest of a line is between columns
+    if room < 0:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        widths[widest] += room
+        return widths if widths[widest] >= _FOLDED_CHARACTERS else None
+    for number, width in enumerate(whole):
+        wider = min(width - widths[number], room)
+        widths[number] += wider
+        room -= wider
+    return widths
+
+
+def _table(
+    headings: Sequence[str], cells: Sequence[Sequence[str]], widths: Iterable[int], numbers: Sequence[bool]
+) -> "Table":
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD)
-    for number, heading in enumerate(headings):
-        is_number = any(isinstance(row.get(columns[number]), int | float) for row in rows)
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for heading, width, is_number in zip(headings, widths, numbers, strict=True):
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold", width=width)
     for line in cells:
         table.add_row(*map(Text, line))
-    Console().print(table)
+    return table
+
+
+def _show_blocks(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Print a row as lines, each a heading and its value; what is empty is left out."""
+    width = max(map(len, headings))
+    blocks = [
+        "\n".join(f"{name:{width}}  {value}" for name, value in zip(headings, line, strict=True) if value)
+        for line in cells
+    ]
+    click.echo("\n\n".join(blocks))
 
 
 def show_pairs(pairs: Mapping[str, object], *, as_json: bool) -> None:

@@ -65,7 +65,7 @@ class AdminCalls:
         """Ask one of them; return an answer that is a success."""
         self._lifecycle.check()
         answer = await self._session.ask_nameserver(Command.request(code, header), self.timeout_ms)
-        return checked(answer)
+        return checked(answer, "a name server", code)
 
     async def ask_nameservers(
         self, code: RequestCode, header: msgspec.Struct | None = None, *, body: bytes = b""
@@ -74,7 +74,7 @@ class AdminCalls:
         self._lifecycle.check()
         asked = self._session.nameserver_addresses
         answers = await self._session.ask_nameservers(lambda: Command.request(code, header, body), self.timeout_ms)
-        return {address: checked(answer) for address, answer in zip(asked, answers, strict=True)}
+        return {address: checked(answer, address, code) for address, answer in zip(asked, answers, strict=True)}
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the route of a topic as it is now."""
@@ -117,7 +117,8 @@ class AdminCalls:
     ) -> Command:
         """Return an answer that is a success, or of another expected code; a time limit of 0 is the usual one."""
         self._lifecycle.check()
-        return checked(await self._session.call(address, command, timeout_ms or self.timeout_ms), expected)
+        answer = await self._session.call(address, command, timeout_ms or self.timeout_ms)
+        return checked(answer, address, command.code, expected)
 
     async def ask_each(
         self, addresses: Iterable[str], ask: Callable[[str], Coroutine[Any, Any, AnswerT]]
@@ -131,12 +132,12 @@ class AdminCalls:
         return [task.result() for task in tasks]
 
 
-def checked(answer: Command, expected: Sequence[int] = ()) -> Command:
-    """Return an answer that is a success, or of another expected code.
+def checked(answer: Command, server: str, code: int, expected: Sequence[int] = ()) -> Command:
+    """Return what a server answered to a request, when it is a success, or of another expected code.
 
     Raises:
         ResponseError: it is another.
     """
     if answer.code != ResponseCode.SUCCESS and answer.code not in expected:
-        raise ResponseError(answer.code, answer.remark)
+        raise ResponseError(answer.code, answer.remark, server, RequestCode(code).name)
     return answer

@@ -164,7 +164,7 @@ class HeldQueueLocks:
         command = self._command(RequestCode.LOCK_BATCH_MQ, queues)
         answer = await self._session.call(self._session.master_of(broker_name), command, LOCK_TIMEOUT_MS)
         if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark)
+            raise ResponseError(answer.code, answer.remark, broker_name, RequestCode.LOCK_BATCH_MQ.name)
         return frozenset(decode_answer(LockedQueues, answer.body).queues).intersection(queues)
 
     def _command(self, code: RequestCode, queues: Sequence[MessageQueue]) -> Command:

@@ -113,7 +113,7 @@ class MessageReturner:
         command = Command.request(RequestCode.SEND_MESSAGE_V2, header, body)
         answer = await self._session.call(self._session.master_of(queue.broker_name), command, CALL_TIMEOUT_MS)
         if answer.code not in STATUS_OF_CODE:
-            raise ResponseError(answer.code, answer.remark)
+            raise ResponseError(answer.code, answer.remark, queue.broker_name, RequestCode.SEND_MESSAGE_V2.name)
 
     def _properties_of(self, message: ReceivedMessage) -> str:
         properties = dict(message.properties)

@@ -80,10 +80,11 @@ class BrokerRequests:
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
         command = Command.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-        answer = await self._session.call(self._choose(queue.broker_name), command, OFFSET_TIMEOUT_MS)
+        address = self._choose(queue.broker_name)
+        answer = await self._session.call(address, command, OFFSET_TIMEOUT_MS)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        return decode_header(OffsetReply, _checked(answer)).queue_offset
+        return decode_header(OffsetReply, _checked(answer, address, command.code)).queue_offset
 
     async def store_offset(self, group: str, queue: MessageQueue, queue_offset: int) -> None:
         """Store a group's offset and wait until the broker has it."""
@@ -161,7 +162,8 @@ class BrokerRequests:
         return decode_header(OffsetReply, answer).queue_offset
 
     async def _ask(self, address: str, command: Command, timeout_ms: int | None = None) -> Command:
-        return _checked(await self._session.call(address, command, timeout_ms or self._timeout_ms))
+        answer = await self._session.call(address, command, timeout_ms or self._timeout_ms)
+        return _checked(answer, address, command.code)
 
 
 def _commit_command(group: str, queue: MessageQueue, queue_offset: int) -> Command:
@@ -175,7 +177,7 @@ def _commit_command(group: str, queue: MessageQueue, queue_offset: int) -> Comma
     return Command.request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
 
-def _checked(answer: Command) -> Command:
+def _checked(answer: Command, server: str, code: int) -> Command:
     if answer.code != ResponseCode.SUCCESS:
-        raise ResponseError(answer.code, answer.remark)
+        raise ResponseError(answer.code, answer.remark, server, RequestCode(code).name)
     return answer

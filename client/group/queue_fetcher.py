@@ -155,7 +155,7 @@ def read_pull_answer(
         DecodeError: the answer cannot be read.
     """
     if answer.code not in _PULL_CODES:
-        raise ResponseError(answer.code, answer.remark)
+        raise ResponseError(answer.code, answer.remark, queue.broker_name, RequestCode.PULL_MESSAGE.name)
     reply = _read_pull_reply(answer)
     messages: list[ReceivedMessage] = []
     if answer.code == ResponseCode.SUCCESS:

@@ -188,7 +188,7 @@ class SendAttempts:
                 return True
             queue, what = outcome.queue, outcome.status.value
         else:
-            self._error, what = outcome, str(outcome)
+            self._error, what = outcome, outcome.answer if isinstance(outcome, ResponseError) else str(outcome)
         self.failed_broker = queue.broker_name
         self._log.append(f"{queue.broker_name}: {what}")
         return isinstance(outcome, ResponseError) and outcome.code not in RETRIED_CODES
@@ -439,7 +439,7 @@ def _read_answer(answer: Command, message_id: str, queue: MessageQueue) -> SendR
     """Return what a broker says of a message (raises ``ResponseError`` when it did not store it)."""
     status = STATUS_OF_CODE.get(answer.code)
     if status is None:
-        raise ResponseError(answer.code, answer.remark)
+        raise ResponseError(answer.code, answer.remark, queue.broker_name)
     reply = _read_reply(answer)
     return SendResult(  # by position: names cost time
         status,

@@ -341,5 +341,5 @@ def read_recall_answer(answer: Command) -> str:
         ResponseError: the broker did not take it back.
     """
     if answer.code != ResponseCode.SUCCESS:
-        raise ResponseError(answer.code, answer.remark)
+        raise ResponseError(answer.code, answer.remark, request=RequestCode.RECALL_MESSAGE.name)
     return decode_header(RecallReply, answer).msg_id

@@ -441,7 +441,7 @@ class Session:
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if answer.code != ResponseCode.SUCCESS:
-            raise ResponseError(answer.code, answer.remark)
+            raise ResponseError(answer.code, answer.remark, "a name server", RequestCode.GET_ROUTEINFO_BY_TOPIC.name)
         route = route_from(decode_answer(TopicRouteData, answer.body))
         return route if route.brokers else None
 

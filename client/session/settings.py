@@ -77,14 +77,16 @@ def ssl_context_of(tls: Tls | ssl.SSLContext | None) -> ssl.SSLContext | None:
     """
     if not isinstance(tls, Tls):
         return tls
+    used = str(tls.trust_file or "certificates of the system")
     try:
         context = ssl.create_default_context(cafile=tls.trust_file)
         context.check_hostname = tls.checks_host_name
         context.verify_mode = ssl.CERT_REQUIRED if tls.verifies else ssl.CERT_NONE
         if tls.certificate_file is not None:
+            used = " or ".join(str(path) for path in (tls.certificate_file, tls.key_file) if path is not None)
             context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
     except OSError as error:  # SSLError is one
-        raise ConfigError(f"tls cannot be used: {error}", key="tls") from error
+        raise ConfigError(f"tls cannot be used: {used}: {error.strerror or error}", key="tls") from error
     return context
 
 

@@ -168,7 +168,8 @@ class Cluster:
 
     async def _ask_nameserver(self, session: Session, code: RequestCode) -> Command:
         async def ask() -> Command:
-            return _checked(await session.ask_nameserver(Command.request(code), self.access.timeout_ms))
+            answer = await session.ask_nameserver(Command.request(code), self.access.timeout_ms)
+            return _checked(answer, "a name server", code)
 
         return await call_with_retries(self.access, session.clock, ask)
 
@@ -208,7 +209,8 @@ class Cluster:
 
     async def _offset(self, session: Session, address: str, code: int, header: msgspec.Struct) -> int:
         async def ask() -> Command:
-            return _checked(await session.call(address, Command.request(code, header), self.access.timeout_ms))
+            answer = await session.call(address, Command.request(code, header), self.access.timeout_ms)
+            return _checked(answer, address, code)
 
         return decode_header(OffsetReply, await call_with_retries(self.access, session.clock, ask)).queue_offset
 
@@ -270,7 +272,7 @@ def _time_header(queue: MessageQueue, at_ms: int) -> SearchOffsetHeader:
     )
 
 
-def _checked(answer: Command) -> Command:
+def _checked(answer: Command, server: str, code: int) -> Command:
     if answer.code != ResponseCode.SUCCESS:
-        raise ResponseError(answer.code, answer.remark)
+        raise ResponseError(answer.code, answer.remark, server, RequestCode(code).name)
     return answer

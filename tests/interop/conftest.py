@@ -16,6 +16,7 @@ from functools import cache
 import pytest
 from interop.clients import Admin
 from interop.driver import Driver
+from interop.secured import ASKS_WHETHER, ASKS_WHO
 from interop.servers import JavaServer, RocketletServer, Server
 from interop.toolchain import TLS_MODE, build_go
 from interop.versions import DEFAULT_JAVA, JavaDriver, skipped_without
@@ -180,6 +181,14 @@ def both_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
                 return started.enter_context(kind(tmp_path_factory.mktemp("either") / "store", settings))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Return an official broker that asks who its clients are and what they may do, takes TLS, and keeps traces."""
+    settings = ASKS_WHO | ASKS_WHETHER | {"traceTopicEnable": "true"}
+    with ExitStack() as started:
+        yield started.enter_context(_start_java_server(tmp_path_factory.mktemp("secured") / "store", None, **settings))
 
 
 @pytest.fixture(scope="session", params=[RocketletServer, JavaServer], ids=["rocketlet", "java"])

@@ -1,7 +1,6 @@
 """Trace, namespaces, signatures and TLS between our client and the official one and its servers."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +8,8 @@ import pytest
 from interop import clients
 from interop.clients import Outgoing
 from interop.driver import Driver
+from interop.secured import USER
 from interop.servers import Server
-from interop.toolchain import TLS_MODE
 
 from rocketlet.client import (
     ConsumeFrom,
@@ -41,27 +40,7 @@ from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ResponseError
 from rocketlet.common.names import TRACE_TOPIC
 
-StartServer = Callable[..., Server]
-PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
-USER = Credentials("rocketlet", "12345678")
 LIMIT_S = 30
-
-
-@pytest.fixture(scope="module")
-def official(java_broker: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """Return an official broker that asks who its clients are, takes TLS, and keeps traces."""
-    user = {"username": USER.access_key, "password": USER.secret_key}
-    own = {"accessKey": USER.access_key, "secretKey": USER.secret_key}
-    return java_broker(
-        tmp_path_factory.mktemp("secured") / "store",
-        authenticationEnabled="true",
-        authenticationProvider=f"{PROVIDERS}.DefaultAuthenticationProvider",
-        authenticationMetadataProvider=f"{PROVIDERS}.LocalAuthenticationMetadataProvider",
-        initAuthenticationUser=json.dumps(user),
-        innerClientAuthenticationCredentials=json.dumps(own),
-        traceTopicEnable="true",
-        **{TLS_MODE: "permissive"},
-    )
 
 
 @pytest.fixture
@@ -114,20 +93,20 @@ async def read_trace(namesrv: str, message_id: str, count: int, topic: str = TRA
 
 @pytest.mark.feature("K18")
 async def test_signed_requests_reach_a_broker_that_asks_for_them(
-    official: Server, received: asyncio.Queue[ReceivedMessage]
+    secured: Server, received: asyncio.Queue[ReceivedMessage]
 ) -> None:
     """Producer and consumer work with their keys; without keys, or with a wrong one, a send is refused."""
     signed = ProducerSettings(credentials=USER, retries=0)
     settings = PushConsumerSettings(credentials=USER, consume_from=ConsumeFrom.FIRST)
-    async with asyncio.timeout(LIMIT_S), Producer("pg", official.namesrv, settings=signed) as producer:
+    async with asyncio.timeout(LIMIT_S), Producer("pg", secured.namesrv, settings=signed) as producer:
         sent = await producer.send(Message("signed", b"x"))
-        consumer = PushConsumer("cg", official.namesrv, settings=settings)
+        consumer = PushConsumer("cg", secured.namesrv, settings=settings)
         consumer.subscribe("signed", "*", listen_to(received))
         async with consumer:
             assert (await received.get()).message_id == sent.message_id
     for credentials in (None, Credentials(USER.access_key, "wrong")):
         unknown = ProducerSettings(credentials=credentials, retries=0)
-        async with Producer("unknown", official.namesrv, settings=unknown) as producer:
+        async with Producer("unknown", secured.namesrv, settings=unknown) as producer:
             with pytest.raises(ResponseError) as refusal:
                 await producer.send(Message("signed", b"x"))
             assert refusal.value.code == ResponseCode.NO_PERMISSION
@@ -135,18 +114,18 @@ async def test_signed_requests_reach_a_broker_that_asks_for_them(
 
 @pytest.mark.parametrize("body_bytes", [1, 1_000_000])
 async def test_official_servers_are_spoken_to_under_tls(
-    official: Server, received: asyncio.Queue[ReceivedMessage], body_bytes: int
+    secured: Server, received: asyncio.Queue[ReceivedMessage], body_bytes: int
 ) -> None:
     """Name server and broker, on the ports that take plain connections too; also long bodies, in both directions."""
     topic, body = f"tls-{body_bytes}", b"x" * body_bytes
     context = ssl_context_of(Tls(verifies=False))  # their certificate is made up at each start
     assert context is not None
     settings = ProducerSettings(tls=context, credentials=USER, compress_from_bytes=1 << 30)
-    async with asyncio.timeout(LIMIT_S), Producer("pg", official.namesrv, settings=settings) as producer:
+    async with asyncio.timeout(LIMIT_S), Producer("pg", secured.namesrv, settings=settings) as producer:
         sent = await producer.send(Message(topic, body), timeout_ms=10_000)
         assert context.session_stats()["connect_good"] == 2
         own = PushConsumerSettings(tls=context, credentials=USER, consume_from=ConsumeFrom.FIRST)
-        consumer = PushConsumer("tls", official.namesrv, settings=own)
+        consumer = PushConsumer("tls", secured.namesrv, settings=own)
         consumer.subscribe(topic, "*", listen_to(received))
         async with consumer:
             got = await received.get()
@@ -157,10 +136,10 @@ async def test_official_servers_are_spoken_to_under_tls(
 @pytest.mark.feature("K19")
 @pytest.mark.parametrize("kind", ["rocketlet", "java"])
 async def test_official_reader_understands_our_trace(
-    kind: str, java: Driver, server: Server, official: Server, received: asyncio.Queue[ReceivedMessage]
+    kind: str, java: Driver, server: Server, secured: Server, received: asyncio.Queue[ReceivedMessage]
 ) -> None:
     """Send, transaction and consumption; the trace is found by the id of its message, as ``mqadmin`` looks for it."""
-    namesrv = (server if kind == "rocketlet" else official).namesrv
+    namesrv = (server if kind == "rocketlet" else secured).namesrv
     topic, trace = f"traced-{kind}", MessageTrace(flush_ms=100)
     functions = TransactionFunctions(commit, lambda _: None)
     settings = TransactionProducerSettings(hooks=(trace,), credentials=USER)

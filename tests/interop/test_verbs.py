@@ -1,27 +1,52 @@
-"""The verbs of ``rocketlet`` over our servers and over the official ones."""
+"""The verbs of ``rocketlet`` over our servers and over the official ones, also where these want keys and take TLS."""
 
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import pytest
 from command_line import run_in_process
 from inbox import Inbox
-from interop.servers import Server
+from interop.secured import USER
+from interop.servers import JavaServer, RocketletServer, Server
 from subscribed import push_consumer
+
+from rocketlet.client import Tls
 
 Done = Callable[..., str]
 SPAN = ("--from", "begin", "--until", "end")
 
 
+class Reached(NamedTuple):
+    """A cluster, and what verbs and clients say to get there."""
+
+    namesrv: str
+    options: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = {}
+
+
+@pytest.fixture(params=["rocketlet", "java", "secured"])
+def cluster(
+    request: pytest.FixtureRequest, both_servers: Callable[[type], Server], monkeypatch: pytest.MonkeyPatch
+) -> Reached:
+    """Return our servers, the official ones, and a broker that is spoken to with keys and under TLS."""
+    if request.param != "secured":
+        return Reached(both_servers(RocketletServer if request.param == "rocketlet" else JavaServer).namesrv)
+    secured: Server = request.getfixturevalue("secured")
+    monkeypatch.setenv("ROCKETMQ_ACCESS_KEY", USER.access_key)
+    monkeypatch.setenv("ROCKETMQ_SECRET_KEY", USER.secret_key)
+    under_tls = {"credentials": USER, "tls": Tls(verifies=False)}  # its certificate is made up at each start
+    return Reached(secured.namesrv, ("--tls", "--tls-trust-all"), under_tls)
+
+
 @pytest.fixture
-def done(either: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Done:
+def done(cluster: Reached, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Done:
     """Return a call that runs ``rocketlet ARGUMENTS`` here, expects that it works, and returns what it prints."""
-    monkeypatch.setenv("NAMESRV_ADDR", either.namesrv)
+    monkeypatch.setenv("NAMESRV_ADDR", cluster.namesrv)
 
     def run(verb: str, *arguments: object) -> str:
-        code, out, err = run_in_process(capsys, verb)(*arguments)
+        code, out, err = run_in_process(capsys, verb)(*arguments, *cluster.options)
         assert (code, err) == (0, ""), out
         return out
 
@@ -55,7 +80,7 @@ def test_topics_and_messages(done: Done, told: Callable[..., Any], new_name: Cal
     assert topic not in done("topic", "list").splitlines()
 
 
-async def test_groups_offsets_and_dead_letters(either: Server, done: Done, new_name: Callable[[], str]) -> None:
+async def test_groups_offsets_and_dead_letters(cluster: Reached, done: Done, new_name: Callable[[], str]) -> None:
     """Members are seen, offsets shown, moved and copied; a dead letter reaches its group again."""
     topic, group, other, inbox = new_name(), new_name(), new_name(), Inbox()
 
@@ -68,7 +93,7 @@ async def test_groups_offsets_and_dead_letters(either: Server, done: Done, new_n
         assert name in await inside("group", "list")
     for body in ("one", "two"):
         await inside("message", "send", topic, body)
-    async with push_consumer(either.namesrv, inbox, group=group, topic=topic) as consumer:
+    async with push_consumer(cluster.namesrv, inbox, group=group, topic=topic, **cluster.settings) as consumer:
         await inbox.wait_for(2)
         assert consumer.client_id in await inside("client", "list")
         shown = await inside("client", "show", consumer.client_id)

@@ -65,6 +65,17 @@ async def test_values_of_a_5_broker(caller: Caller, scrape: Scrape) -> None:
     assert told.one("rocketmq_storage_size_bytes", **NODE) > 0
 
 
+async def test_type_of_what_waits(caller: Caller, scrape: Scrape) -> None:
+    """Where delayed messages and halves of transactions wait, all are of that kind; elsewhere the topic's counts."""
+    await caller.send("T", properties="DELAY\x015\x02")
+    await caller.send("T", properties="TRAN_MSG\x01true\x02", sys_flag=4)
+    await caller.send("T")
+    told = await scrape()
+    types = {one["topic"]: one["message_type"] for one in told.labels("rocketmq_messages_in_total")}
+    assert types == {"SCHEDULE_TOPIC_XXXX": "delay", "RMQ_SYS_TRANS_HALF_TOPIC": "transaction", "T": "normal"}
+    assert told.one("rocketmq_storage_size_bytes", storage_type="local", storage_medium="disk") > 0
+
+
 async def test_values_of_the_exporter(caller: Caller, scrape: Scrape) -> None:
     """The same by the exporter's names: ends, committed offsets, backlog, dead letters, totals of the runtime info."""
     await load(caller)

@@ -44,6 +44,13 @@ class Scraped:
 Scrape = Callable[..., Awaitable[Scraped]]
 
 
+def scrape_blocking(url: str) -> Scraped:
+    """Scrape once in the text format, which no server may refuse, and parse what comes."""
+    answer = httpx.get(url, headers={"Accept": "text/plain"}, trust_env=False)
+    assert answer.status_code == 200, answer.text
+    return Scraped(answer.text, answer.headers["content-type"])
+
+
 async def scrape_url(url: str, accept: str = OPENMETRICS) -> Scraped:
     """Scrape once and parse what comes strictly."""
     async with httpx.AsyncClient(trust_env=False) as client:

@@ -146,8 +146,7 @@ async def test_row_that_comes_late_stands_behind_a_zero(
         ("QUEUE_GET_NUMS", "T@0@g", 2, 2.0),
         ("QUEUE_GET_SIZE", "T@1@g", 30, 30.0),
         ("SNDBCK_PUT_NUMS", "T@g", 4, 1.0),
-        ("SNDBCK2DLQ_TIMES", "T@g", 1, 1.0),
-        ("DLQ_PUT_NUMS", "T@g", 1, 1.0),
+        ("SNDBCK2DLQ_TIMES", "null@T@g@SEND_BACK_TO_DLQ", 1, 1.0),
         ("BROKER_PUT_NUMS", "DefaultCluster", 13, 0.0),
         ("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster", 10, 0.0),
         ("BROKER_GET_NUMS", "DefaultCluster", 5, 0.0),
@@ -190,7 +189,7 @@ async def test_statistic_by_name(
         *(("QUEUE_PUT_NUMS", key) for key in ("0@T", "T@7", "T@", "T@-1", "T@²")),
         ("TOPIC_PUT_LATENCY", "0@T@g"),
         ("SNDBCK_PUT_NUMS", "T@g"),
-        ("DLQ_PUT_NUMS", "T@g"),
+        *(("SNDBCK2DLQ_TIMES", key) for key in ("T@s", "null@T@s", "null@T@s@OTHER", "me@T@s@SEND_BACK_TO_DLQ")),
         ("BROKER_PUT_NUMS", ""),
         ("BROKER_PUT_NUMS", "OtherCluster"),
         ("CONSUMER_REGISTER_TIME", "DefaultCluster"),
@@ -208,9 +207,27 @@ async def test_statistic_that_does_not_exist(
     """A name or key of nothing that ever happened is no statistic, and looking makes none."""
     put(statistics, 4)
     read(statistics, 2)
+    statistics.send_backs.counts["T", "s"][0][:] = [4, 1]
     await let_pass(statistics, clock, 10)
     assert named.find(name, key) is None
     assert (list(statistics.puts.queues), list(statistics.reads.queues)) == (["T"], [("T", "g")])
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("TOPIC_PUT_NUMS", "T"),
+        ("BROKER_PUT_NUMS", "DefaultCluster"),
+        ("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster"),
+        ("CHANNEL_ACTIVITY", "CONNECT"),
+    ],
+)
+def test_statistic_exists_once_it_has_happened(
+    name: str, key: str, statistics: BrokerStatistics, named: NamedStatistics
+) -> None:
+    """It is told with zeros before it is sampled, as a 5.4.0 broker does."""
+    put(statistics, 4)
+    assert windows(named, name, key) == [Growth()] * 3
 
 
 async def test_what_is_deleted_has_no_statistics(

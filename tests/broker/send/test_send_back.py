@@ -153,6 +153,25 @@ async def test_recorded_send_back_is_served_as_java_did(
     assert letter.reconsume_times == 2
 
 
+@pytest.mark.feature("D13")
+async def test_what_is_sent_back_counts_where_it_came_from(caller: Caller, clock: ManualClock) -> None:
+    """A message that failed twice counts twice in the topic that it was sent to, and once as a dead letter."""
+    await send_back(caller, await send(caller), level=1)
+    await clock.elapse(1_000)
+    (retried,) = await records(caller, RETRY)
+    await send_back(caller, retried.log_offset, level=-1)
+    await clock.elapse(10_000)
+    told: dict[str, int | None] = {}
+    for name, key in (
+        ("SNDBCK_PUT_NUMS", "T@g"),
+        ("SNDBCK_PUT_NUMS", f"{RETRY}@g"),
+        ("SNDBCK2DLQ_TIMES", "null@T@g@SEND_BACK_TO_DLQ"),
+    ):
+        answer = await caller.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+        told[key] = json.loads(answer.body)["statsMinute"]["sum"] if answer.body else None
+    assert told == {"T@g": 2, f"{RETRY}@g": None, "null@T@g@SEND_BACK_TO_DLQ": 1}
+
+
 @pytest.mark.feature("C22")
 async def test_negative_level_gives_up_at_once(caller: Caller) -> None:
     """Level -1 stores a dead letter, whose topic has one queue and permission 6."""

@@ -1,19 +1,18 @@
 """Reading running clusters, as Spark plans it and its tasks do it; Spark itself runs in ``test_live_source``."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from interop.secured import ASKS_WHO, USER
 from interop.servers import JavaServer
-from interop.toolchain import TLS_MODE
 from interop.versions import skipped_without
 from live_clusters import Clients, bodies, numbered, options_of, read
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan
 from threaded_cluster import ThreadedCluster
 
-from rocketlet.client import ClientSettings, Credentials, Message, Tls
+from rocketlet.client import ClientSettings, Message, Tls
 from rocketlet.common.errors import ConfigError, DataLossError, ResponseError
 from rocketlet.common.message import MessageQueue
 from rocketlet.export.write.pulled_reader import LIVE_SCHEMA
@@ -23,27 +22,14 @@ from rocketlet.spark.cluster.queue_ranges import QueueExtent
 from rocketlet.spark.live.cluster_reader import ClusterReader, RangeReading, plan_ranges_of, read_range
 from rocketlet.spark.source import RocketMQDataSource
 
-PROVIDERS = "org.apache.rocketmq.auth.authentication.provider"
-USER = Credentials("rocketlet", "12345678")
 SECRETS = {"accessKey": USER.access_key, "secretKey": USER.secret_key, "tls": "true", "tlsVerify": "false"}
 
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaServer]:
     """Return the official broker 5.4.0, which asks who its clients are and takes TLS."""
-    user = {"username": USER.access_key, "password": USER.secret_key}
-    settings = {
-        TLS_MODE: "permissive",
-        "authenticationEnabled": "true",
-        "authenticationProvider": f"{PROVIDERS}.DefaultAuthenticationProvider",
-        "authenticationMetadataProvider": f"{PROVIDERS}.LocalAuthenticationMetadataProvider",
-        "initAuthenticationUser": json.dumps(user),
-        "innerClientAuthenticationCredentials": json.dumps(
-            {"accessKey": USER.access_key, "secretKey": USER.secret_key}
-        ),
-    }
     with skipped_without("the official broker"):
-        server = JavaServer(tmp_path_factory.mktemp("official") / "store", settings)
+        server = JavaServer(tmp_path_factory.mktemp("official") / "store", ASKS_WHO)
     with server:
         yield server
 

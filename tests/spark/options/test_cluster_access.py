@@ -104,5 +104,5 @@ def test_options_of_tls_need_tls(name: str) -> None:
 @pytest.mark.parametrize("name", ["tlsTrustFile", "tlsCertificateFile"])
 def test_files_of_tls_are_looked_at(name: str) -> None:
     """Before a task needs them."""
-    with pytest.raises(ConfigError, match=r"^tls cannot be used: "):
+    with pytest.raises(ConfigError, match=r"^tls cannot be used: /nowhere/file: "):
         parse(tls="true", **{name: "/nowhere/file"})
