@@ -20,7 +20,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -32,12 +32,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from clientframes import sends
 from clientload import cpu_us
 from interop.servers import RocketletServer, free_port
-from manytopics import fill
+from manytopics import QUEUES, fill
 from window import Run, drive
 
 _BODY = bytes(128)
 _TOPIC = "Topic0"
-_QUEUES = 8
 _BURSTS_PER_SECOND = 10
 _SINGLE_SENDS = 2_000
 _SCRAPER = """
@@ -64,10 +63,12 @@ def main(rounds: int, seconds: int, rate: int, topics: int, groups: int, scrapes
     port = free_port(1)
     settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
     url = f"http://127.0.0.1:{port}/metrics"
-    with tempfile.TemporaryDirectory() as directory, RocketletServer(Path(directory) / "store", settings) as server:
-        asyncio.run(fill(server.namesrv, topics, groups))
+    with ExitStack() as stack:
+        store = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "store"
+        fill(store, topics, groups)
+        server = stack.enter_context(RocketletServer(store, settings))
         for number in range(topics):
-            uvloop.run(_send(server.broker, f"Topic{number}", max(2 * _QUEUES, rate // topics)))
+            uvloop.run(_send(server.broker, f"Topic{number}", max(2 * QUEUES, rate // topics)))
         uvloop.run(_send(server.broker, _TOPIC, 2 * rate))
         pairs: list[tuple[float, float]] = []
         scrape_ms = _measure_scrapes(server, url, scrapes)
@@ -124,7 +125,7 @@ async def _send_singly(broker: str) -> float:
     host, port = broker.rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     waits: list[float] = []
-    for frame in islice(sends(_TOPIC, _QUEUES, _BODY), _SINGLE_SENDS):
+    for frame in islice(sends(_TOPIC, QUEUES, _BODY), _SINGLE_SENDS):
         begun = time.perf_counter()
         writer.write(frame)
         await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
@@ -149,7 +150,7 @@ async def _send_evenly(broker: str, seconds: int, rate: int) -> None:
 
 async def _send(broker: str, topic: str, count: int) -> None:
     host, port = broker.rsplit(":", 1)
-    frames = sends(topic, _QUEUES, _BODY)
+    frames = sends(topic, QUEUES, _BODY)
     await drive(host, int(port), Run(frames, count, 64))
 
 

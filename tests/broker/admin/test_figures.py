@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 from raw_calls import Caller
 
-from rocketlet.broker.admin.figures import GroupProgress, StoredTimes
+from rocketlet.broker.admin.topic_figures import GroupProgress, StoredTimes
 from rocketlet.broker.server import Broker
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.metadata import TopicConfig
@@ -71,22 +71,24 @@ def test_message_that_is_not_there_is_asked_for_again(store: Store, times: Store
 
 
 async def test_progress_of_a_group(broker: Broker, caller: Caller, clock: ManualClock) -> None:
-    """What it is behind, and how old the first message is that it has not committed, or was not handed out."""
+    """What it is behind, and when the first message was stored that it has not committed, or was not handed out."""
 
     async def measure() -> GroupProgress:
-        (found,) = [one.progress for one in (await broker.figures.measure()).reads if one.topic == "T"]
+        runs = (await broker.figures.measure()).runs
+        (found,) = [one.progress for run in runs for one in run.reads if one.topic == "T"]
         assert found is not None
         return found
 
+    begun_ms = clock.now_ms()
     for _ in range(5):
         await caller.send("T")
         clock.advance(1000)
     await caller.heartbeat("c1", "g", {"T": "*"})
     await commit(caller, 1)
-    assert await measure() == GroupProgress(1, 4, 4, 0, 4, 4000, 4000)
+    assert await measure() == GroupProgress(1, 4, 4, 0, 4, begun_ms + 1000, begun_ms + 1000)
     clock.advance(500)
     await caller.pull("T", 1, consumer_group="g", max_messages=2)
-    assert await measure() == GroupProgress(1, 4, 4, 2, 2, 4500, 2500)
+    assert await measure() == GroupProgress(1, 4, 4, 2, 2, begun_ms + 1000, begun_ms + 3000)
     await commit(caller, 5)
     assert await measure() == GroupProgress(5, 0, 0, 0, 0, 0, 0)
 
