@@ -48,13 +48,11 @@ _PAGES: Final = {
 @click.option("--rounds", default=15, show_default=True, help="Loads of each page; the median is printed.")
 def main(topics: int, groups: int, rounds: int) -> None:
     """Print how long each page takes beside mqadmin topicList."""
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        RocketletServer(pathlib.Path(directory) / "store", {}) as server,
-        JavaDriver() as java,
-    ):
-        asyncio.run(fill(server.namesrv, topics, groups))
-        asyncio.run(measure(server.namesrv, java, rounds))
+    with tempfile.TemporaryDirectory() as directory:
+        store = pathlib.Path(directory) / "store"
+        fill(store, topics, groups)
+        with RocketletServer(store, {}) as server, JavaDriver() as java:
+            asyncio.run(measure(server.namesrv, java, rounds))
 
 
 async def measure(nameserver: str, java: JavaDriver, rounds: int) -> None:

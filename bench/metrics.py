@@ -5,8 +5,10 @@ messages. A rate is given, so that both take the same time and see the same numb
 tenth of a second the load sleeps. Claim: with 20 topics the scrapes add 2 % at most at 10,000 messages a second.
 
 With `--topics 1000 --groups 200` there are 1,000 topics of 8 queues, and groups that are behind in ten of them each;
-such a scrape tells 27,000 values. It is done a little at a time, so that messages do not wait for it: how long single
-sends take while scrapes follow each other, and without, is printed as well.
+such a scrape tells 27,000 values. Claim: it takes a tenth of the CPU time that it takes where nothing is kept from the
+scrape before: 19 ms instead of 190 ms on a busy machine, where 20 topics take 2.3 ms. It is done a little at a time, so
+that messages do not wait for it: how long single sends take while scrapes follow each other, and without, is printed as
+well.
 
 The scraper is a process of its own. Broker and load share the cores, so look at the spread as well: it is that of the
 ratios of neighbouring rounds. The CPU time of a scrape alone, measured before, is the steadier figure.
@@ -20,7 +22,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -32,12 +34,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 from clientframes import sends
 from clientload import cpu_us
 from interop.servers import RocketletServer, free_port
-from manytopics import fill
+from manytopics import QUEUES, fill
 from window import Run, drive
 
 _BODY = bytes(128)
 _TOPIC = "Topic0"
-_QUEUES = 8
 _BURSTS_PER_SECOND = 10
 _SINGLE_SENDS = 2_000
 _SCRAPER = """
@@ -64,10 +65,12 @@ def main(rounds: int, seconds: int, rate: int, topics: int, groups: int, scrapes
     port = free_port(1)
     settings = {"metricsExporterType": "PROM", "metricsPromExporterPort": str(port)}
     url = f"http://127.0.0.1:{port}/metrics"
-    with tempfile.TemporaryDirectory() as directory, RocketletServer(Path(directory) / "store", settings) as server:
-        asyncio.run(fill(server.namesrv, topics, groups))
+    with ExitStack() as stack:
+        store = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "store"
+        fill(store, topics, groups)
+        server = stack.enter_context(RocketletServer(store, settings))
         for number in range(topics):
-            uvloop.run(_send(server.broker, f"Topic{number}", max(2 * _QUEUES, rate // topics)))
+            uvloop.run(_send(server.broker, f"Topic{number}", max(2 * QUEUES, rate // topics)))
         uvloop.run(_send(server.broker, _TOPIC, 2 * rate))
         pairs: list[tuple[float, float]] = []
         scrape_ms = _measure_scrapes(server, url, scrapes)
@@ -124,7 +127,7 @@ async def _send_singly(broker: str) -> float:
     host, port = broker.rsplit(":", 1)
     reader, writer = await asyncio.open_connection(host, int(port))
     waits: list[float] = []
-    for frame in islice(sends(_TOPIC, _QUEUES, _BODY), _SINGLE_SENDS):
+    for frame in islice(sends(_TOPIC, QUEUES, _BODY), _SINGLE_SENDS):
         begun = time.perf_counter()
         writer.write(frame)
         await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
@@ -149,7 +152,7 @@ async def _send_evenly(broker: str, seconds: int, rate: int) -> None:
 
 async def _send(broker: str, topic: str, count: int) -> None:
     host, port = broker.rsplit(":", 1)
-    frames = sends(topic, _QUEUES, _BODY)
+    frames = sends(topic, QUEUES, _BODY)
     await drive(host, int(port), Run(frames, count, 64))
 
 

@@ -28,7 +28,7 @@ from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
 from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
 from .admin.client_resets import ClientResets
-from .admin.figures import Figures, StoredTimes
+from .admin.figures import Figures
 from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.named_statistics import NamedStatistics
@@ -38,6 +38,7 @@ from .admin.report_handlers import ConnectionReports, ProgressReports, Statistic
 from .admin.runtime_info import RuntimeInfo
 from .admin.setting_handlers import SettingHandlers
 from .admin.statistics import BrokerStatistics, TrafficCounts
+from .admin.topic_figures import TopicLooks, WatchedTables
 from .delay.delay_delivery import DelayedDelivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
 from .delay.delayed_messages import DelayRouting, Delays
@@ -163,17 +164,9 @@ class Components:
 
     def _build_figures(self) -> Figures:
         state = self._state
-        return Figures(
-            self._info,
-            self._settings,
-            state.topics,
-            state.groups,
-            state.offsets,
-            self._members,
-            self.long_polling,
-            self._own_address,
-            StoredTimes(self.scheduler.store),
-        )
+        tables = WatchedTables(state.topics, state.groups, state.offsets, self._members)
+        looks = TopicLooks(tables, state.store, self._statistics)
+        return Figures(self._info, self._settings, tables, self.long_polling, self._own_address, looks)
 
     def _build_sends(self) -> SendHandlers:
         settings, state, scheduler, routing = self._settings, self._state, self.scheduler, self._routing

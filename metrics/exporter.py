@@ -12,20 +12,23 @@ Rules (``RMQMetricsCollector``, ``MetricsCollectTask``)
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
-from ..broker.admin.figures import BrokerFigures, ReadFigures, TopicFigures
+from ..broker.admin.figures import BrokerFigures
+from ..broker.admin.topic_figures import ReadFigures, TopicFigures
+from ..broker.group.members import CLUSTERING
 from ..common.names import DLQ_PREFIX, RETRY_PREFIX
-from .families import Family, Sample
+from .families import Column, Family, Sample
 
 _TOPIC: Final = ("cluster", "broker", "topic")
 _GROUP: Final = ("cluster", "broker", "topic", "group")
 _DIFF: Final = ("group", "topic", "countOfOnlineConsumers", "msgModel")
 _MEMBERS: Final = ("cluster", "broker", "group")
 _BROKER: Final = ("cluster", "brokerIP", "broker")
+_CLUSTERING: Final = "1"
 _RUNTIME: Final = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
-_MODELS: Final = {"BROADCASTING": "0", "CLUSTERING": "1"}
 
 BROKER_TPS = Family("rocketmq_broker_tps", _BROKER, "messages put in a second")
 BROKER_QPS = Family("rocketmq_broker_qps", _BROKER, "messages handed out in a second")
@@ -43,32 +46,14 @@ CONSUMER_OFFSET = Family("rocketmq_consumer_offset", _GROUP, "sum of what a grou
 CONSUMER_TPS = Family("rocketmq_consumer_tps", _GROUP, "messages handed out in a second")
 CONSUMER_SIZE = Family("rocketmq_consumer_message_size", _GROUP, "bytes handed out in a second")
 SEND_BACKS = Family("rocketmq_send_back_nums", _GROUP, "messages sent back in the last minute")
+_DIFFS: Final[Mapping[Family, Callable[[str], bool]]] = {
+    GROUP_DIFF: lambda topic: not topic.startswith((RETRY_PREFIX, DLQ_PREFIX)),
+    RETRY_DIFF: lambda topic: topic.startswith(RETRY_PREFIX),
+    DLQ_DIFF: lambda topic: topic.startswith(DLQ_PREFIX),
+}
 LATENCY = Family(
     "rocketmq_group_get_latency_by_storetime", _GROUP, "age of the first message not consumed, in milliseconds"
 )
-
-
-def _numbers(line: str) -> list[str]:
-    return line.split(" ") if line else []
-
-
-def _rates(key: str, stem: str) -> Iterator[tuple[str, str, Callable[[str], str | None]]]:
-    for place, seconds in enumerate((10, 60, 600)):
-
-        def pick(line: str, place: int = place) -> str | None:
-            return (dict(enumerate(_numbers(line))).get(place)) or None
-
-        yield f"{stem}_tps{seconds}", key, pick
-
-
-def _class_of(name: str) -> Callable[[str], str | None]:
-    pattern = re.compile(rf"\[{re.escape(name)}\]:(\d+)")
-
-    def pick(line: str) -> str | None:
-        match = pattern.search(line)
-        return match[1] if match else None
-
-    return pick
 
 
 _CLASSES: Final = {
@@ -120,22 +105,26 @@ _LINES: Final = {
     "pull_threadpoolqueue_headwait_timemills": "pullThreadPoolQueueHeadWaitTimeMills",
     "query_threadpoolqueue_headwait_timemills": "queryThreadPoolQueueHeadWaitTimeMills",
 }
-_PICKS: Final = (
-    *((name, key, str) for name, key in _LINES.items()),
-    *((name, "putMessageDistributeTime", _class_of(each)) for name, each in _CLASSES.items()),
-    *_rates("putTps", "put"),
-    *_rates("getFoundTps", "getfound"),
-    *_rates("getMissTps", "getmiss"),
-    *_rates("getTotalTps", "gettotal"),
-    *_rates("getTransferredTps", "gettransfered"),
-)
+_RATES: Final = {
+    "put": "putTps",
+    "getfound": "getFoundTps",
+    "getmiss": "getMissTps",
+    "gettotal": "getTotalTps",
+    "gettransfered": "getTransferredTps",
+}
+_SPANS: Final = ("10", "60", "600")
+_CLASS: Final = re.compile(r"\[([^]]*)]:(\d+)")
 
 
 def _runtime(name: str, key: str) -> Family:
     return Family(f"rocketmq_brokeruntime_{name}", _RUNTIME, f"{key} of the broker's runtime info")
 
 
-_RUNTIME_PICKS: Final = tuple((_runtime(name, key), key, pick) for name, key, pick in _PICKS)
+_LINE_FAMILIES: Final = {_runtime(name, key): key for name, key in _LINES.items()}
+_CLASS_FAMILIES: Final = {_runtime(name, "putMessageDistributeTime"): each for name, each in _CLASSES.items()}
+_RATE_FAMILIES: Final = {
+    key: tuple(_runtime(f"{stem}_tps{span}", key) for span in _SPANS) for stem, key in _RATES.items()
+}
 CAPACITY_TOTAL = _runtime("commitlogdir_capacity_total", "commitLogDirCapacity, in bytes,")
 CAPACITY_FREE = _runtime("commitlogdir_capacity_free", "commitLogDirCapacity, in bytes,")
 TO_FLUSH = _runtime("remain_howmanydata_toflush", "remainHowManyDataToFlush, in bytes,")
@@ -143,68 +132,90 @@ TO_FLUSH = _runtime("remain_howmanydata_toflush", "remainHowManyDataToFlush, in 
 EXPORTER: Final = (
     *(BROKER_TPS, BROKER_QPS, PRODUCER_OFFSET, RETRY_OFFSET, DLQ_OFFSET, PRODUCER_TPS, PRODUCER_SIZE, PRODUCER_COUNT),
     *(GROUP_COUNT, GROUP_DIFF, RETRY_DIFF, DLQ_DIFF, CONSUMER_OFFSET, CONSUMER_TPS, CONSUMER_SIZE, SEND_BACKS),
-    *(LATENCY, *(family for family, _, _ in _RUNTIME_PICKS), CAPACITY_TOTAL, CAPACITY_FREE, TO_FLUSH),
+    *(LATENCY, *_LINE_FAMILIES, *_CLASS_FAMILIES, *chain.from_iterable(_RATE_FAMILIES.values())),
+    *(CAPACITY_TOTAL, CAPACITY_FREE, TO_FLUSH),
 )
 
 
 def exporter_samples(figures: BrokerFigures) -> Iterator[Sample]:
-    """Yield the values of all metrics in ``EXPORTER``."""
-    cluster, broker = figures.cluster, figures.broker
+    """Yield the values of the metrics in ``EXPORTER`` that are neither of topics nor of groups in them."""
+    cluster, broker = exporter_labels(figures)
     yield Sample(BROKER_TPS, (cluster, figures.address, broker), figures.puts_per_second)
     yield Sample(BROKER_QPS, (cluster, figures.address, broker), figures.gets_per_second)
     yield from _runtime_samples(figures)
-    for topic in figures.topics:
-        yield from _topic_samples(cluster, broker, topic)
     for group in figures.producers:
         yield Sample(PRODUCER_COUNT, (cluster, broker, group.group), len(group.clients))
-    online = {group.group: group for group in figures.consumers}
     for group in figures.consumers:
         addresses = (",".join(one.address for one in group.clients), ",".join(one.client_id for one in group.clients))
         yield Sample(GROUP_COUNT, (*addresses, group.group), len(group.clients))
-    for reads in figures.reads:
-        member = online.get(reads.group)
-        model = member.message_model if member is not None else "CLUSTERING"
-        yield from _read_samples(cluster, broker, reads, (str(len(member.clients) if member else 0), model))
+
+
+def exporter_labels(figures: BrokerFigures) -> tuple[str, ...]:
+    """Return the labels that most have."""
+    return figures.cluster, figures.broker
 
 
 def _runtime_samples(figures: BrokerFigures) -> Iterator[Sample]:
-    lines: Mapping[str, str] = figures.lines
+    lines = figures.lines
     started, version = lines["bootTimestamp"], lines["brokerVersion"]
     labels = (figures.cluster, figures.address, "", lines["brokerVersionDesc"], started, version)
-    for family, key, pick in _RUNTIME_PICKS:
-        picked = pick(lines[key])
-        if picked is not None:
-            yield Sample(family, labels, float(picked))
+    for family, key in _LINE_FAMILIES.items():
+        yield Sample(family, labels, float(lines[key]))
+    counts = dict(_CLASS.findall(lines["putMessageDistributeTime"]))
+    for family, name in _CLASS_FAMILIES.items():
+        if name in counts:
+            yield Sample(family, labels, float(counts[name]))
+    for key, families in _RATE_FAMILIES.items():
+        for family, rate in zip(families, lines[key].split(" "), strict=False):
+            if rate:
+                yield Sample(family, labels, float(rate))
     yield Sample(CAPACITY_TOTAL, labels, figures.disk.total)
     yield Sample(CAPACITY_FREE, labels, figures.disk.free)
     yield Sample(TO_FLUSH, labels, figures.flush_behind_bytes)
 
 
-def _topic_samples(cluster: str, broker: str, topic: TopicFigures) -> Iterator[Sample]:
-    labels = (cluster, broker, topic.name)
-    if topic.name.startswith(RETRY_PREFIX):
-        yield Sample(RETRY_OFFSET, labels, topic.end)
-    elif topic.name.startswith(DLQ_PREFIX):
-        yield Sample(DLQ_OFFSET, (cluster, broker, topic.name.removeprefix(DLQ_PREFIX)), topic.end)
-    else:
-        yield Sample(PRODUCER_OFFSET, labels, topic.end)
-        if topic.messages:
-            yield Sample(PRODUCER_TPS, labels, topic.per_second)
-            yield Sample(PRODUCER_SIZE, labels, topic.bytes_per_second)
+def exporter_topics(where: tuple[str, ...], topics: Sequence[TopicFigures]) -> Iterator[Column]:
+    """Yield the values of topics, by name."""
+
+    def labels(name: str) -> tuple[str, ...]:
+        return *where, name
+
+    def dead_labels(name: str) -> tuple[str, ...]:
+        return *where, name.removeprefix(DLQ_PREFIX)
+
+    retries = [one for one in topics if one.name.startswith(RETRY_PREFIX)]
+    dead = [one for one in topics if one.name.startswith(DLQ_PREFIX)]
+    others = [one for one in topics if not one.name.startswith((RETRY_PREFIX, DLQ_PREFIX))]
+    put = [one for one in others if one.messages]
+    yield Column((RETRY_OFFSET,), [one.name for one in retries], labels, [one.end for one in retries])
+    yield Column((DLQ_OFFSET,), [one.name for one in dead], dead_labels, [one.end for one in dead])
+    yield Column((PRODUCER_OFFSET,), [one.name for one in others], labels, [one.end for one in others])
+    yield Column((PRODUCER_TPS,), [one.name for one in put], labels, [one.per_second for one in put])
+    yield Column((PRODUCER_SIZE,), [one.name for one in put], labels, [one.bytes_per_second for one in put])
 
 
-def _read_samples(cluster: str, broker: str, reads: ReadFigures, online: tuple[str, str]) -> Iterator[Sample]:
-    labels = (cluster, broker, reads.topic, reads.group)
-    is_retry, is_dead = reads.topic.startswith(RETRY_PREFIX), reads.topic.startswith(DLQ_PREFIX)
-    if reads.messages and not (is_retry or is_dead):
-        yield Sample(CONSUMER_TPS, labels, reads.per_second)
-        yield Sample(CONSUMER_SIZE, labels, reads.bytes_per_second)
-    if reads.progress is None:
-        return
-    yield Sample(SEND_BACKS, labels, reads.sent_back)
-    yield Sample(CONSUMER_OFFSET, labels, reads.progress.committed)
-    count, model = online
-    if model == "CLUSTERING":
-        family = RETRY_DIFF if is_retry else DLQ_DIFF if is_dead else GROUP_DIFF
-        yield Sample(family, (reads.group, reads.topic, count, _MODELS[model]), reads.progress.behind)
-        yield Sample(LATENCY, labels, reads.progress.lag_ms)
+def exporter_reads(where: tuple[str, ...], reads: Sequence[ReadFigures]) -> Iterator[Column]:
+    """Yield the values of groups in topics, by topic and group."""
+
+    def labels(key: tuple[str, str]) -> tuple[str, ...]:
+        return *where, *key
+
+    def diff_labels(key: tuple[str, str, int]) -> tuple[str, ...]:
+        topic, group, members = key
+        return group, topic, str(members), _CLUSTERING
+
+    read = [one for one in reads if one.messages and not one.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))]
+    keys = [(one.topic, one.group) for one in read]
+    yield Column((CONSUMER_TPS,), keys, labels, [one.per_second for one in read])
+    yield Column((CONSUMER_SIZE,), keys, labels, [one.bytes_per_second for one in read])
+    known = [(one, one.progress) for one in reads if one.progress is not None]
+    keys = [(one.topic, one.group) for one, _ in known]
+    yield Column((SEND_BACKS,), keys, labels, [one.sent_back for one, _ in known])
+    yield Column((CONSUMER_OFFSET,), keys, labels, [progress.committed for _, progress in known])
+    shared = [(one, progress) for one, progress in known if one.membership.message_model == CLUSTERING]
+    for family, is_told in _DIFFS.items():
+        told = [(one, progress) for one, progress in shared if is_told(one.topic)]
+        keys = [(one.topic, one.group, one.membership.members) for one, _ in told]
+        yield Column((family,), keys, diff_labels, [progress.behind for _, progress in told])
+    keys = [(one.topic, one.group) for one, _ in shared]
+    yield Column((LATENCY,), keys, labels, [progress.behind_since_ms for _, progress in shared], are_ages=True)

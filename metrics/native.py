@@ -13,10 +13,11 @@ Rules (``BrokerMetricsManager``, ``ConsumerLagCalculator``, ``DefaultStoreMetric
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..broker.admin.figures import BrokerFigures, MemberFigures, ReadFigures, TopicFigures
+from ..broker.admin.figures import BrokerFigures, MemberFigures
+from ..broker.admin.topic_figures import ReadFigures, TopicFigures
 from ..common.names import (
     DLQ_PREFIX,
     HALF_TOPIC,
@@ -26,7 +27,7 @@ from ..common.names import (
     is_system_group,
     is_system_topic,
 )
-from .families import Family, Sample
+from .families import Column, Family, Sample
 
 _NODE: Final = ("cluster", "node_type", "node_id")
 _STORED: Final = ("storage_type", "storage_medium")
@@ -105,14 +106,71 @@ NATIVE: Final = (
 
 
 def native_samples(figures: BrokerFigures) -> Iterator[Sample]:
-    """Yield the values of all metrics in ``NATIVE``."""
-    node = (figures.cluster, "broker", figures.broker)
+    """Yield the values of the metrics in ``NATIVE`` that are neither of topics nor of groups in them."""
+    node = native_labels(figures)
     for sample in (*_broker(figures), *_store(figures), *_clients(figures)):
         yield sample._replace(labels=(*node, *sample.labels))
-    for topic in figures.topics:
-        yield from _topic(node, topic)
-    for reads in figures.reads:
-        yield from _reads(node, reads)
+
+
+def native_labels(figures: BrokerFigures) -> tuple[str, ...]:
+    """Return the labels that all have."""
+    return figures.cluster, "broker", figures.broker
+
+
+def native_topics(node: tuple[str, ...], topics: Sequence[TopicFigures]) -> Iterator[Column]:
+    """Yield the values of topics."""
+
+    def labels(key: tuple[str, str]) -> tuple[str, ...]:
+        name, message_type = key
+        return *node, name, _message_type(name, message_type), _flag(is_system_topic(name))
+
+    put = [one for one in topics if one.messages]
+    keys = [(one.name, one.message_type) for one in put]
+    yield Column((MESSAGES_IN,), keys, labels, [one.messages for one in put])
+    yield Column((BYTES_IN,), keys, labels, [one.size for one in put])
+
+
+def native_reads(node: tuple[str, ...], reads: Sequence[ReadFigures]) -> Iterator[Column]:
+    """Yield the values of groups in topics."""
+
+    def labels(key: tuple[str, str]) -> tuple[str, ...]:
+        group, topic = key
+        return *node, topic, group, _is_retry(topic), _is_system(group, topic)
+
+    def lag_labels(key: tuple[str, str]) -> tuple[str, ...]:
+        group, topic = key
+        return *node, group, topic, _is_retry(topic), _is_system(group, topic)
+
+    def dead_labels(key: tuple[str, str]) -> tuple[str, ...]:
+        return *node, *key, _is_system(*key)
+
+    read = [one for one in reads if one.messages]
+    keys = [(one.group, one.topic) for one in read]
+    yield Column((MESSAGES_OUT,), keys, labels, [one.messages for one in read])
+    yield Column((BYTES_OUT,), keys, labels, [one.size for one in read])
+    gave_up = [one for one in reads if one.dead_letters]
+    keys = [(one.group, one.topic) for one in gave_up]
+    yield Column((DEAD_LETTERS,), keys, dead_labels, [one.dead_letters for one in gave_up])
+    keys = [(one.group, one.topic) for one in reads if one.progress is not None]
+    found = [one.progress for one in reads if one.progress is not None]
+    yield Column((LAG,), keys, lag_labels, [one.lag for one in found])
+    yield Column((IN_FLIGHT,), keys, lag_labels, [one.in_flight for one in found])
+    yield Column((READY,), keys, lag_labels, [one.ready for one in found])
+    yield Column(LAG_AGE, keys, lag_labels, [one.behind_since_ms for one in found], are_ages=True)
+    yield Column(QUEUEING_AGE, keys, lag_labels, [one.unread_since_ms for one in found], are_ages=True)
+
+
+def _message_type(topic: str, told: str) -> str:
+    """Return what a topic holds: all of a retry topic has waited."""
+    return "delay" if topic.startswith(RETRY_PREFIX) else _TYPES.get(topic, told.lower())
+
+
+def _is_retry(topic: str) -> str:
+    return _flag(topic.startswith((RETRY_PREFIX, DLQ_PREFIX)))
+
+
+def _is_system(group: str, topic: str) -> str:
+    return _flag(is_system_topic(topic) or is_system_group(group))
 
 
 def _each(families: tuple[Family, ...], labels: tuple[str, ...], value: float) -> Iterator[Sample]:
@@ -124,7 +182,7 @@ def _broker(figures: BrokerFigures) -> Iterator[Sample]:
     for processor in _PROCESSORS:
         yield Sample(WATERMARK, (processor,), figures.parked_sends if processor == "send" else 0)
     yield Sample(PERMISSION, (), figures.permission)
-    yield Sample(TOPICS, (), len(figures.topics))
+    yield Sample(TOPICS, (), figures.topic_count)
     yield Sample(GROUPS, (), figures.group_count)
     yield Sample(HELD_PULLS, (), figures.held_pulls)
 
@@ -141,38 +199,6 @@ def _store(figures: BrokerFigures) -> Iterator[Sample]:
     yield Sample(TIMER_IN_LAG, _WHERE_STORED, int(lines["timerOffsetBehind"]))
     yield from _each(TIMER_OUT_AGE, _WHERE_STORED, int(lines["timerReadBehind"]) * 1000)
     yield Sample(TIMER_WAITING, (), int(lines["timerCongestNum"]))
-
-
-def _topic(node: tuple[str, ...], topic: TopicFigures) -> Iterator[Sample]:
-    if topic.messages:
-        labels = (*node, topic.name, _message_type(topic), _flag(is_system_topic(topic.name)))
-        yield Sample(MESSAGES_IN, labels, topic.messages)
-        yield Sample(BYTES_IN, labels, topic.size)
-
-
-def _message_type(topic: TopicFigures) -> str:
-    """Return what a topic holds: all of a retry topic has waited."""
-    if topic.name.startswith(RETRY_PREFIX):
-        return "delay"
-    return _TYPES.get(topic.name, topic.message_type.lower())
-
-
-def _reads(node: tuple[str, ...], reads: ReadFigures) -> Iterator[Sample]:
-    is_system = _flag(is_system_topic(reads.topic) or is_system_group(reads.group))
-    is_retry = _flag(reads.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)))
-    if reads.messages:
-        labels = (*node, reads.topic, reads.group, is_retry, is_system)
-        yield Sample(MESSAGES_OUT, labels, reads.messages)
-        yield Sample(BYTES_OUT, labels, reads.size)
-    if reads.dead_letters:
-        yield Sample(DEAD_LETTERS, (*node, reads.group, reads.topic, is_system), reads.dead_letters)
-    if (progress := reads.progress) is not None:
-        labels = (*node, reads.group, reads.topic, is_retry, is_system)
-        yield Sample(LAG, labels, progress.lag)
-        yield Sample(IN_FLIGHT, labels, progress.in_flight)
-        yield Sample(READY, labels, progress.ready)
-        yield from _each(LAG_AGE, labels, progress.lag_ms)
-        yield from _each(QUEUEING_AGE, labels, progress.queueing_ms)
 
 
 def _clients(figures: BrokerFigures) -> Iterator[Sample]:

@@ -18,7 +18,7 @@ Rules
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -33,14 +33,15 @@ from ..common.ids import format_address
 from ..remoting.transport.addresses import reachable_host
 from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import open_listener
-from .exporter import EXPORTER, exporter_samples
-from .families import Exposition, LabelTexts
-from .native import NATIVE, native_samples
+from .exporter import EXPORTER, exporter_labels, exporter_reads, exporter_samples, exporter_topics
+from .families import Exposition, Kept
+from .native import NATIVE, native_labels, native_reads, native_samples, native_topics
 
 PATIENCE_MS: Final = 10_000
 MOST_HEAD_BYTES: Final = 8_192
 MOST_CONNECTIONS: Final = 32
 _SAMPLES_IN_STEP: Final = 500
+_FAMILIES: Final = (*NATIVE, *EXPORTER)
 _OPENMETRICS: Final = "application/openmetrics-text"
 _ESCAPING: Final = re.compile(r"(; escaping=)\S+")
 _PATHS: Final = frozenset(["/", "/metrics"])
@@ -60,20 +61,20 @@ class Answer(NamedTuple):
     """What a request is answered with."""
 
     status: HTTPStatus
-    body: bytes = b""
+    body: Sequence[bytes] = ()
     content_type: str = "text/plain; charset=utf-8"
 
-    def encode(self, *, with_body: bool) -> bytes:
-        """Return the answer as it is sent."""
-        body = self.body or f"{self.status.phrase}\n".encode()
+    def encode(self, *, with_body: bool) -> list[bytes]:
+        """Return the answer as it is sent, in pieces."""
+        body = self.body or [f"{self.status.phrase}\n".encode()]
         lines = (
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             f"Content-Type: {self.content_type}",
-            f"Content-Length: {len(body)}",
+            f"Content-Length: {sum(map(len, body))}",
             "Connection: close",
             *(["Allow: GET, HEAD"] if self.status is HTTPStatus.METHOD_NOT_ALLOWED else []),
         )
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body if with_body else b"")
+        return ["\r\n".join([*lines, "", ""]).encode("latin-1"), *(body if with_body else ())]
 
 
 class MetricsServer:
@@ -90,7 +91,7 @@ class MetricsServer:
         self._clock = clock
         self._tasks = TaskScope()
         self._scraping = asyncio.Lock()
-        self._label_texts: LabelTexts = {}
+        self._kept = Kept()
         self._open: set[asyncio.StreamWriter] = set()
         self._stack = AsyncExitStack()
         self._address: tuple[str, int] | None = None
@@ -158,7 +159,7 @@ class MetricsServer:
             answer = Answer(HTTPStatus.BAD_REQUEST)
         else:
             answer = await self._answer(head)
-        writer.write(answer.encode(with_body=not head.startswith(b"HEAD ")))
+        writer.writelines(answer.encode(with_body=not head.startswith(b"HEAD ")))
         writer.write_eof()
         async with self._clock.timeout(PATIENCE_MS):
             await writer.drain()
@@ -186,12 +187,19 @@ class MetricsServer:
             figures = await self._figures.measure()
             content_type = _choose_type(accept)
             is_open = content_type.startswith(_OPENMETRICS)
-            exposition = Exposition((*NATIVE, *EXPORTER), self._config.labels, self._label_texts, is_open=is_open)
+            exposition = Exposition(_FAMILIES, self._config.labels, self._kept, is_open=is_open, at_ms=figures.at_ms)
             samples = chain(native_samples(figures), exporter_samples(figures))
             while batch := list(islice(samples, _SAMPLES_IN_STEP)):
                 exposition.add(batch)
                 await asyncio.sleep(0)
-            self._label_texts = exposition.texts
+            node, where = native_labels(figures), exporter_labels(figures)
+            for number, run in enumerate(figures.runs):
+                exposition.add_run(native_topics, node, number, run.topics)
+                exposition.add_run(native_reads, node, number, run.reads)
+                exposition.add_run(exporter_topics, where, number, run.topics)
+                exposition.add_run(exporter_reads, where, number, run.reads)
+                await asyncio.sleep(0)
+            self._kept = exposition.kept
             return Answer(HTTPStatus.OK, exposition.encode(), content_type)
 
 

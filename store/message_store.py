@@ -80,7 +80,7 @@ class MessageStore:
         self._reader = reader = QueueReader(parts.log, parts.queues, config)
         self.read, self.entries, self.queues = reader.read, reader.entries, reader.queues
         self.batch_topics, self.offset_by_time = reader.batch_topics, reader.offset_by_time
-        self.min_offset, self.max_offset = reader.min_offset, reader.max_offset
+        self.min_offset, self.max_offset, self.spans = reader.min_offset, reader.max_offset, reader.spans
         self.stored_at, self.entry_stored_at = reader.stored_at, reader.entry_stored_at
         self.first_stored_at, self.earliest_stored_at = reader.first_stored_at, reader.earliest_stored_at
         self.file_start_before = reader.file_start_before
@@ -118,6 +118,11 @@ class MessageStore:
 
     def __repr__(self) -> str:
         return f"<MessageStore {self.config.root} {self.log_min_offset}..{self.log_max_offset}>"
+
+    @property
+    def queue_change_count(self) -> int:
+        """A number that is another one after queues have come or gone, as ``spans`` gives them."""
+        return self._reader.queue_change_count
 
     @property
     def log_min_offset(self) -> int:

@@ -83,6 +83,13 @@ _CLASSES = (
 )
 
 
+class FileFigures(NamedTuple):
+    """How full the disks are, and how many messages wait in the timer wheel."""
+
+    disks: DiskReport
+    timers_waiting: int
+
+
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
     """The figures of a running broker."""
@@ -94,23 +101,26 @@ class RuntimeInfo:
     timers: TimerDelivery | None
 
     async def measure(self) -> dict[str, str]:
-        """Return all lines; what waits for the disk is measured in a thread (raises ``OSError``)."""
-        return await self.measure_with(await self.measure_disks())
+        """Return all lines (raises ``OSError``)."""
+        return self.lines(await self.measure_files())
 
-    async def measure_disks(self) -> DiskReport:
-        """Return how full the disks are, measured in a thread (raises ``OSError``)."""
-        return await self.cleaning.in_thread(self.cleaning.cleaner.report)
+    async def measure_files(self) -> FileFigures:
+        """Return what waits for the disk, measured in a thread (raises ``OSError``)."""
+        return await self.cleaning.in_thread(self._look_at_files)
 
-    async def measure_with(self, disks: DiskReport) -> dict[str, str]:
-        """Return all lines, those of the disks as they have been measured."""
+    def _look_at_files(self) -> FileFigures:
+        waiting = 0 if self.timers is None else self.timers.timers.count_waiting()
+        return FileFigures(self.cleaning.cleaner.report(), waiting)
+
+    def lines(self, files: FileFigures) -> dict[str, str]:
+        """Return all lines, those of files as they have been measured."""
         table = {**_IDLE, **_pool_lines(self.scheduler.stall), **_statistics_lines(self.statistics)}
         table["putMessageFailedTimes"] = str(self.scheduler.failed_puts)
-        table |= {**_rate_lines(self.statistics), **_store_lines(self.scheduler.store), **_disk_lines(disks)}
+        table |= {**_rate_lines(self.statistics), **_store_lines(self.scheduler.store), **_disk_lines(files.disks)}
         table |= _delay_lines(self.scheduler.store, self.delays)
         if self.timers is not None:
             table |= _timer_lines(self.timers, self.statistics)
-            waiting = await self.cleaning.in_thread(self.timers.timers.count_waiting)
-            table["timerCongestNum"] = str(waiting)
+            table["timerCongestNum"] = str(files.timers_waiting)
         return table
 
 
@@ -155,13 +165,13 @@ def _pool_lines(stall: DiskStall | None) -> Lines:
 
 def _statistics_lines(statistics: BrokerStatistics) -> Lines:
     totals, now = statistics.totals(), statistics.day_totals()
-    puts = max(1, totals.puts)  # as Java tells it
+    puts, size = max(1, totals.puts), statistics.bytes_put()  # at least one put, as Java tells it
     lines: dict[str, object] = {
         "bootTimestamp": statistics.started_at_ms,
         "runtime": _format_span(totals.at_ms - statistics.started_at_ms),
         "putMessageTimesTotal": puts,
-        "putMessageSizeTotal": statistics.bytes_put(),
-        "putMessageAverageSize": format_double(statistics.bytes_put() / puts),
+        "putMessageSizeTotal": size,
+        "putMessageAverageSize": format_double(size / puts),
         "putMessageEntireTimeMax": statistics.longest_put_ms,
         "getMessageEntireTimeMax": statistics.reads.longest_ms,
         "putMessageDistributeTime": _format_classes(statistics.last_minute),

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from ...common.clock import Clock
 from ...common.names import TIMER_TOPIC, is_system_topic
 from ..group.members import RegisterCounts
-from ..outcomes.queue_counts import count_by_queue, total_of
+from ..outcomes.queue_counts import count_by_queue, grand_total, total_of
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
 from ..send.send_back import SendBackCounts
@@ -132,13 +132,14 @@ class BrokerStatistics:
 
     def day_totals(self) -> DayTotals:
         """Return the totals of user topics up to now."""
-        put = [total_of(self.puts.queues, one, 0) for one in list(self.puts.queues) if not is_system_topic(one)]
-        read = [total_of(self.reads.queues, one, 0) for one in list(self.reads.queues) if not is_system_topic(one[0])]
-        return DayTotals(self._dropped[0] + sum(put), self._dropped[1] + sum(read))
+        puts, reads = self.puts.queues, self.reads.queues
+        put = grand_total(puts, PutCounts.MESSAGES, [one for one in puts if is_system_topic(one)])
+        read = grand_total(reads, ReadCounts.MESSAGES, [one for one in reads if is_system_topic(one[0])])
+        return DayTotals(self._dropped[0] + put, self._dropped[1] + read)
 
     def bytes_put(self) -> int:
         """Return how many bytes the records had that were put."""
-        return self._dropped_bytes + sum(total_of(self.puts.queues, one, 1) for one in list(self.puts.queues))
+        return self._dropped_bytes + grand_total(self.puts.queues, PutCounts.BYTES)
 
     def puts_per_second(self, topic: str) -> float:
         """Return how many messages a second a topic got in the last minute."""

@@ -88,6 +88,21 @@ class _Row:
         self.points = array("q", bytes(8 * _SLOTS * columns))
 
 
+class Trend(NamedTuple, Generic[K]):
+    """How many samples were taken, how often rows were dropped, and what has grown in a window at all.
+
+    While the first two are the same, so is all growth; that of the others is nothing as long as rows are not dropped.
+    """
+
+    taken: int
+    dropped: int
+    growing: frozenset[K]
+
+    def of(self, key: K) -> tuple[int, int]:
+        """Return a value that is another one whenever the growth of something, or what it counts from, may be."""
+        return self.dropped, self.taken if key in self.growing else 0
+
+
 class SampledCounts(Generic[K]):
     """A table of numbers by something and queue, and the points of its rows."""
 
@@ -100,6 +115,9 @@ class SampledCounts(Generic[K]):
         self._row_count = 0
         self._known: dict[tuple[K, int, int, int | None, int | None], Growth] = {}
         self._known_at: list[int] = []
+        self._dropped = 0
+        self._moved: list[dict[K, int]] = [{} for _ in WINDOWS]  # the last sample that was another one than before
+        self._trends: dict[int, Trend[K]] = {}
 
     def __repr__(self) -> str:
         return f"<SampledCounts of {self._row_count} rows>"
@@ -125,13 +143,26 @@ class SampledCounts(Generic[K]):
             row = rows[queue_id] = _Row(self._columns)
             self._row_count += 1
         taken = self._timeline.taken[number]
+        begin, before, points = self._place(number, taken), self._place(number, taken - 1), array("q", counters)
         if row.firsts[number] < 0:
             row.firsts[number] = taken
-        begin = self._place(number, taken)
-        row.points[begin : begin + self._columns] = array("q", counters)
+            self._moved[number][key] = taken
+        elif row.points[before : before + self._columns] != points:
+            self._moved[number][key] = taken
+        row.points[begin : begin + self._columns] = points
 
     def _place(self, number: int, sample: int) -> int:
         return (_FIRST_SLOTS[number] + sample % (WINDOWS[number].points + 1)) * self._columns
+
+    def trend(self, number: int) -> Trend[K]:
+        """Return what decides about the growth in a window, without the growth."""
+        taken = self._timeline.taken[number]
+        trend = self._trends.get(number)
+        if trend is None or (trend.taken, trend.dropped) != (taken, self._dropped):
+            oldest = taken - WINDOWS[number].points
+            growing = frozenset([key for key, moved in self._moved[number].items() if moved > oldest])
+            trend = self._trends[number] = Trend(taken, self._dropped, growing)
+        return trend
 
     def growth(self, key: K, number: int, column: int, times: int | None, queue_id: int | None = None) -> Growth:
         """Return what a column has grown by in a window, over all queues or in one; ``times`` counts how often."""
@@ -169,12 +200,20 @@ class SampledCounts(Generic[K]):
     def drop(self, key: K) -> Mapping[int, list[int]]:
         """Forget something; return what its queues had come to."""
         self._known_at = []
+        self._dropped += 1
         self._row_count -= len(self._rows.pop(key, {}))
+        self._forget_moves(key)
         return self.counts.pop(key, None) or {}
+
+    def _forget_moves(self, key: K) -> None:
+        for moved in self._moved:
+            moved.pop(key, None)
 
     def drop_idle(self) -> list[tuple[K, list[int]]]:
         """Give up the rows that have not grown for a day; return what they had come to."""
         idle: list[tuple[K, list[int]]] = []
+        self._known_at = []
+        self._dropped += 1
         for key, rows in list(self._rows.items()):
             queues = self.counts[key]
             for queue_id, row in list(rows.items()):
@@ -184,6 +223,7 @@ class SampledCounts(Generic[K]):
                     self._row_count -= 1
             if not rows:
                 del self._rows[key]
+                self._forget_moves(key)
             if not queues:
                 del self.counts[key]
         return idle

@@ -8,8 +8,9 @@ consumerOffset.json      ``offsetTable`` maps ``topic@group`` to queue id to the
                          ``groupTopicMap`` is derived and ignored on load; the data version moves every 500 commits
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 from msgspec import field
@@ -113,11 +114,11 @@ MAX_QUEUES: Final = 65_536
 """Of one topic that one group has offsets for: clients name queues by any number."""
 
 
-class GroupTopic(NamedTuple):
-    """One group's progress in one topic."""
+_Queues = defaultdict[str, defaultdict[str, dict[int, int]]]
+"""Offsets by group, topic and queue; a group is there as long as it has a topic."""
 
-    group: str
-    topic: str
+
+_NONE: Final[Mapping[int, int]] = {}
 
 
 class OffsetFile(msgspec.Struct, rename="camel", kw_only=True):
@@ -143,35 +144,25 @@ class OffsetTable:
         self._now_ms = now_ms
         self._version_step = version_step
         self._version = DataVersion()
-        self._offsets: dict[GroupTopic, dict[int, int]] = {}
-        self._topics: dict[str, set[str]] = {}  # of which a group has offsets
-        self._handed_out: dict[tuple[str, str, int], int] = {}
+        self._offsets: _Queues = defaultdict(lambda: defaultdict(dict))
+        self._handed_out: _Queues = defaultdict(lambda: defaultdict(dict))
         self.resets: dict[tuple[str, str, int], int] = {}
         """By group, topic and queue: where members shall go on that do not know it yet. Each pull looks for any."""
 
     def __repr__(self) -> str:
-        return f"<OffsetTable of {len(self._offsets)} pairs of group and topic>"
+        return f"<OffsetTable of {sum(map(len, self._offsets.values()))} pairs of group and topic>"
 
     def takes(self, group: str, topic: str, queue_id: int) -> bool:
         """Tell whether there is room for the offset of a queue: no topic has more than ``MAX_QUEUES`` of them."""
-        queues = self._offsets.get(GroupTopic(group, topic))
-        return queues is None or len(queues) < MAX_QUEUES or queue_id in queues
+        queues = self.of_topic(group, topic)
+        return len(queues) < MAX_QUEUES or queue_id in queues
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Store an offset, a smaller one too: that is how a group is set back by hand."""
         if self.resets and (group, topic, queue_id) in self.resets:
             return
-        key = GroupTopic(group, topic)
-        queues = self._offsets.get(key)
-        if queues is None:
-            queues = self._add(key, {})
-        queues[queue_id] = queue_offset
+        self._offsets[group][topic][queue_id] = queue_offset
         self._changed()
-
-    def _add(self, key: GroupTopic, queues: dict[int, int]) -> dict[int, int]:
-        self._offsets[key] = queues
-        self._topics.setdefault(key.group, set()).add(key.topic)
-        return queues
 
     def _changed(self) -> None:
         self.change_count += 1
@@ -180,12 +171,11 @@ class OffsetTable:
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the stored offset."""
-        queues = self._offsets.get(GroupTopic(group, topic))
-        return None if queues is None else queues.get(queue_id)
+        return self.of_topic(group, topic).get(queue_id)
 
     def of_topic(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the stored offsets of a group in a topic, by queue."""
-        return self._offsets.get(GroupTopic(group, topic), {})
+        return _topics_of(self._offsets, group).get(topic, _NONE)
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Have a group go on in a topic where another one is (``cloneOffset``)."""
@@ -209,48 +199,57 @@ class OffsetTable:
 
     def drop_topic(self, topic: str) -> None:
         """Forget the offsets of all groups in a topic (``cleanOffsetByTopic``)."""
-        self._drop(lambda _, name: name == topic)
+        self._drop({*self._offsets, *self._handed_out}, topic)
+        self._forget_resets(lambda _, name: name == topic)
 
     def drop_group(self, group: str) -> None:
         """Forget the offsets of a group (``removeOffset``)."""
-        self._drop(lambda name, _: name == group)
+        for topic in {*_topics_of(self._offsets, group), *_topics_of(self._handed_out, group)}:
+            self._drop({group}, topic)
+        self._forget_resets(lambda name, _: name == group)
 
-    def _drop(self, is_gone: Callable[[str, str], bool]) -> None:
-        for key in [key for key in self._offsets if is_gone(*key)]:
-            del self._offsets[key]
-            self._topics[key.group].discard(key.topic)
-            if not self._topics[key.group]:
-                del self._topics[key.group]
-            self._changed()
-        for table in (self._handed_out, self.resets):
-            for queue in [queue for queue in table if is_gone(*queue[:2])]:
-                del table[queue]
+    def _drop(self, groups: Iterable[str], topic: str) -> None:
+        for table in (self._offsets, self._handed_out):
+            for group in groups:
+                if topic in _topics_of(table, group):
+                    del table[group][topic]
+                    if not table[group]:
+                        del table[group]
+                    if table is self._offsets:
+                        self._changed()
+
+    def _forget_resets(self, is_gone: Callable[[str, str], bool]) -> None:
+        for queue in [queue for queue in self.resets if is_gone(*queue[:2])]:
+            del self.resets[queue]
 
     def note_handed_out(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """Note up to where a group was given messages of a queue; kept while the broker runs (``pullOffsetTable``)."""
-        self._handed_out[group, topic, queue_id] = next_offset
+        self._handed_out[group][topic][queue_id] = next_offset
 
     def handed_out(self, group: str, topic: str, queue_id: int) -> int:
         """Return up to where a group was given messages of a queue, 0 when it was not."""
-        return self._handed_out.get((group, topic, queue_id), 0)
+        return self.progress(group, topic)[1].get(queue_id, 0)
+
+    def progress(self, group: str, topic: str) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """Return what a group has committed and up to where it was given messages of a topic, by queue."""
+        committed = self._offsets[group].get(topic, _NONE) if group in self._offsets else _NONE
+        handed_out = self._handed_out[group].get(topic, _NONE) if group in self._handed_out else _NONE
+        return committed, handed_out
 
     def topics_of(self, group: str) -> list[str]:
         """Return the topics that a group has offsets of."""
-        return sorted(self._topics.get(group, ()))
+        return sorted(_topics_of(self._offsets, group))
 
     def groups_of(self, topic: str) -> list[str]:
         """Return the groups that have offsets of a topic."""
-        return [key.group for key in self._offsets if key.topic == topic]
+        return [group for group, topics in self._offsets.items() if topic in topics]
 
     def content(self) -> OffsetFile:
         """Return what ``consumerOffset.json`` shall hold."""
-        topics: dict[str, list[str]] = {}
-        for key in self._offsets:
-            topics.setdefault(key.group, []).append(key.topic)
         return OffsetFile(
             data_version=self._version,
-            group_topic_map=topics,
-            offset_table={f"{key.topic}@{key.group}": queues for key, queues in self._offsets.items()},
+            group_topic_map={group: list(topics) for group, topics in self._offsets.items()},
+            offset_table={f"{topic}@{group}": queues for group, topic, queues in self._pairs()},
         )
 
     def load(self, content: OffsetFile) -> None:
@@ -259,15 +258,22 @@ class OffsetTable:
         for name, queues in content.offset_table.items():
             topic, at, group = name.partition("@")
             if at and "@" not in group:
-                self._add(GroupTopic(group, topic), queues)
+                self._offsets[group][topic] = queues
 
     def pull_back(self, max_offset: Callable[[str, int], int]) -> None:
         """Set offsets that lie behind the end of their queue to it: after a power failure a queue may be shorter.
 
         Messages that take those offsets later would be passed over else (store.md §15.1).
         """
-        for key, queues in self._offsets.items():
+        for group, topic, queues in self._pairs():
             for queue_id, queue_offset in queues.items():
-                end = max_offset(key.topic, queue_id)
+                end = max_offset(topic, queue_id)
                 if queue_offset > end:
-                    self.commit(key.group, key.topic, queue_id, end)
+                    self.commit(group, topic, queue_id, end)
+
+    def _pairs(self) -> Iterator[tuple[str, str, dict[int, int]]]:
+        return ((group, topic, queues) for group, topics in self._offsets.items() for topic, queues in topics.items())
+
+
+def _topics_of(table: _Queues, group: str) -> Mapping[str, Mapping[int, int]]:
+    return table.get(group, {})

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ...common.message import BORN_HOST_V6
 from ...common.record import MAGIC_V1, MAGIC_V2
@@ -74,6 +74,25 @@ class ReadResult:
     message_count: int = 0
     size: int = 0
     is_far_behind: bool = False
+
+
+class QueueSpan(Protocol):
+    """A queue, as far as it tells where it begins and ends now."""
+
+    @property
+    def queue_id(self) -> int:
+        """The number of the queue."""
+        ...
+
+    @property
+    def min_offset(self) -> int:
+        """The first offset whose message is still there."""
+        ...
+
+    @property
+    def max_offset(self) -> int:
+        """The offset that the next readable message will have."""
+        ...
 
 
 class QueueReader:
@@ -294,6 +313,16 @@ class QueueReader:
         """Return the offset that the next readable message will have."""
         queue = self._queues.get(topic, queue_id)
         return queue.max_offset if queue is not None else 0
+
+    @property
+    def queue_change_count(self) -> int:
+        """A number that is another one after queues have come or gone."""
+        return self._queues.change_count
+
+    def spans(self, topic: str, count: int) -> tuple[QueueSpan, ...]:
+        """Return the queues of a topic with ids below ``count`` that exist; of use while none has come or gone."""
+        found = (self._queues.get(topic, queue_id) for queue_id in range(count))
+        return tuple(queue for queue in found if queue is not None)
 
     def stored_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the store time of a message, -1 when there is none."""

@@ -162,6 +162,7 @@ class BatchQueueTable:
         self.space = space
         self.topics: set[str] = set()
         self.by_key: dict[tuple[str, int], BatchQueue] = {}
+        self.change_count = 0
         self.broken: list[BatchQueue] = []
 
     def __repr__(self) -> str:
@@ -175,11 +176,13 @@ class BatchQueueTable:
         queue = self.by_key.get((topic, queue_id))
         if queue is None:
             queue = self.by_key[topic, queue_id] = BatchQueue(self.space, topic, queue_id)
+            self.change_count += 1
         return queue
 
     def remove_topic(self, topic: str) -> None:
         """Remove all queues of a topic with their files; its next queues may be of the other kind."""
         self.topics.discard(topic)
+        self.change_count += 1
         _remove_topic(self.space, self.by_key, topic)
 
     def load(self) -> None:
@@ -265,6 +268,7 @@ class QueueTable:
         self.known_topics: frozenset[str] | None = None
         """Topics that may have lost their queues; the others were deleted. ``None``: nothing is known about that."""
         self.leaving: set[QueueKey] = set()
+        self._change_count = 0
 
     def __repr__(self) -> str:
         return f"<QueueTable {len(self.by_key)}>"
@@ -277,6 +281,11 @@ class QueueTable:
         """Topics whose queues are batch queues."""
         return self.batches.topics
 
+    @property
+    def change_count(self) -> int:
+        """A number that is another one after queues have come or gone."""
+        return self._change_count + self.batches.change_count
+
     def get(self, topic: str, queue_id: int) -> ConsumeQueue | BatchQueue | None:
         """Return a queue that exists, of either kind."""
         return self.by_key.get((topic, queue_id)) or self.batches.by_key.get((topic, queue_id))
@@ -286,6 +295,7 @@ class QueueTable:
         queue = self.by_key.get((topic, queue_id))
         if queue is None:
             queue = self.by_key[topic, queue_id] = ConsumeQueue(self.space, topic, queue_id)
+            self._change_count += 1
         return queue
 
     def is_deleted(self, topic: str) -> bool:
@@ -305,11 +315,13 @@ class QueueTable:
         self.by_key.pop(key, None)
         self.batches.by_key.pop(key, None)
         self.leaving.add(key)
+        self._change_count += 1
 
     def stay(self, queue: ConsumeQueue | BatchQueue) -> None:
         """Take a queue again that could not be removed."""
         key = queue.topic, queue.queue_id
         self.leaving.discard(key)
+        self._change_count += 1
         if isinstance(queue, BatchQueue):
             self.batches.by_key[key] = queue
         else:
@@ -322,6 +334,7 @@ class QueueTable:
 
     def remove_topic(self, topic: str) -> None:
         """Remove all queues of a topic with their files."""
+        self._change_count += 1
         _remove_topic(self.space, self.by_key, topic)
         self.batches.remove_topic(topic)
         if self.ext is not None:

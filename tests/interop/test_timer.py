@@ -63,15 +63,20 @@ def test_timers_of_the_java_client(java: Driver, timers: Server) -> None:
 
 @pytest.mark.feature("L6")
 def test_three_seconds_are_between_two_and_four(java: Driver, timers: Server) -> None:
-    """Of timers of 2, 3 and 4 s, sent longest first, that of 3 s is delivered between the others, none too early."""
+    """Of timers of 2, 3 and 4 s, sent longest first, that of 3 s is delivered between the others, none too early.
+
+    On a busy machine they may be sent in different seconds, and be due in the same one.
+    """
     with _clients(java, timers, "ordered", "Ordered") as (producer, consumer):
         for seconds in (4, 3, 2):
             _send(producer, b"%d s" % seconds, "Ordered", delayTimeSec=seconds)
         consumer.wait_bodies(b"%d s" % seconds for seconds in (4, 3, 2))
         got = {message.body: message for message in consumer.received()}
-    in_order = [got[b"%d s" % seconds] for seconds in (2, 3, 4)]
-    assert sorted(in_order, key=lambda message: message.log_offset) == in_order
-    for seconds, message in zip((2, 3, 4), in_order, strict=True):
+    delivered = sorted(got.values(), key=lambda message: message.log_offset)
+    due_at_ms = [int(message.properties["TIMER_OUT_MS"]) for message in delivered]
+    assert due_at_ms == sorted(due_at_ms)
+    for seconds in (4, 3, 2):
+        message = got[b"%d s" % seconds]
         assert message.received_at - message.born_timestamp >= 1_000 * seconds
 
 

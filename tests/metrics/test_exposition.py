@@ -1,6 +1,6 @@
 """The text of metrics, held against what prometheus_client writes and reads."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import pytest
@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 from rocketlet.metrics.exporter import EXPORTER
-from rocketlet.metrics.families import Exposition, Family, Sample
+from rocketlet.metrics.families import Column, Exposition, Family, Kept, Sample
 from rocketlet.metrics.native import NATIVE
 
 Write = Callable[[CollectorRegistry], bytes]
@@ -24,6 +24,8 @@ parse_openmetrics = cast("Parse", vars(openmetrics_parser)["text_string_to_metri
 GAUGE = Family("depth", ("topic", "group"), "how deep")
 COUNTER = Family("sent_total", ("topic",), "how many", is_counter=True)
 BARE = Family("bare", (), "without labels")
+AGE, OTHER_AGE = Family("age", ("since",), "how old"), Family("age_milliseconds", ("since",), "how old")
+FAMILIES = (GAUGE, COUNTER, BARE)
 COMMON = {"env": 'a"b', "topic": "gives way"}
 TEXTS = ["plain", "", "%RETRY%g", 'quote " and \\ and \n', "\\n", "{a}", "%s", "ümlaut", "日本", "tab\t\r", ",=}"]
 NUMBERS = [0, 1, -1, 10, 999_999, 1_000_000, 123_456_789, 2**53, 2**63 - 1, 0.0, 0.5, 1e-9, 1.5e16, 1e300, 123456.7]
@@ -55,9 +57,33 @@ class Reference(Collector):
 
 def exposed(samples: Iterable[Sample], common: Mapping[str, str], *, is_open: bool) -> str:
     """Return our text."""
-    exposition = Exposition((GAUGE, COUNTER, BARE), common, {}, is_open=is_open)
+    exposition = Exposition(FAMILIES, common, Kept(), is_open=is_open)
     exposition.add(samples)
-    return exposition.encode().decode()
+    return text_of(exposition)
+
+
+def text_of(exposition: Exposition) -> str:
+    """Return the whole text."""
+    return b"".join(exposition.encode()).decode()
+
+
+def columns(shared: tuple[str, ...], rows: Sequence[Sample]) -> Iterator[Column]:
+    """Yield the samples of each metric as a column; what is shared stands behind the labels."""
+
+    def labels(key: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple([f"{one}{''.join(shared)}" for one in key])
+
+    for family in FAMILIES:
+        told = [one for one in rows if one.family is family]
+        yield Column((family,), [one.labels for one in told], labels, [one.value for one in told])
+
+
+def told_in_runs(kept: Kept, runs: Sequence[Sequence[Sample]], shared: tuple[str, ...] = ()) -> tuple[str, Kept]:
+    """Return the text of runs, and what is kept for the next one."""
+    exposition = Exposition(FAMILIES, COMMON, kept, is_open=True)
+    for number, run in enumerate(runs):
+        exposition.add_run(columns, shared, number, run)
+    return text_of(exposition), exposition.kept
 
 
 def families_of(parse: Parse, text: str) -> list[tuple[object, ...]]:
@@ -91,20 +117,80 @@ def test_lines_are_as_prometheus_client_writes_them(*, is_open: bool) -> None:
     samples = [Sample(COUNTER, ("a\nb",), 0.5), Sample(GAUGE, ("z", "a"), 1.0), Sample(BARE, (), 3.0)]
     registry = CollectorRegistry()
     registry.register(Reference((COUNTER, GAUGE, BARE), samples, COMMON))
-    exposition = Exposition((COUNTER, GAUGE, BARE), COMMON, {}, is_open=is_open)
+    exposition = Exposition((COUNTER, GAUGE, BARE), COMMON, Kept(), is_open=is_open)
     exposition.add(reversed(samples))
-    assert exposition.encode() == (write_openmetrics if is_open else write_text)(registry)
+    assert text_of(exposition).encode() == (write_openmetrics if is_open else write_text)(registry)
+
+
+def test_runs_tell_what_samples_tell() -> None:
+    """Also when texts of the scrape before are used again, and when a run is another one or has gone."""
+    kept = Kept()
+    for runs in (
+        [SAMPLES],
+        [SAMPLES],
+        [SAMPLES[:9], SAMPLES[9:]],
+        [SAMPLES[:9], [one._replace(value=one.value + 1) for one in SAMPLES[9:]]],
+        [SAMPLES[3:9][::-1], SAMPLES[9:]],
+        [[], SAMPLES[4:]],
+        [SAMPLES[:2]],
+        [],
+    ):
+        text, kept = told_in_runs(kept, runs)
+        assert text == exposed([one for run in runs for one in run], COMMON, is_open=True)
+
+
+def test_shared_labels_make_another_run() -> None:
+    """Rows that are as before are written anew where the labels that all have are others."""
+    _, kept = told_in_runs(Kept(), [SAMPLES], ("1",))
+    assert told_in_runs(kept, [SAMPLES], ("2",))[0] == told_in_runs(Kept(), [SAMPLES], ("2",))[0]
+
+
+def test_rows_that_are_equal_are_not_looked_at_again() -> None:
+    """Their columns are not asked for."""
+    _, kept = told_in_runs(Kept(), [SAMPLES])
+    exposition = Exposition(FAMILIES, COMMON, kept, is_open=True)
+    exposition.add_run(columns, (), 0, list(SAMPLES))
+    asked: list[Sequence[Sample]] = []
+
+    def note(_: tuple[str, ...], rows: Sequence[Sample]) -> Iterator[Column]:
+        asked.append(rows)
+        yield from columns((), rows)
+
+    for rows in ([SAMPLES[0]], [SAMPLES[0]], [SAMPLES[1]]):
+        exposition = Exposition(FAMILIES, COMMON, exposition.kept, is_open=True)
+        exposition.add_run(note, (), 0, rows)
+    assert asked == [[SAMPLES[0]], [SAMPLES[1]]]
+
+
+def test_ages_are_those_of_now() -> None:
+    """They grow while the rows stay, are zero where nothing waits, and never less when a clock was set back."""
+
+    def ages(_: tuple[str, ...], rows: Sequence[int]) -> Iterator[Column]:
+        yield Column((AGE, OTHER_AGE), rows, labels, rows, are_ages=True)
+
+    def labels(since_ms: int) -> tuple[str, ...]:
+        return (str(since_ms),)
+
+    kept = Kept()
+    for at_ms, told in ((1_000, [0, 0, 100]), (1_500, [0, 300, 600]), (800, [0, 0, 0])):
+        exposition = Exposition((AGE, OTHER_AGE), {}, kept, is_open=False, at_ms=at_ms)
+        exposition.add_run(ages, (), 0, [0, 1_200, 900])
+        kept = exposition.kept
+        found = families_of(parse_text, text_of(exposition))
+        assert [[value for _, _, value in cast("list[tuple[str, object, float]]", one[3])] for one in found] == [
+            told
+        ] * 2
 
 
 def test_texts_of_labels_are_used_again() -> None:
     """The next scrape takes those that it needs from the last one, and forgets the others."""
-    first = Exposition((GAUGE, COUNTER, BARE), {}, {}, is_open=False)
+    first = Exposition(FAMILIES, {}, Kept(), is_open=False)
     first.add(SAMPLES)
-    second = Exposition((GAUGE, COUNTER, BARE), {}, first.texts, is_open=False)
+    second = Exposition(FAMILIES, {}, first.kept, is_open=False)
     second.add(SAMPLES[:3])
-    assert second.texts.keys() < first.texts.keys()
-    assert all(text is first.texts[key] for key, text in second.texts.items())
-    assert second.encode().decode() == exposed(SAMPLES[:3], {}, is_open=False)
+    assert second.kept.labels.keys() < first.kept.labels.keys()
+    assert all(text is first.kept.labels[key] for key, text in second.kept.labels.items())
+    assert text_of(second) == exposed(SAMPLES[:3], {}, is_open=False)
 
 
 def test_no_metric_needs_more_than_this_writes() -> None:

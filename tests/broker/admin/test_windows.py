@@ -1,10 +1,11 @@
 """Tables of numbers, their samples and windows, without a broker."""
 
+import random
 from itertools import accumulate
 
 import pytest
 
-from rocketlet.broker.admin.windows import DAY, HOUR, MINUTE, WINDOWS, SampledCounts, Timeline
+from rocketlet.broker.admin.windows import DAY, HOUR, MINUTE, WINDOWS, Growth, SampledCounts, Timeline
 from rocketlet.broker.outcomes.queue_counts import QueueCounts, count_by_queue
 
 
@@ -93,3 +94,34 @@ def test_windows_are_those_of_java() -> None:
     """Sixty seconds, sixty minutes and a day, with a point at either end."""
     assert [window.period_ms * (window.points - 1) for window in WINDOWS] == [60_000, 3_600_000, 86_400_000]
     assert (MINUTE, HOUR, DAY) == (0, 1, 2)
+
+
+def test_trend_is_another_one_whenever_growth_may_be() -> None:
+    """What a window does not call growing has not grown in it; what is dropped is another one from then on."""
+    chance = random.Random(1)
+    counts: QueueCounts[str] = count_by_queue(1)
+    timeline = Timeline(0)
+    table = SampledCounts[str](counts, 1, timeline, most_rows=6)
+    told: dict[tuple[int, str], tuple[object, Growth]] = {}
+    kept = 0
+    for step in range(1, 400):
+        for _ in range(chance.randrange(3)):
+            counts[chance.choice("abcd")][chance.randrange(2)][0] += chance.randrange(3)
+        if chance.random() < 0.05:
+            table.drop(chance.choice("abcd"))
+        if chance.random() < 0.05:
+            table.drop_idle()
+        for number in (MINUTE, HOUR, DAY):
+            if chance.random() < 0.5:
+                list(table.sample(number))
+                timeline.done(number, step * 3_600_000)
+            for key in "abcd":
+                trend, growth = table.trend(number).of(key), table.growth(key, number, 0, None)
+                before = told.get((number, key))
+                if before is not None and before[0] == trend:
+                    assert before[1] == growth
+                    kept += 1
+                if key not in table.trend(number).growing:
+                    assert growth == Growth()
+                told[number, key] = trend, growth
+    assert kept > 400

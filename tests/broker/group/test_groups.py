@@ -69,6 +69,27 @@ def test_smaller_offset_is_accepted() -> None:
     assert offsets.committed("h", "T", 0) is None
 
 
+def test_progress_is_forgotten_with_its_group_or_topic() -> None:
+    """What was committed and what was handed out, which nothing was committed of perhaps; each pair by itself."""
+    offsets = offset_table()
+    for group in ("g", "h"):
+        for topic in ("T", "U"):
+            offsets.commit(group, topic, 0, 10)
+            offsets.note_handed_out(group, topic, 1, 12)
+    offsets.note_handed_out("g", "only read", 0, 5)
+    assert offsets.progress("g", "only read") == ({}, {0: 5})
+    offsets.drop_group("g")
+    assert [offsets.progress("g", topic) for topic in ("T", "U", "only read", "none")] == [({}, {})] * 4
+    assert (offsets.topics_of("g"), offsets.topics_of("h")) == ([], ["T", "U"])
+    count = offsets.change_count
+    offsets.drop_topic("T")
+    assert offsets.change_count == count + 1
+    assert (offsets.progress("h", "T"), offsets.progress("h", "U")) == (({}, {}), ({0: 10}, {1: 12}))
+    assert (offsets.groups_of("T"), offsets.groups_of("U"), offsets.handed_out("h", "U", 1)) == ([], ["h"], 12)
+    assert offsets.progress("nobody", "T") == ({}, {})
+    assert offsets.content().group_topic_map == {"h": ["U"]}
+
+
 def test_offsets_read_back_what_they_wrote() -> None:
     """The file's content fills another table the same way, and names each group's topics."""
     offsets = offset_table()

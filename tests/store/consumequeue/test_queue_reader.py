@@ -314,3 +314,21 @@ def test_time_search_is_that_of_a_list(directory: StoreDirectory, seed: int) -> 
         upper = max((offset for offset, time in times.items() if time <= at_ms), default=low)
         found = [store.offset_by_time("T", 0, at_ms, boundary) for boundary in ("LOWER", "UPPER")]
         assert found == [lower, upper]
+
+
+def test_spans_tell_where_queues_begin_and_end(directory: StoreDirectory) -> None:
+    """Those that exist, below a number; they follow their queue, and are others when one has come or gone."""
+    with directory.open() as store:
+        for queue_id in (2, 0, 5):
+            store.append(new_record(queue_id=queue_id))
+        store.commit()
+        spans, changes = store.spans("T", 5), store.queue_change_count
+        assert [(one.queue_id, one.min_offset, one.max_offset) for one in spans] == [(0, 0, 1), (2, 0, 1)]
+        store.append(new_record(queue_id=2))
+        store.commit()
+        assert ([one.max_offset for one in spans], store.queue_change_count) == ([1, 2], changes)
+        store.append(new_record(queue_id=1))
+        store.commit()
+        assert store.queue_change_count != changes
+        assert [one.queue_id for one in store.spans("T", 5)] == [0, 1, 2]
+        assert store.spans("other", 5) == ()

@@ -348,3 +348,28 @@ def test_units_of_a_removed_topic_are_gone(tmp_path: pathlib.Path, descriptors: 
         assert [path.name for path in tmp_path.iterdir()] == ["U"]
         assert units.resolve("T", 0, -(2**63)) is None
     units.remove_topic("T")
+
+
+def test_each_coming_and_going_of_a_queue_is_counted(table: QueueTable) -> None:
+    """Of either kind, and also when one leaves and stays after all; a look-up of one that is there is not."""
+    queue = table.obtain("T", 0)
+    batch = table.batches.obtain("B", 0)
+    steps: list[Callable[[], object]] = [
+        lambda: table.obtain("T", 1),
+        lambda: table.batches.obtain("B", 1),
+        lambda: table.leave(queue),
+        lambda: table.stay(queue),
+        lambda: table.leave(batch),
+        lambda: table.stay(batch),
+        lambda: table.remove_topic("T"),
+        lambda: table.batches.remove_topic("B"),
+    ]
+    seen = {table.change_count}
+    for number, step in enumerate(steps, 2):
+        step()
+        seen.add(table.change_count)
+        assert len(seen) == number
+    table.obtain("T", 0)
+    count = table.change_count
+    table.obtain("T", 0)
+    assert (table.get("B", 0), table.change_count) == (None, count)
