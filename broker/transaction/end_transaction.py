@@ -109,9 +109,12 @@ class EndTransaction:
         return half if half is not None and half.topic == HALF_TOPIC else None
 
     def _offsets(self, half: Record) -> list[int]:
-        """Return the offsets of a half message that has not been passed by a check, or of all of its copies."""
+        """Return the offset of a half message that is open, or with those of all of its copies.
+
+        After a crash one may have a copy and still be in front of the cursor: then it is settled as those that ended.
+        """
         offset = half.queue_offset
-        if not self._transactions.is_passed(offset):
+        if not self._transactions.is_passed(offset) and not self._transactions.is_settled(offset):
             return [offset]
         readable = [offset, *self._copies.half_offsets(half)]
         unreadable = map(self._transactions.unreadable_copy, readable)

@@ -452,6 +452,26 @@ async def test_crash_before_the_cursor_is_saved_asks_nobody_twice(settings: dict
         assert sorted(await asked_bodies(producer)) == [b"1", b"2"]
 
 
+@pytest.mark.feature("T10")
+@pytest.mark.parametrize(("outcome", "delivered"), [(COMMIT, [b"0"]), (ROLLBACK, [])])
+async def test_message_with_a_copy_ends_though_the_cursor_was_not_saved(
+    outcome: int, delivered: list[bytes], settings: dict[str, str], clock: ManualClock
+) -> None:
+    """The op message that names it is that of its copy: what its producer says counts, once, and nobody is asked."""
+    config = BrokerConfig.from_java(settings)
+    async with Broker(config, clock) as broker, open_caller(broker.address) as caller:
+        half = await send_half(caller, b"0")
+        await next_round(clock)
+    lose_cursors(settings)
+    async with Broker(config, clock) as broker, open_producer(broker) as producer:
+        for _ in range(2):
+            assert (await end(producer, half, outcome)).code == ResponseCode.SUCCESS
+            assert await bodies(producer) == delivered
+        await send_half(producer, b"open")
+        await next_round(clock)
+        assert await asked_bodies(producer) == [b"open"]
+
+
 async def test_cursors_follow(settings: dict[str, str], clock: ManualClock) -> None:
     """They are saved at the end; the op cursor is where op messages ended when a round began that passed all."""
     config = BrokerConfig.from_java(settings)
