@@ -25,14 +25,15 @@ from progress import Progress
 from spark_session import spark_session
 
 from rocketlet.client import (
+    Admin,
     ConsumeFrom,
     Message,
     MessageQueue,
     Producer,
-    ProducerSettings,
     PushConsumer,
     PushConsumerSettings,
     ReceivedMessage,
+    TopicSettings,
 )
 from rocketlet.export.plan.selection import Selection
 from rocketlet.export.write.log_reader import count_stores
@@ -97,21 +98,16 @@ async def running_broker(store: pathlib.Path) -> AsyncGenerator[str]:
 
 async def send_and_consume(store: pathlib.Path, messages: int) -> None:
     """Run the broker, let two members of a group share the queues, and send."""
-    async with running_broker(store) as nameserver, open_producer(nameserver) as producer:
+    async with running_broker(store) as nameserver, Producer("demo-shop", nameserver=nameserver) as producer:
+        async with Admin(nameserver) as admin:
+            await admin.create_topic(TOPIC, TopicSettings(read_queues=QUEUES, write_queues=QUEUES))
         with Progress(messages, "sent", "consumed") as progress:
             inbox = Inbox(messages, progress)
-            await producer.send(order(0))  # creates the topic
-            progress.count("sent")
             async with inbox.member("first member", nameserver), inbox.member("second member", nameserver):
                 await inbox.wait_until_shared()
-                await send(producer, range(1, messages), progress)
+                await send(producer, range(messages), progress)
                 await inbox.complete.wait()
         inbox.print_counts()
-
-
-def open_producer(nameserver: str) -> Producer:
-    """Return a producer that asks for as many queues as the topic shall have."""
-    return Producer("demo-shop", nameserver=nameserver, settings=ProducerSettings(new_topic_queues=QUEUES))
 
 
 async def send(producer: Producer, numbers: range, progress: Progress) -> None:
