@@ -14,7 +14,7 @@ def shape(printed: str) -> list[str]:
     """Return the lines of an output without its numbers, names of files and widths of columns."""
     text = re.sub(r"\S*/rocketlet-demo-\w+|shipped|created|paid|north|south", "…", printed)
     text = re.sub(r"[\d,.]*\d", "#", text)
-    lines = (re.sub(r"[ -]+", " ", line).strip() for line in text.splitlines())
+    lines = (re.sub(r"[ -]+", " ", line).replace(" |", "|").strip() for line in text.splitlines())
     return sorted({line for line in lines if line and not line.startswith("$ make")})
 
 
