@@ -109,9 +109,9 @@ class EndTransaction:
         return half if half is not None and half.topic == HALF_TOPIC else None
 
     def _offsets(self, half: Record) -> list[int]:
-        """Return the offset of a half message that is open, or with those of all of its copies.
+        """Return the offset of a half message and, unless it is open itself, those of its copies.
 
-        After a crash one may have a copy and still be in front of the cursor: then it is settled as those that ended.
+        One that was copied is settled. Its copies count although the cursor has not passed it, as after a crash.
         """
         offset = half.queue_offset
         if not self._transactions.is_passed(offset) and not self._transactions.is_settled(offset):
