@@ -34,11 +34,16 @@ hypothesis.settings.register_profile("long", deadline=None, max_examples=3_000)
 hypothesis.settings.load_profile("rocketlet")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    """Spare later garbage collections what was collected here: ten thousand tests are a million objects that stay."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Spare garbage collections, now and later, what is collected here: ten thousand tests are a million objects."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -141,8 +141,8 @@ def _queue_rows(info: "MemberInfo") -> list[dict[str, object]]:
             "buffered": each.buffered_messages,
             "buffered_mib": each.buffered_mib,
             "locked": each.is_locked,
-            "pulled_at": format_instant(each.pulled_at_ms),
-            "consumed_at": format_instant(each.consumed_at_ms),
+            "pulled_at": format_instant(each.pulled_at_ms) or None,
+            "consumed_at": format_instant(each.consumed_at_ms) or None,
         }
         for queue, each in sorted(info.queues.items())
     ]

@@ -62,7 +62,7 @@ async def _list(flags: ClusterFlags, admin: "Admin") -> None:
         extents = (await admin.extents(topic)).values()
         count = sum(each.end_offset - each.first_offset for each in extents)
         if count:
-            last = format_instant(max(each.last_at_ms for each in extents))
+            last = format_instant(max(each.last_at_ms for each in extents)) or None
             rows.append({"group": topic.removeprefix(DLQ_PREFIX), "messages": count, "last_stored": last})
     show_rows(("group", "messages", "last_stored"), rows, as_json=flags["as_json"])
 

@@ -116,7 +116,7 @@ async def _all_rows(admin: "Admin", group: str) -> list[dict[str, object]]:
             "end": each.end_offset,
             "lag": each.lag,
             "in_flight": each.in_flight,
-            "last_stored": format_instant(each.last_at_ms),
+            "last_stored": format_instant(each.last_at_ms) or None,
         }
         for each in await admin.all_progress(group)
     ]

@@ -128,7 +128,7 @@ async def _show(flags: TopicFlags, admin: "Admin") -> None:
             "first": extent.first_offset,
             "end": extent.end_offset,
             "messages": extent.end_offset - extent.first_offset,
-            "last_stored": format_instant(extent.last_at_ms),
+            "last_stored": format_instant(extent.last_at_ms) or None,
         }
         for queue, extent in (await admin.extents(name)).items()
     ]

@@ -18,8 +18,6 @@ from scripted_cluster import ScriptedCluster
 from rocketlet.client import Producer
 from rocketlet.namesrv.server import NameServer
 
-HERE = pathlib.Path(__file__).parent
-
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run every asynchronous test on plain asyncio and on uvloop."""
@@ -31,10 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The official broker is met on one loop: what it is told does not depend on that.
     """
-    items[:] = [item for item in items if HERE not in item.path.parents or not item.name.endswith("[uvloop-java]")]
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(120, func_only=True))
+    items[:] = [item for item in items if not (_is_here(item) and item.name.endswith("[uvloop-java]"))]
+    for item in filter(_is_here, items):
+        item.add_marker(pytest.mark.timeout(120, func_only=True))
+
+
+def _is_here(item: pytest.Item) -> bool:
+    return item.nodeid.startswith("tests/client/")
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let building the drivers, which the first test may do, take longer than a test."""
     for item in items:
-        if HERE in item.path.parents:
+        if item.nodeid.startswith("tests/interop/"):
             item.add_marker(pytest.mark.timeout(120, func_only=True))
 
 

@@ -48,7 +48,7 @@ def test_topic_is_made_listed_shown_and_deleted(done: Done, failed: Failed, new_
             "attributes": {"message.type": "NORMAL"},
         }
     ]
-    assert [each["queue"] for each in shown["queues"]] == [0, 1, 2]
+    assert [(each["queue"], each["last_stored"]) for each in shown["queues"]] == [(number, None) for number in range(3)]
     done("message", "send", name, "x", "--queue", "1")
     assert "broker-a\t1\t0\t1\t1\t20" in done("topic", "show", name)
     assert done("topic", "delete", name, "--yes") == f"deleted topic {name} on broker-a\n"
