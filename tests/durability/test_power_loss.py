@@ -150,8 +150,8 @@ async def test_fault_is_seen(
     workplace: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker with the fault does not pass: were one to come in, the test above would fail now and then."""
+    """A broker with the fault does not pass, though as few states are judged of a kind as by the test above."""
     fault(monkeypatch)
     seeds = ("ash", "birch", "cedar", "elm", "fir", "hazel")
-    surveys = await survey(seeds, policy, (tmp_path, workplace), 1.0, *kinds)
+    surveys = await survey(seeds, policy, (tmp_path, workplace), 0.5 / len(KINDS), *kinds)
     assert surveys[-1].failures, f"{len(surveys)} workloads have not shown it"
