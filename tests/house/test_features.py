@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from ci_tests import listed
-from feature_page import Feature, format_page, load_features, parse_old_java, parse_page, test_name
+from feature_page import Feature, FeatureRecorder, format_page, load_features, parse_old_java, parse_page, test_name
 
 ROWS = {"N": 25, "S": 27, "P": 29, "C": 32, "T": 11, "L": 9, "Q": 8, "O": 9, "H": 9, "K": 20, "B": 28, "D": 22}
 
@@ -65,8 +65,12 @@ def test_name_leaves_parameters_out():
 
 
 @pytest.fixture(scope="module")
-def fresh_page(checkout: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the page that the markers of all tests give."""
+def fresh_page(
+    feature_recorder: FeatureRecorder, checkout: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """Return the page that the markers of all tests give; where this run has some of them, collect the others."""
+    if feature_recorder.whole_page:
+        return feature_recorder.whole_page
     fresh = tmp_path_factory.mktemp("page") / "compatibility.md"
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", f"--compatibility-page={fresh}"]
     run = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)

@@ -35,11 +35,14 @@ def test_forgotten_process_fails_the_run(run_plugin: PluginRun):
     source = """
 import subprocess
 started = []
-def test_process(): started.append(subprocess.Popen(["sleep", "5.25"]))
+def test_process():
+    child = subprocess.Popen(["sh", "-c", "echo; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()  # before, its environment may not be there to be read
+    started.append(child)
 """
     run = run_plugin("leftovers", source)
     assert run.returncode == pytest.ExitCode.TESTS_FAILED
-    assert ": sleep 5.25" in run.stdout
+    assert ": sh -c echo; read line" in run.stdout
 
 
 def test_earlier_run_is_cleaned_up(run_plugin: PluginRun, tmp_path: pathlib.Path):

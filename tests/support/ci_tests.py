@@ -21,6 +21,11 @@ def is_listed(nodeid: str, names: set[str]) -> bool:
     return nodeid in names or nodeid.partition("[")[0] in names
 
 
+def is_whole(session: pytest.Session) -> bool:
+    """Tell whether all tests were collected, though some may be left out then."""
+    return session.config.args in ([str(LIST.parent)], [LIST.parent.name])
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Mark what is listed."""
@@ -28,7 +33,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     for item in items:
         if is_listed(item.nodeid, names) or item.get_closest_marker("old_java") is not None:
             item.add_marker("ci")
-    if session.config.args == [str(LIST.parent)] or session.config.args == [LIST.parent.name]:
+    if is_whole(session):
         runs = {item.nodeid for item in items}
         found = runs | {run.partition("[")[0] for run in runs}
         if missing := sorted(names - found):

@@ -9,10 +9,11 @@ import json
 import pathlib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
+from ci_tests import is_whole
 
 FEATURES = pathlib.Path(__file__).parent.parent / "features.json"
 HEAD = """# Compatibility
@@ -108,10 +109,20 @@ class FeatureRecorder:
         self._ids: dict[str, set[str]] = {}
         self._old_java: set[str] = set()
         self.outcomes: dict[str, dict[str, str]] = defaultdict(dict)
+        self.whole_page = ""
+        """The page of all tests, before their outcomes; empty in a run of some folders or files."""
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> Iterator[None]:
         """Note the markers of the tests that were chosen, and stop the run at an unknown row."""
+        if is_whole(session):
+            self._note(items)
+            self.whole_page = self._format()
+        yield
+        self._note(items)
+
+    def _note(self, items: Iterable[pytest.Item]) -> None:
+        self._ids, self._old_java, self.outcomes = {}, set(), defaultdict(dict)
         for item in items:
             ids = {str(row) for marker in item.iter_markers("feature") for row in marker.args}
             if unknown := sorted(ids - self._known):
@@ -121,6 +132,9 @@ class FeatureRecorder:
                 self._old_java |= ids
             for row in ids:
                 self.outcomes[row].setdefault(test_name(item.nodeid), "")
+
+    def _format(self) -> str:
+        return format_page(self._features, self.outcomes, self._old_java) + "\n"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the worst outcome of all phases and parameters of a test."""
@@ -132,7 +146,7 @@ class FeatureRecorder:
     def pytest_sessionfinish(self) -> None:
         """Write the page when it was asked for."""
         if self._page is not None:
-            self._page.write_text(format_page(self._features, self.outcomes, self._old_java) + "\n")
+            self._page.write_text(self._format())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -145,7 +159,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FeatureRecorder(config.getoption("--compatibility-page")), "feature-recorder")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def feature_recorder(request: pytest.FixtureRequest) -> FeatureRecorder:
     """Return what the running session has recorded so far."""
     recorder = request.config.pluginmanager.get_plugin("feature-recorder")
