@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import stat
 import threading
 from typing import Any, NamedTuple
 
@@ -11,15 +12,22 @@ DESCRIPTORS = "/dev/fd"
 
 
 class Census(NamedTuple):
-    """What there is now."""
+    """What there is now; sockets by their inodes."""
 
     tasks: frozenset[str]
     threads: frozenset[str]
-    sockets: int
+    sockets: frozenset[int]
+
+    def since(self, before: "Census") -> "Census":
+        """Return what was not there before; what servers of other tests have given up meanwhile plays no part."""
+        return Census(self.tasks - before.tasks, self.threads - before.threads, self.sockets - before.sockets)
+
+
+NOTHING = Census(frozenset(), frozenset(), frozenset())
 
 
 def take_census() -> Census:
-    """Count, inside a running loop or outside; sockets that nobody needs any more do not count."""
+    """Look, inside a running loop or outside; sockets that nobody needs any more do not count."""
     gc.collect()
     tasks: set[asyncio.Task[Any]] = set()
     with contextlib.suppress(RuntimeError):  # no loop runs
@@ -27,7 +35,7 @@ def take_census() -> Census:
     return Census(
         frozenset(task.get_name() for task in tasks),
         frozenset(thread.name for thread in threading.enumerate()),
-        sum(map(_is_socket, os.listdir(DESCRIPTORS))),
+        frozenset(map(_socket_inode, os.listdir(DESCRIPTORS))) - {0},
     )
 
 
@@ -37,8 +45,10 @@ def count_descriptors() -> int:
     return len(os.listdir(DESCRIPTORS))
 
 
-def _is_socket(descriptor: str) -> bool:
+def _socket_inode(descriptor: str) -> int:
+    """Return 0 for what is no socket."""
     try:
-        return os.fstat(int(descriptor)).st_mode & 0o170000 == 0o140000
+        about = os.fstat(int(descriptor))
     except OSError:  # that of the listing itself
-        return False
+        return 0
+    return about.st_ino if stat.S_ISSOCK(about.st_mode) else 0
