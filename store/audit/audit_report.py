@@ -231,7 +231,7 @@ def check_sizes(found: Sequence[SegmentFile], size: int, report: AuditReport, ki
         if not one.size or one.size != size:
             reason = f"the file has {one.size} bytes, the others have {size}" if one.size else "the file is empty"
             finding = Finding(kind, one.path, reason)
-            if one.size or not is_last:
+            if any(later.size for later in found[number:]):
                 report.add(finding)
             else:
                 report.notes.append(f"{finding}: its creation was cut off")

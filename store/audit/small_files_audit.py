@@ -92,7 +92,7 @@ class TimerAudit:
         if found.log_end == REBUILDING:
             self._report.notes.append(f"{path}: the timer files are to be made anew from the timer topic")
             return False
-        if found.log_end and not self._found:
+        if found.log_end and not self.file_bytes:
             self._add(self._log.directory, f"the timer log is missing, {found.log_end} was saved")
         self._check = found
         return True

@@ -4,6 +4,7 @@ Rules of consume queues (store.md §3.4, §7.3, §7.4, §15.2):
 
 - Entries of records before the walk's start are trusted; those from the start on must be what the walk yields, in
   order. The first difference cuts the queue there, and the rest is written from the log.
+- No entry is left that leads behind the end of the log, also where entries before it never arrived.
 - A record goes to the slot of its queue offset. When the queue ends below it, it goes to the end, as Java puts it:
   slots shift. When the queue is already further, a new numbering began there: it replaces what it overlaps.
 - An entry that is right stays, whatever its record says of its place; behind entries whose records are lost, too.
@@ -107,7 +108,7 @@ class BatchQueueRebuild:
         if len(progress.wanted) >= _WRITE_BYTES:
             self._write(queue, progress)
 
-    def finish(self) -> None:
+    def finish(self, log_end: int) -> None:
         """Write what is collected and cut units that no record stands behind."""
         for queue in self._queues:
             if queue in self.broken or (self._only is not None and queue not in self._only):
@@ -115,7 +116,8 @@ class BatchQueueRebuild:
             progress = self._progress.get(queue) or self._begin(queue)
             self._write(queue, progress)
             if progress.slot < queue.slots.max_offset:
-                queue.cut_slots(progress.slot)
+                _cut(queue.slots, progress.slot, log_end)
+                queue.take_over_slots()
 
     def _begin(self, queue: BatchQueue) -> _BatchProgress:
         slots = queue.slots
@@ -139,6 +141,17 @@ class BatchQueueRebuild:
         wanted.clear()
         queue.write_pending()
         queue.take_over_slots()
+
+
+def _cut(queue: ConsumeQueue, end: int, log_end: int) -> None:
+    """Drop the entries from ``end`` on, and what is left of a queue whose log has lost its end.
+
+    Of entries before ``end`` some may never have arrived, and where they are missing, others lead behind the log.
+    """
+    while end < queue.max_offset:
+        queue.cut(end)
+        queue.find_end()
+        end = queue.first_at(log_end, 0, queue.max_offset)
 
 
 def _same_units(known: bytes, wanted: bytes) -> int:
@@ -283,9 +296,9 @@ class ConsumeQueueRebuild:
             self._place(queue, appended)
         return appended
 
-    def finish(self) -> None:
+    def finish(self, log_end: int) -> None:
         """Write what is collected and cut entries that no record stands behind."""
-        self.batches.finish()
+        self.batches.finish(log_end)
         for queue in self._queues:
             if queue in self.broken or (self._only is not None and queue not in self._only):
                 continue
@@ -295,8 +308,7 @@ class ConsumeQueueRebuild:
                 continue
             self._write(progress)
             if progress.cursor < queue.max_offset:
-                queue.cut(progress.cursor)
-                queue.find_end()  # entries before them, of records that are lost or gone, may never have arrived
+                _cut(queue, progress.cursor, log_end)
 
     def _place(self, queue: ConsumeQueue, record: Appended) -> None:
         progress = self._progress.get(queue)

@@ -256,7 +256,7 @@ class Recovery:
         self._log.set_bounds(self._source.first, stop.log_offset)
         if kept:
             self._source = replace(self._source, segments=kept)
-        rebuild.finish()
+        rebuild.finish(stop.log_offset)
         self._rebuild(rebuild)
         if self._index is not None and self._index.end_log_offset >= stop.log_offset:
             self._index.restore(-1, stop.log_offset)
@@ -287,7 +287,7 @@ class Recovery:
         stop = LogReplay(self._source.unchecked(), rebuild, None).run(self._source.first, self._log.max_offset)
         if stop is not None and stop.log_offset < self._log.max_offset:
             raise self._damaged(stop)
-        rebuild.finish()
+        rebuild.finish(self._log.max_offset)
 
     def _damaged(self, stop: Stop) -> StoreDamagedError:
         return damaged(stop, self._config.root)

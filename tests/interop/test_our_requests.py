@@ -146,7 +146,7 @@ async def test_requester_that_is_gone(either: Server, topic: str) -> None:
         responder.may_reply.clear()
         async with Producer("requesters", either.namesrv, settings=SETTINGS) as producer:
             with pytest.raises(ReplyTimeoutError):
-                await producer.request(Message(topic, b"x"), timeout_ms=500)
+                await producer.request(Message(topic, b"x"), timeout_ms=2_000)
         responder.may_reply.set()
         [refused] = await responder.wait_sent(1)
     assert isinstance(refused, ResponseError)

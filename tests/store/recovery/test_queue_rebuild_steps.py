@@ -108,6 +108,8 @@ def batch_record(text: str) -> memoryview:
 
 def unit(text: str) -> bytes:
     """Return the unit of such a record."""
+    if text == "0":
+        return bytes(BATCH_UNIT_BYTES)
     offset, count = map(int, text[1:].split("x"))
     code = tags_code("t") if text[0].isupper() else 0
     found = offset_of(text[0]), len(batch_record(text)), code
@@ -122,6 +124,15 @@ def units_of(queue: BatchQueue) -> list[bytes]:
 def records(text: str) -> Iterator[memoryview]:
     """Return records such as ``a0 b1``."""
     return (record(word[0], int(word[1:])) for word in text.split())
+
+
+def end_of(fed: str, start: str) -> int:
+    """Return where a log ends whose walk from a start on, by default its begin, has yielded these records."""
+    return offset_of(fed.rsplit(maxsplit=1)[-1][0]) + SIZE if fed else offset_of(start or "a")
+
+
+FAR = 100 * STEP
+"""Behind all records: where the log may end for all that a test says."""
 
 
 def letters_of(queue: ConsumeQueue) -> str:
@@ -175,7 +186,7 @@ def test_walk_over_the_whole_log(walk: Walk, before: str, fed: str, after: str, 
     for one in records(fed):
         if not (is_confirmed and rebuild.confirm(int.from_bytes(one[28:36]), one)):
             rebuild.feed(one)
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert (letters_of(queue), rebuild.broken) == (after, set())
     assert queue.next_offset == queue.max_offset
     for again in walk.load():
@@ -197,6 +208,7 @@ PART = [
     ("abc", "d", "d4 e5", "abc", True),
     ("abc", "d", "d3 e7 f8", "abc", True),
     ("ab00cd", "c", "", "ab", False),  # what is behind an entry that never arrived is none
+    ("ade0000000k", "c", "", "a", False),  # neither is what was found before one, behind the end of the log
     ("abcd", "d", "d3 e5", "abcd", True),
     ("abc", "c", "c2 d4 e5", "abc", True),
     ("cde", "a", "a0 b1", "cde", True),  # the record that belongs to the slot does not come
@@ -213,7 +225,7 @@ def test_walk_over_the_end_of_the_log(
     rebuild = walk.rebuild(offset_of(start))
     for one in records(fed):
         rebuild.feed(one)
-    rebuild.finish()
+    rebuild.finish(end_of(fed, start))
     assert (letters_of(queue), rebuild.broken) == (after, {queue} if is_broken else set())
 
 
@@ -225,7 +237,7 @@ def test_walk_over_the_end_of_a_queue_that_begins_late(walk: Walk) -> None:
     rebuild = walk.rebuild(offset_of("k"))
     for one in records("k22 l23 m24"):
         rebuild.feed(one)
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert (letters_of(queue), queue.max_offset, rebuild.broken) == ("--abcdefghijklm", 25, set())
 
 
@@ -245,7 +257,7 @@ def test_walk_over_a_log_that_has_lost_its_begin(walk: Walk, before: str, fed: s
     rebuild = walk.rebuild(offset_of("c"), is_whole_log=True)
     for one in records(fed):
         rebuild.feed(one)
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert (letters_of(queue), rebuild.broken) == (after, set())
 
 
@@ -259,7 +271,7 @@ def test_walk_leaves_other_queues_alone(walk: Walk) -> None:
     for topic in "TUVW":
         assert rebuild.feed(record("a", 0, topic=topic)).topic == topic
         rebuild.feed(record("b", 1, topic=topic))
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert [letters_of(queue) for queue in (one, other, skipped)] == ["ab", "aB", "aB"]
     assert (rebuild.broken, len(list(walk.queues))) == ({skipped}, 3)
 
@@ -269,7 +281,7 @@ def test_each_queue_ends_by_itself(walk: Walk) -> None:
     broken, other = walk.fill("cd"), walk.fill("xy", "U")
     rebuild = walk.rebuild()
     rebuild.feed(record("a", 0))
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert (rebuild.broken, letters_of(broken), letters_of(other)) == ({broken}, "cd", "")
 
 
@@ -279,7 +291,7 @@ def test_record_has_the_queue_that_its_entry_went_to(walk: Walk) -> None:
     assert rebuild.feed(record("a", 0)).queue is walk.queues.get("T", 0)
     assert rebuild.feed(record("b", 1, sys_flag=TRANSACTION_PREPARED)).queue is None
     assert rebuild.feed(batch_record("c0x1")).queue is walk.queues.batches.obtain("B", 0)
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert [letters_of(queue) for queue in walk.queues] == ["a"]
 
 
@@ -294,7 +306,7 @@ def test_delayed_message_keeps_the_time_of_other_levels(walk: Walk) -> None:
         queue.write_pending()
         rebuild = walk.rebuild()
         rebuild.feed(new)
-        rebuild.finish()
+        rebuild.finish(FAR)
         assert queue.entry(0) == (offset_of("a"), len(new), left)
 
 
@@ -381,7 +393,7 @@ def test_run_of_entries_is_confirmed_as_far_as_it_is_there(walk: Walk) -> None:
     assert rebuild.append_run(PLACE, 16, run("q"))
     assert rebuild.confirm_run(PLACE, 17, run("r")) == 0  # what waits to be written is not compared
     assert rebuild.append_run(PLACE, 17, run("r"))
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert letters_of(queue) == "abcdefghijklmnopqr"
 
 
@@ -394,7 +406,7 @@ def test_run_of_entries_is_appended_behind_the_last_one_only(walk: Walk) -> None
     assert not rebuild.append_run(PLACE, 1, run("bc"))
     assert rebuild.confirm_run(PLACE, 1, run("bc")) == 2
     assert [rebuild.append_run(PLACE, at, run("d")) for at in (2, 4, 3, 3)] == [False, False, True, False]
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert letters_of(walk.queues.obtain("T", 0)) == "abcd"
 
 
@@ -407,7 +419,7 @@ def test_run_waits_for_the_record_of_the_slot(walk: Walk) -> None:
     assert not rebuild.confirm(offset_of("c"), record("c", 0))
     rebuild.feed(record("c", 0))
     assert rebuild.confirm_run(PLACE, 1, run("de")) == 2
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert (letters_of(queue), rebuild.broken) == ("cde", set())
 
 
@@ -421,7 +433,7 @@ def test_runs_of_queues_that_are_left_alone_are_taken_unseen(walk: Walk) -> None
     rebuild.limit_to([one, skipped])
     found = [rebuild.confirm_run((name, 0), 0, run("xyz")) for name in (b"T", b"U", b"V", b"W", b"B")]
     assert found == [0, 3, 3, 0, 0]
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert [letters_of(queue) for queue in (one, skipped, left_out)] == ["", "a", "a"]
 
 
@@ -434,7 +446,7 @@ def test_broken_queue_is_left_to_another_walk(walk: Walk) -> None:
     assert rebuild.confirm_run(PLACE, 4, run("de")) == 2
     assert not rebuild.confirm(offset_of("d"), record("d", 4))
     assert not rebuild.append_run(PLACE, 2, run("d"))
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert letters_of(queue) == "ab"
 
 
@@ -455,7 +467,7 @@ def test_what_is_collected_is_written_now_and_then(
             rebuild.feed(record("b", number))
     assert (queue.max_offset, queue.pending) == (3277, b"")
     rebuild.feed(record("c", 3277))
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert (queue.max_offset, queue.next_offset) == (3278, 3278)
 
 
@@ -477,6 +489,7 @@ BATCHES = [
     ("A0x2 b2x1 c3x1", "c", "c3x1 d4x2", "A0x2 b2x1 c3x1 d4x2"),  # what is before the start is trusted
     (NINE.replace("a", "A"), "f", NINE[NINE.index("f") :], NINE.replace("a", "A")),
     ("a0x2 b2x1 c3x1", "c", "", "a0x2 b2x1"),
+    ("a0x2 d2x1 0 0 k9x1", "c", "", "a0x2"),
     ("", "c", "c0x1", "c0x1"),
 ]
 
@@ -488,7 +501,7 @@ def test_walk_over_batches(walk: Walk, before: str, start: str, fed: str, after:
     rebuild = walk.rebuild(offset_of(start) if start else 0)
     for text in fed.split():
         assert rebuild.feed(batch_record(text)).queue is queue
-    rebuild.finish()
+    rebuild.finish(end_of(fed, start))
     assert (units_of(queue), rebuild.batches.broken) == (list(map(unit, after.split())), set())
     first, last = (UNIT.unpack(unit(after.split()[at])) if after else (0, 0, 0, 0, -1, 1) for at in (0, -1))
     assert (queue.min_offset, queue.max_offset, queue.next_offset) == (first[4], last[4] + last[5], last[4] + last[5])
@@ -506,7 +519,7 @@ def test_walk_that_lacks_batches_before_its_start(walk: Walk, before: str, start
     rebuild = walk.rebuild(offset_of(start))
     for text in fed.split():
         rebuild.feed(batch_record(text))
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert (units_of(queue), rebuild.batches.broken) == (list(map(unit, before.split())), {queue})
 
 
@@ -524,7 +537,7 @@ def test_walk_leaves_other_batch_queues_alone(walk: Walk, *, is_skipped: bool) -
     rebuild.feed(batch_record("b2x1"))
     rebuild.feed(batch_record("c0x1"))
     rebuild.feed(record("a", 0, topic="B", queue_id=1))
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert units_of(queue) == [unit("a0x2"), unit("B2x1")]
     assert other.max_offset == 1
 
@@ -540,7 +553,7 @@ def test_collected_batches_are_written_now_and_then(tmp_path: pathlib.Path, desc
             rebuild.feed(batch_record(f"a{number}x1"))
         assert queue.max_offset == (1426 if turn else 1425)
         rebuild.feed(batch_record("a1425x1"))
-        rebuild.finish()
+        rebuild.finish(FAR)
         assert (queue.slots.max_offset, queue.max_offset, queue.next_offset) == (1426, 1426, 1426)
 
 
@@ -552,6 +565,6 @@ def test_new_numbering_of_batches_whose_first_files_are_gone(walk: Walk) -> None
     rebuild = walk.rebuild(offset_of("i"))
     for text in ("i12x1", "j0x1", "k1x2"):
         rebuild.feed(batch_record(text))
-    rebuild.finish()
+    rebuild.finish(FAR)
     assert units_of(queue) == [unit("j0x1"), unit("k1x2")]
     assert (queue.min_offset, queue.max_offset) == (0, 3)
