@@ -124,11 +124,7 @@ async def test_send_makes_a_span_and_counts(cluster: ScriptedCluster, collected:
     assert parse_properties(request.ext["i"])["traceparent"].startswith(
         f"00-{context.trace_id:032x}-{context.span_id:016x}-"
     )
-    about = {
-        "messaging.system": "rocketmq",
-        "messaging.operation.name": "send",
-        "messaging.destination.name": "T",
-    }
+    about = {"messaging.system": "rocketmq", "messaging.operation.name": "send", "messaging.destination.name": "T"}
     metrics = collected.metrics()
     assert metrics["messaging.client.sent.messages"] == [(about, 1)]
     assert metrics["messaging.client.operation.duration"] == [(about, 1)]

@@ -285,35 +285,43 @@ async def test_batch_ends_once_a_read(clock: Clock, dial: Dial, read_commands: R
         assert book.commits == [20]
 
 
+class _Desk:
+    """Settles some outcomes at the end of a batch, and rejects others."""
+
+    def __init__(self) -> None:
+        self.begun: dict[int, Outcome[str]] = {}
+        self.written: dict[int, Outcome[Command]] = {}
+
+    def begin(self, command: Command, _connection: Connection) -> Reply:
+        """Begin what is answered with a text."""
+        outcome = self.begun[command.opaque] = Outcome[str](encode=self._write)
+        return outcome
+
+    def begin_written(self, command: Command, _connection: Connection) -> Reply:
+        """Begin what is answered with a command."""
+        outcome = self.written[command.opaque] = Outcome[Command]()
+        return outcome
+
+    def end_batch(self) -> None:
+        """Settle what was begun by then."""
+        if 2 in self.begun:
+            self.begun[2].answer_with("stored")
+            for rejected in (self.begun[3], self.begun[7]):
+                rejected.answer = "stored"
+                rejected.fail(StoreFullError("disk is full"))
+            self.written[8].answer_with(Command.response(0, "ready"))
+
+    def _write(self, command: Command, outcome: Outcome[str]) -> Command:
+        return Command.response(0, f"{command.opaque}: {outcome.failure or outcome.answer}")
+
+
 async def test_outcomes_are_looked_at_when_the_batch_is_over(
     clock: Clock, dial: Dial, read_commands: ReadCommands, caplog: pytest.LogCaptureFixture
 ):
     """What is settled then goes out in its place, also with a failure; what is not is owed, one-way requests never."""
-    begun: dict[int, Outcome[str]] = {}
-    written: dict[int, Outcome[Command]] = {}
-
-    def begin(command: Command, _connection: Connection) -> Reply:
-        outcome: Outcome[str] = Outcome(encode=write)
-        begun[command.opaque] = outcome
-        return outcome
-
-    def begin_written(command: Command, _connection: Connection) -> Reply:
-        outcome = written[command.opaque] = Outcome[Command]()
-        return outcome
-
-    def write(command: Command, outcome: Outcome[str]) -> Command:
-        return Command.response(0, f"{command.opaque}: {outcome.failure or outcome.answer}")
-
-    def end_batch() -> None:
-        if 2 in begun:
-            begun[2].answer_with("stored")
-            for rejected in (begun[3], begun[7]):
-                rejected.answer = "stored"
-                rejected.fail(StoreFullError("disk is full"))
-            written[8].answer_with(Command.response(0, "ready"))
-
-    handlers = {7: begin, 8: _echo, 9: begin_written}
-    async with _link(clock, RequestHandlers(handlers, after_batch=end_batch)) as link:
+    desk = _Desk()
+    handlers = {7: desk.begin, 8: _echo, 9: desk.begin_written}
+    async with _link(clock, RequestHandlers(handlers, after_batch=desk.end_batch)) as link:
         peer = await dial(link.address)
         asked = (
             _frame(8, 1)
@@ -336,8 +344,8 @@ async def test_outcomes_are_looked_at_when_the_batch_is_over(
         ]
         [connection] = link.server.connections
         assert "owes 1" in repr(connection)
-        begun[4].answer_with("late")
-        begun[5].answer_with("nobody hears this")
+        desk.begun[4].answer_with("late")
+        desk.begun[5].answer_with("nobody hears this")
         [answer] = await read_commands(peer, 1)
         assert answer.remark == "4: late"
     [warning] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
