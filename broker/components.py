@@ -57,8 +57,8 @@ from .pull.query_handlers import QueryHandlers
 from .send.handlers import ReplyPusher, SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
-from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendOperations, SendValidator
-from .send.send_back import SendBackCounts, SendBackOperation
+from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendBackCounts, SendOperations, SendValidator
+from .send.send_back import SendBackOperation
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
 from .settings.saved import SettingsFile
@@ -176,7 +176,7 @@ class Components:
             state.groups,
             lambda group: self._locks.is_any_live(group, self._clock.monotonic_ms()),
         )
-        sends = SendOperations(scheduler, validator, self._enricher, routing, settings)
+        sends = SendOperations(scheduler, validator, self._enricher, routing, settings, self._traffic.send_backs)
         pusher = ReplyPusher(self._members, self._own_address, self._clock.now_ms)
         replies = ReplyOperation(
             validator, pusher.prepare, routing, scheduler, self._tasks, settings, self._replies.fields

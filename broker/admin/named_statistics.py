@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 from ..group.members import RegisterCounts
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
-from ..send.send_back import SendBackCounts
+from ..send.send import SendBackCounts
 from .statistics import BrokerStatistics
 from .windows import WINDOWS, Growth, SampledCounts
 

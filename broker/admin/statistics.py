@@ -29,7 +29,7 @@ from ..group.members import RegisterCounts
 from ..outcomes.queue_counts import count_by_queue, grand_total, total_of
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
-from ..send.send_back import SendBackCounts
+from ..send.send import SendBackCounts
 from .windows import DAY, MINUTE, SampledCounts, Timeline
 
 MOST_SAMPLES = 601
@@ -94,7 +94,7 @@ class BrokerStatistics:
         self._timeline = Timeline(self.started_at_ms)
         self.topic_puts = SampledCounts(traffic.puts.queues, 3, self._timeline)
         self.group_reads = SampledCounts(traffic.reads.queues, 4, self._timeline)
-        self.send_backs = SampledCounts(traffic.send_backs.queues, 2, self._timeline)
+        self.send_backs = SampledCounts(traffic.send_backs.queues, 3, self._timeline)
         self.registers = SampledCounts(traffic.registers.queues, 2, self._timeline)
         self.channels = SampledCounts[str](count_by_queue(1), 1, self._timeline)
         self.whole_broker = SampledCounts[str](count_by_queue(BROKER_COLUMNS), BROKER_COLUMNS, self._timeline)

@@ -30,7 +30,7 @@ from ..group.members import Members
 from ..outcomes.queue_counts import total_of
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
-from ..send.send_back import SendBackCounts
+from ..send.send import SendBackCounts
 from ..topic.topics import TopicTable
 from .statistics import BrokerStatistics
 from .windows import MINUTE
@@ -417,7 +417,7 @@ class TopicLooks:
         return _Traffic(
             total_of(reads, key, ReadCounts.MESSAGES),
             total_of(reads, key, ReadCounts.BYTES),
-            total_of(send_backs, key, SendBackCounts.DEAD_LETTERS),
+            total_of(send_backs, key, SendBackCounts.DEAD_LETTERS) + total_of(send_backs, key, SendBackCounts.ORDERED),
             (*self._read_trend.of(key), *self._send_back_trend.of(key)),
         )
 

@@ -43,6 +43,7 @@ from ...common.properties import (
     DELAY,
     INNER_NUM,
     POP_CK,
+    RETRY_TOPIC,
     TRANSACTION_PREPARED,
     UNIQ_KEY,
     encode_properties,
@@ -55,6 +56,7 @@ from ..delay.delayed_messages import TIMER_NAMES, DelayRouting
 from ..delay.timer_messages import recall_handle_of
 from ..group.groups import GroupTable
 from ..outcomes.group_commit import wants_to_wait
+from ..outcomes.queue_counts import QueueCounts, count_by_queue
 from ..outcomes.scheduler import Scheduler
 from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
@@ -89,6 +91,19 @@ def retries(topics: TopicTable, group: SubscriptionGroupConfig, *, is_unit: bool
     return FailurePlace(topic, random.randrange(group.retry_queue_nums), (name,) if is_new else ())
 
 
+class SendBackCounts:
+    """What consumers have sent back since the start of the broker, and what of it was given up.
+
+    ``ORDERED`` are the dead letters of ordered consumers, which send them as messages to the retry topic.
+    """
+
+    MESSAGES, DEAD_LETTERS, ORDERED = range(3)
+
+    def __init__(self) -> None:
+        self.queues: QueueCounts[tuple[str, str]] = count_by_queue(3)
+        """By the topic that a message was first sent to and the group, all queues under number 0."""
+
+
 class Destination(Protocol):
     """Where a message shall go, as its sender says."""
 
@@ -106,7 +121,8 @@ class Admission(msgspec.Struct, frozen=True, gc=False):
     topic: TopicConfig
     queue_id: int
     new_topics: tuple[str, ...] = ()
-    is_dead_letter: bool = False
+    given_up_by: str = ""
+    """The group whose dead letter it is."""
 
 
 class SendValidator:
@@ -188,7 +204,7 @@ class SendValidator:
         if (message.reconsume_times or 0) <= most and not self._consumes_in_order(name):
             return admission
         letters = dead_letters(self._topics, name)
-        return Admission(letters.topic, letters.queue_id, new_topics + letters.new_topics, is_dead_letter=True)
+        return Admission(letters.topic, letters.queue_id, new_topics + letters.new_topics, name)
 
 
 class StoredProperties(msgspec.Struct, gc=False):
@@ -289,8 +305,10 @@ class SendOperations:
         enricher: PropertyEnricher,
         routing: DelayRouting,
         settings: LiveSettings,
+        send_backs: SendBackCounts,
     ) -> None:
         self._scheduler = scheduler
+        self._send_backs = send_backs
         self._flushes_first = scheduler.flushes_first
         self._stall = scheduler.stall
         self._validator = validator
@@ -312,8 +330,8 @@ class SendOperations:
         admission = self._validator.validate(message, sender.version, sender.address)
         if type(admission) is Refusal:
             return self._refuse(admission)
-        if admission.is_dead_letter:  # it is not delayed any more (store.md §10.2)
-            stored = self._enricher.enrich_parsed({**stored.properties, DELAY: "-1"})
+        if admission.given_up_by:
+            stored = self._give_up(stored, message.topic, admission.given_up_by)
         record = _new_record(body, stored, message, admission, sender)
         try:
             placed = record if stored.is_plain else self._place(record)
@@ -335,6 +353,12 @@ class SendOperations:
         outcome = self._store_batch(batch, body, sender)
         outcome.waits_for_flush = waits
         return outcome
+
+    def _give_up(self, message: StoredProperties, topic: str, group: str) -> StoredProperties:
+        """Count a dead letter; it is not delayed any more (store.md §10.2)."""
+        first_topic = message.properties.get(RETRY_TOPIC, topic)
+        self._send_backs.queues[first_topic, group][0][SendBackCounts.ORDERED] += 1
+        return self._enricher.enrich_parsed({**message.properties, DELAY: "-1"})
 
     def _place(self, new: NewRecord) -> NewRecord:
         """Return what is stored for a message whose properties ask for care: a half message, a delay, a timer.

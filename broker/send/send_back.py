@@ -24,12 +24,11 @@ from ...common.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, WAIT, en
 from ...common.record import NewRecord, Record, decode_record
 from ..delay.delayed_messages import DelayRouting
 from ..group.groups import GroupTable
-from ..outcomes.queue_counts import QueueCounts, count_by_queue
 from ..outcomes.scheduler import Scheduler
 from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
 from ..topic.topics import TopicTable
-from .send import FailurePlace, dead_letters, retries
+from .send import FailurePlace, SendBackCounts, dead_letters, retries
 
 _FIRST_LEVEL = 3
 
@@ -42,16 +41,6 @@ class FailedMessage(Protocol):
     delay_level: int
     max_reconsume_times: int | None
     unit_mode: bool | None
-
-
-class SendBackCounts:
-    """What consumers have sent back since the start of the broker, and what of it was given up."""
-
-    MESSAGES, DEAD_LETTERS = range(2)
-
-    def __init__(self) -> None:
-        self.queues: QueueCounts[tuple[str, str]] = count_by_queue(2)
-        """By the topic that a message was first sent to and the group, all queues under number 0."""
 
 
 class SendBackOperation:

@@ -41,6 +41,16 @@ async def load(caller: Caller) -> None:
     assert (await caller.ask(Code.CONSUMER_SEND_MSG_BACK, header, version=493)).code == ResponseCode.SUCCESS
 
 
+async def test_dead_letters_of_ordered_consumers(caller: Caller, scrape: Scrape) -> None:
+    """They send these to the retry topic themselves; they count for the group and the topic, as those of others."""
+    await load(caller)
+    fields: dict[str, Any] = {"reconsume_times": 17, "properties": "RETRY_TOPIC\x01T\x02"}
+    assert (await caller.send("%RETRY%g", **fields)).code == ResponseCode.SUCCESS
+    assert (await caller.pull("%DLQ%g", max_messages=9)).code == ResponseCode.SUCCESS
+    told = await scrape()
+    assert told.one("rocketmq_send_to_dlq_messages_total", topic="T", consumer_group="g") == 2
+
+
 async def test_values_of_a_5_broker(caller: Caller, scrape: Scrape) -> None:
     """Messages in and out, backlog, in flight and dead letters are what was done."""
     await load(caller)

@@ -10,7 +10,7 @@ from rocketlet.broker.admin.windows import HOUR, MINUTE, Growth
 from rocketlet.broker.group.members import RegisterCounts
 from rocketlet.broker.outcomes.scheduler import PutCounts
 from rocketlet.broker.pull.fetch import ReadCounts
-from rocketlet.broker.send.send_back import SendBackCounts
+from rocketlet.broker.send.send import SendBackCounts
 from rocketlet.testing.manual_clock import ManualClock
 
 HOUR_S, DAY_S = 3_600, 86_400
@@ -172,7 +172,7 @@ async def test_statistic_by_name(
     put(statistics, 3, topic="SCHEDULE_TOPIC_XXXX")
     read(statistics, 2)
     read(statistics, 3, queue_id=1)
-    statistics.send_backs.counts["T", "g"][0][:] = [4, 1]
+    statistics.send_backs.counts["T", "g"][0][:] = [4, 1, 0]
     statistics.registers.counts["CONSUMER"][0][:] = [6, 2]
     statistics.registers.counts["PRODUCER"][0][:] = [0, 1]
     await let_pass(statistics, clock, 10)
@@ -237,7 +237,7 @@ async def test_what_is_deleted_has_no_statistics(
     put(statistics, 4)
     read(statistics, 2)
     read(statistics, 3, group="h")
-    statistics.send_backs.counts["T", "g"][0][:] = [4, 1]
+    statistics.send_backs.counts["T", "g"][0][:] = [4, 1, 0]
     await let_pass(statistics, clock, 10)
     statistics.drop_group("g")
     assert (named.find("GROUP_GET_NUMS", "T@g"), named.find("SNDBCK_PUT_NUMS", "T@g")) == (None, None)
@@ -257,7 +257,7 @@ async def test_what_is_idle_for_a_day_is_given_up(
     """Its numbers take no room any more, the totals keep what it had; what moves stays."""
     put(statistics, 4)
     read(statistics, 2)
-    statistics.send_backs.counts["T", "g"][0][:] = [4, 1]
+    statistics.send_backs.counts["T", "g"][0][:] = [4, 1, 0]
     await let_pass(statistics, clock, 25 * HOUR_S - 600, 600, lambda: put(statistics, 1, queue_id=1))
     assert statistics.reads.queues.keys() == {("T", "g")}
     await let_pass(statistics, clock, 600, 600, lambda: put(statistics, 1, queue_id=1))

@@ -16,7 +16,7 @@ from rocketlet.broker.admin.statistics import (
 from rocketlet.broker.group.members import RegisterCounts
 from rocketlet.broker.outcomes.scheduler import PutCounts
 from rocketlet.broker.pull.fetch import ReadCounts
-from rocketlet.broker.send.send_back import SendBackCounts
+from rocketlet.broker.send.send import SendBackCounts
 from rocketlet.common.message import INNER_BATCH
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
