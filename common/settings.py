@@ -79,7 +79,9 @@ def _close_line(raw: str) -> str:
     line = raw.rstrip("\r\n")
     ended = raw if line != raw else f"{raw}\n"
     goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
-    return f"{ended}\n" if goes_on else ended
+    if not goes_on:
+        return ended
+    return f"{ended}\n" if ended[-1] == "\n" else f"{ended}\n\n"  # behind \r the first one belongs to it
 
 
 def decode_java_properties(data: bytes) -> tuple[str, str]:

@@ -126,8 +126,11 @@ def test_longest_input_comes_to_an_end(name: str, piece: str) -> None:
 @settings(deadline=None, max_examples=examples(40))
 @given(st.sampled_from(sorted(READERS)), st.data())
 def test_any_piece_again_and_again(name: str, data: st.DataObject) -> None:
-    """What hypothesis makes of the pieces and repeats grows no faster either."""
+    """What hypothesis makes of the pieces and repeats grows no faster either.
+
+    A length in it may end the shorter text early; then a call for each character of the longer one is no growth.
+    """
     read, pieces = READERS[name]
     piece = "".join(data.draw(st.lists(st.sampled_from([*pieces, *"\n'-/*\\\"{[1a "]), min_size=1, max_size=6)))
     calls: list[Any] = [measure(tried(read, piece * count)).calls for count in (300, 600)]
-    assert calls[1] <= GROWTH * calls[0] + 100
+    assert calls[1] <= GROWTH * calls[0] + 600 * len(piece)

@@ -138,6 +138,7 @@ def test_arbitrary_text(text: str) -> None:
         ("a:0\r\nc=3\r\na 5\r\n", "a:0\r\nc=3\r\na=1\nb=2\n"),
         ("b=long\\\n   er\nc=3", "b=2\nc=3\na=1\n"),
         ("c=3\\", "c=3\\\n\na=1\nb=2\n"),
+        ("c=3\\\r", "c=3\\\r\n\na=1\nb=2\n"),
         ("\\u0061=x\n", "a=1\nb=2\n"),
         ("c=3\n\\", "c=3\n=\na=1\nb=2\n"),
         ("\\\n\n", "\\\n\na=1\nb=2\n"),
