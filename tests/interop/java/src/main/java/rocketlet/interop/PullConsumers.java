@@ -9,11 +9,14 @@ import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Pull consumers: single pulls, whole topics, offsets, and messages by key or id. */
 final class PullConsumers {
+    private static final int GROUP_DOES_NOT_EXIST = 26;
+    private static final int MOST_HEARTBEATS = 5;
     private final Named<DefaultMQPullConsumer> consumers = new Named<>("pull consumer");
 
     @Command("pull.start")
@@ -90,15 +93,24 @@ final class PullConsumers {
         return Map.of("offset", consumers.get(arguments).searchOffset(queue, arguments.number("at")));
     }
 
+    /** Stores an offset; where a busy machine has lost the heartbeat that makes the group known, there is another. */
     @Command("pull.commit")
     Object commit(Arguments arguments) throws Exception {
         DefaultMQPullConsumer consumer = consumers.get(arguments);
         MessageQueue queue = Json.parseQueue(arguments.object("queue"));
         consumer.fetchSubscribeMessageQueues(queue.getTopic());
-        Clients.announce(consumer);
         consumer.updateConsumeOffset(queue, arguments.number("offset"));
-        consumer.getOffsetStore().updateConsumeOffsetToBroker(queue, arguments.number("offset"), false);
-        return null;
+        for (int heartbeats = 1;; heartbeats++) {
+            Clients.announce(consumer);
+            try {
+                consumer.getOffsetStore().updateConsumeOffsetToBroker(queue, arguments.number("offset"), false);
+                return null;
+            } catch (MQBrokerException refused) {
+                if (refused.getResponseCode() != GROUP_DOES_NOT_EXIST || heartbeats == MOST_HEARTBEATS) {
+                    throw refused;
+                }
+            }
+        }
     }
 
     /** What the broker keeps for the group: -1 for nothing, -2 for an error. */
