@@ -165,7 +165,7 @@ def _pool_lines(stall: DiskStall | None) -> Lines:
 
 def _statistics_lines(statistics: BrokerStatistics) -> Lines:
     totals, now = statistics.totals(), statistics.day_totals()
-    puts, size = max(1, totals.puts), statistics.bytes_put()  # at least one put, as Java tells it
+    puts, size = max(1, totals.puts), statistics.puts.bytes  # at least one put, as Java tells it
     lines: dict[str, object] = {
         "bootTimestamp": statistics.started_at_ms,
         "runtime": _format_span(totals.at_ms - statistics.started_at_ms),

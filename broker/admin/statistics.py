@@ -26,7 +26,7 @@ from typing import NamedTuple
 from ...common.clock import Clock
 from ...common.names import TIMER_TOPIC, is_system_topic
 from ..group.members import RegisterCounts
-from ..outcomes.queue_counts import count_by_queue, grand_total, total_of
+from ..outcomes.queue_counts import count_by_queue, total_of
 from ..outcomes.scheduler import PutCounts
 from ..pull.fetch import ReadCounts
 from ..send.send import SendBackCounts
@@ -107,8 +107,7 @@ class BrokerStatistics:
         self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._minute_ends_at_ms = self.started_at_ms + _MINUTE_MS
         self._day_ends_at_ms = next_midnight_ms(self.started_at_ms)
-        self._dropped_bytes = 0
-        self._dropped = [0, 0]  # messages put and handed out of user topics that have no numbers of their own any more
+        self._dropped = [0, 0]  # messages put and handed out of system topics that have no rows any more
 
     def __repr__(self) -> str:
         return f"<BrokerStatistics {self.totals()}>"
@@ -133,13 +132,9 @@ class BrokerStatistics:
     def day_totals(self) -> DayTotals:
         """Return the totals of user topics up to now."""
         puts, reads = self.puts.queues, self.reads.queues
-        put = grand_total(puts, PutCounts.MESSAGES, [one for one in puts if is_system_topic(one)])
-        read = grand_total(reads, ReadCounts.MESSAGES, [one for one in reads if is_system_topic(one[0])])
-        return DayTotals(self._dropped[0] + put, self._dropped[1] + read)
-
-    def bytes_put(self) -> int:
-        """Return how many bytes the records had that were put."""
-        return self._dropped_bytes + grand_total(self.puts.queues, PutCounts.BYTES)
+        put = sum(total_of(puts, one, PutCounts.MESSAGES) for one in puts if is_system_topic(one))
+        read = sum(total_of(reads, one, ReadCounts.MESSAGES) for one in reads if is_system_topic(one[0]))
+        return DayTotals(self.puts.messages - self._dropped[0] - put, self.reads.messages - self._dropped[1] - read)
 
     def puts_per_second(self, topic: str) -> float:
         """Return how many messages a second a topic got in the last minute."""
@@ -165,13 +160,12 @@ class BrokerStatistics:
             self.send_backs.drop(key)
 
     def _keep_puts(self, topic: str, rows: Iterable[list[int]]) -> None:
-        for row in rows:
-            self._dropped_bytes += row[PutCounts.BYTES]
-            self._dropped[0] += 0 if is_system_topic(topic) else row[PutCounts.MESSAGES]
+        if is_system_topic(topic):
+            self._dropped[0] += sum(row[PutCounts.MESSAGES] for row in rows)
 
     def _keep_reads(self, topic: str, rows: Iterable[list[int]]) -> None:
-        for row in rows:
-            self._dropped[1] += 0 if is_system_topic(topic) else row[ReadCounts.MESSAGES]
+        if is_system_topic(topic):
+            self._dropped[1] += sum(row[ReadCounts.MESSAGES] for row in rows)
 
     def span(self, seconds: int) -> tuple[Sample, Sample] | None:
         """Return the sample of so many seconds ago and the latest, None while there are too few."""

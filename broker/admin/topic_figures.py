@@ -5,7 +5,8 @@ Rules
     1. A figure is made of its sources alone, and each look reads all of them. What was made of them before is kept as
        long as every source tells the same; nobody has to say that something has changed.
     2. The sources of a topic: its settings (another value after each change), which queues there are, where they begin
-       and end, what was put, and the samples of the last minute.
+       and end, and the samples of the last minute. What was put counts with the end that it moves; a record without an
+       entry in a queue shows with the next sample.
     3. Those of a group in a topic: its queues as above, the group's members, what it has committed and was handed out,
        what it has read and sent back, and the samples.
     4. A topic and its groups are looked at together: no offset is held against an end of another moment.
@@ -168,13 +169,13 @@ class _Group:
 class _Topic:
     """The same of a topic, which is another one with other settings; and its groups."""
 
-    __slots__ = ("figures", "groups", "place", "puts", "queues_at", "settings")
+    __slots__ = ("figures", "groups", "place", "put_trend", "queues_at", "settings")
 
     def __init__(self, settings: TopicConfig) -> None:
         self.settings = settings
         self.queues_at = -1
         self.place = _Place((), [], [])
-        self.puts: tuple[list[int], tuple[int, int]] | None = None
+        self.put_trend: tuple[int, int] | None = None
         self.figures = TopicFigures(settings.topic_name, "", 0, 0, 0, 0.0, 0.0)
         self.groups: dict[str, _Group] = {}
 
@@ -200,7 +201,6 @@ class _Sources(NamedTuple):
     queues: list[QueueSpan]
     begins: list[int]
     ends: list[int]
-    put_bytes: list[int]
     put_trends: list[tuple[int, int]]
     progress: list[tuple[Mapping[int, int], Mapping[int, int]]]
     traffic: list[_Traffic]
@@ -337,13 +337,11 @@ class TopicLooks:
         if followers != run.followers:
             run.followers, run.sources = followers, None
             run.pairs = [(group, name) for name, groups in zip(names, followers, strict=True) for group in groups]
-        puts, progress, trend_of = self._puts.counts, self._tables.offsets.progress, self._put_trend.of
-        put_bytes = [row[PutCounts.BYTES] for name in names if name in puts for row in puts[name].values()]
+        progress, trend_of = self._tables.offsets.progress, self._put_trend.of
         return _Sources(
             run.queues,
             [queue.min_offset for queue in run.queues],
             [queue.max_offset for queue in run.queues],
-            put_bytes,
             [trend_of(name) for name in names],
             [progress(group, name) for group, name in run.pairs],
             [one for group, name in run.pairs if (one := self._count_traffic(name, group)) is not None],
@@ -355,12 +353,10 @@ class TopicLooks:
         if topic is None or topic.settings is not settings:
             topic = self._topics[name] = _Topic(settings)
         place = self._look_at_queues(topic)
-        rows = self._puts.counts[name].values() if name in self._puts.counts else ()
-        put_bytes = [row[PutCounts.BYTES] for row in rows]
-        puts = put_bytes, self._put_trend.of(name)
-        if place is not topic.place or puts != topic.puts:
+        trend = self._put_trend.of(name)
+        if place is not topic.place or trend != topic.put_trend:
             topic.figures = self._make_topic(settings, place)
-            topic.place, topic.puts = place, puts
+            topic.place, topic.put_trend = place, trend
         followers = self._followers.get(name, _NO_FOLLOWERS)
         groups = topic.groups = {one: self._look_at_group(topic, one, joined) for one, joined in followers.items()}
         self._work += 1 + len(groups)

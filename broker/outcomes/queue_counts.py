@@ -5,9 +5,6 @@ stands in which column says the one who counts.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
-from itertools import chain
-from operator import itemgetter
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -22,10 +19,3 @@ def count_by_queue(columns: int) -> QueueCounts[K]:
 def total_of(counts: QueueCounts[K], key: K, column: int) -> int:
     """Return what all queues of something have come to."""
     return sum(row[column] for row in counts[key].values()) if key in counts else 0
-
-
-def grand_total(counts: QueueCounts[K], column: int, without: Iterable[K] = ()) -> int:
-    """Return what everything has come to together, but for some keys."""
-    rows = chain.from_iterable([queues.values() for queues in counts.values()])
-    total = sum(map(itemgetter(column), rows))
-    return total - sum(total_of(counts, key, column) for key in without)

@@ -18,7 +18,8 @@ Fetches that wait (``PullRequestHoldService``; spec behaviour.md B.4.7):
    accept wakes it within 5 s, so that its offset moves on over what was skipped. Its time limit wakes it too.
 6. Whoever is woken is run again and answered whatever comes, also when that fails; it never waits twice, and is woken
    once or dropped once, never both.
-7. A commit only collects what has arrived. The loop hands it out afterwards, behind the answers to the producers.
+7. A commit only counts and collects what has arrived. The loop hands it out afterwards, behind the answers to the
+   producers.
 8. Whoever is told is a boundary of its own: what it raises is logged, the others are told all the same, and neither the
    producer nor the store notices.
 """
@@ -331,13 +332,14 @@ class PutCounts:
         self.queues: QueueCounts[str] = count_by_queue(3)
         """By topic: messages, their bytes, and the milliseconds from their store time on."""
         self.messages = 0
+        self.bytes = 0
         self.times: defaultdict[int, int] = defaultdict(int)
         """How many messages took how many milliseconds from their store time on; whoever samples it begins anew."""
         self._now_ms = now_ms
 
     def add(self, records: Sequence[Appended]) -> None:
         """Count records that have become readable together."""
-        queues, count = self.queues, 0
+        queues, count, size = self.queues, 0, 0
         took_ms = self._now_ms() - records[0].stored_at_ms
         spent_ms = max(0, took_ms)
         for record in records:
@@ -347,7 +349,9 @@ class PutCounts:
             row[1] += record.size
             row[2] += spent_ms * held
             count += held
+            size += record.size
         self.messages += count
+        self.bytes += size
         self.times[took_ms] += count
 
 
@@ -367,12 +371,12 @@ class ArrivalNotices:
         """Take records that one commit has made readable."""
         if not self._collected:
             self._loop.call_soon(self._hand_out)
+        self._counts.add(records)
         self._collected.append(records)
 
     def _hand_out(self) -> None:
         collected, self._collected = self._collected, []
         for records in collected:
-            self._counts.add(records)
             for tell in self._told:
                 try:
                     tell(records)

@@ -42,6 +42,7 @@ def put(statistics: BrokerStatistics, count: int, topic: str = "T", queue_id: in
     for column, amount in enumerate((count, 10 * count, 2 * count)):
         row[column] += amount
     statistics.puts.messages += count
+    statistics.puts.bytes += 10 * count
 
 
 def read(statistics: BrokerStatistics, count: int, group: str = "g", queue_id: int = 0) -> None:
@@ -247,7 +248,7 @@ async def test_what_is_deleted_has_no_statistics(
     put(statistics, 1)
     await let_pass(statistics, clock, 10)
     assert windows(named, "TOPIC_PUT_NUMS", "T")[MINUTE] == Growth(1, 0.1, 1.0)
-    assert (statistics.day_totals(), statistics.bytes_put()) == (DayTotals(puts=5, gets=5), 50)
+    assert (statistics.day_totals(), statistics.puts.bytes) == (DayTotals(puts=5, gets=5), 50)
     assert windows(named, "BROKER_PUT_NUMS", "DefaultCluster")[MINUTE].total == 5
 
 
@@ -264,4 +265,4 @@ async def test_what_is_idle_for_a_day_is_given_up(
     assert (statistics.puts.queues["T"].keys(), statistics.reads.queues, statistics.send_backs.counts) == ({1}, {}, {})
     assert named.find("GROUP_GET_NUMS", "T@g") is None
     assert statistics.day_totals() == DayTotals(puts=4 + 150, gets=2)
-    assert statistics.bytes_put() == 1_540
+    assert statistics.puts.bytes == 1_540

@@ -67,7 +67,7 @@ def test_puts_are_counted_by_messages_and_bytes(statistics: BrokerStatistics, cl
     now_ms = clock.now_ms()
     statistics.puts.add([record("T", now_ms), record("SCHEDULE_TOPIC_XXXX", now_ms, 200)])
     statistics.puts.add([record("T", now_ms, 50, inner_batch=5)])
-    assert (statistics.totals().puts, statistics.bytes_put()) == (7, 350)
+    assert (statistics.totals().puts, statistics.puts.bytes) == (7, 350)
 
 
 def test_user_topics_are_counted_for_themselves(statistics: BrokerStatistics, clock: ManualClock) -> None:
@@ -76,6 +76,11 @@ def test_user_topics_are_counted_for_themselves(statistics: BrokerStatistics, cl
     statistics.puts.add([record(topic, clock.now_ms()) for topic in topics])
     for topic, count in (("T", 3), ("RMQ_SYS_TRACE_TOPIC", 4)):
         statistics.reads.queues[topic, "g"][0][ReadCounts.MESSAGES] = count
+        statistics.reads.messages += count
+    assert statistics.day_totals() == DayTotals(puts=2, gets=3)
+    for topic in ("T", "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRACE_TOPIC"):
+        statistics.drop_topic(topic)
+    assert (statistics.puts.queues.keys() & {"T", "SCHEDULE_TOPIC_XXXX"}, len(statistics.reads.queues)) == (set(), 0)
     assert statistics.day_totals() == DayTotals(puts=2, gets=3)
 
 
