@@ -164,7 +164,24 @@ def index_hash(text: str) -> int:
     return 0 if value == 0x80000000 else value
 
 
+def tags_code_in(property_text: bytes) -> int:
+    """Return the ``tags_code`` of the tag in the text of properties, without parsing it."""
+    at = property_text.rfind(b"\x02TAGS\x01") + 6
+    if at == 5 and not property_text.startswith(b"TAGS\x01"):  # none stands behind another property, none is first
+        return 0
+    end = property_text.find(b"\x02", at)
+    value = property_text[at:] if end < 0 else property_text[at:end]
+    if 0 < len(value) <= _CACHED_CHARACTERS:
+        return _cached_hash_of(value)
+    return tags_code(parse_properties(property_text).get(TAGS))  # of an empty one, an earlier one may count
+
+
 _cached_hash = lru_cache(maxsize=1024)(java_hash)
+
+
+@lru_cache(maxsize=1024)
+def _cached_hash_of(text: bytes) -> int:
+    return java_hash(str(text, "utf-8", "replace"))
 
 
 def _evaluate(data: bytes) -> int:

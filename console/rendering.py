@@ -35,7 +35,7 @@ class Rendering:
             auto_reload=False,
         )
         self._everywhere = {"cluster": cluster, "form_key_name": FORM_KEY, "form_key": access.form_key}
-        self._templates.filters |= {"time": format_ms, "path": _path, "count": _count, "rate": _rate}
+        self._templates.filters |= {"time": format_ms, "path": _path, "count": _count, "rate": format_rate}
         for name in self._templates.list_templates():
             self._templates.get_template(name)  # pages read no files
 
@@ -64,5 +64,6 @@ def _count(number: int) -> str:
     return f"{number:,}"
 
 
-def _rate(per_second: float) -> str:
+def format_rate(per_second: float) -> str:
+    """Return how often something happens in a second."""
     return f"{per_second:,.1f}" if per_second < 100 else f"{per_second:,.0f}"

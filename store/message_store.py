@@ -22,7 +22,7 @@ from ..common.errors import (
     StoreNotWritableError,
 )
 from ..common.message import INNER_BATCH
-from ..common.record import BLANK_BYTES, NewRecord
+from ..common.record import BLANK_BYTES, NewRecord, SizedPart
 from .cleaner import Cleaner
 from .commitlog.cold_records import ColdRecords
 from .commitlog.commit_log import RecordEncoder, StoreTime
@@ -196,17 +196,19 @@ class MessageStore:
             log.roll()
             data = self._encoder.encode(new, queue_offset, log.append_offset, stored_at_ms)  # of the same size
         placed = Appended(  # what ``place_run`` does, for one
-            log.append_offset, queue_offset, size, new.topic, new.queue_id, new.sys_flag, stored_at_ms, new.properties,
-            queue,
+            log.append_offset, queue_offset, size, new.topic, new.queue_id, new.sys_flag, stored_at_ms,
+            new.property_text, queue, 0, new.properties,
         )  # fmt: skip
-        log.add_one(data, size)
+        log.add(data, size)
         self._planned.append(placed)
         if queue is not None:
             queue.next_offset = queue_offset + count
         return placed
 
-    def append_batch(self, head: NewRecord, parts: Sequence[NewRecord]) -> list[Appended]:
+    def append_batch(self, head: NewRecord, parts: Sequence[SizedPart]) -> list[Appended]:
         """Plan the records of a batch: one file, one store time, consecutive offsets in the queue of ``head``.
+
+        What the messages of the batch do not say themselves is that of ``head``.
 
         Raises:
             MessageIllegalError: A record, or all of them together, that no store can hold.
@@ -216,17 +218,15 @@ class MessageStore:
         stored_at_ms = self._last_at_ms = self.stamp_ms()
         queue = self._rules.queue_for_new(head.topic, head.queue_id, head.sys_flag)
         queue_offset = 0 if queue is None else queue.next_offset
-        encoded = self._encoder.encode_run(parts, queue_offset, self._log.append_offset, stored_at_ms)
-        size = sum(map(len, encoded)) + BLANK_BYTES
-        if size > self._log.file_bytes:
-            raise MessageIllegalError(
-                f"batch is {size - BLANK_BYTES} bytes, limit is {self._log.file_bytes - BLANK_BYTES}"
-            )
-        if size > self._log.room:
-            self._log.roll()
-            encoded = self._encoder.encode_run(parts, queue_offset, self._log.append_offset, stored_at_ms)
-        placed = place_run(parts, encoded, self._log.append_offset, queue, stored_at_ms)
-        self._log.add(encoded, placed[-1].log_offset + placed[-1].size - placed[0].log_offset)
+        log, encode = self._log, self._encoder.encode_run
+        data, sizes = encode(head, parts, (queue_offset, log.append_offset), stored_at_ms)
+        if len(data) + BLANK_BYTES > log.file_bytes:
+            raise MessageIllegalError(f"batch is {len(data)} bytes, limit is {log.file_bytes - BLANK_BYTES}")
+        if len(data) + BLANK_BYTES > log.room:
+            log.roll()
+            data, sizes = encode(head, parts, (queue_offset, log.append_offset), stored_at_ms)
+        placed = place_run(head, [text[2:] for _, _, text in parts], sizes, log.append_offset, queue, stored_at_ms)
+        log.add(data, len(data))
         self._planned += placed
         return placed
 

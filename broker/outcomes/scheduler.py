@@ -39,7 +39,7 @@ from ...common.errors import StoreError
 from ...common.ids import Address, format_address
 from ...common.message import INNER_BATCH
 from ...common.outcome import A, Outcome
-from ...common.record import NewRecord
+from ...common.record import NewRecord, SizedPart
 from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.batch_queue import count_of
 from ...store.message_store import MessageStore
@@ -109,7 +109,7 @@ class Scheduler:
         self._turn.append(outcome)
         return outcome
 
-    def append_batch(self, head: NewRecord, parts: Sequence[NewRecord]) -> Outcome[list[Appended]]:
+    def append_batch(self, head: NewRecord, parts: Sequence[SizedPart]) -> Outcome[list[Appended]]:
         """Plan the records of a batch (raises as ``MessageStore.append_batch`` does)."""
         outcome: Outcome[list[Appended]] = Outcome(self.store.append_batch(head, parts))
         self._turn.append(outcome)
@@ -342,9 +342,12 @@ class PutCounts:
         queues, count, size = self.queues, 0, 0
         took_ms = self._now_ms() - records[0].stored_at_ms
         spent_ms = max(0, took_ms)
+        topic, queue_id, row = "", -1, [0, 0, 0]
         for record in records:
             held = count_of(record.sys_flag, record.properties) if record.sys_flag & INNER_BATCH else 1
-            row = queues[record.topic][record.queue_id]
+            if record.queue_id != queue_id or record.topic != topic:
+                topic, queue_id = record.topic, record.queue_id
+                row = queues[topic][queue_id]
             row[0] += held
             row[1] += record.size
             row[2] += spent_ms * held

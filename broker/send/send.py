@@ -49,7 +49,7 @@ from ...common.properties import (
     encode_properties,
     parse_properties,
 )
-from ...common.record import BatchPart, NewRecord, decode_batch
+from ...common.record import NewRecord, SizedPart, split_batch
 from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from ..delay.delayed_messages import TIMER_NAMES, DelayRouting
@@ -388,16 +388,15 @@ class SendOperations:
         if len(body) > most_bytes:
             remark = f"message body size is {len(body)} bytes, limit is {most_bytes}"
             return Outcome(Refusal(ResponseCode.SYSTEM_ERROR, remark), is_settled=True)
-        parts = decode_batch(body, MAX_BATCH_MESSAGES)
+        parts = split_batch(body, MAX_BATCH_MESSAGES)
         properties = parse_properties(batch.properties or "")
-        parsed = [parse_properties(part.property_text) for part in parts]
         admission = self._validator.validate(batch, sender.version, sender.address)
         if isinstance(admission, Refusal):
             return self._refuse(admission)
         if self._routing.is_to_wait(batch.topic, properties) or batch.sys_flag & TRANSACTION_MASK:
             return self._refuse(self._illegal(admission.new_topics))
         is_whole = is_batch_topic(admission.topic.attributes) and UNIQ_KEY in properties
-        if not is_whole and (INNER_NUM in properties or _hold_inner_batch(body, parsed)):
+        if not is_whole and (INNER_NUM in properties or _hold_inner_batch(body, parts)):
             return self._refuse(_NO_BATCH._replace(new_topics=admission.new_topics))
         outcome: Outcome[Any]
         try:
@@ -405,7 +404,7 @@ class SendOperations:
                 outcome = self._append_whole(batch, body, admission, sender)
             else:
                 head = _new_record(b"", StoredProperties(b"", {}), batch, admission, sender)
-                outcome = self._scheduler.append_batch(head, _batch_records(head, parts, parsed))
+                outcome = self._scheduler.append_batch(head, parts)
                 stored: list[Appended] = outcome.answer
                 log_offsets, key = [one.log_offset for one in stored], properties.get(UNIQ_KEY)
                 outcome.answer = SendReceipt(log_offsets, admission.queue_id, stored[0].queue_offset, key)
@@ -462,18 +461,8 @@ def _new_record(
     )
 
 
-def _batch_records(head: NewRecord, parts: Sequence[BatchPart], parsed: Sequence[dict[str, str]]) -> list[NewRecord]:
-    """Return the records of a batch; its messages are stored as their sender wrote them."""
-    topic, queue_id, sys_flag, born_host = head.topic, head.queue_id, head.sys_flag, head.born_host
-    born_at_ms, reconsume_times = head.born_at_ms, head.reconsume_times
-    return [
-        NewRecord(topic, queue_id, body, text, properties, flag, sys_flag, born_at_ms, born_host, reconsume_times)
-        for (flag, body, text), properties in zip(parts, parsed, strict=True)
-    ]
-
-
-def _hold_inner_batch(body: bytes, parsed: Sequence[dict[str, str]]) -> bool:
-    return _INNER_NUM in body and any(INNER_NUM in one for one in parsed)
+def _hold_inner_batch(body: bytes, parts: Sequence[SizedPart]) -> bool:
+    return _INNER_NUM in body and any(INNER_NUM in parse_properties(text[2:]) for _, _, text in parts)
 
 
 def illegal_remark(most_bytes: int) -> str:

@@ -51,9 +51,11 @@ from ...common.record import (
     BLANK_BYTES,
     MAGIC_BLANK,
     NewRecord,
+    SizedPart,
     Verdict,
     check_record,
     encode_record,
+    encode_records,
     reserve_property_crc,
     seal_property_crc,
 )
@@ -198,15 +200,9 @@ class CommitLog:
         self._unflushed = []
         self._maps.clear()
 
-    def add(self, records: Iterable[bytes], size: int) -> None:
+    def add(self, records: bytes, size: int) -> None:
         """Plan records of ``size`` bytes at ``append_offset``; the caller has seen to it that they fit ``room``."""
-        self._buffers += records
-        self.append_offset += size
-        self.room -= size
-
-    def add_one(self, record: bytes, size: int) -> None:
-        """Plan one record, as ``add`` does."""
-        self._buffers.append(record)
+        self._buffers.append(records)
         self.append_offset += size
         self.room -= size
 
@@ -218,7 +214,7 @@ class CommitLog:
             raise ValueError(f"copied bytes stand at {log_offset}, the log ends at {self.append_offset}")
         if len(data) > self.room:
             raise ValueError(f"copied bytes are {len(data)}, the file has room for {self.room}")
-        self.add_one(data, len(data))
+        self.add(data, len(data))
         if not self.room:
             self._end_run(self.append_offset, ends_file=True)
             self._run_start, self.room = self.append_offset, self.file_bytes
@@ -445,24 +441,44 @@ class RecordEncoder:
         except ValueError as error:
             raise MessageIllegalError(str(error)) from error
         if len(data) > self._sure_limit:
-            self._check(data, new.body)
+            self._check(len(data), len(new.body))
         return seal_property_crc(data) if self._seals else data
 
-    def _check(self, data: bytes, body: bytes) -> None:
-        if len(data) > self._record_limit:
-            raise MessageIllegalError(f"record is {len(data)} bytes, limit is {self._record_limit}")
-        if len(body) > self._body_limit:
-            raise MessageIllegalError(f"body is {len(body)} bytes, limit is {self._body_limit}")
+    def _check(self, size: int, body_size: int) -> None:
+        if size > self._record_limit:
+            raise MessageIllegalError(f"record is {size} bytes, limit is {self._record_limit}")
+        if body_size > self._body_limit:
+            raise MessageIllegalError(f"body is {body_size} bytes, limit is {self._body_limit}")
 
     def encode_run(
-        self, parts: Sequence[NewRecord], queue_offset: int, log_offset: int, stored_at_ms: int
-    ) -> list[bytes]:
-        """Return records that follow each other from a place on (raises ``MessageIllegalError``)."""
-        encoded: list[bytes] = []
-        for number, new in enumerate(parts):
-            encoded.append(self.encode(new, queue_offset + number, log_offset, stored_at_ms))
-            log_offset += len(encoded[-1])
-        return encoded
+        self, head: NewRecord, parts: Sequence[SizedPart], place: tuple[int, int], stored_at_ms: int
+    ) -> tuple[bytes, list[int]]:
+        """Return the records of a batch from a place on, and their sizes, as ``encode_records`` does.
+
+        Raises:
+            MessageIllegalError: One is too long.
+        """
+        if self._seals:
+            return self._seal_run(head, parts, place, stored_at_ms)
+        try:
+            data, sizes = encode_records(head, parts, place, stored_at_ms, self.store_host)
+        except ValueError as error:
+            raise MessageIllegalError(str(error)) from error
+        if max(sizes) > self._sure_limit:
+            for size, (_, body, _) in zip(sizes, parts, strict=True):
+                self._check(size, len(body) - 4)
+        return data, sizes
+
+    def _seal_run(
+        self, head: NewRecord, parts: Sequence[SizedPart], place: tuple[int, int], stored_at_ms: int
+    ) -> tuple[bytes, list[int]]:
+        queue_offset, log_offset = place
+        records: list[bytes] = []
+        for flag, body, text in parts:
+            new = msgspec.structs.replace(head, flag=flag, body=body[4:], property_text=text[2:])
+            records.append(self.encode(new, queue_offset + len(records), log_offset, stored_at_ms))
+            log_offset += len(records[-1])
+        return b"".join(records), list(map(len, records))
 
 
 _ROUNDING_MS = 2  # two clocks that are read one after the other, in whole milliseconds

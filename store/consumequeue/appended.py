@@ -1,12 +1,12 @@
 """A record that has its place in the log, on its way to queue and index."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import final
 
 import msgspec
 
 from ...common.message import TRANSACTION_ROLLBACK
-from ...common.properties import KEYS, TAGS, UNIQ_KEY
+from ...common.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
 from ...common.record import NewRecord, decode_record
 from .batch_queue import BatchQueue
 from .consume_queue import ConsumeQueue
@@ -23,9 +23,19 @@ class Appended(msgspec.Struct, gc=False):
     queue_id: int
     sys_flag: int
     stored_at_ms: int
-    properties: dict[str, str]
+    property_text: bytes
     queue: ConsumeQueue | BatchQueue | None
     tags_code: int = 0
+    parsed: dict[str, str] | None = None
+    """The properties, once somebody has asked for them."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Return the properties, which are parsed when they are needed first."""
+        parsed = self.parsed
+        if parsed is None:
+            self.parsed = parsed = parse_properties(self.property_text)
+        return parsed
 
 
 def describe(record: memoryview) -> Appended:
@@ -39,7 +49,7 @@ def describe(record: memoryview) -> Appended:
         found.queue_id,
         found.sys_flag,
         found.stored_at_ms,
-        found.properties,
+        found.property_text,
         None,
     )
 
@@ -60,31 +70,23 @@ def has_keys(record: Appended) -> bool:
 
 
 def place_run(
-    parts: Sequence[NewRecord],
-    encoded: Sequence[bytes],
+    head: NewRecord,
+    texts: Iterable[bytes],
+    sizes: Iterable[int],
     log_offset: int,
     queue: ConsumeQueue | BatchQueue | None,
     stored_at_ms: int,
 ) -> list[Appended]:
-    """Give records that follow each other their places, in the log and in the queue, whose next offset moves on."""
+    """Give records that follow each other their places, in the log and in the queue, whose next offset moves on.
+
+    They are alike but for their properties, of which the texts are given, and their sizes.
+    """
+    topic, queue_id, sys_flag = head.topic, head.queue_id, head.sys_flag
     queue_offset = 0 if queue is None else queue.next_offset
     step = 0 if queue is None else 1
     placed: list[Appended] = []
-    for new, data in zip(parts, encoded, strict=True):
-        size = len(data)
-        placed.append(
-            Appended(
-                log_offset,
-                queue_offset,
-                size,
-                new.topic,
-                new.queue_id,
-                new.sys_flag,
-                stored_at_ms,
-                new.properties,
-                queue,
-            )
-        )
+    for text, size in zip(texts, sizes, strict=True):
+        placed.append(Appended(log_offset, queue_offset, size, topic, queue_id, sys_flag, stored_at_ms, text, queue))
         log_offset += size
         queue_offset += step
     if queue is not None:

@@ -3,27 +3,24 @@
 Rules:
 
 - Imported only when there is something to build: numpy costs start time and memory.
-- Hashes are Java's ``String.hashCode``, computed for all keys of a batch at once: each UTF-16 unit times the power of
-  31 that belongs to its distance from the end of its key, summed per key, modulo 2^32.
+- The hashes of all keys of a batch are worked out at once, from the texts of their records' properties.
 - Within a batch an entry points to the one before it with the same slot, the first of a slot to what the table says.
 """
 
-from collections.abc import Callable, Hashable, Sequence
-from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...common.message import TRANSACTION_ROLLBACK
-from ...common.properties import KEYS, TAGS, UNIQ_KEY, index_hash, java_hash
 from ..consumequeue.appended import Appended
 from .index_file import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
+from .property_keys import PropertyKeys, TopicNumbers, number_names
 
 _ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 _SLOT_CHUNK = 16_384
 _CHECK_ENTRIES = 1 << 17
-H = TypeVar("H", bound=Hashable)
 
 
 class IndexBatch(NamedTuple):
@@ -46,90 +43,16 @@ class IndexBatch(NamedTuple):
 def collect(records: Sequence[Appended]) -> IndexBatch | None:
     """Return the entries of the records: unique key, keys, tags (store.md §4.2); ``None`` when there are none."""
     kept = [record for record in records if record.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK]
-    properties = [record.properties for record in kept]
-    topics = [record.topic for record in kept]
-    uniques = [one.get(UNIQ_KEY) or "" for one in properties]
-    keys = [one.get(KEYS) or "" for one in properties]
-    tags = [one.get(TAGS) or "" for one in properties]
-    words, word_counts = _split_words(keys)
-    has_unique, has_tags = np.array(list(map(bool, uniques)), bool), np.array(list(map(bool, tags)), bool)
-    counts = has_unique + word_counts + has_tags
-    total = int(counts.sum())
-    if not total:
+    if not kept:
         return None
-    prefixes = np.array(_look_up(_prefix_hash, topics), np.uint32)
-    ends = np.cumsum(counts)
-    hashes = np.empty(total, np.int64)
-    is_word = np.ones(total, bool)
-    if has_unique.any():
-        rows = (ends - counts)[has_unique]
-        hashes[rows] = hash_keys(list(filter(None, uniques)), prefixes[has_unique])
-        is_word[rows] = False
-    if has_tags.any():
-        rows = (ends - 1)[has_tags]
-        hashes[rows] = np.array(_look_up(_tags_hash, list(zip(topics, tags, strict=True))), np.int64)[has_tags]
-        is_word[rows] = False
-    if words:
-        hashes[is_word] = hash_keys(words, np.repeat(prefixes, word_counts))
-    return IndexBatch(
-        hashes,
-        np.repeat(np.array([record.log_offset for record in kept], np.int64), counts),
-        np.repeat(np.array([record.stored_at_ms for record in kept], np.int64), counts),
-    )
-
-
-def hash_keys(texts: Sequence[str], prefixes: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Return the index hash of every text behind its prefix, whose hash is given (``indexKeyHashMethod``)."""
-    joined = "".join(texts)
-    if joined.isascii():
-        units = np.frombuffer(joined.encode(), np.uint8).astype(np.uint32)
-        lengths = np.array(list(map(len, texts)), np.int64)
-    else:
-        units = np.frombuffer(joined.encode("utf-16-le", "surrogatepass"), "<u2").astype(np.uint32)
-        lengths = np.array([len(text.encode("utf-16-le", "surrogatepass")) // 2 for text in texts], np.int64)
-    most = int(lengths.max())
-    powers = _powers(most + 1)
-    if most == lengths.min():
-        values = (units.reshape(-1, most) * powers[most - 1 :: -1][:most]).sum(axis=1, dtype=np.uint32)
-    else:
-        ends = np.cumsum(lengths)
-        units *= powers[np.repeat(ends, lengths) - 1 - np.arange(len(units))]
-        values = np.add.reduceat(units, ends - lengths, dtype=np.uint32)
-    values += prefixes * powers[lengths]
-    hashes = np.abs(values.view(np.int32).astype(np.int64))
-    hashes[hashes == 2**31] = 0
-    return hashes
-
-
-def _powers(count: int) -> NDArray[np.uint32]:
-    factors = np.full(count, 31, np.uint32)
-    factors[0] = 1
-    return factors.cumprod(dtype=np.uint32)
-
-
-def _split_words(keys: list[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the words of all keys, and how many each has."""
-    if " " not in "".join(keys):
-        return list(filter(None, keys)), np.array(list(map(bool, keys)), np.int64)
-    words = [list(filter(None, one.split(" "))) for one in keys]
-    return [word for one in words for word in one], np.array(list(map(len, words)), np.int64)
-
-
-def _look_up(find: Callable[[H], int], values: list[H]) -> list[int]:
-    """Return what is found for each value, looked for once for equal ones."""
-    found = {value: find(value) for value in set(values)}
-    return list(map(found.__getitem__, values))
-
-
-@lru_cache(maxsize=4096)
-def _prefix_hash(topic: str) -> int:
-    return java_hash(f"{topic}#") & 0xFFFFFFFF
-
-
-@lru_cache(maxsize=4096)
-def _tags_hash(topic_and_tags: tuple[str, str]) -> int:
-    topic, tags = topic_and_tags
-    return index_hash(f"{topic}#T#{tags}")
+    texts = [record.property_text for record in kept]
+    keys = PropertyKeys(texts, np.array(list(map(len, texts)), np.int64))
+    rows, hashes, _ = keys.entries(TopicNumbers(*number_names([record.topic for record in kept])))
+    if not len(rows):
+        return None
+    log_offsets = np.array([record.log_offset for record in kept], np.int64)
+    stored_at_ms = np.array([record.stored_at_ms for record in kept], np.int64)
+    return IndexBatch(hashes, log_offsets[rows], stored_at_ms[rows])
 
 
 def insert(space: IndexSpace, file: IndexFile, batch: IndexBatch) -> None:

@@ -26,7 +26,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...common.names import SCHEDULE_TOPIC
-from ...common.properties import parse_properties
 from ..commitlog.block_tags import TagCodes, exact_codes, find_last, guess_codes
 from ..commitlog.record_blocks import Block, Longs, Mask
 from ..consumequeue.appended import Appended
@@ -187,9 +186,7 @@ def describe_block(block: Block) -> list[Appended]:
         for name in ("log_offset", "queue_offset", "size", "queue_id", "sys_flag", "stored_at_ms")
     ]
     return [
-        Appended(
-            at, queue_offset, size, names[topic], queue_id, flag, stored, parse_properties(bytes(view[start:end])), None
-        )
+        Appended(at, queue_offset, size, names[topic], queue_id, flag, stored, bytes(view[start:end]), None)
         for at, queue_offset, size, queue_id, flag, stored, topic, start, end in zip(
             *columns, topics, starts, ends, strict=True
         )

@@ -22,12 +22,13 @@ numpy (``recovery.block_dispatch``); a test holds both equal.
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from ...common.errors import MessageIllegalError, StoreFullError, StoreNotWritableError
 from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ...common.names import SCHEDULE_TOPIC
-from ...common.properties import DELAY, TAGS, tags_code
+from ...common.properties import DELAY, TAGS, tags_code, tags_code_in
 from ..commitlog.commit_log import CommitLog
 from ..consumequeue.appended import Appended, describe, leave_topic
 from ..consumequeue.batch_queue import BatchQueue, count_of, encode_unit
@@ -43,9 +44,6 @@ WITHOUT_ENTRY: Final = INNER_BATCH | TRANSACTION_PREPARED
 """Flags of records that get no entry in a consume queue; the prepared bit is also set in "rolled back"."""
 UNKNOWN_LEVEL_MS: Final = 1_000
 _CODE: Final = struct.Struct(">12xq")
-
-
-_pack = ENTRY.pack
 
 
 class EntryRules:
@@ -76,17 +74,34 @@ class EntryRules:
             return self._queues.batches.obtain(topic, queue_id)
         return None if sys_flag & INNER_BATCH else self._queues.obtain(topic, queue_id)
 
-    def entry_of(self, record: Appended) -> bytes:
-        """Return what stands in the queue of a record, and note the code in the record."""
-        tags = record.properties.get(TAGS)
-        code = tags_code(tags) if tags else 0
-        if record.topic == SCHEDULE_TOPIC:
-            code = entry_code(record.topic, record.properties, record.stored_at_ms, self.delays_ms)
+    def entries_of(self, run: Sequence[Appended]) -> bytes:
+        """Return what stands in one queue of records that follow each other there, and note the codes in them."""
+        first = run[0]
+        if first.topic == SCHEDULE_TOPIC or type(first.queue) is BatchQueue:
+            return b"".join(map(self._entry_of, run))
+        values: list[int] = []
+        for record in run:
+            parsed = record.parsed
+            if parsed is None:
+                code = tags_code_in(record.property_text)
+            else:
+                code = tags_code(tags) if (tags := parsed.get(TAGS)) else 0
+            record.tags_code = code
+            values += (record.log_offset, record.size, code)
+        return ENTRY.pack(*values) if len(run) == 1 else _entries(len(run)).pack(*values)
+
+    def _entry_of(self, record: Appended) -> bytes:
+        code = entry_code(record.topic, record.properties, record.stored_at_ms, self.delays_ms)
         record.tags_code = code
-        if isinstance(record.queue, BatchQueue):
-            entry, count = (record.log_offset, record.size, code), count_of(record.sys_flag, record.properties)
-            return encode_unit(entry, record.stored_at_ms, record.queue_offset, count)
-        return _pack(record.log_offset, record.size, code)
+        if not isinstance(record.queue, BatchQueue):
+            return ENTRY.pack(record.log_offset, record.size, code)
+        entry, count = (record.log_offset, record.size, code), count_of(record.sys_flag, record.properties)
+        return encode_unit(entry, record.stored_at_ms, record.queue_offset, count)
+
+
+@lru_cache(maxsize=256)
+def _entries(count: int) -> struct.Struct:
+    return struct.Struct(f">{ENTRY.format[1:] * count}")
 
 
 def entry_code(topic: str, properties: Mapping[str, str], stored_at_ms: int, delays_ms: Sequence[int]) -> int:
@@ -201,26 +216,28 @@ class Dispatcher:
             tell(ready)
 
     def _write_queues(self, ready: list[Appended]) -> None:
-        touched: list[ConsumeQueue | BatchQueue] = []
-        entry_of = self._rules.entry_of
+        runs: dict[ConsumeQueue | BatchQueue, list[Appended]] = {}
+        for record in ready:
+            queue = record.queue
+            if queue is None or record.queue_offset < queue.max_offset:
+                continue
+            run = runs.get(queue)
+            if run is None:
+                if record.queue_offset != queue.max_offset:
+                    raise StoreNotWritableError(
+                        f"queue {queue.directory} ends at {queue.max_offset}, "
+                        f"the next record in the log has {record.queue_offset}"
+                    )
+                runs[queue] = [record]
+            else:
+                run.append(record)
         try:
-            for record in ready:
-                queue = record.queue
-                if queue is None or record.queue_offset < queue.max_offset:
-                    continue
+            for queue, run in runs.items():
                 pending = queue.pending
-                if not pending:
-                    if record.queue_offset != queue.max_offset:
-                        raise StoreNotWritableError(
-                            f"queue {queue.directory} ends at {queue.max_offset}, "
-                            f"the next record in the log has {record.queue_offset}"
-                        )
-                    touched.append(queue)
-                pending += entry_of(record)
-            for queue in touched:
+                pending += self._rules.entries_of(run)
                 queue.write_pending()
         except (OSError, StoreNotWritableError):
-            for queue in touched:
+            for queue in runs:
                 queue.pending.clear()
             raise
 

@@ -102,7 +102,7 @@ class BatchQueueRebuild:
         elif record.queue_offset > progress.next_offset and not self._is_whole_log:
             self.broken.add(queue)
             return
-        unit = self._rules.entry_of(record)
+        unit = self._rules.entries_of((record,))
         progress.wanted += unit
         progress.next_offset = record.queue_offset + UNIT.unpack(unit)[5]
         if len(progress.wanted) >= _WRITE_BYTES:
@@ -324,7 +324,7 @@ class ConsumeQueueRebuild:
             self.broken.add(queue)
             self._by_place.pop((queue.topic.encode(), queue.queue_id))
             return
-        entry = self.rules.entry_of(record)
+        entry = self.rules.entries_of((record,))
         is_ahead = record.queue_offset > progress.cursor and not progress.is_behind
         if known and is_ahead and known != entry and queue.read(record.queue_offset, 1) == entry:
             progress.go_to(record.queue_offset)  # the records of the entries between are lost: it keeps its place

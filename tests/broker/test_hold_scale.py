@@ -50,7 +50,7 @@ class Park:
 def arrival(queue_id: int, tags_code: int) -> list[Appended]:
     """Return the notice of the first message of a queue."""
     queue = ConsumeQueue(QueueSpace(OS_FILES, "unused", 20_000, Descriptors(OS_FILES, 4)), "T", queue_id)
-    return [Appended(0, 0, 100, "T", queue_id, 0, 0, {}, queue, tags_code)]
+    return [Appended(0, 0, 100, "T", queue_id, 0, 0, b"", queue, tags_code)]
 
 
 @pytest.mark.feature("P6")

@@ -14,6 +14,7 @@ from rocketlet.common.properties import (
     java_hash,
     parse_properties,
     tags_code,
+    tags_code_in,
 )
 
 CASES = java_cases("codec/properties.json")
@@ -120,3 +121,18 @@ def test_property_crc_is_written_as_java_does(case: dict[str, Any]) -> None:
     """The checksum property holds ten digits, least significant first."""
     assert format_property_crc(case["crc32Property"]).hex() == case["hex"]
     assert len(format_property_crc(case["crc32Property"])) == PROPERTY_CRC_BYTES
+
+
+CHUNKS = st.one_of(
+    st.tuples(st.sampled_from([b"TAGS", b"TAGS", b"TAGSX", b"XTAGS", b"KEYS", b""]), st.binary(max_size=3)).map(
+        b"\x01".join
+    ),
+    st.sampled_from([b"TAGS", b"TAGS\x01", b"\x01", b"TAGS\x01" + b"a" * 65, b"TAGS\x01" + "日本".encode()]),
+)
+
+
+@given(st.lists(CHUNKS, max_size=4), st.booleans())
+def test_code_of_a_tag_needs_no_parser(chunks: list[bytes], ends: bool) -> None:
+    """The code in a text is that of its parsed tag: of the last one that is not empty, wherever it stands."""
+    text = b"\x02".join(chunks) + (b"\x02" if ends else b"")
+    assert tags_code_in(text) == tags_code(parse_properties(text).get("TAGS"))

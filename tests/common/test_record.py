@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from javastores import java_cases
+from msgspec import structs
 
 from rocketlet.common.compression import inflate
 from rocketlet.common.errors import DecodeError, RecordError
@@ -32,10 +33,12 @@ from rocketlet.common.record import (
     decode_record,
     encode_batch,
     encode_record,
+    encode_records,
     has_sealed_crc,
     iter_records,
     reserve_property_crc,
     seal_property_crc,
+    split_batch,
 )
 
 VECTORS = pathlib.Path(__file__).parents[1] / "vectors"
@@ -551,3 +554,28 @@ def test_verdicts_are_never_sizes() -> None:
     words: dict[Verdict, Any] = {verdict: verdict.reason for verdict in Verdict}
     assert max(words) == 0
     assert len(set(words.values())) == len(words)
+
+
+SMALL_PARTS = st.builds(BatchPart, INTS, st.binary(max_size=40), st.binary(max_size=40))
+
+
+@given(NEW_RECORDS, st.lists(SMALL_PARTS, min_size=1, max_size=5), HOSTS, st.integers(0, 1 << 40))
+def test_records_of_a_batch_are_those_of_single_messages(
+    head: NewRecord, parts: list[BatchPart], store_host: bytes, offset: int
+) -> None:
+    """Each is the record of a message that has all else of the head, behind the one before in queue and log."""
+    data, sizes = encode_records(head, split_batch(encode_batch(parts)), (offset, 2 * offset), 7, store_host)
+    expected: list[bytes] = []
+    for part in parts:
+        new = structs.replace(head, flag=part.flag, body=part.body, property_text=part.property_text)
+        place = offset + len(expected), 2 * offset + sum(map(len, expected))
+        expected.append(encode_record(new, *place, 7, store_host))
+    assert (data, sizes) == (b"".join(expected), list(map(len, expected)))
+
+
+def test_batch_has_no_more_messages_than_allowed() -> None:
+    """One more is refused, and named."""
+    data = encode_batch([BatchPart(0, b"x", b"")] * 3)
+    assert len(split_batch(data, 3)) == 3
+    with pytest.raises(RecordError, match=f"^batch of {len(data)} bytes holds more than 2 messages$"):
+        split_batch(data, 2)

@@ -54,6 +54,7 @@ async def test_every_answer_forbids_what_pages_do_not_need(web: httpx.AsyncClien
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["x-content-type-options"] == "nosniff"
+        assert not {"server", "date"} & answer.headers.keys()
 
 
 @pytest.mark.parametrize("fault", ["no key", "wrong key", "other site", "too large", "by GET"])

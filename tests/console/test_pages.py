@@ -10,7 +10,8 @@ from page_text import rows_of, text_of
 from subscribed import push_consumer
 
 from rocketlet.client import Admin, Message, MessageQueue, Producer, TopicSettings
-from rocketlet.console import overview
+from rocketlet.console import overview, pages
+from rocketlet.console.rendering import format_rate
 from rocketlet.console.server import ConsoleConfig, ConsoleServer
 
 Show = Callable[..., Awaitable[str]]
@@ -102,6 +103,7 @@ async def test_messages_are_found(orders: list[str], show: Show) -> None:
     assert await found(tags="paid") == ["4", "2", "0"]
     assert await found(sql="amount > 2") == ["4", "3"]
     assert await found(key="k3") == ["3"]
+    assert await found(key="all") == ["4", "3", "2", "1", "0"]
     assert await found(key="all", until="2020-01-01") == []
     assert await found(**{"from": "2020-01-01"}) == ["4", "3", "2", "1", "0"]
     assert await found(until="2020-01-01 12:00") == []
@@ -109,6 +111,8 @@ async def test_messages_are_found(orders: list[str], show: Show) -> None:
     assert await found(id="nothing") == []
     assert await found(broker="broker-a", queue="1", offset="3") == ["3"]
     assert await found(broker="broker-a", queue="1", offset="9") == []
+    assert await found(broker="broker-a", queue="1", offset="0") == ["0"]
+    assert await found(broker="broker-a", offset="0") == []
     for params, text in (
         ({"from": "soon"}, "'soon' is no time"),
         ({"queue": "one", "offset": "1"}, "queue is 'one', it must be a number"),
@@ -117,6 +121,16 @@ async def test_messages_are_found(orders: list[str], show: Show) -> None:
         answer = await show("/topics/orders/messages", 404 if "broker" in params else 400, **params)
         assert text in text_of(answer)
     assert "expected a value" in text_of(await show("/topics/orders/messages", 400, sql="amount >"))
+
+
+@pytest.mark.usefixtures("orders")
+async def test_long_results_are_said_to_be_cut(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as there may be more than a page shows."""
+    for most, is_cut in ((6, False), (5, True), (2, True)):
+        monkeypatch.setattr(pages, "MOST_MESSAGES", most)
+        page = await show("/topics/orders/messages")
+        assert len(rows_of(page)) - 1 == min(most, 5)
+        assert (f"Only the newest {most} are shown." in text_of(page)) == is_cut
 
 
 async def test_message_is_shown_whole(orders: list[str], show: Show) -> None:
@@ -179,6 +193,15 @@ async def test_brokers_are_shown(show: Show) -> None:
     assert "commitLogDiskRatio" in text_of(await show("/brokers/broker-a"))
     assert "no master of the broker nobody" in text_of(await show("/brokers/nobody", 400))
     assert "There is no page /nothing." in text_of(await show("/nothing", 404))
+
+
+@pytest.mark.parametrize(
+    ("per_second", "text"),
+    [(0, "0.0"), (0.06, "0.1"), (99.9, "99.9"), (100, "100"), (100.4, "100"), (12_345.6, "12,346")],
+)
+def test_rates_are_shown_short(per_second: float, text: str) -> None:
+    """A digit behind the point below a hundred, thousands apart."""
+    assert format_rate(per_second) == text
 
 
 async def test_cluster_that_is_away_is_told(unused_tcp_port: int) -> None:

@@ -56,6 +56,7 @@ async def test_answers(request_text: bytes, status: bytes, metrics: MetricsServe
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 " + status)
     assert f"Content-Length: {len(body)}".encode() in head.split(b"\r\n")
+    assert (b"Allow: GET, HEAD" in head.split(b"\r\n")) == (status == b"405 Method Not Allowed")
     assert (await scrape()).one("rocketmq_broker_permission") == 6
 
 

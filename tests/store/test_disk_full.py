@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from stores import LimitedFiles, StoreDirectory, assert_recovered, new_record, read_all, sample
+from stores import LimitedFiles, StoreDirectory, assert_recovered, new_part, new_record, read_all, sample
 
 from rocketlet.common.errors import StoreError, StoreFullError
 from rocketlet.store.files.checkpoint import load_checkpoint
@@ -78,7 +78,7 @@ def test_failed_commit_frees_the_offsets_of_all_its_messages(directory: StoreDir
     store.commit()
     for queue_id in (0, 1, 0):
         store.append(new_record(queue_id=queue_id))
-    store.append_batch(new_record(), [new_record(), new_record()])
+    store.append_batch(new_record(), [new_part(), new_part()])
     disk.room = 0
     with pytest.raises(StoreFullError):
         store.commit()

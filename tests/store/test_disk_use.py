@@ -4,7 +4,7 @@ import logging
 
 import pytest
 from retention import MeasuredFiles, age, cleaned_directory, log_files
-from stores import StoreDirectory, new_record, read_queue
+from stores import StoreDirectory, new_part, new_record, read_queue
 
 from rocketlet.common.errors import DiskFullError
 
@@ -21,7 +21,7 @@ def test_full_disk_takes_no_messages_until_it_has_room(aged: StoreDirectory, cap
         store.append(new_record())
     store.tick()
     with pytest.raises(DiskFullError):
-        store.append_batch(new_record(), [new_record()])
+        store.append_batch(new_record(), [new_part()])
     assert log_files(aged) == [7]
     assert read_queue(store, "T", 0)[-1].queue_offset == 39
     disk.percents["/"] = 86

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from stores import HOST, LimitedFiles, StoreDirectory, new_record, read_all, read_queue
+from stores import HOST, LimitedFiles, StoreDirectory, new_part, new_record, read_all, read_queue
 from syncs import CrowdedFiles, NamedFiles, RecordedSyncs, checkpoint, flush, write
 
 from rocketlet.common.errors import MessageIllegalError, StoreDamagedError, StoreFullError, StoreNotWritableError
@@ -43,8 +43,8 @@ def test_record_goes_to_the_next_file_when_8_bytes_behind_it_do_not_fit(
         put(store, 1000)
         size = 4096 - 1000 - BLANK_BYTES + left
         if is_batch:
-            parts = [new_record(body=bytes(100)), new_record(body=bytes(size - 2 * EMPTY_BYTES - 100))]
-            placed = store.append_batch(parts[0], parts)
+            parts = [new_part(bytes(100)), new_part(bytes(size - 2 * EMPTY_BYTES - 100))]
+            placed = store.append_batch(new_record(), parts)
             store.commit()
             assert [one.log_offset for one in placed] == [expected, expected + EMPTY_BYTES + 100]
         else:
@@ -58,11 +58,11 @@ def test_batch_fits_one_file_or_is_refused(directory: StoreDirectory) -> None:
     """It may be as long as a file with a blank behind it; the answer to a longer one holds both numbers."""
     with directory.open() as store:
         head = new_record()
-        fits = [new_record(body=bytes(2000)), new_record(body=bytes(4096 - 8 - 2 * EMPTY_BYTES - 2000))]
+        fits = [new_part(bytes(2000)), new_part(bytes(4096 - 8 - 2 * EMPTY_BYTES - 2000))]
         assert [one.queue_offset for one in store.append_batch(head, fits)] == [0, 1]
         store.commit()
         assert store.log_max_offset == 4088
-        too_long = [fits[0], new_record(body=fits[1].body + b"1")]
+        too_long = [fits[0], new_part(bytes(4096 - 8 - 2 * EMPTY_BYTES - 2000 + 1))]
         with pytest.raises(MessageIllegalError, match=r"^batch is 4089 bytes, limit is 4088$"):
             store.append_batch(head, too_long)
         assert not store.has_planned
@@ -76,7 +76,7 @@ def test_records_of_one_commit_have_one_store_time(directory: StoreDirectory) ->
         times = [store.append(new_record()).stored_at_ms]
         directory.now_ms += 5
         times.append(store.append(new_record()).stored_at_ms)
-        times += [one.stored_at_ms for one in store.append_batch(new_record(), [new_record(), new_record()])]
+        times += [one.stored_at_ms for one in store.append_batch(new_record(), [new_part(), new_part()])]
         directory.now_ms += 5
         times.append(store.append(new_record()).stored_at_ms)
         store.commit()
@@ -98,7 +98,7 @@ def test_clock_that_was_set_back_stores_nothing_before_the_last_record(
     directory.now_ms -= 60_000
     with directory.open() as store:
         assert store.stamp_ms() >= last_ms
-        placed = store.append_batch(new_record(), [new_record()])[0] if is_batch else store.append(new_record())
+        placed = store.append_batch(new_record(), [new_part()])[0] if is_batch else store.append(new_record())
         assert placed.stored_at_ms >= last_ms
         assert store.time_from(last_ms + 500).stamp_ms() >= last_ms + 500
         assert store.time_from(0).stamp_ms() >= placed.stored_at_ms
@@ -122,9 +122,9 @@ def test_prepared_messages_have_no_place_in_a_queue(directory: StoreDirectory) -
         prepared, inner = new_record(), new_record("B")
         prepared.sys_flag = TRANSACTION_PREPARED
         inner.sys_flag = INNER_BATCH_FLAGS | TRANSACTION_PREPARED
-        placed = [store.append(prepared), *store.append_batch(prepared, [prepared, prepared]), store.append(inner)]
+        placed = [store.append(prepared), *store.append_batch(prepared, [new_part(), new_part()]), store.append(inner)]
         assert [(one.queue_offset, one.queue, one.properties) for one in placed] == [(0, None, {})] * 4
-        assert [one.queue_offset for one in store.append_batch(new_record(), [new_record(), new_record()])] == [1, 2]
+        assert [one.queue_offset for one in store.append_batch(new_record(), [new_part(), new_part()])] == [1, 2]
         assert store.append(new_record()).queue_offset == 3
         store.commit()
         assert [record.queue_offset for record in read_queue(store, "T", 0)] == [0, 1, 2, 3]
@@ -203,7 +203,7 @@ def test_failed_write_that_cannot_be_taken_back_ends_writing(
     store.tick()
     assert str(store.refusal) == str(caught.value)
     for call in (
-        lambda: store.append(new_record()), lambda: store.append_batch(new_record(), [new_record()]),
+        lambda: store.append(new_record()), lambda: store.append_batch(new_record(), [new_part()]),
         lambda: store.append_copy(0, data),
     ):  # fmt: skip
         with pytest.raises(StoreNotWritableError) as again:
@@ -236,7 +236,7 @@ def test_full_disk_is_told_until_there_is_room(directory: StoreDirectory, caplog
     store.commit()
     for _ in range(2):
         with pytest.raises(StoreFullError, match="no room in the store"):
-            store.append_batch(new_record(), [new_record()])
+            store.append_batch(new_record(), [new_part()])
     disk.room = None
     caplog.clear()
     with caplog.at_level(logging.WARNING):
@@ -244,7 +244,7 @@ def test_full_disk_is_told_until_there_is_room(directory: StoreDirectory, caplog
             store.tick()
             said = [record.getMessage() for record in caplog.records]
             assert said == [f"accepting writes again: store {directory.root}"]
-        assert store.append_batch(new_record(), [new_record()])[0].queue_offset == 1
+        assert store.append_batch(new_record(), [new_part()])[0].queue_offset == 1
 
 
 def test_places_that_were_not_written_are_free_again(directory: StoreDirectory) -> None:

@@ -18,6 +18,7 @@ from rocketlet.broker.outcomes.scheduler import PutCounts
 from rocketlet.broker.pull.fetch import ReadCounts
 from rocketlet.broker.send.send import SendBackCounts
 from rocketlet.common.message import INNER_BATCH
+from rocketlet.common.properties import encode_properties
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -52,7 +53,7 @@ def record(topic: str, stored_at_ms: int, size: int = 100, inner_batch: int | No
     """Return a record that has become readable."""
     properties = {} if inner_batch is None else {"INNER_NUM": str(inner_batch)}
     sys_flag = 0 if inner_batch is None else INNER_BATCH
-    return Appended(0, 0, size, topic, 0, sys_flag, stored_at_ms, properties, None)
+    return Appended(0, 0, size, topic, 0, sys_flag, stored_at_ms, encode_properties(properties), None)
 
 
 async def sample(statistics: BrokerStatistics, clock: ManualClock, seconds: int) -> None:

@@ -40,7 +40,7 @@ def stored(properties: dict[str, str], born_host: bytes = HOST_V4, store_host: b
 
 def arrival(properties: dict[str, str]) -> Appended:
     """Return the notice of a record with the properties."""
-    return Appended(0, 0, 100, "T", 0, 0, 0, properties, None, java_hash(properties.get("TAGS", "")))
+    return Appended(0, 0, 100, "T", 0, 0, 0, encode_properties(properties), None, java_hash(properties.get("TAGS", "")))
 
 
 def test_filter_of_everything_has_no_stages() -> None:

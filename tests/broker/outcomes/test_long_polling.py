@@ -18,7 +18,7 @@ LIMIT_MS = 15_000
 def arrival(next_offset: int, tags_code: int) -> list[Appended]:
     """Return the notice that the queue can be read up to an offset."""
     queue = ConsumeQueue(QueueSpace(OS_FILES, "unused", 20_000, Descriptors(OS_FILES, 4)), *KEY)
-    return [Appended(0, next_offset - 1, 100, *KEY, 0, 0, {}, queue, tags_code)]
+    return [Appended(0, next_offset - 1, 100, *KEY, 0, 0, b"", queue, tags_code)]
 
 
 class Hold:

@@ -45,7 +45,7 @@ async def new_producer(members: Members[Connection]) -> NewProducer:
 def request(**properties: str) -> CheckRequest:
     """Return a request about a half message of the group."""
     copy = half_of(new_record("T", 3, b"half", UNIQ_KEY="k", PGROUP="g", **properties))
-    place = Appended(512, 7, 100, copy.topic, 0, 0, 9, copy.properties, None)
+    place = Appended(512, 7, 100, copy.topic, 0, 0, 9, copy.property_text, None)
     return CheckRequest(copy, place, 8)
 
 

@@ -1,7 +1,7 @@
 """The codes and hashes of many records at once are those of one record at a time."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import hypothesis.strategies as st
 import numpy as np
@@ -54,18 +54,26 @@ def check_block(folder: pathlib.Path, records: Sequence[tuple[str, bytes, int]])
         for one, properties in zip(stored, parsed, strict=True)
     ]
     assert [keys.unique_key(row) for row in range(len(stored))] == [one.get("UNIQ_KEY") for one in parsed]
-    found, batch = (
-        keys.key_entries(),
-        collect([describe(view[at : at + one.total_size]) for at, one in zip(log.offsets, stored, strict=True)]),
-    )
-    expected: tuple[list[int], list[int]] = [], []
-    if batch is not None:
-        expected = batch.hashes.tolist(), batch.log_offsets.tolist()
-    assert (found.hashes.tolist(), np.array(log.offsets)[found.rows].tolist()) == expected
+    found = keys.key_entries()
+    expected = [
+        (place, index_hash(f"{one.topic}#{key}"))
+        for place, one, properties in zip(log.offsets, stored, parsed, strict=True)
+        for key in (keys_of(properties) if one.sys_flag & 12 != 12 else ())
+    ]
+    assert list(zip(np.array(log.offsets)[found.rows].tolist(), found.hashes.tolist(), strict=True)) == expected
+    batch = collect([describe(view[at : at + one.total_size]) for at, one in zip(log.offsets, stored, strict=True)])
+    collected = list(zip(batch.log_offsets.tolist(), batch.hashes.tolist(), strict=True)) if batch else []
+    assert collected == expected
     tagged = [row for row, one in enumerate(parsed) if one.get("TAGS") and stored[row].sys_flag & 12 != 12]
     assert found.rows[found.is_tag].tolist() == tagged
     hashes = [index_hash(f"{stored[row].topic}#T#{parsed[row]['TAGS']}") for row in tagged]
     assert found.hashes[found.is_tag].tolist() == hashes
+
+
+def keys_of(properties: Mapping[str, str]) -> list[str]:
+    """Return the keys of a record, in the order of their entries."""
+    found = [properties.get("UNIQ_KEY", ""), *properties.get("KEYS", "").split(" ")]
+    return [*filter(None, found), *([f"T#{properties['TAGS']}"] if "TAGS" in properties else [])]
 
 
 ODD = [

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from stores import LimitedFiles, StoreDirectory, new_record, read_all, read_queue, sample
+from stores import LimitedFiles, StoreDirectory, new_part, new_record, read_all, read_queue, sample
 
 from rocketlet.common.errors import MessageIllegalError
 from rocketlet.common.record import encode_record
@@ -108,22 +108,21 @@ def test_batch_lies_in_one_file_with_one_store_time(directory: StoreDirectory) -
     """A batch that does not fit the rest of a file goes to the next one as a whole, with consecutive offsets."""
     store = directory.open()
     append(store, FILE_BYTES - 400)
-    parts = [new_record(body=b"%d" % number * 60) for number in range(5)]
-    placed = store.append_batch(parts[0], parts)
+    bodies = [b"%d" % number * 60 for number in range(5)]
+    placed = store.append_batch(new_record(), list(map(new_part, bodies)))
     store.commit()
     assert placed[0].log_offset == FILE_BYTES
     assert [one.queue_offset for one in placed] == [1, 2, 3, 4, 5]
     records = read_queue(store, "T", 0)[1:]
-    assert [bytes(record.body) for record in records] == [part.body for part in parts]
+    assert [bytes(record.body) for record in records] == bodies
     assert len({record.stored_at_ms for record in records}) == 1
 
 
 def test_batch_longer_than_a_file_is_refused(directory: StoreDirectory) -> None:
     """It could not lie in one file; nothing of it takes a place."""
     store = directory.open()
-    parts = [new_record(body=bytes(1500)) for _ in range(3)]
     with pytest.raises(MessageIllegalError, match="limit is 4088"):
-        store.append_batch(parts[0], parts)
+        store.append_batch(new_record(), [new_part(bytes(1500))] * 3)
     assert store.append(new_record()).queue_offset == 0
 
 

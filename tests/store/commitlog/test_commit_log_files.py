@@ -102,15 +102,15 @@ def fill_files(log: CommitLog, letters: bytes) -> None:
 
 def test_plans_are_written_by_one_commit(log: CommitLog, tmp_path: pathlib.Path) -> None:
     """Over three files, with a blank at the end of each but the last; the next commit goes on where it ended."""
-    log.add([b"a" * 100, b"b" * 50], 150)
+    log.add(b"a" * 100 + b"b" * 50, 150)
     log.roll()
-    log.add_one(b"c" * 4_000, 4_000)
+    log.add(b"c" * 4_000, 4_000)
     log.roll()
-    log.add([b"d" * 10], 10)
+    log.add(b"d" * 10, 10)
     assert state(log) == (0, 8_202, 4_086)
     log.commit()
     assert state(log) == (8_202, 8_202, 4_086)
-    log.add_one(b"e" * 5, 5)
+    log.add(b"e" * 5, 5)
     log.commit()
     assert content(tmp_path) == {
         0: b"a" * 100 + b"b" * 50 + (3_946).to_bytes(4, "big") + b"\xcb\xd4\x31\x94",
@@ -119,13 +119,13 @@ def test_plans_are_written_by_one_commit(log: CommitLog, tmp_path: pathlib.Path)
     }
     assert written(log) == [(0, True), (1, True), (2, False)]
     assert written(log) == []
-    log.add_one(b"f", 1)
+    log.add(b"f", 1)
     log.commit()
     log.roll()
     log.commit()
     assert state(log) == (12_288, 12_288, FILE_BYTES)
     assert written(log) == [(2, True)]
-    log.add_one(b"g", 1)
+    log.add(b"g", 1)
     log.commit()
     assert (written(log), content(tmp_path)[3]) == ([(3, False)], b"g")
 
@@ -135,18 +135,19 @@ def test_write_has_no_more_buffers_than_the_system_takes(
     log: CommitLog, files: WatchedFiles, count: int, buffers: int, tmp_path: pathlib.Path
 ) -> None:
     """Linux and macOS take 1024 at once; more are joined before."""
-    log.add([b"x"] * count, count)
+    for _ in range(count):
+        log.add(b"x", 1)
     log.commit()
     assert (files.buffers, content(tmp_path)) == ([buffers], {0: b"x" * count})
 
 
 def test_dropped_plans_leave_no_trace(log: CommitLog, tmp_path: pathlib.Path) -> None:
     """Those of the file that is open, of the next ones, and of the blank between."""
-    log.add_one(b"kept", 4)
+    log.add(b"kept", 4)
     log.commit()
-    log.add_one(b"a" * 10, 10)
+    log.add(b"a" * 10, 10)
     log.roll()
-    log.add_one(b"b" * 10, 10)
+    log.add(b"b" * 10, 10)
     log.drop_plans()
     assert state(log) == (4, 4, FILE_BYTES - 4)
     log.commit()
@@ -163,16 +164,16 @@ def test_short_write_is_taken_back(
 ) -> None:
     """Zeros where it was, new files removed and closed, the plans gone; the same is written when there is room."""
     if not is_first:
-        log.add_one(b"kept", 4)
+        log.add(b"kept", 4)
         log.commit()
         log.take_unflushed()
     before, bounds, opened = content(tmp_path), state(log), set(files.open_descriptors)
     for is_full in (True, False):
-        log.add([b"a" * 100], 100)
+        log.add(b"a" * 100, 100)
         log.roll()
-        log.add([b"b" * 4_080], 4_080)
+        log.add(b"b" * 4_080, 4_080)
         log.roll()
-        log.add([b"c" * 100], 100)
+        log.add(b"c" * 100, 100)
         if is_full:
             files.room = room
             with pytest.raises(StoreFullError, match=f"no room to write to {tmp_path}/log: "):
@@ -197,9 +198,9 @@ def test_failed_write_says_what_happened(
 ) -> None:
     """A disk without room is told apart from one that fails; the directory is named."""
     if not is_first:
-        log.add_one(b"kept", 4)
+        log.add(b"kept", 4)
         log.commit()
-    log.add_one(b"lost", 4)
+    log.add(b"lost", 4)
     files.failure = OSError(number, os.strerror(number))
     words = "no room to write to" if kind is StoreFullError else "cannot write to"
     with pytest.raises(kind, match=f"^{words} {tmp_path}/log: {os.strerror(number)}$") as caught:
@@ -209,7 +210,7 @@ def test_failed_write_says_what_happened(
 
 def test_write_that_cannot_be_taken_back_says_so(log: CommitLog, files: WatchedFiles, tmp_path: pathlib.Path) -> None:
     """Also when there was no room only: what stands there now must not be read."""
-    log.add_one(b"lost", 4)
+    log.add(b"lost", 4)
     files.room = 2
     files.unlink_failure = OSError(errno.EIO, "broken")
     with pytest.raises(StoreNotWritableError, match=f"cannot take back a failed write to {tmp_path}/log: .*broken"):
@@ -222,12 +223,12 @@ def test_new_file_that_was_taken_back_is_read_anew(log: CommitLog, files: Watche
     fill_files(log, b"a")
     OS_FILES.close(OS_FILES.create(log.paths.path_of(FILE_BYTES), FILE_BYTES))
     assert bytes(log.segment_view(FILE_BYTES)[:1]) == b"\0"
-    log.add_one(b"b", 1)
+    log.add(b"b", 1)
     files.room = 0
     with pytest.raises(StoreFullError):
         log.commit()
     files.room = None
-    log.add_one(b"c", 1)
+    log.add(b"c", 1)
     log.commit()
     assert bytes(log.segment_view(FILE_BYTES)[:1]) == b"c"
 
@@ -235,16 +236,16 @@ def test_new_file_that_was_taken_back_is_read_anew(log: CommitLog, files: Watche
 def test_closed_log_has_no_open_files(log: CommitLog, files: WatchedFiles) -> None:
     """Neither the active one nor those that wait for a flush; a file that somebody has taken is his to close."""
     for _ in range(3):
-        log.add_one(b"a", 1)
+        log.add(b"a", 1)
         log.commit()
         log.roll()
-    log.add_one(b"b", 1)
+    log.add(b"b", 1)
     log.commit()
     assert len(files.open_descriptors) == 4
     log.close()
     log.close()
     assert (files.open_descriptors, written(log)) == (set(), [])
-    log.add_one(b"c", 1)
+    log.add(b"c", 1)
     log.commit()
     log.take_unflushed()
     assert len(files.open_descriptors) == 1

@@ -3,7 +3,7 @@
 import pathlib
 
 import pytest
-from stores import HOST, StoreDirectory, new_record, read_all, read_queue
+from stores import HOST, StoreDirectory, new_part, new_record, read_all, read_queue
 
 from rocketlet.common.errors import MessageIllegalError
 from rocketlet.common.properties import MAX_PROPERTIES_BYTES
@@ -28,7 +28,7 @@ def test_every_record_is_sealed_at_its_final_place(sealed: StoreDirectory) -> No
         store.set_batch_topics(["B"])
         for number in range(40):
             store.append(new_record(body=b"x" * 150, TAGS=f"t{number}"))
-            store.append_batch(new_record(), [new_record(body=b"part") for _ in range(3)])
+            store.append_batch(new_record(), [new_part(b"part")] * 3)
             inner = new_record("B", 0, encode_batch([BatchPart(0, b"a", b""), BatchPart(0, b"b", b"")]))
             inner.sys_flag |= INNER_BATCH_FLAGS
             store.append(inner)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 from stores import HOST, new_record
 
+from rocketlet.common.properties import encode_properties
 from rocketlet.common.record import encode_record
 from rocketlet.store.consumequeue.appended import Appended, describe, has_keys, leave_topic, place_run
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
@@ -27,32 +28,30 @@ def test_stored_record_is_described() -> None:
     new = new_record("T", 3, b"body", KEYS="k", TAGS="t")
     new.sys_flag = 8
     data = encode_record(new, 7, 400, AT_MS, HOST)
-    properties = {"KEYS": "k", "TAGS": "t"}
-    assert describe(memoryview(data)) == Appended(400, 7, len(data), "T", 3, 8, AT_MS, properties, None)
+    assert describe(memoryview(data)) == Appended(400, 7, len(data), "T", 3, 8, AT_MS, new.property_text, None)
     assert describe(memoryview(data)).tags_code == 0
 
 
 @pytest.mark.parametrize("has_queue", [True, False])
 def test_records_of_a_run_follow_each_other(queue: ConsumeQueue, has_queue: bool) -> None:
     """In the log and in their queue, whose next offset is behind them; without a queue all have offset 0."""
-    parts = [new_record("T", 3, bytes(number), KEYS=f"k{number}") for number in range(3)]
-    parts[1].sys_flag = 8
-    encoded = [b"x" * size for size in (100, 120, 90)]
-    placed = place_run(parts, encoded, 400, queue if has_queue else None, AT_MS)
+    head = new_record("T", 3)
+    head.sys_flag = 8
+    texts = [b"KEYS\x01k%d\x02" % number for number in range(3)]
+    placed = place_run(head, texts, (100, 120, 90), 400, queue if has_queue else None, AT_MS)
     kept = queue if has_queue else None
     offsets = [7, 8, 9] if has_queue else [0, 0, 0]
     assert placed == [
-        Appended(400, offsets[0], 100, "T", 3, 0, AT_MS, {"KEYS": "k0"}, kept),
-        Appended(500, offsets[1], 120, "T", 3, 8, AT_MS, {"KEYS": "k1"}, kept),
-        Appended(620, offsets[2], 90, "T", 3, 0, AT_MS, {"KEYS": "k2"}, kept),
+        Appended(400, offsets[0], 100, "T", 3, 8, AT_MS, texts[0], kept),
+        Appended(500, offsets[1], 120, "T", 3, 8, AT_MS, texts[1], kept),
+        Appended(620, offsets[2], 90, "T", 3, 8, AT_MS, texts[2], kept),
     ]
     assert queue.next_offset == (10 if has_queue else 7)
 
 
 def test_records_of_a_topic_leave_their_queue(queue: ConsumeQueue) -> None:
     """Those of other topics stay in theirs."""
-    parts = [new_record(topic) for topic in ("T", "U", "T")]
-    placed = place_run(parts, [b"x"] * 3, 0, queue, AT_MS)
+    placed = [Appended(0, 0, 1, topic, 0, 0, AT_MS, b"", queue) for topic in ("T", "U", "T")]
     leave_topic(placed, "T")
     assert [one.queue for one in placed] == [None, queue, None]
 
@@ -76,5 +75,5 @@ def test_index_has_entries_of_what_has_keys(
     properties: Mapping[str, str], expected: bool, sys_flag: int, counts: bool
 ) -> None:
     """A unique key, a tag or a word; nothing of what was rolled back."""
-    record = Appended(0, 0, 1, "T", 0, sys_flag, AT_MS, dict(properties), None)
+    record = Appended(0, 0, 1, "T", 0, sys_flag, AT_MS, encode_properties(properties), None)
     assert has_keys(record) == (expected and counts)

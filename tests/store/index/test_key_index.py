@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from stores import StoreDirectory, file_bytes, new_record, sample
 
-from rocketlet.common.properties import index_hash
+from rocketlet.common.properties import encode_properties, index_hash
 from rocketlet.store.consumequeue.appended import Appended, has_keys
 from rocketlet.store.files.files import OS_FILES, Descriptors
 from rocketlet.store.index.index_file import HEADER, INDEX_ENTRY, IndexSpace
@@ -60,7 +60,8 @@ def random_records(seed: int) -> Iterator[Appended]:
         if draw.random() < 0.6:
             properties["TAGS"] = draw.choice(["TagA", "日本", "t t"])
         sys_flag = draw.choice([0, 0, 0x4, 0x8, 0xC])
-        yield Appended(log_offset, 0, 100, draw.choice(["T", "Töpic"]), 0, sys_flag, stored_at_ms, properties, None)
+        text = encode_properties(properties)
+        yield Appended(log_offset, 0, 100, draw.choice(["T", "Töpic"]), 0, sys_flag, stored_at_ms, text, None)
         log_offset += 100
         stored_at_ms += draw.choice([0, 1, 999, 1000, 2_500_000_000_000, -5])
 
@@ -71,7 +72,7 @@ def test_batches_make_the_bytes_of_single_puts(directory: StoreDirectory, descri
     java, index = JavaIndex(), make_index(directory, descriptors)
     draw = random.Random(seed)
     for record in random_records(seed):
-        texts = [record.properties["UNIQ_KEY"], *record.properties["KEYS"].split(" ")]
+        texts = [record.properties.get("UNIQ_KEY", ""), *record.properties.get("KEYS", "").split(" ")]
         if record.sys_flag != 0xC:
             for text in filter(None, texts):
                 java.put(f"{record.topic}#{text}", record.log_offset, record.stored_at_ms)
@@ -225,7 +226,8 @@ def test_chain_of_a_damaged_file_ends(
     """An entry that does not lead back is the last one of its slot, and a slot behind the last entry is empty."""
     index, keys = make_index(directory, descriptors), in_one_slot(6)
     for number, key in enumerate(keys[:5]):
-        index.pending.append(Appended(number, 0, 100, "T", 0, 0, directory.now_ms, {"UNIQ_KEY": key}, None))
+        text = encode_properties({"UNIQ_KEY": key})
+        index.pending.append(Appended(number, 0, 100, "T", 0, 0, directory.now_ms, text, None))
     index.save()
     path = directory.root / "index" / index.files[0].path.rpartition("/")[2]
     content = bytearray(path.read_bytes())
@@ -267,7 +269,7 @@ def test_file_without_slots_ends_behind_the_file_before_it(directory: StoreDirec
     """Java keeps files that end no later than the last full one after a kill; with all its slots, the end is exact."""
     index, at_ms = make_index(directory, descriptors), directory.now_ms
     for number in range(ENTRIES + 5):  # two files of one millisecond
-        index.pending.append(Appended(100 * number, 0, 100, "T", 0, 0, at_ms, {"UNIQ_KEY": f"k{number}"}, None))
+        index.pending.append(Appended(100 * number, 0, 100, "T", 0, 0, at_ms, b"UNIQ_KEY\x01k%d\x02" % number, None))
     index.build()
     ends = [HEADER.unpack_from(data)[1] for data in file_bytes(directory.root / "index").values()]
     assert index.full_end_at_ms == at_ms
@@ -303,7 +305,7 @@ def keyed_records(seed: int) -> list[Appended]:
     for number in range(40):
         at_ms += draw.choice([0, 10, 2500])
         keys = " ".join(draw.sample("abcdefghij", draw.randrange(1, 4)))
-        records.append(Appended(100 * number, 0, 100, "T", 0, 0, at_ms, {"KEYS": keys}, None))
+        records.append(Appended(100 * number, 0, 100, "T", 0, 0, at_ms, encode_properties({"KEYS": keys}), None))
     return records
 
 

@@ -10,6 +10,7 @@ from damage import overwrite
 from stores import LimitedFiles, StoreDirectory, new_record
 
 from rocketlet.common.errors import ConfigError
+from rocketlet.common.properties import encode_properties
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.store.files.files import OS_FILES, Descriptors, Files
 from rocketlet.store.index.index_file import IndexSpace
@@ -36,7 +37,7 @@ class BrokenFiles(Files):
 def record(number: int, key: str = "") -> Appended:
     """Return a record with one key, stored a second after the one before it."""
     properties = {"UNIQ_KEY": key or f"k{number}"}
-    return Appended(100 * number, 0, 100, "T", 0, 0, AT_MS + 1_000 * number, properties, None)
+    return Appended(100 * number, 0, 100, "T", 0, 0, AT_MS + 1_000 * number, encode_properties(properties), None)
 
 
 def make_index(folder: pathlib.Path, descriptors: Descriptors, files: Files = OS_FILES) -> KeyIndex:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from crash.ledger import Acknowledged, Delivered, Refused, Saved, Saving, Sent
 from crash.recorder import Recorder
-from stores import HOST, TINY
+from stores import HOST, TINY, new_part
 
 from rocketlet.broker.delay.delay_delivery import DelayedDelivery
 from rocketlet.broker.delay.delay_progress import DelayProgress
@@ -94,9 +94,11 @@ class World:
             self.flush()
 
     def send_batch(self, parts: Sequence[NewRecord]) -> None:
-        """Send messages that have their topic and queue in common."""
-        for new, placed in zip(parts, self.store.append_batch(parts[0], parts), strict=True):
-            self.place(new, placed)
+        """Send messages that have their topic, queue and time in common."""
+        head = parts[0]
+        sized = [new_part(new.body, **new.properties) for new in parts]
+        for new, placed in zip(parts, self.store.append_batch(head, sized), strict=True):
+            self.place(msgspec.structs.replace(new, born_at_ms=head.born_at_ms), placed)
         self.commit()
         if self.is_sync:
             self.flush()

@@ -37,7 +37,7 @@ import click
 from mutants.operators import Mutation, find_mutations
 
 ROOT: Final = Path(__file__).parents[3]
-PARTS: Final = ("store", "broker", "namesrv", "remoting", "client", "export", "spark")
+PARTS: Final = ("store", "broker", "namesrv", "remoting", "client", "export", "spark", "metrics", "console", "cli")
 EQUIVALENTS: Final = Path(__file__).parent / "equivalents.json"
 USERS: Final = {"store": ("tests/durability", "tests/broker"), "broker": ("tests/cost",)}
 MOST_SECONDS: Final = 180.0  # of tests for one fault, as they took without it: under coverage, several times as long
