@@ -10,7 +10,7 @@ PARTS := broker cli client common console export metrics namesrv remoting spark 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ci test-random test-long check fix bench compatibility mqadmin durability chaos mutants
+.PHONY: help demo test test-ci test-random test-long check fix bench bench-java bench-long compatibility mqadmin durability chaos mutants
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -53,6 +53,14 @@ fix: $(READY) ## repair what can be repaired: format and lint
 bench: $(READY) ## measure sends and consumption beside a bare echo
 	@.ci/tools --try jdk maven
 	@$(BIN)/python bench/run.py
+
+bench-java: $(READY) ## measure the broker beside the Java broker, in 20 minutes
+	@.ci/tools --try jdk maven
+	@$(BIN)/python bench/java.py
+
+bench-long: $(READY) ## the same in all rows, and write docs/reference/performance.md
+	@.ci/tools --try jdk maven
+	@$(BIN)/python bench/java.py --long --page docs/reference/performance.md --chart docs/images/performance.png
 
 compatibility: $(READY) ## run all tests and write docs/reference/compatibility.md
 	@.ci/tools --try jdk maven go chromium

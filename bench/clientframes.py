@@ -73,6 +73,16 @@ def pulls(topic: str, queues: int, messages_per_queue: int, per_pull: int) -> It
     return numbered(requests)
 
 
+def held_pulls(topic: str, queues: int) -> Iterator[bytes]:
+    """Return endless pulls that wait at empty queues, for an hour."""
+    waits = {"sysFlag": "6", "suspendTimeoutMillis": "3600000"}
+    requests = [
+        Command.request(RequestCode.PULL_MESSAGE, _pull_fields(topic, queue_id, 0, 32) | waits)
+        for queue_id in range(queues)
+    ]
+    return numbered(requests)
+
+
 def _pull_fields(topic: str, queue_id: int, offset: int, count: int) -> dict[str, str]:
     return {
         "consumerGroup": "bench-consumer",

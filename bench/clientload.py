@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import uvloop
 from interop.driver import Driver
 from interop.servers import RocketletServer, Server
-from javaload import start_client
+from javasides import start_client
 
 from rocketlet.client import (
     ConsumeFrom,
@@ -99,7 +99,7 @@ def find_rows(count: int) -> list[Row]:
         Row("send, 64 in flight", count, _send_64, "load.send", {"threads": 1, "inFlight": 64}),
         Row(f"send, batches of {_BATCH}", backlog, _send_batches, "load.send", {"threads": 4, "batch": _BATCH}),
         Row("push consumer, backlog", backlog, _consume, "load.consume"),
-        Row(f"the same, {_BATCH} to a listener", backlog, _consume_batches),
+        Row(f"the same, {_BATCH} to a listener", backlog, _consume_batches, "load.consume", {"batch": _BATCH}),
         Row("async for, backlog", backlog, _iterate),
     ]
 

@@ -1,8 +1,8 @@
 """Measure sends and consumption (`make bench`).
 
 Every figure stands beside a reference from the same run: a bare asyncio echo of the same frames for our load generator,
-the official Java client for ours, the official broker for the official Java client. The load shares the cores with what
-it measures.
+the official Java client for ours. The load shares the cores with what it measures. The broker beside the official one
+is measured by `bench/java.py`.
 """
 
 import sys
@@ -17,7 +17,6 @@ from clientload import measure_client
 from frameload import measure_frames
 from interop.servers import RocketletServer
 from interop.toolchain import MissingToolError
-from javaload import measure_java, measure_sync_flush
 
 
 @click.command()
@@ -25,7 +24,7 @@ from javaload import measure_java, measure_sync_flush
 @click.option("--scale", default=1.0, show_default=True, help="How much is sent, as a factor.")
 @click.option("--frames/--no-frames", default=True, help="Measure with our own load generator.")
 @click.option("--client/--no-client", default=True, help="Measure our asyncio client.")
-@click.option("--java/--no-java", default=True, help="Measure with the official Java client.")
+@click.option("--java/--no-java", default=True, help="Measure the official Java client beside it.")
 def main(rounds: int, scale: float, *, frames: bool, client: bool, java: bool) -> None:
     """Print messages per second for sends and consumption."""
     with tempfile.TemporaryDirectory() as directory, RocketletServer(Path(directory) / "store", {}) as server:
@@ -34,11 +33,8 @@ def main(rounds: int, scale: float, *, frames: bool, client: bool, java: bool) -
         try:
             if client:
                 measure_client(server, rounds, scale, with_java=java)
-            if java:
-                measure_java(server, rounds, scale)
-                measure_sync_flush(rounds, scale)
         except MissingToolError as missing:
-            raise SystemExit(f"no rows of the Java client: {missing}") from missing
+            raise SystemExit(f"no figures of the Java client: {missing}") from missing
 
 
 if __name__ == "__main__":

@@ -22,13 +22,24 @@ The bits of a message's sysFlag are those of ``MessageSysFlag`` (store.md §2.2)
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Final, NamedTuple
-
-import msgspec
+from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from . import properties as names
-from .properties import DELAY, KEYS, TAGS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, UNIQ_KEY, WAIT
+from .ids import Address, decode_host
+from .properties import (
+    DELAY,
+    KEYS,
+    TAGS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_SEC,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    WAIT,
+    find_tag,
+    parse_properties,
+)
 
 COMPRESSED: Final = 0x1
 MULTI_TAGS: Final = 0x2
@@ -146,11 +157,19 @@ class Message:
         return result
 
 
-class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
+Later = tuple[tuple[Any, ...], bytes, Mapping[str, str]]
+"""What a pulled message is made of later: head and properties of its record, and properties of the answer."""
+
+
+@dataclass(slots=True)
+class ReceivedMessage:
     """A stored message (``MessageExt``); ``body`` is inflated, hosts are (address, port).
 
     ``message_id`` is the producer's unique key, or the offset id where there is none; ``offset_message_id`` names
     broker and log position.
+
+    A consumer decodes of what it has pulled only what it needs itself, topic, queue and body; the rest is decoded when
+    any of it is asked for. ``dataclasses.replace`` makes one that differs.
     """
 
     topic: str
@@ -173,6 +192,42 @@ class ReceivedMessage(msgspec.Struct, frozen=True, gc=False):
     prepared_transaction_offset: int
     body_crc: int
     store_size: int
+    later: Later = field(init=False, repr=False, compare=False)
+
+    if not TYPE_CHECKING:  # to a type checker all fields are there, and no others
+
+        def __getattr__(self, name: str) -> object:
+            if name == "tags":  # a subscription asks for nothing else
+                self.tags = find_tag(self.later[1])
+            elif name in _DECODED_LATER:
+                self._decode()
+            else:
+                raise AttributeError(f"a message has no attribute {name!r}")
+            return object.__getattribute__(self, name)
+
+    def _decode(self) -> None:
+        head, text, added = self.later
+        properties = parse_properties(text)
+        properties.update(added)
+        self.tags, self.keys, self.properties = properties.get(TAGS), split_keys(properties.get(KEYS)), properties
+        (
+            self.store_size, _, self.body_crc, _, self.flag, _, self.log_offset, self.sys_flag, self.born_at_ms,
+            born_host, self.stored_at_ms, store_host, self.reconsume_times, self.prepared_transaction_offset, _,
+        ) = head  # fmt: skip
+        self.born_host, self.store_host, prefix = _hosts(born_host, store_host)
+        self.offset_message_id = offset_id = f"{prefix}{self.log_offset & 0xFFFFFFFFFFFFFFFF:016X}"
+        self.message_id = properties.get(UNIQ_KEY) or offset_id
+
+
+_DECODED_LATER: Final = frozenset(each.name for each in fields(ReceivedMessage)) - {
+    *("topic", "body", "queue", "queue_offset", "tags", "later")
+}
+
+
+@lru_cache(maxsize=4096)
+def _hosts(born_host: bytes, store_host: bytes) -> tuple[Address, Address, str]:
+    """Return both hosts, and how the ids of what the second stores begin."""
+    return decode_host(born_host), decode_host(store_host), store_host.hex().upper()
 
 
 def check_body(body: object) -> None:

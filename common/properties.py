@@ -173,7 +173,18 @@ def tags_code_in(property_text: bytes) -> int:
     value = property_text[at:] if end < 0 else property_text[at:end]
     if 0 < len(value) <= _CACHED_CHARACTERS:
         return _cached_hash_of(value)
-    return tags_code(parse_properties(property_text).get(TAGS))  # of an empty one, an earlier one may count
+    return tags_code(find_tag(property_text))
+
+
+def find_tag(property_text: bytes) -> str | None:
+    """Return the tag in the text of properties, without parsing the others if there is one tag."""
+    at = property_text.rfind(b"\x02TAGS\x01") + 6
+    if at == 5 and not property_text.startswith(b"TAGS\x01"):
+        return None
+    value = property_text[at:].partition(b"\x02")[0]
+    if value:
+        return str(value, "utf-8", "replace")
+    return parse_properties(property_text).get(TAGS)  # an earlier one may count
 
 
 _cached_hash = lru_cache(maxsize=1024)(java_hash)

@@ -32,7 +32,8 @@ hosts and a plain body that is no batch. The long way gives the same and takes h
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
@@ -471,7 +472,7 @@ def unwrap_batch(batch: ReceivedMessage) -> list[ReceivedMessage]:
     for place, (flag, body, text) in enumerate(decode_batch(batch.body)):
         properties = parse_properties(text)
         messages.append(
-            msgspec.structs.replace(
+            replace(
                 batch,
                 body=body,
                 tags=properties.get(TAGS),
@@ -546,10 +547,13 @@ _BATCH = INNER_BATCH | NEEDS_UNWRAP
 _UNUSUAL = HOSTS_V6 | COMPRESSED | INNER_BATCH
 
 LeaveOut = Callable[[int, DecodeError], object]
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
-def decode_messages(buffer: bytes, broker_name: str, leave_out: LeaveOut) -> list[ReceivedMessage]:
-    """Return the messages of records that stand one behind the other.
+def decode_messages(
+    buffer: bytes, broker_name: str, leave_out: LeaveOut, added: Mapping[str, str] = _NOTHING
+) -> list[ReceivedMessage]:
+    """Return the messages of records that stand one behind the other, which get some more properties.
 
     A message whose body cannot be read is not among them; ``leave_out`` is told its queue offset and the reason.
 
@@ -558,41 +562,42 @@ def decode_messages(buffer: bytes, broker_name: str, leave_out: LeaveOut) -> lis
     """
     messages: list[ReceivedMessage] = []
     position, last_head_at = 0, len(buffer) - RECORD_HEAD.size
+    place, queue = (b"", -1), _NO_QUEUE
     while position <= last_head_at:  # no call for each record: it would cost a tenth
-        (size, magic, body_crc, queue_id, flag, queue_offset, log_offset, sys_flag, born_at_ms, born_host,
-         stored_at_ms, store_host, reconsume_times, prepared, body_size) = _unpack(buffer, position)  # fmt: skip
+        head = _unpack(buffer, position)
         body_at = position + RECORD_HEAD.size
-        end: int = position + size
-        topic_at: int = body_at + body_size
+        end: int = position + head[0]
+        topic_at: int = body_at + head[14]
         size_at: int = topic_at + 1 + buffer[topic_at] if body_at <= topic_at < end <= len(buffer) else end
-        is_usual: bool = magic == MAGIC_V1 and not sys_flag & _UNUSUAL and size_at <= end - 2
+        is_usual: bool = head[1] == MAGIC_V1 and not head[7] & _UNUSUAL and size_at <= end - 2
         if not is_usual or size_at + 2 + (buffer[size_at] << 8 | buffer[size_at + 1]) != end:
-            position += _add_unusual(messages, buffer[position:], broker_name, leave_out)
+            position += _add_unusual(messages, buffer[position:], broker_name, leave_out, added)
             continue
-        queue = _queue_of(buffer[topic_at + 1 : size_at], broker_name, queue_id)
-        born_from, stored_at, id_prefix = _hosts(born_host, store_host)
-        properties = parse_properties(str(buffer[size_at + 2 : end], "utf-8", "replace"))
-        get = properties.get
-        keys = tuple(filter(None, text.split(" "))) if (text := get(KEYS)) else ()
-        offset_id = f"{id_prefix}{log_offset & 0xFFFFFFFFFFFFFFFF:016X}"
-        messages.append(ReceivedMessage(  # by position: names cost time
-            queue.topic, buffer[body_at:topic_at], get(TAGS), keys, properties,
-            flag, sys_flag, queue, queue_offset, log_offset, get(UNIQ_KEY) or offset_id, offset_id,
-            born_at_ms, stored_at_ms, born_from, stored_at, reconsume_times, prepared, body_crc, size,
-        ))  # fmt: skip
+        if place != (found := (buffer[topic_at + 1 : size_at], head[3])):
+            place, queue = found, _queue_of(found[0], broker_name, found[1])
+        message = _new(ReceivedMessage)
+        message.topic, message.queue, message.queue_offset = queue.topic, queue, head[5]
+        message.body = buffer[body_at:topic_at]
+        message.later = head, buffer[size_at + 2 : end], added
+        messages.append(message)
         position = end
     if position < len(buffer):
         decode_record(buffer, position)
     return messages
 
 
-def _add_unusual(messages: list[ReceivedMessage], rest: bytes, broker_name: str, leave_out: LeaveOut) -> int:
+def _add_unusual(
+    messages: list[ReceivedMessage], rest: bytes, broker_name: str, leave_out: LeaveOut, added: Mapping[str, str]
+) -> int:
     """Add what the first record of the rest holds, and return its size."""
     record = decode_record(rest)
     is_batch = record.sys_flag & _BATCH == _BATCH
     try:
         message = decode_message(record, broker_name)
-        messages += unwrap_batch(message) if is_batch else (message,)
+        found = unwrap_batch(message) if is_batch else [message]
+        for each in found:
+            each.properties.update(added)
+        messages += found
     except RecordError as error:
         if not is_batch:
             raise
@@ -607,12 +612,8 @@ def _queue_of(topic: bytes, broker_name: str, queue_id: int) -> MessageQueue:
     return MessageQueue(str(topic, "utf-8", "replace"), broker_name, queue_id)
 
 
-@lru_cache(maxsize=4096)
-def _hosts(born_host: bytes, store_host: bytes) -> tuple[tuple[str, int], tuple[str, int], str]:
-    """Return both hosts, and how the ids of what the second stores begin."""
-    return decode_host(born_host), decode_host(store_host), store_host.hex().upper()
-
-
+_NO_QUEUE: Final = MessageQueue("", "", -1)
+_new: Callable[[type[ReceivedMessage]], ReceivedMessage] = object.__new__
 _unpack: Callable[[bytes, int], tuple[Any, ...]] = RECORD_HEAD.unpack_from
 _unpack_batch_sizes: Callable[[bytes, int], tuple[int, int]] = _BATCH_SIZES.unpack_from
 _pack_run_head: Callable[..., bytes] = _RUN_HEAD.pack

@@ -15,10 +15,9 @@ import inspect
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import FrameType
 from typing import Any, Protocol
-
-import msgspec
 
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError
@@ -175,7 +174,7 @@ class ClientRequestHandlers:
             owed.answer_with(Command.response(ResponseCode.SUCCESS, body=encode_body(told)))
 
     def _as_listeners_see(self, message: ReceivedMessage) -> ReceivedMessage:
-        message = msgspec.structs.replace(message, topic=message.properties.get(RETRY_TOPIC, message.topic))
+        message = replace(message, topic=message.properties.get(RETRY_TOPIC, message.topic))
         return self._namespace.strip_message(message)
 
 

@@ -30,6 +30,9 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -137,11 +140,13 @@ class ListenerCalls:
 def cut_batches(messages: Iterable[ReceivedMessage], size: int) -> list[list[ReceivedMessage]]:
     """Cut messages into lists of at most ``size`` that each have one topic."""
     batches: list[list[ReceivedMessage]] = []
-    for message in messages:
-        if not batches or len(batches[-1]) == size or batches[-1][0].topic != message.topic:
-            batches.append([])
-        batches[-1].append(message)
+    for _, group in groupby(messages, _topic_of):
+        run = list(group)
+        batches += [run[start : start + size] for start in range(0, len(run), size)]
     return batches
+
+
+_topic_of = attrgetter("topic")
 
 
 def retry_of(outcome: ListenerOutcome) -> Retry:
@@ -327,7 +332,7 @@ class ConcurrentConsumer:
     def _run_again_later(self, source: PushQueue, messages: Sequence[ReceivedMessage]) -> None:
         if not messages:
             return
-        again = [msgspec.structs.replace(each, reconsume_times=each.reconsume_times + 1) for each in messages]
+        again = [replace(each, reconsume_times=each.reconsume_times + 1) for each in messages]
         clock = self._environment.clock
         run: Callable[[], object] = lambda: (self._planned.discard(planned), self._submit(source, again))  # noqa: E731 # it names its own handle
         planned = clock.call_at(clock.monotonic_ms() + RUN_AGAIN_MS, run)

@@ -33,8 +33,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-
-import msgspec
+from dataclasses import replace
 
 from ...common.clock import TimerHandle
 from ...common.codes import ResponseCode
@@ -440,7 +439,7 @@ class OrderlyConsumer:
             and await returner.send_to_retry_topic(message)
         ):
             return None
-        return msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1)
+        return replace(message, reconsume_times=message.reconsume_times + 1)
 
     def _pause_of(self, failure: Retry) -> int:
         pause_ms = self._environment.settings.pause_ms if failure.pause_ms is None else failure.pause_ms

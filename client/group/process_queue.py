@@ -99,25 +99,25 @@ class ProcessQueue:
 
     def put(self, messages: Sequence[ReceivedMessage]) -> None:
         """Add pulled messages; an offset that is there already is kept as it is."""
-        unfinished, order, size = self._unfinished, self._order, 0
-        for message in messages:
-            queue_offset = message.queue_offset
-            if queue_offset not in unfinished:
-                unfinished[queue_offset] = message
-                order.append(queue_offset)
-                size += len(message.body)
-        self.buffered_bytes += size
-        if messages:
-            self.put_offset = max(self.put_offset, messages[-1].queue_offset)
-            self.next_offset = order[0]
+        if not messages:
+            return
+        fresh = {message.queue_offset: message for message in messages}
+        if not self._unfinished.keys().isdisjoint(fresh):
+            fresh = {at: message for at, message in fresh.items() if at not in self._unfinished}
+        self._unfinished |= fresh
+        self._order.extend(fresh)
+        self.buffered_bytes += sum([len(message.body) for message in fresh.values()])
+        self.put_offset = max(self.put_offset, messages[-1].queue_offset)
+        self.next_offset = self._order[0]
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> int | None:
         """Take finished messages out and return the offset to commit."""
-        unfinished, order = self._unfinished, self._order
+        unfinished, order, size = self._unfinished, self._order, 0
         for message in messages:
             removed = unfinished.pop(message.queue_offset, None)
             if removed is not None:
-                self.buffered_bytes -= len(removed.body)
+                size += len(removed.body)
+        self.buffered_bytes -= size
         while order and order[0] not in unfinished:
             order.popleft()
         if order:

@@ -38,11 +38,9 @@ answer may come some seconds after the time; another five seconds later the pull
 import enum
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
-
-import msgspec
 
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, ResponseError, RocketletError, RouteNotFoundError
@@ -159,7 +157,8 @@ def read_pull_answer(
     reply = _read_pull_reply(answer)
     messages: list[ReceivedMessage] = []
     if answer.code == ResponseCode.SUCCESS:
-        messages = decode_messages(answer.body, queue.broker_name, partial(_leave_out, queue))
+        added = {MIN_OFFSET: str(reply.min_offset), MAX_OFFSET: str(reply.max_offset)}
+        messages = decode_messages(answer.body, queue.broker_name, partial(_leave_out, queue), added)
         if subscription.tags:
             accepts = subscription.accepts_tags
             messages = [message for message in messages if accepts(message.tags)]
@@ -167,10 +166,6 @@ def read_pull_answer(
             messages = [_restore_topic(message) for message in messages]
         if messages and messages[0].queue_offset < from_offset:  # asked for from inside a batch
             messages = [message for message in messages if message.queue_offset >= from_offset]
-        lowest, highest = str(reply.min_offset), str(reply.max_offset)
-        for message in messages:
-            message.properties[MIN_OFFSET] = lowest
-            message.properties[MAX_OFFSET] = highest
     return PullAnswer(
         messages,
         reply.next_begin_offset,
@@ -185,7 +180,7 @@ def _leave_out(queue: MessageQueue, queue_offset: int, error: DecodeError) -> No
 
 def _restore_topic(message: ReceivedMessage) -> ReceivedMessage:
     topic = message.properties.get(RETRY_TOPIC)
-    return message if topic is None else msgspec.structs.replace(message, topic=topic)
+    return message if topic is None else replace(message, topic=topic)
 
 
 class PullSink(Protocol):

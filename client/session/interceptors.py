@@ -33,9 +33,8 @@ import base64
 import hmac
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-
-import msgspec
 
 from ...common.allocation import AllocateMessageQueueStrategy
 from ...common.codes import ResponseCode
@@ -121,7 +120,7 @@ class Namespace:
             if name in properties:
                 properties[name] = self.strip(properties[name])
         topic, queue = self.strip(message.topic), self.strip_queue(message.queue)
-        return msgspec.structs.replace(message, topic=topic, queue=queue, properties=properties)
+        return replace(message, topic=topic, queue=queue, properties=properties)
 
     # what travels
 

@@ -45,6 +45,18 @@ def test_load_is_counted(how: dict[str, int], java: Driver, server: Server, new_
     assert (consumed["received"], consumed["complete"]) == (220, True)
 
 
+@pytest.mark.parametrize("consumes", [False, True], ids=["answers", "end to end"])
+def test_paced_load_is_timed(consumes: bool, java: Driver, server: Server, new_topic: NewTopic) -> None:
+    """The load generator sends at a rate, and knows a time for each message."""
+    topic = new_topic()
+    about = {"namesrv": server.namesrv, "topic": topic, "group": f"{topic}-group"}
+    told = java.call("load.pace", **about, rate=200, seconds=1, bodyBytes=64, consumes=consumes)
+    assert (told["sent"], told["failed"], told["complete"]) == (400, 0, True)
+    assert 0 < told["p50Us"] <= told["p99Us"] <= told["p999Us"] <= told["maxUs"]
+    extra = len(read_topic(java, server.namesrv, topic)) - 400
+    assert extra >= 2 if consumes else extra == 0
+
+
 def test_mqadmin_prints_a_route(java: Driver, server: Server, new_topic: NewTopic) -> None:
     """A command of mqadmin runs in the driver, and what it prints is returned."""
     topic = new_topic()

@@ -1,9 +1,9 @@
 """A broker that is killed at any moment serves everything that it acknowledged, and nothing twice."""
 
+import dataclasses
 import pathlib
 from typing import Any
 
-import msgspec
 import pytest
 from durability_page import Trial, Trials
 from interop.driver import Driver
@@ -54,7 +54,7 @@ def _trial(how: str, tried: str, kills: Kills) -> Trial:
 
 def _served(one: Identity, queue_offset: int, **changes: Any) -> ReceivedMessage:
     known = received(queue_offset, one.body, topic="Orders")
-    return msgspec.structs.replace(known, **({"tags": one.tag, "keys": (one.key,)} | changes))
+    return dataclasses.replace(known, **({"tags": one.tag, "keys": (one.key,)} | changes))
 
 
 # The served messages (number, offset, what is changed of it), how many are lost, and the fault.

@@ -1,9 +1,10 @@
 """The ways back of messages that failed: to their broker, else to the retry topic."""
 
+import dataclasses
 import zlib
 
 import pytest
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 from received import received
 from scripted_cluster import Answer, ScriptedCluster, refused
 
@@ -32,7 +33,9 @@ async def test_message_in_the_retry_topic_is_complete(cluster: ScriptedCluster) 
     cluster.routes[RETRY_TOPIC] = {"broker-a": 1}
     broker = await cluster.add_broker("broker-a", {BACK: refused(ResponseCode.SYSTEM_ERROR)})
     properties = {"TRAN_MSG": "true", "KEYS": "k", "TAGS": "t"}
-    assert await send_back(cluster, replace(received(5), reconsume_times=2, flag=7, properties=properties), 9)
+    assert await send_back(
+        cluster, dataclasses.replace(received(5), reconsume_times=2, flag=7, properties=properties), 9
+    )
     [sent] = broker.asked(SEND)
     header = asdict(decode_send_header(sent))
     assert parse_properties(header.pop("properties")) == {

@@ -1,6 +1,7 @@
 """The message trace: what is recorded, and how it is sent."""
 
 import asyncio
+import dataclasses
 import logging
 import re
 import zlib
@@ -367,8 +368,8 @@ async def test_every_field_tells_what_happened(cluster: ScriptedCluster) -> None
     """Of sends of each kind, listeners and transactions; what was not answered, or is not to be traced, is left out."""
     broker = await make_broker(cluster)
     late = [{"DELAY": "3"}, {"TIMER_DELAY_MS": "1"}, {"TIMER_DELIVER_MS": "1"}]
-    here = replace(received(1), reconsume_times=2, properties={"KEYS": "k1 k2", "MSG_REGION": "R"})
-    untraced = replace(received(2), properties={"TRACE_ON": "false"})
+    here = dataclasses.replace(received(1), reconsume_times=2, properties={"KEYS": "k1 k2", "MSG_REGION": "R"})
+    untraced = dataclasses.replace(received(2), properties={"TRACE_ON": "false"})
     consumed = [
         consume_context(here, untraced, end=ConsumeEnd.TIME_OUT, has_succeeded=True),
         consume_context(received(3), end=None, has_succeeded=False),
@@ -393,7 +394,7 @@ async def test_every_field_tells_what_happened(cluster: ScriptedCluster) -> None
             hook.after_consume(context)
         for message, state, is_from_check in [
             (Message("T", b"x", tags="a", keys=["k1", "k2"]), "COMMIT_MESSAGE", False),
-            (replace(received(4), properties={"MSG_REGION": "R"}), "UNKNOW", True),
+            (dataclasses.replace(received(4), properties={"MSG_REGION": "R"}), "UNKNOW", True),
             (Message("T", b"x", keys="one"), "ROLLBACK_MESSAGE", False),
         ]:
             hook.end_transaction(transaction_context(message, state, is_from_check=is_from_check))

@@ -1,12 +1,12 @@
 """Spans and metrics by OpenTelemetry's conventions for messaging."""
 
 import asyncio
+import dataclasses
 import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
-from msgspec.structs import replace
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
@@ -297,7 +297,8 @@ def test_span_of_a_listener_tells_what_came_and_how_it_ended(
     """Two messages of two senders: linked to both, child of none."""
     parents = [f"00-{'a' * 31}{number}-{'b' * 15}{number}-01" for number in (1, 2)]
     messages = [
-        replace(received(number, b"123"), properties={"traceparent": each}) for number, each in enumerate(parents)
+        dataclasses.replace(received(number, b"123"), properties={"traceparent": each})
+        for number, each in enumerate(parents)
     ]
     messages.append(received(3, b"4"))
     context = ConsumeContext(group="cg", messages=messages, queue=QUEUE, started_at_ms=1_000)

@@ -73,6 +73,11 @@ class Driver:
             shutil.rmtree(self.directory)
             raise
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         """Return the running driver."""
         return self

@@ -13,12 +13,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol, Self
 
 from interop.driver import Driver, last_lines
-from interop.toolchain import TLS_MODE, java_command
+from interop.toolchain import QUICK_JVM, TLS_MODE, java_command
 
 START_LIMIT_S = 30.0
 STOP_LIMIT_S = 20.0
@@ -161,22 +161,30 @@ class RocketletServer:
 class JavaServer:
     """The official name server and broker in one driver process, on free ports.
 
-    They take plain connections only, unless the settings say ``tls.server.mode=permissive``.
+    They take plain connections only, unless the settings say ``tls.server.mode=permissive``. ``options`` are those of
+    the virtual machine, ``defaults`` the settings that others replace.
     """
 
-    def __init__(self, store: pathlib.Path, settings: Mapping[str, str], replaced: Server | None = None) -> None:
+    def __init__(
+        self,
+        store: pathlib.Path,
+        settings: Mapping[str, str],
+        replaced: Server | None = None,
+        *,
+        options: Sequence[str] = QUICK_JVM,
+        defaults: Mapping[str, str] = JAVA_SETTINGS,
+    ) -> None:
         self.store = store
         tls_mode = settings.get(TLS_MODE, "disabled")
-        self.driver = Driver("java-server", partial(java_command, tls_mode=tls_mode))
+        self.driver = Driver("java-server", partial(java_command, options=options, tls_mode=tls_mode))
         namesrv, broker = ports_of(replaced) if replaced else (None, None)
-        defaults = JAVA_SETTINGS.copy()
         if broker is not None:
-            defaults["listenPort"] = broker
+            defaults = {**defaults, "listenPort": broker}
         try:
             started = self.driver.call("namesrv.start", name="ns", directory=str(self.driver.directory), port=namesrv)
             self.namesrv: str = started["address"]
             started = self.driver.call(
-                "broker.start", name="b", namesrv=self.namesrv, store=str(store), settings=defaults | dict(settings)
+                "broker.start", name="b", namesrv=self.namesrv, store=str(store), settings={**defaults, **settings}
             )
             self.broker: str = started["address"]
         except BaseException:
@@ -190,6 +198,11 @@ class JavaServer:
     def __exit__(self, *_: object) -> None:
         """End the process if it still runs; a clean stop of the Java broker takes 10 s, so it is not done unasked."""
         self.kill()
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self.driver.pid
 
     def stop(self) -> None:
         """Stop cleanly."""

@@ -26,7 +26,7 @@ import java.util.concurrent.Executors;
  */
 public final class Driver {
     private static final List<String> GROUPS = List.of(
-            "Producers", "Transactions", "Requests", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Storms",
+            "Producers", "Transactions", "Requests", "PushConsumers", "PullConsumers", "LitePullConsumers", "Admins", "Load", "Pace", "Storms",
             "Traces", "Servers");
 
     private final Map<String, Run> commands = new TreeMap<>();

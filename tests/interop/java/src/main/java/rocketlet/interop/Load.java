@@ -1,5 +1,6 @@
 package rocketlet.interop;
 
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -10,6 +11,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Stream;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -20,8 +22,13 @@ import org.apache.rocketmq.common.message.Message;
 
 /** Load for benchmarks: a number of messages as fast as the servers take them; answers counts, rates and times. */
 final class Load {
-    /** What one run sends; a batch above 1 sends batches, an in-flight number above 0 sends asynchronously. */
-    private record Plan(DefaultMQProducer producer, String topic, byte[] body, int batch, int inFlight) {
+    /**
+     * What one run sends; a batch above 1 sends batches, an in-flight number above 0 sends asynchronously. With several
+     * topics they are T0, T1 …, in turn; with several tags message n has the tag and the property {@code number} n modulo
+     * that.
+     */
+    record Plan(DefaultMQProducer producer, String topic, byte[] body, int batch, int inFlight, int topics,
+            int tags, AtomicLong made) {
         static Plan of(Arguments arguments) throws Exception {
             DefaultMQProducer producer = new DefaultMQProducer("interop-load");
             producer.setNamesrvAddr(arguments.text("namesrv"));
@@ -29,11 +36,21 @@ final class Load {
             producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE);
             Beans.apply(producer, arguments.object("settings"));
             return new Plan(producer, arguments.text("topic"), new byte[arguments.count("bodyBytes", 128)],
-                    arguments.count("batch", 1), arguments.count("inFlight", 0));
+                    arguments.count("batch", 1), arguments.count("inFlight", 0), arguments.count("topics", 1),
+                    arguments.count("tags", 0), new AtomicLong());
         }
 
         Message message() {
-            return new Message(topic, body);
+            if (topics == 1 && tags == 0) {
+                return new Message(topic, body);
+            }
+            long number = made.getAndIncrement();
+            Message message = new Message(topics == 1 ? topic : topic + number % topics, body);
+            if (tags > 0) {
+                message.setTags("tag" + number % tags);
+                message.putUserProperty("number", String.valueOf(number % tags));
+            }
+            return message;
         }
     }
 
@@ -139,18 +156,24 @@ final class Load {
 
         Map<String, Object> report(int batch, long nanos) {
             int requests = (int) answered.get();
-            java.util.Arrays.sort(times, 0, requests);
             Map<String, Object> fields = new LinkedHashMap<>();
             fields.put("sent", (long) requests * batch);
             fields.put("failed", failures.get() * batch);
             fields.put("firstFailure", firstFailure);
             fields.put("seconds", nanos / 1e9);
             fields.put("perSecond", Math.round(requests * batch / (nanos / 1e9)));
-            for (int percent : new int[] {50, 90, 99}) {
-                int rank = (int) (Math.max(0, requests - 1L) * percent / 100);
-                fields.put("p" + percent + "Us", requests == 0 ? null : times[rank] / 1000);
-            }
+            putTimes(fields, times, requests);
             return fields;
+        }
+    }
+
+    /** Adds percentiles of so many times in microseconds; the array is sorted. */
+    static void putTimes(Map<String, Object> fields, long[] nanos, int count) {
+        Arrays.sort(nanos, 0, count);
+        for (int permille : new int[] {500, 900, 990, 999, 1000}) {
+            int rank = (int) (Math.max(0, count - 1L) * permille / 1000);
+            String name = permille == 1000 ? "maxUs" : "p" + (permille % 10 == 0 ? permille / 10 : permille) + "Us";
+            fields.put(name, count == 0 ? null : nanos[rank] / 1000);
         }
     }
 
@@ -165,9 +188,13 @@ final class Load {
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setInstanceName(Clients.instance("load-" + System.nanoTime()));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setConsumeMessageBatchMaxSize(32);
+        consumer.setConsumeMessageBatchMaxSize(arguments.count("batch", 1));
         Beans.apply(consumer, arguments.object("settings"));
-        consumer.subscribe(arguments.text("topic"), "*");
+        if (arguments.has("sql")) {
+            consumer.subscribe(arguments.text("topic"), MessageSelector.bySql(arguments.text("sql")));
+        } else {
+            consumer.subscribe(arguments.text("topic"), arguments.text("tag", "*"));
+        }
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             first.compareAndSet(0, System.nanoTime());
             if (received.addAndGet(messages.size()) >= count) {
