@@ -486,13 +486,23 @@ def unwrap_batch(batch: ReceivedMessage) -> list[ReceivedMessage]:
     return messages
 
 
-def encode_batch(parts: Iterable[BatchPart]) -> bytes:
+def encode_batch(parts: Iterable[tuple[int, bytes, bytes]]) -> bytes:
     """Return the body of a batch request (``MessageDecoder.encodeMessages``).
 
     Raises:
         ValueError: A part does not fit its field.
     """
-    return b"".join([encode_batch_part(flag, body, properties) for flag, body, properties in parts])
+    pieces: list[bytes] = []
+    try:
+        for flag, body, properties in parts:
+            body_size, size = len(body), len(properties)
+            if size > MAX_PROPERTIES_BYTES:
+                raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
+            head = _pack_batch_head(_BATCH_OVERHEAD_BYTES + body_size + size, 0, 0, flag, body_size)
+            pieces += (head, body, size.to_bytes(2, "big"), properties)
+    except struct.error as error:
+        raise ValueError(f"batch record does not fit its fields: {error}") from error
+    return b"".join(pieces)
 
 
 def encode_batch_part(flag: int, body: bytes, properties: bytes) -> bytes:
@@ -501,14 +511,7 @@ def encode_batch_part(flag: int, body: bytes, properties: bytes) -> bytes:
     Raises:
         ValueError: A part does not fit its field.
     """
-    body_size, size = len(body), len(properties)
-    if size > MAX_PROPERTIES_BYTES:
-        raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")
-    try:
-        head = _BATCH_HEAD.pack(_BATCH_OVERHEAD_BYTES + body_size + size, 0, 0, flag, body_size)
-    except struct.error as error:
-        raise ValueError(f"batch record does not fit its fields: {error}") from error
-    return b"".join((head, body, size.to_bytes(2, "big"), properties))
+    return encode_batch(((flag, body, properties),))
 
 
 def decode_batch(body: Buffer) -> list[BatchPart]:
@@ -616,4 +619,5 @@ _NO_QUEUE: Final = MessageQueue("", "", -1)
 _new: Callable[[type[ReceivedMessage]], ReceivedMessage] = object.__new__
 _unpack: Callable[[bytes, int], tuple[Any, ...]] = RECORD_HEAD.unpack_from
 _unpack_batch_sizes: Callable[[bytes, int], tuple[int, int]] = _BATCH_SIZES.unpack_from
+_pack_batch_head: Callable[[int, int, int, int, int], bytes] = _BATCH_HEAD.pack
 _pack_run_head: Callable[..., bytes] = _RUN_HEAD.pack

@@ -31,7 +31,7 @@ from ...common.properties import (
     encode_properties,
     format_properties,
 )
-from ...common.record import encode_batch_part
+from ...common.record import encode_batch, encode_batch_part
 from ...remoting.codec.request_codes import RequestCode
 from ..session.settings import ProducerSettings
 
@@ -95,15 +95,33 @@ def prepare_batch(
         TypeError: a message or a body is of a wrong type.
         ValueError: a message, their mixture or their sum cannot be sent.
     """
-    for message in messages:
-        check_message(message, settings.max_message_bytes)
-    check_batch(messages)
-    pairs = zip(messages, unique_ids, strict=False)
-    parts = [prepare_part(message, unique_id) for message, unique_id in pairs]
-    first = messages[0]
-    batch = join_parts(first.topic, parts, unique_ids[len(messages)], waits_for_store=first.waits_for_store)
-    if len(batch.body) > settings.max_message_bytes:
-        raise ValueError(f"batch is {len(batch.body)} bytes, limit is {settings.max_message_bytes}; see split_batch")
+    if not messages:
+        raise ValueError("batch is empty")
+    first, max_bytes = messages[0], settings.max_message_bytes
+    check_message(first, max_bytes)
+    _check_together(first, first)
+    topic, waits = first.topic, first.waits_for_store
+    plain = f"{WAIT}\x01{'true' if waits else 'false'}\x02{UNIQ_KEY}\x01"
+    parts: list[tuple[int, bytes, bytes]] = []
+    keys: list[str] = []
+    for message, unique_id in zip(messages, unique_ids, strict=False):
+        # What is like the first, as nearly all are, needs no further look; else it takes a third more.
+        if type(message) is not Message or type(message.body) is not bytes or message.topic != topic:
+            check_message(message, max_bytes)
+        if not 0 < len(message.body) <= max_bytes or message.flag:
+            check_message(message, max_bytes)
+        if message.topic != topic or message.waits_for_store != waits or message.is_late:
+            _check_together(first, message)
+        key, text = unique_id, f"{plain}{unique_id}\x02"
+        if message.tags or message.keys or message.properties:
+            properties = message.to_properties()
+            key = properties.setdefault(UNIQ_KEY, unique_id)
+            text = format_properties(properties)
+        parts.append((message.flag, bytes(message.body), text.encode()))
+        keys.append(key)
+    batch = _batch_of(topic, encode_batch(parts), ",".join(keys), unique_ids[len(messages)], waits_for_store=waits)
+    if len(batch.body) > max_bytes:
+        raise ValueError(f"batch is {len(batch.body)} bytes, limit is {max_bytes}; see split_batch")
     return batch
 
 
@@ -120,9 +138,13 @@ def prepare_part(message: Message, unique_id: str) -> PreparedPart:
 
 def join_parts(topic: str, parts: Sequence[PreparedPart], unique_id: str, *, waits_for_store: bool) -> OutgoingMessage:
     """Return the batch of parts that have a topic and a wait flag in common."""
-    head = {UNIQ_KEY: unique_id, WAIT: "true" if waits_for_store else "false"}
     body = b"".join([part.encoded for part in parts])
     keys = ",".join([part.message_id for part in parts])
+    return _batch_of(topic, body, keys, unique_id, waits_for_store=waits_for_store)
+
+
+def _batch_of(topic: str, body: bytes, keys: str, unique_id: str, *, waits_for_store: bool) -> OutgoingMessage:
+    head = {UNIQ_KEY: unique_id, WAIT: "true" if waits_for_store else "false"}
     return OutgoingMessage(topic, body, format_properties(head), keys, 0, 0, _SEND_BATCH, is_batch=True)
 
 
@@ -150,24 +172,20 @@ def check_message(message: Message, max_bytes: int) -> None:
         _check_flag(message.flag)
 
 
-def check_batch(messages: Sequence[Message]) -> None:
-    """Refuse messages that may not travel together (Java's ``MessageBatch.generateFromList``).
+def _check_together(first: Message, message: Message) -> None:
+    """Refuse a message that may not travel with the first of a batch (Java's ``MessageBatch.generateFromList``).
 
     Raises:
-        ValueError: there is none, or one does not fit the others.
+        ValueError: It does not fit.
     """
-    if not messages:
-        raise ValueError("batch is empty")
-    first = messages[0]
-    for message in messages:
-        if message.topic != first.topic:
-            raise ValueError(f"batch holds the topics {first.topic} and {message.topic}, it must have one")
-        if message.waits_for_store != first.waits_for_store:
-            raise ValueError("batch holds messages that wait for the store and others that do not")
-        if message.topic.startswith(RETRY_PREFIX):
-            raise ValueError(f"batch has the retry topic {message.topic}, which takes no batches")
-        if message.is_late:
-            raise ValueError("batch holds a delayed message, which must be sent alone")
+    if message.topic != first.topic:
+        raise ValueError(f"batch holds the topics {first.topic} and {message.topic}, it must have one")
+    if message.waits_for_store != first.waits_for_store:
+        raise ValueError("batch holds messages that wait for the store and others that do not")
+    if message.topic.startswith(RETRY_PREFIX):
+        raise ValueError(f"batch has the retry topic {message.topic}, which takes no batches")
+    if message.is_late:
+        raise ValueError("batch holds a delayed message, which must be sent alone")
 
 
 def split_batch(messages: Iterable[Message], limit_bytes: int = 4 * 1024 * 1024) -> Iterator[list[Message]]:

@@ -181,9 +181,9 @@ async def test_frames_of_one_turn_go_out_in_their_order() -> None:
     assert connection.unsent_bytes == 0
 
 
-@pytest.mark.parametrize(("body_bytes", "is_sent"), [(1 << 16, False), ((1 << 16) + 1, True)])
+@pytest.mark.parametrize(("body_bytes", "is_sent"), [((1 << 12) - 1, False), (1 << 12, True)])
 async def test_large_frame_does_not_wait_for_others(body_bytes: int, is_sent: bool) -> None:
-    """Up to 64 KiB a frame waits for the others of its turn, a larger one goes out at once."""
+    """Below 4 KiB a frame waits for the others of its turn, a larger one goes out at once."""
     connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
     connection.push(bytes(body_bytes))
     assert (len(transport.last_write) > 0) is is_sent
@@ -240,3 +240,18 @@ async def test_long_bursts_of_requests_are_written_in_parts() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert len(FrameParser().feed(transport.last_write)) == 3
+
+
+async def test_request_that_is_awaited_goes_out_at_once() -> None:
+    """Its peer can begin while this turn of the loop goes on; inside of a read it goes out with the answers."""
+    connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
+    asking = connection.request(Command.request(7), 1_000)
+    asking.send(None)
+    assert len(transport.last_write) > 0
+    asking.close()
+    transport.last_write = b""
+    connection.writer.is_collecting = True
+    asking = connection.request(Command.request(7), 1_000)
+    asking.send(None)
+    assert transport.last_write == b""
+    asking.close()

@@ -53,17 +53,20 @@ def opened(complaints: list[str]) -> tuple[FrameWriter, Wire]:
         ([10] * 31, [], [310]),
         ([10] * 32, [320], []),
         ([10] * 33, [320], [10]),
-        ([32 * KIB, 32 * KIB], [], [64 * KIB]),
-        ([32 * KIB, 32 * KIB + 1], [[32 * KIB, 32 * KIB + 1]], []),
+        ([4 * KIB - 1] * 16, [], [64 * KIB - 16]),
+        ([4 * KIB - 1] * 16 + [16], [], [64 * KIB]),
+        ([4 * KIB - 1] * 16 + [17], [[*[4 * KIB - 1] * 16, 17]], []),
+        ([4 * KIB], [4 * KIB], []),
+        ([10, 4 * KIB, 10], [4 * KIB + 10], [10]),
         ([64 * KIB + 1], [64 * KIB + 1], []),
         ([], [], []),
     ],
-    ids=["one", "three", "31", "32", "33", "64 KiB", "more than 64 KiB", "a large one", "none"],
+    ids=["one", "three", "31", "32", "33", "many", "64 KiB", "more", "a large one", "a large second", "huge", "none"],
 )
 async def test_frames_of_a_turn_leave_together(
     frames: list[int], at_once: list[int | list[int]], in_the_next_turn: list[int | list[int]]
 ) -> None:
-    """In one piece up to 64 KiB; above that, or when there are 32 of them, at once and as they are."""
+    """In one piece up to 64 KiB; at once above that, when there are 32 of them, or with a large one among them."""
     writer, wire = opened([])
     for size in frames:
         writer.push(bytes(size))
@@ -80,8 +83,10 @@ async def test_parts_of_a_frame_count_one_by_one() -> None:
     writer, wire = opened([])
     writer.push([b"12", b"345"])
     assert (writer.size, writer.unsent_bytes, writer.taken_bytes) == (5, 5, 0)
+    writer.push([bytes(2 * KIB), bytes(2 * KIB - 1)])
+    assert wire.writes == []
     writer.push([bytes(60 * KIB), bytes(5 * KIB)])
-    assert wire.writes == [[2, 3, 60 * KIB, 5 * KIB]]
+    assert wire.writes == [[2, 3, 2 * KIB, 2 * KIB - 1, 60 * KIB, 5 * KIB]]
 
 
 async def test_frames_of_a_read_wait_for_its_end() -> None:
