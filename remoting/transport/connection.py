@@ -46,7 +46,7 @@ from .addresses import address_of, format_address
 from .limits import COUNTED_BYTES, ConnectionRegistry, Limits
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
-_JOIN_BUFFERS = 32  # at most, so that the other end begins with them while the next are made
+_JOIN_BUFFERS = 16  # at most, so that the other end begins with them while the next are made
 _LARGE_BYTES = 1 << 12  # a frame of so many goes out at once, for the same reason: batches are sent 1.5 times as fast
 _OWED_BYTES = 2200  # of a held pull without its texts: command, waiter, filter, timer
 _MAX_OPAQUE = 2**31 - 1
@@ -128,7 +128,7 @@ class FrameWriter:
         self.size += size
         if self.is_collecting:
             return
-        if size >= _LARGE_BYTES or self.size > _JOIN_BYTES or len(self.frames) >= _JOIN_BUFFERS:
+        if size >= _LARGE_BYTES or len(self.frames) >= _JOIN_BUFFERS:
             self.flush()
         elif not self._is_joining:
             self._is_joining = True

@@ -229,11 +229,11 @@ async def test_frames_for_a_connection_that_is_over_are_dropped() -> None:
 async def test_long_bursts_of_requests_are_written_in_parts() -> None:
     """The other end has the first of many requests before the last is made; a short burst is one write."""
     connection, transport = connect_in_memory(RequestHandlers(), ManualClock())
-    for _ in range(31):
+    for _ in range(15):
         connection.send_oneway(Command.request(7))
     assert transport.last_write == b""
     connection.send_oneway(Command.request(7))
-    assert len(FrameParser().feed(transport.last_write)) == 32
+    assert len(FrameParser().feed(transport.last_write)) == 16
 
     for _ in range(3):
         connection.send_oneway(Command.request(7))

@@ -50,23 +50,34 @@ def opened(complaints: list[str]) -> tuple[FrameWriter, Wire]:
     [
         ([10], [], [10]),
         ([10, 20, 30], [], [60]),
-        ([10] * 31, [], [310]),
-        ([10] * 32, [320], []),
-        ([10] * 33, [320], [10]),
-        ([4 * KIB - 1] * 16, [], [64 * KIB - 16]),
-        ([4 * KIB - 1] * 16 + [16], [], [64 * KIB]),
-        ([4 * KIB - 1] * 16 + [17], [[*[4 * KIB - 1] * 16, 17]], []),
+        ([10] * 15, [], [150]),
+        ([10] * 16, [160], []),
+        ([10] * 17, [160], [10]),
+        ([4 * KIB - 1] * 15, [], [60 * KIB - 15]),
+        ([4 * KIB - 1] * 16, [64 * KIB - 16], []),
         ([4 * KIB], [4 * KIB], []),
         ([10, 4 * KIB, 10], [4 * KIB + 10], [10]),
         ([64 * KIB + 1], [64 * KIB + 1], []),
         ([], [], []),
     ],
-    ids=["one", "three", "31", "32", "33", "many", "64 KiB", "more", "a large one", "a large second", "huge", "none"],
+    ids=[
+        "one",
+        "three",
+        "15",
+        "16",
+        "17",
+        "15 of 4 KiB",
+        "16 of 4 KiB",
+        "a large one",
+        "a large second",
+        "huge",
+        "none",
+    ],
 )
 async def test_frames_of_a_turn_leave_together(
     frames: list[int], at_once: list[int | list[int]], in_the_next_turn: list[int | list[int]]
 ) -> None:
-    """In one piece up to 64 KiB; at once above that, when there are 32 of them, or with a large one among them."""
+    """When there are 16 of them, or a large one, they leave at once, in one piece up to 64 KiB."""
     writer, wire = opened([])
     for size in frames:
         writer.push(bytes(size))
