@@ -34,7 +34,9 @@ from javasides import Side, official, own, start_client
 @click.option("--scale", default=1.0, show_default=True, help="How much is sent, as a factor.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write all rounds there.")
 @click.option("--chart", type=click.Path(path_type=Path), help="Draw the ratios there, as a PNG.")
-@click.option("--page", type=click.Path(path_type=Path, exists=True), help="Write the table there.")
+@click.option(
+    "--page", type=click.Path(path_type=Path, exists=True), help="Write the lines there, beside others that it has."
+)
 def main(  # options
     *,
     is_long: bool,
@@ -65,7 +67,7 @@ def main(  # options
     if chart is not None:
         draw_chart(lines, chart)
     if page is not None:
-        write_page(lines, page, "long" if is_long else "short")
+        write_page(lines, page)
 
 
 def measure(row: Row, sides: Sequence[Side], rounds: int, scale: float, client: Driver) -> list[Line]:

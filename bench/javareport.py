@@ -63,17 +63,20 @@ def print_line(line: Line) -> None:
     print(_row(line.cells()), flush=True)
 
 
-def write_page(lines: Iterable[Line], page: Path, form: str) -> None:
-    """Replace the table of a form, short or long, in a page."""
-    begin, end = f"<!-- {form} -->\n", f"<!-- end of {form} -->\n"
-    before, found, rest = page.read_text().partition(begin)
-    _, found_end, after = rest.partition(end)
-    if not found or not found_end:
-        raise SystemExit(f"{page} has no {begin.strip()} and {end.strip()}")
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}"
-    table = ["| " + " | ".join(TITLES) + " |", "|---" * len(TITLES) + "|"]
-    table += ["| " + " | ".join(line.cells()) + " |" for line in lines]
-    page.write_text(f"{before}{begin}{machine}:\n\n" + "\n".join(table) + f"\n{end}{after}")
+_BEGIN, _END = "<!-- rows -->\n", "<!-- end of rows -->\n"
+
+
+def write_page(lines: Iterable[Line], page: Path) -> None:
+    """Write the lines into the table of a page; other lines of it stay as they are."""
+    before, _, rest = page.read_text().partition(_BEGIN)
+    inside, found, after = rest.partition(_END)
+    if not found:
+        raise SystemExit(f"{page} has no {_BEGIN.strip()} and {_END.strip()}")
+    rows = {row.split("|")[1].strip(): row for row in inside.splitlines()[4:]}
+    rows |= {line.name: "| " + " | ".join(line.cells()) + " |" for line in lines}
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.system()}:"
+    table = [machine, "", "| " + " | ".join(TITLES) + " |", "|---" * len(TITLES) + "|", *rows.values()]
+    page.write_text(f"{before}{_BEGIN}" + "\n".join(table) + f"\n{_END}{after}")
 
 
 def draw_chart(lines: Sequence[Line], target: Path) -> None:
@@ -89,7 +92,10 @@ def draw_chart(lines: Sequence[Line], target: Path) -> None:
     axes.bar_label(bars, [f"{factor:.1f}x" for factor in factors], padding=3)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
-    axes.set_xlim(0.5, max(factors) * 1.6)
+    axes.set_xlim(0.8 * min(0.5, *factors), 1.6 * max(2, *factors))
+    axes.set_xticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
+    axes.minorticks_off()
+    axes.margins(y=0.01)
     axes.set_title("rocketlet beside the Java broker (more is better)")
     axes.invert_yaxis()
     figure.savefig(target, dpi=110)

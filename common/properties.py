@@ -135,6 +135,7 @@ _QUOTIENTS: Final = bytes(_DIGITS[byte // 31] for byte in range(256))
 _REMAINDERS: Final = bytes(_DIGITS[byte % 31] for byte in range(256))
 _CHUNK: Final = 256  # conversions take quadratic time, and Python refuses very long ones
 _CACHED_CHARACTERS: Final = 64
+_TAGS_MARK: Final = b"\x02TAGS\x01"
 
 
 def java_hash(text: str) -> int:
@@ -166,25 +167,34 @@ def index_hash(text: str) -> int:
 
 def tags_code_in(property_text: bytes) -> int:
     """Return the ``tags_code`` of the tag in the text of properties, without parsing it."""
-    at = property_text.rfind(b"\x02TAGS\x01") + 6
-    if at == 5 and not property_text.startswith(b"TAGS\x01"):  # none stands behind another property, none is first
+    value = find_value(property_text, _TAGS_MARK)
+    if value is None:
         return 0
-    end = property_text.find(b"\x02", at)
-    value = property_text[at:] if end < 0 else property_text[at:end]
-    if 0 < len(value) <= _CACHED_CHARACTERS:
-        return _cached_hash_of(value)
-    return tags_code(find_tag(property_text))
+    return _cached_hash_of(value) if len(value) <= _CACHED_CHARACTERS else java_hash(str(value, "utf-8", "replace"))
 
 
 def find_tag(property_text: bytes) -> str | None:
-    """Return the tag in the text of properties, without parsing the others if there is one tag."""
-    at = property_text.rfind(b"\x02TAGS\x01") + 6
-    if at == 5 and not property_text.startswith(b"TAGS\x01"):
-        return None
-    value = property_text[at:].partition(b"\x02")[0]
-    if value:
-        return str(value, "utf-8", "replace")
-    return parse_properties(property_text).get(TAGS)  # an earlier one may count
+    """Return the tag in the text of properties, without parsing it."""
+    value = find_value(property_text, _TAGS_MARK)
+    return None if value is None else str(value, "utf-8", "replace")
+
+
+def find_value(property_text: bytes, mark: bytes) -> bytes | None:
+    """Return the value of a name in the text of properties, which ``parse_properties`` would decode.
+
+    ``mark`` is the name in ASCII between both separators, as it stands there behind another property.
+    """
+    end = len(property_text)
+    while True:
+        at = property_text.rfind(mark, 0, end)
+        if at < 0 and not property_text.startswith(mark[1:]):
+            return None
+        value_at = at + len(mark)  # of the first property the mark would begin before the text
+        value_end = property_text.find(b"\x02", value_at)
+        value = property_text[value_at:] if value_end < 0 else property_text[value_at:value_end]
+        if value or at < 0:
+            return value or None
+        end = at  # an empty one counts for none, so an earlier one may
 
 
 _cached_hash = lru_cache(maxsize=1024)(java_hash)

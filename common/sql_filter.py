@@ -34,9 +34,10 @@ character is passed a fixed number of times.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from .properties import find_value, parse_properties
 from .sql_terms import (
     MAX_DEPTH,
     MAX_INT32,
@@ -152,20 +153,26 @@ __all__ = [
 
 MAX_CHARACTERS: Final = 32_768
 MAX_TERMS: Final = 4_096
+_MOST_SEEN: Final = 128
+_MOST_VALUE_BYTES: Final = 128
+"""Of the values together that are remembered: with both limits 40 KB for an expression."""
 
 
 class SqlFilter:
     """A compiled expression (``BooleanExpression``)."""
 
-    __slots__ = ("_evaluate", "expression", "terms")
+    __slots__ = ("_evaluate", "_marks", "_most_seen", "_seen", "expression", "terms")
 
-    def __init__(self, expression: str, evaluate: Evaluate, terms: int) -> None:
+    def __init__(self, expression: str, evaluate: Evaluate, terms: int, names: Iterable[str]) -> None:
         self.expression = expression
         self._evaluate = evaluate
         self.terms = terms
+        self._marks = [f"\x02{name}\x01".encode() for name in names]
+        self._seen: dict[tuple[bytes | None, ...], bool] = {}
+        self._most_seen = _MOST_SEEN
 
     def __repr__(self) -> str:
-        return f"<SqlFilter {self.expression!r}>"
+        return f"<SqlFilter {self.expression!r}, {len(self._seen)} verdicts>"
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
         """Return whether a message with these properties passes; null is ``None``.
@@ -182,6 +189,25 @@ class SqlFilter:
         except SqlValueError:
             return False
 
+    def matches_text(self, property_text: bytes) -> bool:
+        """Return whether a message with this text of properties is delivered.
+
+        Nothing but the values that the expression names decides, and messages of a topic have few different ones.
+        """
+        values = tuple([find_value(property_text, mark) for mark in self._marks])
+        known = self._seen.get(values)
+        if known is None:
+            known = self.matches(parse_properties(property_text))
+            if self._most_seen and sum([len(value or b"") for value in values]) <= _MOST_VALUE_BYTES:
+                if len(self._seen) >= self._most_seen:
+                    self._seen.clear()
+                self._seen[values] = known
+        return known
+
+    def remember_nothing(self) -> None:
+        """Forget all verdicts, and keep no more: few share this filter from now on."""
+        self._seen, self._most_seen = {}, 0
+
 
 def compile_sql(expression: str) -> SqlFilter:
     """Return the filter that an expression stands for.
@@ -193,7 +219,7 @@ def compile_sql(expression: str) -> SqlFilter:
     if len(expression) > MAX_CHARACTERS:
         raise SqlLimitError(f"the expression is {len(expression)} characters, limit is {MAX_CHARACTERS}")
     parser = _Parser(expression)
-    return SqlFilter(expression, truth_of(parser.parse()).evaluate, parser.terms)
+    return SqlFilter(expression, truth_of(parser.parse()).evaluate, parser.terms, sorted(parser.names))
 
 
 class _Parser:
@@ -201,6 +227,7 @@ class _Parser:
         self._words = Words(expression)
         self._depth = 0
         self.terms = 0
+        self.names: set[str] = set()
 
     def parse(self) -> Term:
         return self._joined("OR", self._conjunction, any_of)
@@ -281,6 +308,8 @@ class _Parser:
             return constant_term(Kind.TEXT, self._text())
         word = self._words.take()
         literal = _LITERALS.get(word.kind)
+        if word.kind == NAME:
+            self.names.add(word.text)
         if literal is not None:
             return literal(word.text)
         if word.kind != "(":

@@ -29,6 +29,7 @@ need: a Java broker that takes the store over passes over the whole file when on
 """
 
 import math
+import struct
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -167,13 +168,27 @@ def property_filter(accepts: AcceptsProperties, terms: int = 1) -> PullFilter:
 def sql_filter(expression: str) -> PullFilter:
     """Return the filter of an SQL92 expression; one that does not compile takes all."""
     compiled = compile_filter(expression)
-    return TAKES_ALL if isinstance(compiled, SqlSyntaxError) else property_filter(compiled.matches, compiled.terms)
+    return TAKES_ALL if isinstance(compiled, SqlSyntaxError) else sql_stages(compiled)
+
+
+def sql_stages(compiled: SqlFilter) -> PullFilter:
+    """Return the filter of a compiled expression."""
+    matches = compiled.matches_text
+
+    def accepts_record(record: memoryview) -> bool:
+        return matches(read_property_text(record))
+
+    def accepts_arrival(record: Appended) -> bool:
+        return matches(record.property_text)
+
+    return PullFilter(None, accepts_record, accepts_arrival, _TERM_BYTES * compiled.terms)
 
 
 class FilterCache:
     """The compiled expressions that were asked for lately, failures too (``SelectorParser.PARSE_CACHE``).
 
-    As many as upstream keeps, and no more than ``MAX_CACHED_TERMS`` together: a term takes about 900 bytes.
+    As many as upstream keeps, and no more than ``MAX_CACHED_TERMS`` together: a term takes about 900 bytes. Only these
+    remember verdicts.
     """
 
     def __init__(self) -> None:
@@ -194,7 +209,10 @@ class FilterCache:
             self._found[expression] = found
             self.terms += _terms(found)
         while len(self._found) > _MOST_CACHED or self.terms > MAX_CACHED_TERMS:
-            self.terms -= _terms(self._found.popitem(last=False)[1])
+            _, last = self._found.popitem(last=False)
+            self.terms -= _terms(last)
+            if isinstance(last, SqlFilter):
+                last.remember_nothing()  # pulls that wait may keep it
         return found
 
 
@@ -214,18 +232,23 @@ compile_filter: Final = FilterCache().compile
 
 
 def read_properties(record: memoryview) -> dict[str, str]:
-    """Return the properties of a stored record, whose other fields are passed over; without sound lengths none."""
-    head = RECORD_HEAD.unpack_from(record)
-    magic, sys_flag, body_length = head[1], head[7], head[14]
+    """Return the properties of a stored record; without sound lengths none."""
+    return parse_properties(read_property_text(record))
+
+
+def read_property_text(record: memoryview) -> bytes:
+    """Return their text; of the other fields only those that say where it is are looked at."""
+    magic, sys_flag, body_length = _LENGTHS.unpack_from(record)
     body_at = RECORD_HEAD.size
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
         body_at += 12 * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
         body_length = int.from_bytes(record[body_at - 4 : body_at], "big")
     end = len(record)
     properties_at = find_properties(record, body_at + body_length, end, magic) if body_length >= 0 else 0
-    return parse_properties(record[properties_at:end]) if properties_at else {}
+    return bytes(record[properties_at:end]) if properties_at else b""
 
 
+_LENGTHS: Final = struct.Struct(">4xI28xi44xi")  # of a record: magic, sysFlag, and the body's length
 _DEAD_BEFORE_LOAD_MS = 30_000
 
 

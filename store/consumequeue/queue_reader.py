@@ -209,6 +209,7 @@ class QueueReader:
         runs: list[int] = []
         seen = count = total = skip_below = log_offset = 0
         run_end = -1
+        view, base, file_end = memoryview(b""), 0, -1
         status = ReadStatus.NO_MATCHED_MESSAGE
         for log_offset, size, code in ENTRY.iter_unpack(entries):
             if count:
@@ -224,8 +225,12 @@ class QueueReader:
                 status = status if count else ReadStatus.MESSAGE_WAS_REMOVING
                 skip_below = log.next_file(log_offset)
                 continue
-            if accepts_record is not None and not accepts_record(self._slices([log_offset, log_offset + size])[0]):
-                continue
+            if accepts_record is not None:
+                if not base <= log_offset < file_end:
+                    base = log_offset - log_offset % log.file_bytes
+                    file_end, view = base + log.file_bytes, log.segment_view(base)
+                if not accepts_record(view[log_offset - base : log_offset - base + size]):
+                    continue
             if log_offset != run_end:
                 runs += (run_end, log_offset)
             run_end = log_offset + size

@@ -9,6 +9,8 @@ from rocketlet.common.properties import (
     PROPERTY_CRC_BYTES,
     crc31,
     encode_properties,
+    find_tag,
+    find_value,
     format_property_crc,
     index_hash,
     java_hash,
@@ -135,4 +137,14 @@ CHUNKS = st.one_of(
 def test_code_of_a_tag_needs_no_parser(chunks: list[bytes], ends: bool) -> None:
     """The code in a text is that of its parsed tag: of the last one that is not empty, wherever it stands."""
     text = b"\x02".join(chunks) + (b"\x02" if ends else b"")
-    assert tags_code_in(text) == tags_code(parse_properties(text).get("TAGS"))
+    parsed = parse_properties(text)
+    assert tags_code_in(text) == tags_code(parsed.get("TAGS"))
+    assert find_tag(text) == parsed.get("TAGS")
+    for name in ("KEYS", "TAGSX"):
+        value = find_value(text, f"\x02{name}\x01".encode())
+        assert (None if value is None else str(value, "utf-8", "replace")) == parsed.get(name)
+
+
+def test_many_empty_values_are_passed_over() -> None:
+    """However many: a text is at most 32 KiB, which one value of 5,000 may fill."""
+    assert find_value(b"TAGS\x01first" + b"\x02TAGS\x01" * 5_000, b"\x02TAGS\x01") == b"first"

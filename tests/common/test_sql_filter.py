@@ -2,11 +2,13 @@
 
 import json
 import pathlib
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketlet.common.properties import encode_properties, parse_properties
 from rocketlet.common.sql_filter import SqlLimitError, SqlSyntaxError, SqlValueError, compile_sql
 
 MARKS = "5 0 2147483648 1.5 .5 5L 07 'x' '5' '' ( ( ) ) , + - = <> < <= > >= /* */ -- \n ;"
@@ -146,7 +148,7 @@ def test_neither_null_nor_error_is_a_match() -> None:
     assert not expression.matches({"a": "abc", "b": "1"})
     assert not expression.matches({})
     assert compile_sql("b = '1' OR a > 3").matches({"a": "abc", "b": "1"})
-    assert repr(expression) == "<SqlFilter \"a > 3 OR b = '1'\">"
+    assert repr(expression) == "<SqlFilter \"a > 3 OR b = '1'\", 0 verdicts>"
 
 
 @pytest.mark.parametrize("word", ["AND", "OR"])
@@ -202,3 +204,32 @@ def test_no_input_does_more_than_be_refused(expression: str, one: str, other: st
             result = None
         assert result in (True, False, None)
         assert compiled.matches(properties) is (result is True)
+
+
+CHUNKS = st.tuples(st.sampled_from(["a", "b", "aa", "TAGS", ""]), VALUES).map("\x01".join)
+EXPRESSIONS = ["a > 3", "a IS NULL OR b = '5'", "a BETWEEN -7 AND 5", "NOT (a = '')", "b <> 'x' AND aa <> 'x'", "TRUE"]
+
+
+@given(st.sampled_from(EXPRESSIONS), st.lists(st.lists(CHUNKS, max_size=4).map("\x02".join), min_size=1, max_size=6))
+def test_text_of_properties_is_judged_as_they_are(expression: str, texts: Sequence[str]) -> None:
+    """Also one whose values were met before, a doubled name, an empty value."""
+    compiled = compile_sql(expression)
+    for text in [*texts, *texts]:
+        assert compiled.matches_text(text.encode()) == compiled.matches(parse_properties(text))
+
+
+def test_verdicts_are_remembered_within_bounds() -> None:
+    """By the values that the expression names, however many messages have them; long ones are not kept."""
+    compiled = compile_sql("a > 3")
+    for number in range(10):
+        assert compiled.matches_text(encode_properties({"a": "4", "b": str(number)}))
+        assert not compiled.matches_text(encode_properties({"a": "x" * 129}))
+    assert repr(compiled) == "<SqlFilter 'a > 3', 1 verdicts>"
+    counts: set[int] = set()
+    for number in range(1_000):
+        assert compiled.matches_text(encode_properties({"a": str(number)})) == (number > 3)
+        counts.add(int(repr(compiled).split()[-2]))
+    assert max(counts) == 128
+    compiled.remember_nothing()
+    assert compiled.matches_text(b"a\x014")
+    assert repr(compiled) == "<SqlFilter 'a > 3', 0 verdicts>"

@@ -1,8 +1,16 @@
 """Bodies and times as people read them."""
 
 import pytest
+from received import received
 
-from rocketlet.console.message_view import MOST_SHOWN_BYTES, BodyView, format_ms, parse_instant, view_body
+from rocketlet.console.message_view import (
+    MOST_SHOWN_BYTES,
+    BodyView,
+    format_ms,
+    parse_instant,
+    view_body,
+    view_message,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +53,19 @@ def test_long_body_is_cut_between_characters() -> None:
     kind, shown, is_cut = view_body(b"[" + b"1," * MOST_SHOWN_BYTES + b"1]")
     assert (kind, len(shown), is_cut) == ("text", MOST_SHOWN_BYTES, True)
     assert view_body(b"\xff" * (MOST_SHOWN_BYTES + 1)).kind == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("body", "summary"),
+    [
+        ("a  b\n c", "a b c"),
+        ("x" * 120, "x" * 120),
+        ("x" * 121, "x" * 119 + "…"),
+    ],
+)
+def test_summary_is_one_line(body: str, summary: str) -> None:
+    """Of at most 120 characters; what is left out is marked."""
+    assert view_message(received(0, body.encode())).summary == summary
 
 
 @pytest.mark.parametrize(

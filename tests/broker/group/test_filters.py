@@ -23,6 +23,7 @@ from rocketlet.broker.group.filters import (
 from rocketlet.common.java_json import read_json_as
 from rocketlet.common.properties import encode_properties, java_hash
 from rocketlet.common.record import NewRecord, encode_record
+from rocketlet.common.sql_filter import SqlFilter
 from rocketlet.common.subscription import Subscription, parse_tag_expression
 from rocketlet.store.consumequeue.appended import Appended
 from rocketlet.testing.manual_clock import ManualClock
@@ -101,6 +102,19 @@ def test_compiled_expressions_are_bounded_together() -> None:
         cache.compile("x" * 100_000)
     assert MAX_CACHED_TERMS // 2 < cache.terms <= MAX_CACHED_TERMS
     assert "8 expressions" in repr(cache)
+
+
+def test_expression_that_leaves_the_cache_remembers_nothing() -> None:
+    """A pull that waits may keep it, and no more than it had when it began to wait."""
+    cache = FilterCache()
+    first = cache.compile("a > 3")
+    assert isinstance(first, SqlFilter)
+    assert first.matches_text(b"a\x014")
+    assert "1 verdicts" in repr(first)
+    for number in range(100):
+        cache.compile(f"a > {number} AND b = 1")
+    assert first.matches_text(b"a\x014")
+    assert "0 verdicts" in repr(first)
 
 
 @pytest.mark.parametrize("born_host", [HOST_V4, HOST_V6])

@@ -65,7 +65,9 @@ def test_tail_takes_what_is_asked_for(done: Done, failed: Done, new_topic: Done)
     assert [each["body"] for each in read(done, topic, "--from", 1, "--until", 3)] == ["b1", "b2"]
     assert [each["body"] for each in read(done, topic, *span, "--tag", "odd")] == ["b1", "b3"]
     assert [each["body"] for each in read(done, topic, *span, "--sql", "n > 1")] == ["b2", "b3"]
-    assert [each["body"] for each in read(done, topic, "--from", "begin", "--count", 1)] == ["b0"]
+    for count in (1, 3):
+        found = read(done, topic, "--from", "begin", "--count", count)
+        assert [each["body"] for each in found] == ["b0", "b1", "b2"][:count]
     form = r"{offset}\t{tags} {property:n}{{{body}}}\\\n"
     assert done("message", "tail", topic, *span, "--tag", "odd", "--format", form) == "1\todd 1{b1}\\\n3\todd 3{b3}\\\n"
     assert " broker-a:0@0 [even] b0\n" in done("message", "tail", topic, *span)
@@ -111,6 +113,8 @@ def test_offsets_are_shown_and_moved(done: Done, verb: Done, failed: Done, new_t
     assert "has offsets from 0 to 1, not 2" in failed(1, "offset", "reset", group, topic, "--to", 2, "--yes")
     assert "--yes" in failed(2, "offset", "reset", group, topic, "--to", "end")
     assert "nobody" in failed(1, "offset", "show", "nobody")
+    assert "nobody" in failed(1, "offset", "show", "nobody", topic)
+    assert "nobody" in failed(1, "offset", "lag", "nobody")
 
 
 def test_messages_and_dead_letters_are_sent_again(done: Done, failed: Done, new_topic: Done, new_group: Done) -> None:
