@@ -89,7 +89,7 @@ class PropertyKeys:
             return np.zeros(0, np.uint32)
         lengths = values.ends - values.starts
         most = int(lengths.max())
-        powers = _powers(most + 1)
+        powers = _powers(most)
         if most == lengths.min():  # unique keys of one kind of client, and most tags
             windows = np.ndarray((len(self._text) - most + 1, most), np.uint8, self._text, 0, (1, 1))
             hashes = windows[values.starts].astype(np.uint32) @ powers[most - 1 :: -1]
