@@ -20,7 +20,8 @@ from ..broker.settings.config import BrokerConfig
 from ..common.clock import Clock
 from ..common.codes import ResponseCode
 from ..common.message import ReceivedMessage
-from ..common.record import decode_message, iter_records
+from ..common.record import iter_records
+from ..common.record_messages import decode_message
 from ..namesrv.config import NameServerConfig
 from ..namesrv.server import NameServer
 from ..remoting.codec.command import Command

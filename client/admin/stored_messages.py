@@ -15,7 +15,8 @@ from ...common.errors import DecodeError
 from ...common.ids import decode_host, format_address, parse_offset_id
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.properties import UNIQ_KEY
-from ...common.record import decode_message, iter_records
+from ...common.record import iter_records
+from ...common.record_messages import decode_message
 from ...common.subscription import ALL
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode

@@ -24,7 +24,8 @@ from ...common.errors import DecodeError
 from ...common.message import MessageQueue, ReceivedMessage
 from ...common.outcome import Outcome
 from ...common.properties import RETRY_TOPIC
-from ...common.record import decode_message, decode_record
+from ...common.record import decode_record
+from ...common.record_messages import decode_message
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.client import (
     ConsumedDirectly,

@@ -40,7 +40,8 @@ from ...common.ids import format_address, parse_offset_id
 from ...common.message import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK, Message, ReceivedMessage
 from ...common.message import TRANSACTION_PREPARED as PREPARED_BIT
 from ...common.properties import PRODUCER_GROUP, TRANSACTION_PREPARED, UNIQ_KEY
-from ...common.record import decode_message, decode_record
+from ...common.record import decode_record
+from ...common.record_messages import decode_message
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.message import CheckTransactionHeader, EndTransactionHeader

@@ -29,7 +29,6 @@ from rocketlet.common.record import (
     Verdict,
     check_record,
     decode_batch,
-    decode_message,
     decode_record,
     encode_batch,
     encode_record,
@@ -40,6 +39,7 @@ from rocketlet.common.record import (
     seal_property_crc,
     split_batch,
 )
+from rocketlet.common.record_messages import decode_message
 
 VECTORS = pathlib.Path(__file__).parents[1] / "vectors"
 CASES = java_cases("codec/records.json")

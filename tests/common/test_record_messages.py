@@ -11,15 +11,8 @@ from rocketlet.common.errors import DecodeError, RecordError
 from rocketlet.common.ids import encode_host
 from rocketlet.common.message import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP, ReceivedMessage
 from rocketlet.common.properties import encode_properties
-from rocketlet.common.record import (
-    BatchPart,
-    NewRecord,
-    decode_message,
-    decode_messages,
-    decode_record,
-    encode_batch,
-    encode_record,
-)
+from rocketlet.common.record import BatchPart, NewRecord, decode_record, encode_batch, encode_record
+from rocketlet.common.record_messages import decode_message, decode_messages
 
 HOST = encode_host("10.0.0.2", 10911)
 CASES = java_cases("codec/records.json")

@@ -12,7 +12,8 @@ from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConnectionClosedError
 from rocketlet.common.message import MessageQueue
 from rocketlet.common.outcome import Outcome
-from rocketlet.common.record import decode_message, decode_record
+from rocketlet.common.record import decode_record
+from rocketlet.common.record_messages import decode_message
 from rocketlet.remoting.bodies.body import decode_answer, encode_body
 from rocketlet.remoting.bodies.client import ConsumerOffsets
 from rocketlet.remoting.codec.command import SLOW_BYTES, Command, decode_header

@@ -17,7 +17,8 @@ from rocketlet.broker.settings.live import LIVE_KEYS
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import ConfigError
 from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.common.record import decode_message, iter_records
+from rocketlet.common.record import iter_records
+from rocketlet.common.record_messages import decode_message
 from rocketlet.common.settings import format_java_properties, parse_java_properties
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.body import decode_answer

@@ -19,7 +19,8 @@ from raw_calls import Caller, open_caller
 
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.message import MessageQueue
-from rocketlet.common.record import decode_message, iter_records
+from rocketlet.common.record import iter_records
+from rocketlet.common.record_messages import decode_message
 from rocketlet.remoting.codec.command import decode_header
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.headers.pull import PullReply
