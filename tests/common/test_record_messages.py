@@ -83,7 +83,7 @@ def long_way(data: bytes) -> list[ReceivedMessage]:
     messages: list[ReceivedMessage] = []
     while data:
         record = decode_record(data)
-        if record.sys_flag & INNER_BATCH:
+        if record.sys_flag & INNER_BATCH and record.sys_flag & NEEDS_UNWRAP:  # it takes both to be a batch
             raise AssertionError
         messages.append(decode_message(record, "b"))
         data = data[record.total_size :]
