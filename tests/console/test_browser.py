@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from command_line import Running, Start
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.common.exceptions import JavascriptException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
@@ -80,13 +80,12 @@ class Window:
 
     @property
     def words(self) -> str:
-        """The text that is seen."""
-        return self.find("main").text
+        """The text that is seen, asked for at once: between two questions the page may be another one."""
+        return self.chromium.execute_script("return document.querySelector('main')?.innerText ?? ''")
 
     def wait_for(self, text: str) -> None:
         """Wait until a text is seen."""
-        passed_over = [StaleElementReferenceException]  # the page has changed between two questions
-        wait = WebDriverWait(self.chromium, LIMIT_S, ignored_exceptions=passed_over)
+        wait = WebDriverWait(self.chromium, LIMIT_S, ignored_exceptions=[JavascriptException])  # the page is leaving
         wait.until(lambda _: text in self.words)
 
     def keep(self, name: str) -> None:
