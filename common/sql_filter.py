@@ -153,6 +153,8 @@ __all__ = [
 
 MAX_CHARACTERS: Final = 32_768
 MAX_TERMS: Final = 4_096
+_MOST_NAMES: Final = 8
+"""That are looked for one by one; of more it takes less to parse all properties once."""
 _MOST_SEEN: Final = 128
 _MOST_VALUE_BYTES: Final = 128
 """Of the values together that are remembered: with both limits 40 KB for an expression."""
@@ -194,6 +196,8 @@ class SqlFilter:
 
         Nothing but the values that the expression names decides, and messages of a topic have few different ones.
         """
+        if len(self._marks) > _MOST_NAMES:
+            return self.matches(parse_properties(property_text))
         values = tuple([find_value(property_text, mark) for mark in self._marks])
         known = self._seen.get(values)
         if known is None:

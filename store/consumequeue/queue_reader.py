@@ -208,8 +208,7 @@ class QueueReader:
         far = min(limits.max_messages, config.max_disk_messages), min(limits.max_bytes, config.max_disk_bytes)
         runs: list[int] = []
         seen = count = total = skip_below = log_offset = 0
-        run_end = -1
-        view, base, file_end = memoryview(b""), 0, -1
+        run_end, view, base, file_end = -1, memoryview(b""), 0, -1
         status = ReadStatus.NO_MATCHED_MESSAGE
         for log_offset, size, code in ENTRY.iter_unpack(entries):
             if count:

@@ -207,7 +207,16 @@ def test_no_input_does_more_than_be_refused(expression: str, one: str, other: st
 
 
 CHUNKS = st.tuples(st.sampled_from(["a", "b", "aa", "TAGS", ""]), VALUES).map("\x01".join)
-EXPRESSIONS = ["a > 3", "a IS NULL OR b = '5'", "a BETWEEN -7 AND 5", "NOT (a = '')", "b <> 'x' AND aa <> 'x'", "TRUE"]
+MANY_NAMES = " OR ".join(f"n{number} = 'x'" for number in range(8)) + " OR a > 3"
+EXPRESSIONS = [
+    MANY_NAMES,
+    "a > 3",
+    "a IS NULL OR b = '5'",
+    "a BETWEEN -7 AND 5",
+    "NOT (a = '')",
+    "b <> 'x' AND aa <> 'x'",
+    "TRUE",
+]
 
 
 @given(st.sampled_from(EXPRESSIONS), st.lists(st.lists(CHUNKS, max_size=4).map("\x02".join), min_size=1, max_size=6))
@@ -225,6 +234,9 @@ def test_verdicts_are_remembered_within_bounds() -> None:
         assert compiled.matches_text(encode_properties({"a": "4", "b": str(number)}))
         assert not compiled.matches_text(encode_properties({"a": "x" * 129}))
     assert repr(compiled) == "<SqlFilter 'a > 3', 1 verdicts>"
+    many = compile_sql(MANY_NAMES)
+    assert many.matches_text(b"a\x014")
+    assert "0 verdicts" in repr(many)  # nine names are not looked for one by one
     counts: set[int] = set()
     for number in range(1_000):
         assert compiled.matches_text(encode_properties({"a": str(number)})) == (number > 3)
