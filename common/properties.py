@@ -21,7 +21,7 @@ other text. For a unique key that is a quarter of the loop's time, and needs no 
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -171,6 +171,22 @@ def tags_code_in(property_text: bytes) -> int:
     if value is None:
         return 0
     return _cached_hash_of(value) if len(value) <= _CACHED_CHARACTERS else java_hash(str(value, "utf-8", "replace"))
+
+
+def tags_codes_in(texts: Sequence[bytes]) -> list[int]:
+    """Return the ``tags_code_in`` of each text.
+
+    Mostly all have the same tag, or none, and that is seen in half of the time (0.2 us a text against 0.5).
+    """
+    count, together = len(texts), b"".join(texts).count(_TAGS_MARK[1:])
+    if not together:
+        return [0] * count
+    value = find_value(texts[0], _TAGS_MARK)
+    if together == count and value is not None:
+        chunk = _TAGS_MARK + value + b"\x02"
+        if all(chunk in text for text in texts):  # so no text has two of them
+            return [tags_code_in(texts[0])] * count
+    return [*map(tags_code_in, texts)]
 
 
 def find_tag(property_text: bytes) -> str | None:

@@ -26,7 +26,7 @@ from ..common.record import BLANK_BYTES, NewRecord, SizedPart
 from .cleaner import Cleaner
 from .commitlog.cold_records import ColdRecords
 from .commitlog.commit_log import RecordEncoder, StoreTime
-from .consumequeue.appended import Appended, leave_topic, place_run
+from .consumequeue.appended import Appended, AppendedRun, Placed, leave_topic, place_run
 from .consumequeue.batch_queue import number_inner_batch
 from .consumequeue.queue_reader import QueueReader
 from .files.file_sync import Done
@@ -63,7 +63,7 @@ class MessageStore:
         self._log, self._queues, self._index = parts.log, parts.queues, parts.index
         self._rules, self._dispatcher, self._flusher = parts.rules, parts.dispatcher, parts.flusher
         self._encoder = RecordEncoder(config, store_host)
-        self._planned: list[Appended] = []
+        self._planned: list[Placed] = []
         self._refusal: StoreNotWritableError | None = None
         self._last_refusal = ""
         self._disk_full: DiskFullError | None = None
@@ -205,7 +205,7 @@ class MessageStore:
             queue.next_offset = queue_offset + count
         return placed
 
-    def append_batch(self, head: NewRecord, parts: Sequence[SizedPart]) -> list[Appended]:
+    def append_batch(self, head: NewRecord, parts: Sequence[SizedPart]) -> AppendedRun:
         """Plan the records of a batch: one file, one store time, consecutive offsets in the queue of ``head``.
 
         What the messages of the batch do not say themselves is that of ``head``.
@@ -227,7 +227,7 @@ class MessageStore:
             data, sizes = encode(head, parts, (queue_offset, log.append_offset), stored_at_ms)
         placed = place_run(head, [text[2:] for _, _, text in parts], sizes, log.append_offset, queue, stored_at_ms)
         log.add(data, len(data))
-        self._planned += placed
+        self._planned.append(placed)
         return placed
 
     def append_copy(self, log_offset: int, data: bytes) -> None:
@@ -287,14 +287,14 @@ class MessageStore:
         """Make committed records readable as far as they are confirmed; what fails for want of room waits."""
         self._dispatch(self.confirm_offset, [])
 
-    def _dispatch(self, confirm_offset: int, planned: list[Appended]) -> None:
+    def _dispatch(self, confirm_offset: int, planned: list[Placed]) -> None:
         try:
             self._dispatcher.advance(confirm_offset, planned)
         except StoreNotWritableError as error:
             self._refuse(error)
             return
         index = self._index
-        if index is not None and len(index.pending) >= INDEX_BATCH_RECORDS and index.is_due:
+        if index is not None and index.waiting_records >= INDEX_BATCH_RECORDS and index.is_due:
             self._build_index()
 
     def tick(self) -> None:

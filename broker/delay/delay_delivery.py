@@ -20,7 +20,7 @@ Java looks at all levels every 100 ms.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
 from ...common.clock import Clock
@@ -85,12 +85,6 @@ class DelayedDelivery:
     def progress(self) -> Mapping[int, int]:
         """The next offset of each level in use."""
         return {level.number: level.next_offset for level in self._levels.values()}
-
-    def arrived(self, records: Sequence[Appended]) -> None:
-        """Look at records that have become readable."""
-        for record in records:
-            if record.topic == SCHEDULE_TOPIC and record.queue is not None:
-                self.take(record)
 
     def pass_delivered(self, copies: DeliveredCopies) -> None:
         """Move each level behind what the log shows as delivered; before the first delivery."""

@@ -40,7 +40,7 @@ from ...common.ids import Address, format_address
 from ...common.message import INNER_BATCH
 from ...common.outcome import A, Outcome
 from ...common.record import NewRecord, SizedPart
-from ...store.consumequeue.appended import Appended
+from ...store.consumequeue.appended import Appended, AppendedRun, Placed
 from ...store.consumequeue.batch_queue import count_of
 from ...store.message_store import MessageStore
 from ...store.recovery.dispatcher import Arrivals
@@ -109,9 +109,9 @@ class Scheduler:
         self._turn.append(outcome)
         return outcome
 
-    def append_batch(self, head: NewRecord, parts: Sequence[SizedPart]) -> Outcome[list[Appended]]:
+    def append_batch(self, head: NewRecord, parts: Sequence[SizedPart]) -> Outcome[AppendedRun]:
         """Plan the records of a batch (raises as ``MessageStore.append_batch`` does)."""
-        outcome: Outcome[list[Appended]] = Outcome(self.store.append_batch(head, parts))
+        outcome: Outcome[AppendedRun] = Outcome(self.store.append_batch(head, parts))
         self._turn.append(outcome)
         return outcome
 
@@ -246,22 +246,25 @@ class LongPolling:
         fetch.outcome.on_drop = partial(self._take, fetch)
         return fetch.outcome
 
-    def arrived(self, records: Sequence[Appended]) -> None:
+    def arrived(self, records: Sequence[Placed]) -> None:
         """Wake who waits for a message that has become readable."""
         queues = self._queues
         if not queues:
             return
-        for record in records:
-            key = record.topic, record.queue_id
-            if record.queue is None or key not in queues:
+        for placed in records:
+            key = placed.topic, placed.queue_id
+            if placed.queue is not None and key in queues:
+                for record in placed.records():
+                    self._offer(key, record)
+
+    def _offer(self, key: tuple[str, int], record: Appended) -> None:
+        for fetch in list(self._queues.get(key, ())):
+            if record.queue_offset < fetch.wanted[key]:
                 continue
-            for fetch in list(queues[key]):
-                if record.queue_offset < fetch.wanted[key]:
-                    continue
-                if fetch.accepts is None or _may_want(fetch, fetch.accepts, record):
-                    self._wake(fetch)
-                else:
-                    self._recheck_soon(fetch)
+            if fetch.accepts is None or _may_want(fetch, fetch.accepts, record):
+                self._wake(fetch)
+            else:
+                self._recheck_soon(fetch)
 
     def wake_topic(self, topic: str) -> None:
         """Wake who waits for messages of a topic: it is gone, or readers shall go on elsewhere."""
@@ -337,14 +340,19 @@ class PutCounts:
         """How many messages took how many milliseconds from their store time on; whoever samples it begins anew."""
         self._now_ms = now_ms
 
-    def add(self, records: Sequence[Appended]) -> None:
+    def add(self, records: Sequence[Placed]) -> None:
         """Count records that have become readable together."""
         queues, count, size = self.queues, 0, 0
         took_ms = self._now_ms() - records[0].stored_at_ms
         spent_ms = max(0, took_ms)
         topic, queue_id, row = "", -1, [0, 0, 0]
         for record in records:
-            held = count_of(record.sys_flag, record.properties) if record.sys_flag & INNER_BATCH else 1
+            if type(record) is AppendedRun:
+                held = len(record.sizes)
+            elif record.sys_flag & INNER_BATCH:
+                held = count_of(record.sys_flag, record.properties)
+            else:
+                held = 1
             if record.queue_id != queue_id or record.topic != topic:
                 topic, queue_id = record.topic, record.queue_id
                 row = queues[topic][queue_id]
@@ -365,12 +373,12 @@ class ArrivalNotices:
         self._counts = counts
         self._told = told
         self._loop = asyncio.get_running_loop()
-        self._collected: list[Sequence[Appended]] = []
+        self._collected: list[Sequence[Placed]] = []
 
     def __repr__(self) -> str:
         return f"<ArrivalNotices {sum(map(len, self._collected))} to be told to {len(self._told)}>"
 
-    def collect(self, records: Sequence[Appended]) -> None:
+    def collect(self, records: Sequence[Placed]) -> None:
         """Take records that one commit has made readable."""
         if not self._collected:
             self._loop.call_soon(self._hand_out)
@@ -387,7 +395,7 @@ class ArrivalNotices:
                     _log.exception(
                         "notifying long polls and deliveries of %d messages from log offset %d on failed; "
                         "the messages are stored, long polls find them when they time out",
-                        len(records),
+                        sum(len(placed.records()) for placed in records),
                         records[0].log_offset,
                     )
 
@@ -395,9 +403,10 @@ class ArrivalNotices:
 def by_topic(takers: Mapping[str, Callable[[Appended], object]]) -> Arrivals:
     """Return a call that hands records in the queues of a topic to whoever takes them; others cost nothing."""
 
-    def hand_out(records: Sequence[Appended]) -> None:
-        for record in records:
-            if record.topic in takers and record.queue is not None:
-                takers[record.topic](record)
+    def hand_out(records: Sequence[Placed]) -> None:
+        for placed in records:
+            if placed.topic in takers and placed.queue is not None:
+                for record in placed.records():
+                    takers[record.topic](record)
 
     return hand_out

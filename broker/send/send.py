@@ -50,7 +50,7 @@ from ...common.properties import (
     parse_properties,
 )
 from ...common.record import NewRecord, SizedPart, split_batch
-from ...store.consumequeue.appended import Appended
+from ...store.consumequeue.appended import Appended, AppendedRun
 from ...store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from ..delay.delayed_messages import TIMER_NAMES, DelayRouting
 from ..delay.timer_messages import recall_handle_of
@@ -405,9 +405,9 @@ class SendOperations:
             else:
                 head = _new_record(b"", StoredProperties(b"", {}), batch, admission, sender)
                 outcome = self._scheduler.append_batch(head, parts)
-                stored: list[Appended] = outcome.answer
-                log_offsets, key = [one.log_offset for one in stored], properties.get(UNIQ_KEY)
-                outcome.answer = SendReceipt(log_offsets, admission.queue_id, stored[0].queue_offset, key)
+                stored: AppendedRun = outcome.answer
+                key = properties.get(UNIQ_KEY)
+                outcome.answer = SendReceipt(stored.log_offsets, admission.queue_id, stored.queue_offset, key)
         except StoreError as error:
             return self._fail(error, admission.new_topics)
         outcome.new_topics = admission.new_topics

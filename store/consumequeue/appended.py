@@ -1,6 +1,7 @@
-"""A record that has its place in the log, on its way to queue and index."""
+"""Records that have their place in the log, on their way to queue and index: one, or a batch of them as one thing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import final
 
 import msgspec
@@ -37,6 +38,48 @@ class Appended(msgspec.Struct, gc=False):
             self.parsed = parsed = parse_properties(self.property_text)
         return parsed
 
+    def records(self) -> Sequence["Appended"]:
+        """Return the record."""
+        return (self,)
+
+
+@final
+class AppendedRun(msgspec.Struct, gc=False):
+    """Records that follow each other, in the log and in their queue, and differ only in what is listed.
+
+    They become readable together.
+    """
+
+    log_offset: int
+    queue_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    sys_flag: int
+    stored_at_ms: int
+    property_texts: Sequence[bytes]
+    queue: ConsumeQueue | BatchQueue | None
+    log_offsets: Sequence[int]
+    sizes: Sequence[int]
+    tags_codes: Sequence[int] = ()
+    """Those of the queue entries, once there are any."""
+
+    def records(self) -> Sequence[Appended]:
+        """Return the records one by one."""
+        step = 0 if self.queue is None else 1
+        codes = self.tags_codes or [0] * len(self.sizes)
+        columns = zip(self.log_offsets, self.sizes, self.property_texts, codes, strict=True)
+        return [
+            Appended(
+                log_offset, self.queue_offset + number * step, size, self.topic, self.queue_id, self.sys_flag,
+                self.stored_at_ms, text, self.queue, code,
+            )
+            for number, (log_offset, size, text, code) in enumerate(columns)
+        ]  # fmt: skip
+
+
+Placed = Appended | AppendedRun
+
 
 def describe(record: memoryview) -> Appended:
     """Return what queue and index need of a stored record."""
@@ -54,7 +97,7 @@ def describe(record: memoryview) -> Appended:
     )
 
 
-def leave_topic(records: Iterable[Appended], topic: str) -> None:
+def leave_topic(records: Iterable[Placed], topic: str) -> None:
     """Let the records of a topic have no queue."""
     for record in records:
         if record.topic == topic:
@@ -71,24 +114,21 @@ def has_keys(record: Appended) -> bool:
 
 def place_run(
     head: NewRecord,
-    texts: Iterable[bytes],
-    sizes: Iterable[int],
+    texts: Sequence[bytes],
+    sizes: Sequence[int],
     log_offset: int,
     queue: ConsumeQueue | BatchQueue | None,
     stored_at_ms: int,
-) -> list[Appended]:
+) -> AppendedRun:
     """Give records that follow each other their places, in the log and in the queue, whose next offset moves on.
 
     They are alike but for their properties, of which the texts are given, and their sizes.
     """
-    topic, queue_id, sys_flag = head.topic, head.queue_id, head.sys_flag
     queue_offset = 0 if queue is None else queue.next_offset
-    step = 0 if queue is None else 1
-    placed: list[Appended] = []
-    for text, size in zip(texts, sizes, strict=True):
-        placed.append(Appended(log_offset, queue_offset, size, topic, queue_id, sys_flag, stored_at_ms, text, queue))
-        log_offset += size
-        queue_offset += step
+    *log_offsets, end = accumulate(sizes, initial=log_offset)
     if queue is not None:
-        queue.next_offset = queue_offset
-    return placed
+        queue.next_offset = queue_offset + len(sizes)
+    return AppendedRun(
+        log_offset, queue_offset, end - log_offset, head.topic, head.queue_id, head.sys_flag, stored_at_ms,
+        texts, queue, log_offsets, sizes,
+    )  # fmt: skip

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.message import TRANSACTION_ROLLBACK
-from ..consumequeue.appended import Appended
 from .index_file import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
 from .property_keys import PropertyKeys, TopicNumbers, number_names
 
@@ -40,19 +38,18 @@ class IndexBatch(NamedTuple):
         return self.log_offsets[is_wanted][::-1][:limit].tolist()
 
 
-def collect(records: Sequence[Appended]) -> IndexBatch | None:
-    """Return the entries of the records: unique key, keys, tags (store.md §4.2); ``None`` when there are none."""
-    kept = [record for record in records if record.sys_flag & TRANSACTION_ROLLBACK != TRANSACTION_ROLLBACK]
-    if not kept:
-        return None
-    texts = [record.property_text for record in kept]
+def collect(
+    texts: Sequence[bytes], topics: Sequence[str], log_offsets: Sequence[int], stored_at_ms: Sequence[int]
+) -> IndexBatch | None:
+    """Return the entries of records: unique key, keys, tags (store.md §4.2); ``None`` when there are none.
+
+    ``texts`` are those of their properties.
+    """
     keys = PropertyKeys(texts, np.array(list(map(len, texts)), np.int64))
-    rows, hashes, _ = keys.entries(TopicNumbers(*number_names([record.topic for record in kept])))
+    rows, hashes, _ = keys.entries(TopicNumbers(*number_names(topics)))
     if not len(rows):
         return None
-    log_offsets = np.array([record.log_offset for record in kept], np.int64)
-    stored_at_ms = np.array([record.stored_at_ms for record in kept], np.int64)
-    return IndexBatch(hashes, log_offsets[rows], stored_at_ms[rows])
+    return IndexBatch(hashes, np.array(log_offsets, np.int64)[rows], np.array(stored_at_ms, np.int64)[rows])
 
 
 def insert(space: IndexSpace, file: IndexFile, batch: IndexBatch) -> None:

@@ -4,8 +4,8 @@
 
 Rules (``IndexService``; store.md §4):
 
-- The dispatcher appends records to ``pending``; entries are built in batches: when enough wait, at ``build``, and
-  before every look-up, so that a look-up sees all that is dispatched.
+- The dispatcher adds records; entries are built in batches: when enough wait, at ``build``, and before every look-up,
+  so that a look-up sees all that is dispatched.
 - numpy is loaded with the first batch. Until somebody has loaded it, batches may grow (``is_due``).
 - A file that is full gets its slots written; the flush that follows lets ``full_end_at_ms`` into the checkpoint.
 
@@ -16,12 +16,14 @@ log are left out. (Java asks the index up to three times then, with the same res
 
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.errors import ConfigError
+from ...common.message import TRANSACTION_ROLLBACK
 from ...common.properties import index_hash
-from ..consumequeue.appended import Appended
+from ..consumequeue.appended import Appended, Placed
 from ..files.files import NO_ROOM
 from ..files.segments import find_other_size
 from ..files.store_config import ENTRIES_KEY, SLOTS_KEY
@@ -53,17 +55,33 @@ class KeyIndex:
         self._space = space
         self._now_ms = now_ms
         self._batches: list[IndexBatch] = []
-        self.pending: list[Appended] = []
+        self._waiting: list[tuple[bytes, str, int, int]] = []  # the records would take more memory
         self.files: list[IndexFile] = []
         self.full_end_at_ms = 0
 
     def __repr__(self) -> str:
-        return f"<KeyIndex {len(self.files)} files, {len(self.pending)} waiting>"
+        return f"<KeyIndex {len(self.files)} files, {self.waiting_records} waiting>"
+
+    @property
+    def waiting_records(self) -> int:
+        """How many records wait for ``build``."""
+        return len(self._waiting)
+
+    def add(self, records: Sequence[Placed]) -> None:
+        """Take records that shall be found by their keys; those that are rolled back have none (store.md §4.2)."""
+        for record in records:
+            if record.sys_flag & TRANSACTION_ROLLBACK == TRANSACTION_ROLLBACK:
+                continue
+            topic, stored_at_ms = record.topic, record.stored_at_ms
+            if type(record) is Appended:
+                self._waiting.append((record.property_text, topic, record.log_offset, stored_at_ms))
+            else:
+                self._waiting += zip(record.property_texts, repeat(topic), record.log_offsets, repeat(stored_at_ms))
 
     @property
     def is_due(self) -> bool:
         """Whether a batch that waits is to be built now; more may wait while numpy is not loaded."""
-        return len(self.pending) >= _MOST_WAITING or self.may_build
+        return self.waiting_records >= _MOST_WAITING or self.may_build
 
     @property
     def may_build(self) -> bool:
@@ -85,7 +103,7 @@ class KeyIndex:
     @property
     def is_behind(self) -> bool:
         """Whether anything waits to be built."""
-        return bool(self.pending or self._batches)
+        return bool(self._waiting or self._batches)
 
     @property
     def end_log_offset(self) -> int:
@@ -161,8 +179,8 @@ class KeyIndex:
         self.prepare()
         from .index_build import collect, insert
 
-        records, self.pending = self.pending, []
-        batch = collect(records)
+        waiting, self._waiting = self._waiting, []
+        batch = collect(*zip(*waiting, strict=True)) if waiting else None
         if batch is not None:
             self._batches.append(batch)
         while self._batches:

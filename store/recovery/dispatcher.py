@@ -28,16 +28,16 @@ from typing import Final
 from ...common.errors import MessageIllegalError, StoreFullError, StoreNotWritableError
 from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ...common.names import SCHEDULE_TOPIC
-from ...common.properties import DELAY, TAGS, tags_code, tags_code_in
+from ...common.properties import DELAY, TAGS, tags_code, tags_code_in, tags_codes_in
 from ..commitlog.commit_log import CommitLog
-from ..consumequeue.appended import Appended, describe, leave_topic
+from ..consumequeue.appended import Appended, AppendedRun, Placed, describe, leave_topic
 from ..consumequeue.batch_queue import BatchQueue, count_of, encode_unit
 from ..consumequeue.consume_queue import ENTRY, ConsumeQueue
 from ..consumequeue.queue_table import QueueTable
 from ..files.files import NO_ROOM
 from ..index.key_index import KeyIndex
 
-Arrivals = Callable[[Sequence[Appended]], object]
+Arrivals = Callable[[Sequence[Placed]], object]
 """Told which records have become readable, in log order; those without a queue are among them."""
 
 WITHOUT_ENTRY: Final = INNER_BATCH | TRANSACTION_PREPARED
@@ -74,13 +74,16 @@ class EntryRules:
             return self._queues.batches.obtain(topic, queue_id)
         return None if sys_flag & INNER_BATCH else self._queues.obtain(topic, queue_id)
 
-    def entries_of(self, run: Sequence[Appended]) -> bytes:
+    def entries_of(self, run: Sequence[Placed]) -> bytes:
         """Return what stands in one queue of records that follow each other there, and note the codes in them."""
         first = run[0]
         if first.topic == SCHEDULE_TOPIC or type(first.queue) is BatchQueue:
-            return b"".join(map(self._entry_of, run))
+            return b"".join([self._entry_of(record) for placed in run for record in placed.records()])
         values: list[int] = []
         for record in run:
+            if type(record) is AppendedRun:
+                values += _run_values(record)
+                continue
             parsed = record.parsed
             if parsed is None:
                 code = tags_code_in(record.property_text)
@@ -88,7 +91,7 @@ class EntryRules:
                 code = tags_code(tags) if (tags := parsed.get(TAGS)) else 0
             record.tags_code = code
             values += (record.log_offset, record.size, code)
-        return ENTRY.pack(*values) if len(run) == 1 else _entries(len(run)).pack(*values)
+        return ENTRY.pack(*values) if len(values) == 3 else _entries(len(values) // 3).pack(*values)
 
     def _entry_of(self, record: Appended) -> bytes:
         code = entry_code(record.topic, record.properties, record.stored_at_ms, self.delays_ms)
@@ -97,6 +100,14 @@ class EntryRules:
             return ENTRY.pack(record.log_offset, record.size, code)
         entry, count = (record.log_offset, record.size, code), count_of(record.sys_flag, record.properties)
         return encode_unit(entry, record.stored_at_ms, record.queue_offset, count)
+
+
+def _run_values(run: AppendedRun) -> list[int]:
+    """Return what stands in the entries of the records, and note the codes in them."""
+    run.tags_codes = tags_codes_in(run.property_texts)
+    values = [0] * (3 * len(run.sizes))
+    values[::3], values[1::3], values[2::3] = run.log_offsets, run.sizes, run.tags_codes
+    return values
 
 
 @lru_cache(maxsize=256)
@@ -133,7 +144,7 @@ class Dispatcher:
     def __init__(self, rules: EntryRules, index: KeyIndex | None, dispatched_offset: int) -> None:
         self._rules = rules
         self._index = index
-        self._waiting: list[Appended] = []
+        self._waiting: list[Placed] = []
         self._subscribers: tuple[Arrivals, ...] = ()
         self.dispatched_offset = dispatched_offset
         self.last_stored_at_ms = 0
@@ -159,7 +170,7 @@ class Dispatcher:
     def _unsubscribe(self, arrivals: Arrivals) -> None:
         self._subscribers = tuple(one for one in self._subscribers if one is not arrivals)
 
-    def add(self, records: list[Appended]) -> None:
+    def add(self, records: list[Placed]) -> None:
         """Take records that are in the log, in its order."""
         self._waiting += records
 
@@ -186,7 +197,7 @@ class Dispatcher:
         """Let the waiting records of a topic have no queue: it is gone."""
         leave_topic(self._waiting, topic)
 
-    def advance(self, confirm_offset: int, records: list[Appended]) -> None:
+    def advance(self, confirm_offset: int, records: list[Placed]) -> None:
         """Take records that are in the log, and make what waits up to the offset readable.
 
         Raises:
@@ -211,15 +222,20 @@ class Dispatcher:
         self.dispatched_offset = last.log_offset + last.size
         self.last_stored_at_ms = last.stored_at_ms
         if self._index is not None:
-            self._index.pending += ready
+            self._index.add(ready)
         for tell in self._subscribers:
             tell(ready)
 
-    def _write_queues(self, ready: list[Appended]) -> None:
-        runs: dict[ConsumeQueue | BatchQueue, list[Appended]] = {}
+    def _write_queues(self, ready: list[Placed]) -> None:
+        runs: dict[ConsumeQueue | BatchQueue, list[Placed]] = {}
         for record in ready:
             queue = record.queue
-            if queue is None or record.queue_offset < queue.max_offset:
+            if queue is None:
+                continue
+            if record.queue_offset < queue.max_offset:  # written before something failed, a run maybe in part
+                left = [one for one in record.records() if one.queue_offset >= queue.max_offset]
+                if left:
+                    runs[queue] = [*left]
                 continue
             run = runs.get(queue)
             if run is None:
@@ -242,7 +258,7 @@ class Dispatcher:
             raise
 
 
-def _split(records: list[Appended], log_offset: int) -> tuple[list[Appended], list[Appended]]:
+def _split(records: list[Placed], log_offset: int) -> tuple[list[Placed], list[Placed]]:
     """Return the records that end at or before a position of the log, and the others."""
     count = len(records)
     while count and records[count - 1].log_offset + records[count - 1].size > log_offset:

@@ -167,8 +167,8 @@ class LogReplay:
 
     def _add_to_index(self, records: Sequence[Appended]) -> None:
         assert self.index is not None, "without an index no record lies behind its end"
-        self.index.pending += records
-        if len(self.index.pending) >= INDEX_BATCH_RECORDS:
+        self.index.add(records)
+        if self.index.waiting_records >= INDEX_BATCH_RECORDS:
             try:
                 self.index.build()
             except OSError as error:

@@ -12,10 +12,12 @@ from stores import StoreDirectory, new_record
 from rocketlet.broker.delay.delay_delivery import DelayedDelivery
 from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
 from rocketlet.broker.delay.delayed_messages import Delays
+from rocketlet.broker.outcomes.scheduler import by_topic
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND, MessageQueue
+from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.record import decode_record
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
@@ -44,7 +46,7 @@ class Levels:
     def _open(self) -> tuple[MessageStore, DelayedDelivery]:
         store = self.directory.open_at(self.clock)
         delivery = DelayedDelivery(store, store.commit, self.progress)
-        store.subscribe(delivery.arrived)
+        store.subscribe(by_topic({SCHEDULE_TOPIC: delivery.take}))
         return store, delivery
 
     def restart(self) -> None:

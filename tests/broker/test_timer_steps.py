@@ -9,7 +9,7 @@ from timers import HOUR_MS, SECOND_MS, deliver_due, save_timers, timer_directory
 
 from rocketlet.broker.delay.timer_delivery import TimerDelivery
 from rocketlet.broker.delay.timer_messages import TimerRequests
-from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.appended import Placed
 from rocketlet.testing.manual_clock import ManualClock
 
 STEPS_MS = (-HOUR_MS, -SECOND_MS, SECOND_MS, HOUR_MS)
@@ -91,10 +91,11 @@ class SteppedTimers:
         self.timers.close()
         self.directory.close_all()
 
-    def _arrived(self, records: Sequence[Appended]) -> None:
-        for record in records:
-            if record.topic == "rmq_sys_wheel_timer":
-                self.delivery.arrived(record)
+    def _arrived(self, records: Sequence[Placed]) -> None:
+        for placed in records:
+            if placed.topic == "rmq_sys_wheel_timer":
+                for record in placed.records():
+                    self.delivery.arrived(record)
 
 
 @pytest.fixture

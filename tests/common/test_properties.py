@@ -17,6 +17,7 @@ from rocketlet.common.properties import (
     parse_properties,
     tags_code,
     tags_code_in,
+    tags_codes_in,
 )
 
 CASES = java_cases("codec/properties.json")
@@ -143,6 +144,33 @@ def test_code_of_a_tag_needs_no_parser(chunks: list[bytes], ends: bool) -> None:
     for name in ("KEYS", "TAGSX"):
         value = find_value(text, f"\x02{name}\x01".encode())
         assert (None if value is None else str(value, "utf-8", "replace")) == parsed.get(name)
+
+
+PLAIN = b"KEYS\x01k\x02TAGS\x01a\x02"
+
+
+@given(st.lists(st.one_of(st.just(PLAIN), st.lists(CHUNKS, max_size=3).map(b"\x02".join)), max_size=4))
+def test_codes_of_many_texts_are_those_of_each(texts: list[bytes]) -> None:
+    """Whether all have the same tag, none has one, or a tag stands twice, at the beginning or in another value."""
+    assert tags_codes_in(texts) == [tags_code_in(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [PLAIN, PLAIN],
+        [PLAIN, b"KEYS\x01k\x02TAGS\x01b\x02"],
+        [PLAIN + b"TAGS\x01b\x02", b"KEYS\x01k\x02"],
+        [PLAIN + PLAIN, b"KEYS\x01k\x02"],
+        [PLAIN, b"KEYS\x01kTAGS\x01a\x02", PLAIN],
+        [b"TAGS\x01a\x02", b"TAGS\x01a\x02"],
+        [b"KEYS\x01TA", b"GS\x01a\x02"],
+        [],
+    ],
+)
+def test_codes_of_texts_with_their_tags_elsewhere(texts: list[bytes]) -> None:
+    """As many tags as texts are not one in each."""
+    assert tags_codes_in(texts) == [tags_code_in(text) for text in texts]
 
 
 def test_many_empty_values_are_passed_over() -> None:

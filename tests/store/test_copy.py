@@ -10,7 +10,7 @@ from stores import StoreDirectory, file_bytes, new_record, sample
 
 from rocketlet.common.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch
-from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.appended import Placed
 from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.message_store import MessageStore
 
@@ -71,9 +71,9 @@ def test_copied_log_makes_the_same_queues(pair: tuple[StoreDirectory, StoreDirec
     master, replica = pair
     with master.open() as source, replica.open() as target:
         target.set_batch_topics([BATCHES])
-        arrived: list[Appended] = []
+        arrived: list[Placed] = []
 
-        def note(records: Sequence[Appended]) -> None:
+        def note(records: Sequence[Placed]) -> None:
             arrived.extend(records)
 
         target.subscribe(note)

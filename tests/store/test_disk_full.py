@@ -170,6 +170,32 @@ def test_dispatch_that_was_half_done_is_completed(
         assert found == {("T", 0): [*range(12)], ("T", 1): [0, 1, 2], ("T", 2): [0, 1]}
 
 
+@pytest.mark.parametrize("entries", range(7))
+def test_batch_whose_entries_were_half_written_is_completed(
+    directory: StoreDirectory, copy_of: Copy, disk: LimitedFiles, entries: int
+) -> None:
+    """A batch whose entries lie in two files of the queue, of which the room ends in either, gets the others later."""
+    store = directory.open(disk)
+    for _ in range(8):
+        store.append(new_record())
+    store.commit()
+    arrived: list[int] = []
+    store.subscribe(
+        lambda records: arrived.extend(one.queue_offset for placed in records for one in placed.records())
+    )
+    placed = store.append_batch(new_record(), [new_part(b"%d" % number) for number in range(5)])
+    last = store.append(new_record())
+    disk.room = placed.size + last.size + 20 * entries
+    store.commit()
+    assert isinstance(store.refusal, StoreFullError) is (entries < 6)
+    assert bool(arrived) is (entries == 6)
+    disk.room = None
+    store.tick()
+    assert (store.refusal, arrived) == (None, [*range(8, 14)])
+    for opened in (store, copy_of().open()):
+        assert [queue_offset for queue_offset, _ in read_all(opened)["T", 0]] == [*range(14)]
+
+
 @pytest.mark.parametrize("filled", [0, 9])
 def test_index_file_without_room_is_made_once(directory: StoreDirectory, disk: LimitedFiles, filled: int) -> None:
     """Tries that fail leave no file behind, and no checkpoint says more of the index than is on disk."""

@@ -44,7 +44,7 @@ def test_record_goes_to_the_next_file_when_8_bytes_behind_it_do_not_fit(
         size = 4096 - 1000 - BLANK_BYTES + left
         if is_batch:
             parts = [new_part(bytes(100)), new_part(bytes(size - 2 * EMPTY_BYTES - 100))]
-            placed = store.append_batch(new_record(), parts)
+            placed = store.append_batch(new_record(), parts).records()
             store.commit()
             assert [one.log_offset for one in placed] == [expected, expected + EMPTY_BYTES + 100]
         else:
@@ -59,7 +59,7 @@ def test_batch_fits_one_file_or_is_refused(directory: StoreDirectory) -> None:
     with directory.open() as store:
         head = new_record()
         fits = [new_part(bytes(2000)), new_part(bytes(4096 - 8 - 2 * EMPTY_BYTES - 2000))]
-        assert [one.queue_offset for one in store.append_batch(head, fits)] == [0, 1]
+        assert [one.queue_offset for one in store.append_batch(head, fits).records()] == [0, 1]
         store.commit()
         assert store.log_max_offset == 4088
         too_long = [fits[0], new_part(bytes(4096 - 8 - 2 * EMPTY_BYTES - 2000 + 1))]
@@ -76,14 +76,14 @@ def test_records_of_one_commit_have_one_store_time(directory: StoreDirectory) ->
         times = [store.append(new_record()).stored_at_ms]
         directory.now_ms += 5
         times.append(store.append(new_record()).stored_at_ms)
-        times += [one.stored_at_ms for one in store.append_batch(new_record(), [new_part(), new_part()])]
+        times.append(store.append_batch(new_record(), [new_part(), new_part()]).stored_at_ms)
         directory.now_ms += 5
         times.append(store.append(new_record()).stored_at_ms)
         store.commit()
         directory.now_ms += 5
         times.append(store.append(new_record()).stored_at_ms)
         store.commit()
-        assert [at_ms - before_ms for at_ms in times] == [0, 0, 5, 5, 5, 15]
+        assert [at_ms - before_ms for at_ms in times] == [0, 0, 5, 5, 15]
         assert [record.stored_at_ms - before_ms for record in read_queue(store, "T", 0)] == [0, 0, 5, 5, 5, 15]
 
 
@@ -98,7 +98,7 @@ def test_clock_that_was_set_back_stores_nothing_before_the_last_record(
     directory.now_ms -= 60_000
     with directory.open() as store:
         assert store.stamp_ms() >= last_ms
-        placed = store.append_batch(new_record(), [new_part()])[0] if is_batch else store.append(new_record())
+        placed = store.append_batch(new_record(), [new_part()]) if is_batch else store.append(new_record())
         assert placed.stored_at_ms >= last_ms
         assert store.time_from(last_ms + 500).stamp_ms() >= last_ms + 500
         assert store.time_from(0).stamp_ms() >= placed.stored_at_ms
@@ -122,15 +122,17 @@ def test_prepared_messages_have_no_place_in_a_queue(directory: StoreDirectory) -
         prepared, inner = new_record(), new_record("B")
         prepared.sys_flag = TRANSACTION_PREPARED
         inner.sys_flag = INNER_BATCH_FLAGS | TRANSACTION_PREPARED
-        placed = [store.append(prepared), *store.append_batch(prepared, [new_part(), new_part()]), store.append(inner)]
+        batch = store.append_batch(prepared, [new_part(), new_part()])
+        placed = [*batch.records(), store.append(prepared), store.append(inner)]
         assert [(one.queue_offset, one.queue, one.properties) for one in placed] == [(0, None, {})] * 4
-        assert [one.queue_offset for one in store.append_batch(new_record(), [new_part(), new_part()])] == [1, 2]
+        batch = store.append_batch(new_record(), [new_part(), new_part()])
+        assert [one.queue_offset for one in batch.records()] == [1, 2]
         assert store.append(new_record()).queue_offset == 3
         store.commit()
         assert [record.queue_offset for record in read_queue(store, "T", 0)] == [0, 1, 2, 3]
         assert (store.log_max_offset, list(store.queues())) == (8 * 96, [("T", 0)])
     written = iter_records(directory.segment().read_bytes()[: 8 * 96])
-    assert [record.queue_offset for record in written] == [0, 0, 0, 1, 0, 1, 2, 3]  # those of a batch count on
+    assert [record.queue_offset for record in written] == [0, 0, 1, 0, 0, 1, 2, 3]  # those of a batch count on
 
 
 def test_records_to_be_committed_of_a_deleted_topic_get_no_queue(directory: StoreDirectory) -> None:
@@ -244,7 +246,7 @@ def test_full_disk_is_told_until_there_is_room(directory: StoreDirectory, caplog
             store.tick()
             said = [record.getMessage() for record in caplog.records]
             assert said == [f"accepting writes again: store {directory.root}"]
-        assert store.append_batch(new_record(), [new_part()])[0].queue_offset == 1
+        assert store.append_batch(new_record(), [new_part()]).queue_offset == 1
 
 
 def test_places_that_were_not_written_are_free_again(directory: StoreDirectory) -> None:

@@ -13,6 +13,7 @@ from stores import GoldenStore, LimitedFiles, StoreDirectory, new_record, record
 from rocketlet.broker.delay.delay_delivery import DelayedDelivery, DelayJob
 from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
 from rocketlet.broker.delay.delayed_messages import Delays
+from rocketlet.broker.outcomes.scheduler import by_topic
 from rocketlet.common.errors import StoreFullError
 from rocketlet.common.names import SCHEDULE_TOPIC
 from rocketlet.common.record import Record, iter_records
@@ -46,7 +47,7 @@ class World:
     def deliver(self) -> DelayedDelivery:
         """Return a new delivery."""
         delivery = DelayedDelivery(self.store, self.commit, self.progress)
-        self.store.subscribe(delivery.arrived)
+        self.store.subscribe(by_topic({SCHEDULE_TOPIC: delivery.take}))
         return delivery
 
     def restart(self, offsets: dict[int, int]) -> None:
@@ -367,7 +368,7 @@ async def test_job_sleeps_until_the_deadline(timed: tuple[World, ManualClock], d
     """While nothing waits the job has planned nothing; else it looks at the clock each second, and at the deadline."""
     world, clock = timed
     delivery = DelayedDelivery(world.store, world.commit, world.progress)
-    world.store.subscribe(delivery.arrived)
+    world.store.subscribe(by_topic({SCHEDULE_TOPIC: delivery.take}))
     job = DelayJob(delivery, clock)
     counted: list[int] = []
 

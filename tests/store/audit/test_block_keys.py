@@ -14,7 +14,6 @@ from rocketlet.common.properties import index_hash, parse_properties
 from rocketlet.common.record import BLANK_BYTES, decode_record
 from rocketlet.store.audit.block_keys import BlockKeys, name_topics
 from rocketlet.store.commitlog.record_blocks import BlockScan, ScanLimits, SegmentBytes
-from rocketlet.store.consumequeue.appended import describe
 from rocketlet.store.files.store_config import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rocketlet.store.index.index_build import collect
 from rocketlet.store.recovery.dispatcher import entry_code
@@ -61,7 +60,13 @@ def check_block(folder: pathlib.Path, records: Sequence[tuple[str, bytes, int]])
         for key in (keys_of(properties) if one.sys_flag & 12 != 12 else ())
     ]
     assert list(zip(np.array(log.offsets)[found.rows].tolist(), found.hashes.tolist(), strict=True)) == expected
-    batch = collect([describe(view[at : at + one.total_size]) for at, one in zip(log.offsets, stored, strict=True)])
+    kept = [(one, at) for one, at in zip(stored, log.offsets, strict=True) if one.sys_flag & 12 != 12]
+    batch = collect(
+        [one.property_text for one, _ in kept],
+        [one.topic for one, _ in kept],
+        [at for _, at in kept],
+        [one.stored_at_ms for one, _ in kept],
+    )
     collected = list(zip(batch.log_offsets.tolist(), batch.hashes.tolist(), strict=True)) if batch else []
     assert collected == expected
     tagged = [row for row, one in enumerate(parsed) if one.get("TAGS") and stored[row].sys_flag & 12 != 12]

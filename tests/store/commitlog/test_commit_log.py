@@ -109,7 +109,7 @@ def test_batch_lies_in_one_file_with_one_store_time(directory: StoreDirectory) -
     store = directory.open()
     append(store, FILE_BYTES - 400)
     bodies = [b"%d" % number * 60 for number in range(5)]
-    placed = store.append_batch(new_record(), list(map(new_part, bodies)))
+    placed = store.append_batch(new_record(), list(map(new_part, bodies))).records()
     store.commit()
     assert placed[0].log_offset == FILE_BYTES
     assert [one.queue_offset for one in placed] == [1, 2, 3, 4, 5]

@@ -41,7 +41,11 @@ def test_records_of_a_run_follow_each_other(queue: ConsumeQueue, has_queue: bool
     placed = place_run(head, texts, (100, 120, 90), 400, queue if has_queue else None, AT_MS)
     kept = queue if has_queue else None
     offsets = [7, 8, 9] if has_queue else [0, 0, 0]
-    assert placed == [
+    assert (placed.log_offset, placed.size, placed.queue_offset) == (400, 310, offsets[0])
+    placed.tags_codes = [5, 0, 6]
+    assert [record.tags_code for record in placed.records()] == [5, 0, 6]
+    placed.tags_codes = ()
+    assert placed.records() == [
         Appended(400, offsets[0], 100, "T", 3, 8, AT_MS, texts[0], kept),
         Appended(500, offsets[1], 120, "T", 3, 8, AT_MS, texts[1], kept),
         Appended(620, offsets[2], 90, "T", 3, 8, AT_MS, texts[2], kept),

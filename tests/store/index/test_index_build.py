@@ -12,7 +12,7 @@ from stores import LimitedFiles
 
 from rocketlet.common.message import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketlet.common.properties import encode_properties, index_hash, java_hash
-from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.appended import Appended, AppendedRun
 from rocketlet.store.files.files import OS_FILES, Descriptors, Files
 from rocketlet.store.index import index_build
 from rocketlet.store.index.index_build import IndexBatch, chain, collect, load_slots, restore, save_slots
@@ -42,7 +42,7 @@ def killed_file(space: IndexSpace, seed: int, entries: int = ENTRIES - 1) -> Ind
     at_ms, number = FIRST_MS, 0
     while entries:
         count = min(entries, draw.choice([1, 2, 3]))
-        index.pending.append(record(number, *(f"k{draw.randrange(30)}" for _ in range(count)), at_ms=at_ms))
+        index.add([record(number, *(f"k{draw.randrange(30)}" for _ in range(count)), at_ms=at_ms)])
         at_ms += draw.choice([0, 300, 2_500])
         number, entries = number + 1, entries - count
     index.build()
@@ -70,10 +70,8 @@ def test_hashes_are_those_of_single_keys(texts: list[str]) -> None:
     for topics in (["T"] * len(texts), [f"Töpic{number}" for number in range(len(texts))]):
         pairs = list(zip(topics, texts, strict=True))
         for name, infix in (("UNIQ_KEY", ""), ("KEYS", ""), ("TAGS", "T#")):
-            records = [
-                Appended(0, 0, 1, topic, 0, 0, 0, encode_properties({name: text}), None) for topic, text in pairs
-            ]
-            batch = collect(records)
+            count = len(pairs)
+            batch = collect([encode_properties({name: text}) for text in texts], topics, [0] * count, [0] * count)
             assert batch is not None
             assert batch.hashes.tolist() == [index_hash(f"{topic}#{infix}{text}") for topic, text in pairs]
 
@@ -85,11 +83,35 @@ def test_hash_without_a_positive_counterpart_is_zero() -> None:
 
 
 def test_records_without_keys_make_no_batch() -> None:
-    """Neither those without properties, nor blanks, nor what was rolled back."""
+    """Neither those without properties, nor blanks."""
+    texts = [record(0).property_text, record(2, "", "").property_text]
+    assert collect(texts, ["T"] * 2, [0, 100], [0, 0]) is None
+
+
+def test_index_does_not_wait_for_what_was_rolled_back(tmp_path: pathlib.Path, descriptors: Descriptors) -> None:
+    """It would have no entries."""
+    index = KeyIndex(make_space(tmp_path, descriptors), lambda: FIRST_MS)
     rolled_back = record(1, "key")
     rolled_back.sys_flag = 0xC
-    assert collect([record(0), record(2, "", ""), rolled_back]) is None
-    assert collect([]) is None
+    index.add([rolled_back])
+    assert not index.is_behind
+    index.add([record(2, "key"), rolled_back])
+    assert index.waiting_records == 1
+
+
+def test_run_has_the_entries_of_its_records(tmp_path: pathlib.Path, descriptors: Descriptors) -> None:
+    """A batch of records is one thing on its way here."""
+    one_by_one, together = (KeyIndex(make_space(tmp_path / name, descriptors), lambda: FIRST_MS) for name in "ab")
+    texts = [record(number, f"k{number}").property_text for number in range(5)]
+    run = AppendedRun(500, 3, 50, "T", 0, 0, FIRST_MS, texts, None, [500, 510, 520, 530, 540], [10] * 5)
+    one_by_one.add(run.records())
+    together.add([run])
+    assert together.waiting_records == 5
+    for index in (one_by_one, together):
+        index.save()
+    assert [pathlib.Path(index.files[0].path).read_bytes() for index in (one_by_one, together)] == put_one_by_one(
+        run.records()
+    ) * 2
 
 
 def test_batch_is_split_and_searched() -> None:
@@ -182,7 +204,7 @@ def test_files_are_those_of_single_entries(
         flag = draw.choice([0, 0, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK])
         records.append(Appended(100 * number, 0, 100, draw.choice("TU"), 0, flag, at_ms, encode_properties(kept), None))
         at_ms += draw.choice([0, 0, 1, 400, 999, 1_000, 2_500, 1 << 43] if number > 60 else [0, 0, 1, 400, 999, 1_000])
-        index.pending.append(records[-1])
+        index.add([records[-1]])
         if draw.random() < 0.2:
             index.build()
     index.save()
@@ -198,8 +220,9 @@ def test_time_of_the_first_entry_counts_from_the_file_before(
     """If that has a time: one that ends in 1970 at 0 has none."""
     index = KeyIndex(make_space(tmp_path, descriptors), lambda: FIRST_MS)
     times = [end_ms] * (ENTRIES - 1) + [5_000 + end_ms, 9_000]
-    index.pending += [record(number, "k", at_ms=at_ms) for number, at_ms in enumerate(times)]
-    expected = put_one_by_one(index.pending)
+    records = [record(number, "k", at_ms=at_ms) for number, at_ms in enumerate(times)]
+    index.add(records)
+    expected = put_one_by_one(records)
     index.save()
     assert [pathlib.Path(file.path).read_bytes() for file in index.files] == expected
     first = INDEX_ENTRY.unpack_from(expected[1], ENTRIES_AT + INDEX_ENTRY.size)
@@ -368,9 +391,9 @@ def test_entries_that_find_no_room_do_not_count(tmp_path: pathlib.Path, room: in
     index = KeyIndex(make_space(tmp_path, limited, disk), lambda: FIRST_MS)
     for number in range(2):
         records = [record(10 * number + one, f"k{one}", "all", at_ms=FIRST_MS + 10 * number) for one in range(10)]
-        whole.pending += records
+        whole.add(records)
         whole.build()
-        index.pending += records
+        index.add(records)
         if number:
             disk.room = room
             with pytest.raises(OSError, match="No space"):

@@ -79,7 +79,7 @@ def test_batches_make_the_bytes_of_single_puts(directory: StoreDirectory, descri
             if record.properties.get("TAGS"):
                 java.put(f"{record.topic}#T#{record.properties['TAGS']}", record.log_offset, record.stored_at_ms)
         assert has_keys(record) == (record.sys_flag != 0xC and (any(texts) or "TAGS" in record.properties))
-        index.pending.append(record)
+        index.add([record])
         if draw.random() < 0.3:
             index.build()
     index.save()
@@ -227,7 +227,7 @@ def test_chain_of_a_damaged_file_ends(
     index, keys = make_index(directory, descriptors), in_one_slot(6)
     for number, key in enumerate(keys[:5]):
         text = encode_properties({"UNIQ_KEY": key})
-        index.pending.append(Appended(number, 0, 100, "T", 0, 0, directory.now_ms, text, None))
+        index.add([Appended(number, 0, 100, "T", 0, 0, directory.now_ms, text, None)])
     index.save()
     path = directory.root / "index" / index.files[0].path.rpartition("/")[2]
     content = bytearray(path.read_bytes())
@@ -250,7 +250,7 @@ def test_chain_of_a_damaged_file_ends(
 def test_query_is_that_of_a_list(directory: StoreDirectory, descriptors: Descriptors, seed: int) -> None:
     """The newest records of a key whose times, as the entries tell them, lie in the range."""
     records, index = keyed_records(seed), make_index(directory, descriptors)
-    index.pending += records
+    index.add(records)
     index.save()
     entries = [
         (key_hash, log_offset, HEADER.unpack_from(data)[0] + 1_000 * seconds)
@@ -269,7 +269,7 @@ def test_file_without_slots_ends_behind_the_file_before_it(directory: StoreDirec
     """Java keeps files that end no later than the last full one after a kill; with all its slots, the end is exact."""
     index, at_ms = make_index(directory, descriptors), directory.now_ms
     for number in range(ENTRIES + 5):  # two files of one millisecond
-        index.pending.append(Appended(100 * number, 0, 100, "T", 0, 0, at_ms, b"UNIQ_KEY\x01k%d\x02" % number, None))
+        index.add([Appended(100 * number, 0, 100, "T", 0, 0, at_ms, b"UNIQ_KEY\x01k%d\x02" % number, None)])
     index.build()
     ends = [HEADER.unpack_from(data)[1] for data in file_bytes(directory.root / "index").values()]
     assert index.full_end_at_ms == at_ms
@@ -292,7 +292,7 @@ DAMAGE = {"hash": (0, ">i", -5), "log offset": (4, ">q", -1), "seconds": (12, ">
 def killed_index(directory: StoreDirectory, descriptors: Descriptors, records: list[Appended]) -> KeyIndex:
     """Return a new index of some records, the slots of whose last file are in memory only."""
     index = make_index(directory, descriptors)
-    index.pending += records
+    index.add(records)
     index.build()
     return index
 
@@ -361,7 +361,7 @@ def rebuilt(
     directory: StoreDirectory, descriptors: Descriptors, index: KeyIndex, records: list[Appended]
 ) -> list[bytes]:
     """Add the records behind the end of an index, and return the bytes of its files."""
-    index.pending += [record for record in records if record.log_offset > index.end_log_offset]
+    index.add([record for record in records if record.log_offset > index.end_log_offset])
     index.save()
     return list(file_bytes(directory.root / "index").values())
 

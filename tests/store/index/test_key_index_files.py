@@ -49,7 +49,7 @@ def make_index(folder: pathlib.Path, descriptors: Descriptors, files: Files = OS
 def index(tmp_path: pathlib.Path, descriptors: Descriptors) -> KeyIndex:
     """Give an index of three files, with nine, nine and two entries."""
     made = make_index(tmp_path, descriptors)
-    made.pending += [record(number) for number in range(20)]
+    made.add([record(number) for number in range(20)])
     made.save()
     return made
 
@@ -135,7 +135,7 @@ def test_end_of_an_index_whose_last_file_is_empty(tmp_path: pathlib.Path, descri
     first = space.create(AT_MS, None)
     assert loaded(tmp_path, descriptors).end_log_offset == -1
     space.remove(first)
-    index.pending += [record(number) for number in range(9)]
+    index.add([record(number) for number in range(9)])
     index.save()
     assert loaded(tmp_path, descriptors).end_log_offset == 800
     space.create(AT_MS, index.files[-1])
@@ -164,7 +164,7 @@ def test_file_that_goes_is_not_flushed_any_more(tmp_path: pathlib.Path, descript
     """Nor kept open; the others are."""
     space = IndexSpace(OS_FILES, str(tmp_path / "index"), (SLOTS, ENTRIES), descriptors)
     index = KeyIndex(space, lambda: AT_MS)
-    index.pending += [record(number) for number in range(20)]
+    index.add([record(number) for number in range(20)])
     index.save()
     paths = [file.path for file in index.files]
     assert space.dirty_paths == set(paths)
@@ -193,7 +193,7 @@ def test_files_behind_one_that_is_not_full_are_written_anew(
 
 def test_look_up_stays_within_the_times(index: KeyIndex) -> None:
     """In the files that hold them, as many as wanted, the newest ones, in the order of the log."""
-    index.pending += [record(number, "all") for number in range(20, 60)]
+    index.add([record(number, "all") for number in range(20, 60)])
     found = index.find("T#all", 99, *ALWAYS).log_offsets
     assert found == [100 * number for number in range(20, 60)]
     assert index.find("T#all", 3, *ALWAYS).log_offsets == found[-3:]
@@ -206,7 +206,7 @@ def test_look_up_stays_within_the_times(index: KeyIndex) -> None:
 
 def test_query_leaves_out_what_is_not_there(index: KeyIndex) -> None:
     """Records that have left the log are no hits; how many were asked for counts before that."""
-    index.pending += [record(number, "all") for number in range(20, 30)]
+    index.add([record(number, "all") for number in range(20, 30)])
     asked: list[int] = []
 
     def record_at(log_offset: int) -> memoryview | None:
@@ -233,7 +233,7 @@ def test_batch_may_grow_until_numpy_is_loaded(
 ) -> None:
     """Loading it takes long, so it is put off; with it any batch may be built."""
     index = make_index(tmp_path, descriptors)
-    index.pending += [record(0)] * waiting
+    index.add([record(0)] * waiting)
     index.prepare()
     assert (index.may_build, index.is_due) == (True, True)
     monkeypatch.delitem(sys.modules, "rocketlet.store.index.index_build")
@@ -244,12 +244,12 @@ def test_batch_may_grow_until_numpy_is_loaded(
 
 def test_what_cannot_be_loaded_is_an_error_of_the_system(index: KeyIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when there are no descriptors left: the records wait."""
-    index.pending.append(record(20))
+    index.add([record(20)])
     monkeypatch.delattr("rocketlet.store.index.index_build", raising=True)
     monkeypatch.setitem(sys.modules, "rocketlet.store.index.index_build", None)
     with pytest.raises(OSError, match="cannot load what builds the index") as caught:
         index.build()
-    assert (caught.value.errno, len(index.pending)) == (errno.EMFILE, 1)
+    assert (caught.value.errno, index.waiting_records) == (errno.EMFILE, 1)
     monkeypatch.undo()
     assert index.find("T#k20", 9, *ALWAYS).log_offsets == [2_000]
 
@@ -272,7 +272,7 @@ def test_broken_disk_is_told_by_a_look_up(tmp_path: pathlib.Path) -> None:
     disk = BrokenFiles()
     descriptors = Descriptors(disk, 8)
     index = make_index(tmp_path, descriptors, disk)
-    index.pending += [record(number, "all") for number in range(5)]
+    index.add([record(number, "all") for number in range(5)])
     disk.is_broken = True
     with pytest.raises(OSError, match="Input/output error"):
         index.find("T#all", 9, *ALWAYS)
@@ -286,12 +286,12 @@ def test_full_disk_is_not_told_by_a_look_up(tmp_path: pathlib.Path) -> None:
     disk = LimitedFiles()
     descriptors = Descriptors(disk, 8)
     index = make_index(tmp_path, descriptors, disk)
-    index.pending += [record(number, "all") for number in range(5)]
+    index.add([record(number, "all") for number in range(5)])
     index.build()
     disk.room = 0
-    index.pending += [record(number, "all") for number in range(5, 15)]
+    index.add([record(number, "all") for number in range(5, 15)])
     assert index.find("T#all", 3, *ALWAYS).log_offsets == [1_200, 1_300, 1_400]
-    index.pending += [record(number, "all") for number in range(15, 20)]
+    index.add([record(number, "all") for number in range(15, 20)])
     assert index.find("T#all", 17, *ALWAYS).log_offsets == [100 * number for number in range(3, 20)]
     assert index.is_behind
     disk.room = None

@@ -7,7 +7,7 @@ from stores import StoreDirectory, new_record, sample
 
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.record import iter_records
-from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.appended import Placed
 from rocketlet.store.consumequeue.queue_reader import ReadLimits
 
 
@@ -15,9 +15,9 @@ from rocketlet.store.consumequeue.queue_reader import ReadLimits
 def test_arrivals_come_when_the_whole_commit_can_be_read(directory: StoreDirectory) -> None:
     """A commit is told once, its messages in log order, when the last of them is readable."""
     store = directory.open()
-    notices: list[tuple[list[Appended], int]] = []
+    notices: list[tuple[list[Placed], int]] = []
 
-    def note(arrived: Sequence[Appended]) -> None:
+    def note(arrived: Sequence[Placed]) -> None:
         result = store.read("T", 2, 0, ReadLimits())
         notices.append((list(arrived), sum(len(list(iter_records(part))) for part in result.records)))
 
@@ -31,14 +31,14 @@ def test_arrivals_come_when_the_whole_commit_can_be_read(directory: StoreDirecto
     assert [(one.topic, one.queue_id, one.queue_offset) for one in arrived] == [
         ("T", number % 3, number // 3) for number in range(6)
     ]
-    first = arrived[0]
+    (first,) = arrived[0].records()
     assert (first.tags_code, first.properties["KEYS"], first.stored_at_ms) == (3644, "k0 all", directory.now_ms)
 
 
 def test_subscription_ends_when_it_is_taken_back(directory: StoreDirectory) -> None:
     """A subscriber hears of what comes before the call that ends its subscription, and of nothing behind it."""
     store = directory.open()
-    notices: list[Sequence[Appended]] = []
+    notices: list[Sequence[Placed]] = []
     unsubscribe = store.subscribe(notices.append)
     store.append(new_record())
     store.commit()

@@ -97,7 +97,7 @@ class World:
         """Send messages that have their topic, queue and time in common."""
         head = parts[0]
         sized = [new_part(new.body, **new.properties) for new in parts]
-        for new, placed in zip(parts, self.store.append_batch(head, sized), strict=True):
+        for new, placed in zip(parts, self.store.append_batch(head, sized).records(), strict=True):
             self.place(msgspec.structs.replace(new, born_at_ms=head.born_at_ms), placed)
         self.commit()
         if self.is_sync:
