@@ -149,7 +149,12 @@ def java_hash(text: str) -> int:
         value = 31 * int(data.translate(_QUOTIENTS), 31) + int(data.translate(_REMAINDERS), 31)
     else:
         value = _hash_units(text)
-    return (value + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+    return to_int(value)
+
+
+def to_int(code: int) -> int:
+    """Return what Java's ``Long.intValue`` leaves of a code."""
+    return (code + 0x80000000 & 0xFFFFFFFF) - 0x80000000
 
 
 def tags_code(tags: str | None) -> int:

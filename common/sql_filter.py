@@ -196,9 +196,13 @@ class SqlFilter:
 
         Nothing but the values that the expression names decides, and messages of a topic have few different ones.
         """
-        if len(self._marks) > _MOST_NAMES:
+        marks = self._marks
+        if len(marks) > _MOST_NAMES:
             return self.matches(parse_properties(property_text))
-        values = tuple([find_value(property_text, mark) for mark in self._marks])
+        if len(marks) == 1:
+            values: tuple[bytes | None, ...] = (find_value(property_text, marks[0]),)
+        else:
+            values = tuple([find_value(property_text, mark) for mark in marks])
         known = self._seen.get(values)
         if known is None:
             known = self.matches(parse_properties(property_text))

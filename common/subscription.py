@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from .properties import java_hash
+from .properties import java_hash, to_int
 
 ALL: Final = "*"
 TAG_TYPE: Final = "TAG"
@@ -47,7 +47,7 @@ class Subscription(msgspec.Struct, frozen=True):
         """Tell whether the broker hands out a message with this tags code (``ExpressionMessageFilter``)."""
         if tags_code is None or self.accepts_all:
             return True
-        return (tags_code + 0x80000000 & 0xFFFFFFFF) - 0x80000000 in self.codes
+        return to_int(tags_code) in self.codes
 
     def accepts_tags(self, tags: str | None) -> bool:
         """Tell whether the listener gets a message with these tags (``PullAPIWrapper.processPullResult``)."""

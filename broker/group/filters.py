@@ -125,7 +125,7 @@ class PullFilter(NamedTuple):
     """The stages of a filter, each ``None`` when it takes all: queue entry, record, record on its way into a queue."""
 
     accepts_code: Callable[[int], bool] | None = None
-    accepts_record: Callable[[memoryview], bool] | None = None
+    accepts_record: Callable[[memoryview, int, int], bool] | None = None
     accepts_arrival: Callable[[Appended], bool] | None = None
     kept_bytes: int = 0
     """About how much the stages keep in memory for as long as a pull waits."""
@@ -144,20 +144,19 @@ def tag_filter(subscription: Subscription) -> PullFilter:
     """Return the filter of a tag expression."""
     if subscription.accepts_all:
         return TAKES_ALL
-    codes = Subscription("", "", codes=subscription.codes)  # of the tags themselves nothing is kept
-    accepts = codes.accepts_code
+    codes = subscription.codes  # of the tags themselves nothing is kept
 
     def accepts_arrival(record: Appended) -> bool:
-        return accepts(record.tags_code)
+        return record.tags_code in codes
 
-    return PullFilter(accepts, None, accepts_arrival, _CODE_BYTES * len(subscription.codes))
+    return PullFilter(codes.__contains__, None, accepts_arrival, _CODE_BYTES * len(codes))
 
 
 def property_filter(accepts: AcceptsProperties, terms: int = 1) -> PullFilter:
     """Return the filter that looks at properties."""
 
-    def accepts_record(record: memoryview) -> bool:
-        return accepts(read_properties(record))
+    def accepts_record(log: memoryview, start: int, end: int) -> bool:
+        return accepts(parse_properties(read_property_text(log, start, end)))
 
     def accepts_arrival(record: Appended) -> bool:
         return accepts(record.properties)
@@ -175,8 +174,8 @@ def sql_stages(compiled: SqlFilter) -> PullFilter:
     """Return the filter of a compiled expression."""
     matches = compiled.matches_text
 
-    def accepts_record(record: memoryview) -> bool:
-        return matches(read_property_text(record))
+    def accepts_record(log: memoryview, start: int, end: int) -> bool:
+        return matches(read_property_text(log, start, end))
 
     def accepts_arrival(record: Appended) -> bool:
         return matches(record.property_text)
@@ -231,21 +230,18 @@ compile_filter: Final = FilterCache().compile
 """What all brokers of a process share, since a compiled expression knows nothing of them."""
 
 
-def read_properties(record: memoryview) -> dict[str, str]:
-    """Return the properties of a stored record; without sound lengths none."""
-    return parse_properties(read_property_text(record))
+def read_property_text(log: memoryview, start: int, end: int) -> bytes:
+    """Return the text of the properties of a stored record; without sound lengths none.
 
-
-def read_property_text(record: memoryview) -> bytes:
-    """Return their text; of the other fields only those that say where it is are looked at."""
-    magic, sys_flag, body_length = _LENGTHS.unpack_from(record)
-    body_at = RECORD_HEAD.size
+    Of the other fields only those that say where it is are looked at.
+    """
+    magic, sys_flag, body_length = _LENGTHS.unpack_from(log, start)
+    body_at = start + RECORD_HEAD.size
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
         body_at += 12 * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
-        body_length = int.from_bytes(record[body_at - 4 : body_at], "big")
-    end = len(record)
-    properties_at = find_properties(record, body_at + body_length, end, magic) if body_length >= 0 else 0
-    return bytes(record[properties_at:end]) if properties_at else b""
+        body_length = int.from_bytes(log[body_at - 4 : body_at], "big")
+    properties_at = find_properties(log, body_at + body_length, end, magic) if body_length >= 0 else 0
+    return bytes(log[properties_at:end]) if properties_at else b""
 
 
 _LENGTHS: Final = struct.Struct(">4xI28xi44xi")  # of a record: magic, sysFlag, and the body's length

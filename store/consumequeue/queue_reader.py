@@ -23,6 +23,7 @@ from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from ...common.message import BORN_HOST_V6
+from ...common.properties import to_int
 from ...common.record import MAGIC_V1, MAGIC_V2
 from ..commitlog.cold_records import RECORD_START
 from ..commitlog.commit_log import CommitLog
@@ -34,9 +35,12 @@ from .queue_table import QueueTable
 
 _STORED_AT: Final = struct.Struct(">q")
 _LEAST_BYTES: Final = 91
+_INT_CODES: Final = struct.Struct(">qi4xi")  # an entry, of its code what Java's ``intValue`` leaves
 
 AcceptsCode = Callable[[int], bool]
-AcceptsRecord = Callable[[memoryview], bool]
+"""Told the tags code of an entry, as Java's int."""
+AcceptsRecord = Callable[[memoryview, int, int], bool]
+"""Told some bytes of the log, and where in them a record begins and ends."""
 
 
 class ReadStatus(Enum):
@@ -126,8 +130,9 @@ class QueueReader:
 
         ``accepts`` sees the tags code of each entry, ``accepts_record`` the bytes of each record that passed it.
         """
+        layout = _INT_CODES
         if accepts is not None and self._queues.ext is not None:
-            accepts = self._queues.ext.accepting(topic, queue_id, accepts)
+            accepts, layout = self._queues.ext.accepting(topic, queue_id, accepts), ENTRY
         queue = self._queues.by_key.get((topic, queue_id))
         if queue is None:
             return self._read_batches(topic, queue_id, queue_offset, limits, (accepts, accepts_record))
@@ -141,7 +146,7 @@ class QueueReader:
         if not entries:
             next_file = queue.file_start(queue_offset) + queue.file_entries
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_file, low, high, [])
-        taken = self._take(entries, limits, accepts, accepts_record)
+        taken = self._take(layout.iter_unpack(entries), limits, accepts, accepts_record)
         is_far_behind = self._log.max_offset - taken.last_log_offset > self.near_bytes
         records = self._slices(taken.runs)
         next_offset = queue_offset + taken.seen
@@ -172,12 +177,12 @@ class QueueReader:
             if unit.first_offset >= last_scanned or self._is_full(result, unit, limits):
                 break
             result.next_offset, result.is_far_behind = unit.next_offset, not self.is_near(unit.log_offset)
-            if accepts is not None and not accepts(unit.tags_code):
+            if accepts is not None and not accepts(to_int(unit.tags_code)):
                 continue
             record = self.record_at(unit.log_offset, unit.size)
             if record is None:
                 result.status = ReadStatus.MESSAGE_WAS_REMOVING if not result.records else result.status
-            elif accepts_record is None or accepts_record(record):
+            elif accepts_record is None or accepts_record(record, 0, unit.size):
                 result.status = ReadStatus.FOUND
                 result.records.append(record)
                 result.message_count += unit.message_count
@@ -199,7 +204,11 @@ class QueueReader:
         )
 
     def _take(
-        self, entries: bytes, limits: ReadLimits, accepts: AcceptsCode | None, accepts_record: AcceptsRecord | None
+        self,
+        entries: Iterator[tuple[int, int, int]],
+        limits: ReadLimits,
+        accepts: AcceptsCode | None,
+        accepts_record: AcceptsRecord | None,
     ) -> "_Taken":
         """Go through the entries until the batch is full."""
         config, log = self._config, self._log
@@ -210,7 +219,7 @@ class QueueReader:
         seen = count = total = skip_below = log_offset = 0
         run_end, view, base, file_end = -1, memoryview(b""), 0, -1
         status = ReadStatus.NO_MATCHED_MESSAGE
-        for log_offset, size, code in ENTRY.iter_unpack(entries):
+        for log_offset, size, code in entries:
             if count:
                 most_count, most_bytes = near if log_offset >= near_from else far
                 if count >= most_count or total + size > most_bytes:
@@ -228,7 +237,8 @@ class QueueReader:
                 if not base <= log_offset < file_end:
                     base = log_offset - log_offset % log.file_bytes
                     file_end, view = base + log.file_bytes, log.segment_view(base)
-                if not accepts_record(view[log_offset - base : log_offset - base + size]):
+                start = log_offset - base
+                if not accepts_record(view, start, start + size):
                     continue
             if log_offset != run_end:
                 runs += (run_end, log_offset)

@@ -30,6 +30,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from ...common.errors import ConfigError
 from ...common.java_json import read_json
+from ...common.properties import to_int
 from ..files.config_files import load_config
 from ..files.files import Descriptors, DirectoryEntry, Files
 from ..files.segments import find_other_size, segment_path
@@ -92,7 +93,7 @@ class ExtQueues:
 
         def accepts_entry(code: int) -> bool:
             found = self.resolve(topic, queue_id, code)
-            return found is None or accepts(found)
+            return found is None or accepts(to_int(found))
 
         return accepts_entry
 

@@ -180,9 +180,7 @@ def test_batch_whose_entries_were_half_written_is_completed(
         store.append(new_record())
     store.commit()
     arrived: list[int] = []
-    store.subscribe(
-        lambda records: arrived.extend(one.queue_offset for placed in records for one in placed.records())
-    )
+    store.subscribe(lambda records: arrived.extend(one.queue_offset for placed in records for one in placed.records()))
     placed = store.append_batch(new_record(), [new_part(b"%d" % number) for number in range(5)])
     last = store.append(new_record())
     disk.room = placed.size + last.size + 20 * entries

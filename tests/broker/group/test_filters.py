@@ -16,12 +16,12 @@ from rocketlet.broker.group.filters import (
     PullFilter,
     murmur3_64,
     property_filter,
-    read_properties,
+    read_property_text,
     sql_filter,
     tag_filter,
 )
 from rocketlet.common.java_json import read_json_as
-from rocketlet.common.properties import encode_properties, java_hash
+from rocketlet.common.properties import encode_properties, java_hash, parse_properties
 from rocketlet.common.record import NewRecord, encode_record
 from rocketlet.common.sql_filter import SqlFilter
 from rocketlet.common.subscription import Subscription, parse_tag_expression
@@ -70,7 +70,9 @@ def test_sql_filter_looks_at_properties() -> None:
     assert wanted.accepts_record is not None
     assert wanted.accepts_arrival is not None
     for price, is_wanted in (("21", True), ("20", False), ("dear", False)):
-        assert wanted.accepts_record(stored({"price": price})) is is_wanted
+        record = stored({"price": price})
+        log = memoryview(b"before" + bytes(record) + b"behind")
+        assert wanted.accepts_record(log, 6, 6 + len(record)) is is_wanted
         assert wanted.accepts_arrival(arrival({"price": price})) is is_wanted
 
 
@@ -115,6 +117,12 @@ def test_expression_that_leaves_the_cache_remembers_nothing() -> None:
         cache.compile(f"a > {number} AND b = 1")
     assert first.matches_text(b"a\x014")
     assert "0 verdicts" in repr(first)
+
+
+def read_properties(record: memoryview) -> dict[str, str]:
+    """Return the properties of a record that lies between others."""
+    log = memoryview(b"\x02before\x01" + bytes(record) + b"\x02behind\x01")
+    return parse_properties(read_property_text(log, 8, 8 + len(record)))
 
 
 @pytest.mark.parametrize("born_host", [HOST_V4, HOST_V6])

@@ -169,12 +169,12 @@ def test_filter_that_matches_nothing_advances_in_steps(directory: StoreDirectory
 
 
 def test_record_filter_sees_the_bytes(directory: StoreDirectory) -> None:
-    """The second filter gets the record as stored."""
+    """The second filter gets the place of the record in its file."""
     store = directory.open()
     for number in range(6):
         store.append(sample(number, queues=1, size=0))
     store.commit()
-    result = store.read("T", 0, 0, ReadLimits(), None, lambda record: b"000004" in bytes(record))
+    result = store.read("T", 0, 0, ReadLimits(), None, lambda log, start, end: b"000004" in bytes(log[start:end]))
     assert (bodies(result), result.next_offset) == ([sample(4, size=0).body], 6)
 
 

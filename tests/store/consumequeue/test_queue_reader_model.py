@@ -48,9 +48,9 @@ class Wishes(NamedTuple):
         """Return the filter of tags codes."""
         return None if self.tags is None else frozenset(map(java_hash, self.tags)).__contains__
 
-    def accepts_record(self) -> Callable[[memoryview], bool] | None:
+    def accepts_record(self) -> Callable[[memoryview, int, int], bool] | None:
         """Return the filter of records."""
-        return None if self.is_even is None else lambda record: (len(record) % 2 == 0) == self.is_even
+        return None if self.is_even is None else lambda _, start, end: ((end - start) % 2 == 0) == self.is_even
 
     def wants(self, one: Stored) -> bool:
         """Tell whether a record passes both filters."""

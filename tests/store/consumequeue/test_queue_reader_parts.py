@@ -82,6 +82,23 @@ def test_entry_over_the_border_of_two_files_is_read_in_two_slices(
     ]
 
 
+@pytest.mark.parametrize("topic", ["T", "B"])
+def test_filter_sees_what_an_int_holds_of_a_code(
+    topic: str, directory: StoreDirectory, descriptors: Descriptors
+) -> None:
+    """Java compares tags codes as ints, though entries have room for longer ones."""
+    fill(directory, *[(topic, 0)] * 5)
+    reader, _, _ = open_reader(directory, descriptors, directory.config)
+    folder = directory.root / ("consumequeue" if topic == "T" else "batchconsumequeue") / topic / "0"
+    (file,) = folder.iterdir()
+    content = bytearray(file.read_bytes())
+    for number, code in enumerate((7, 7 + (1 << 32), -(1 << 31), 1 << 31, 8)):
+        struct.pack_into(">q", content, (20 if topic == "T" else 46) * number + 12, code)
+    file.write_bytes(content)
+    for codes, count in (({7}, 2), ({-(1 << 31)}, 2), ({8}, 1), ({7 + (1 << 32), 1 << 31}, 0)):
+        assert reader.read(topic, 0, 0, ReadLimits(), codes.__contains__).message_count == count
+
+
 def test_batch_queue_without_a_file_is_found_null(directory: StoreDirectory, descriptors: Descriptors) -> None:
     """An offset for which there is no unit sends the reader to the end."""
     fill(directory, *[("B", 0)] * 5)
