@@ -84,8 +84,9 @@ mutants: $(READY) ## put faults into each part and count those that its tests se
 	@.ci/tools --try java
 	@PYTHONPATH=tests/support $(BIN)/python -m mutants.run --page docs/reference/testing.md
 
-$(READY): constraints.txt pyproject.toml
+$(READY): constraints.txt pyproject.toml common/_codecs.pyx
 	@.ci/tools venv
+	@.ci/tools --try compiler
 	@echo 'setting up $(VENV) (once; later runs find it ready)'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@$(BIN)/python -m compileall -q __init__.py __main__.py $(PARTS) # else every start compiles where PYTHONDONTWRITEBYTECODE is set

@@ -23,13 +23,15 @@ Rules of the strict check, which recovery and exports walk the log with (``check
   least the head of a blank (``BLANK_BYTES``) behind it in the file.
 - A blank ends the file. Zeros are the unwritten end. Everything else is damage of one named kind.
 
-This module does not know files. Records become messages in ``record_messages.py``.
+This module does not know files. Records become messages in ``record_messages.py``. What runs for each message of a
+batch, or for each that a filter looks at, has a compiled twin (``_codecs.pyx``); without a compiler there is none.
 """
 
+import os
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, cast
@@ -44,9 +46,17 @@ from .properties import (
     PROPERTY_CRC_BYTES,
     UNIQ_KEY,
     crc31,
+    find_value,
     format_property_crc,
     parse_properties,
 )
+
+codecs = None
+if not os.environ.get("ROCKETLET_PURE_PYTHON"):  # for comparisons
+    try:
+        from . import _codecs as codecs  # pyright: ignore[reportUnusedImport]  # what else uses it takes it from here
+    except ImportError:
+        codecs = None
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -168,10 +178,34 @@ def _foreign_magic(size: int, magic: int) -> Verdict:
     return Verdict.ZEROS if size == magic == 0 else Verdict.MAGIC
 
 
+def read_property_text(log: memoryview, start: int, end: int) -> bytes:
+    """Return the text of the properties of a stored record; without sound lengths none.
+
+    Of the other fields only those that say where it is are looked at.
+    """
+    magic, sys_flag, body_length = _LENGTHS.unpack_from(log, start)
+    body_at = start + RECORD_HEAD.size
+    if sys_flag & HOSTS_V6:
+        body_at = start + _BODY_AT[sys_flag & HOSTS_V6]
+        (body_length,) = _INT.unpack_from(log, body_at - 4)
+    properties_at = find_properties(log, body_at + body_length, end, magic) if body_length >= 0 else 0
+    return bytes(log[properties_at:end]) if properties_at else b""
+
+
+def find_values(log: memoryview, start: int, end: int, marks: tuple[bytes, ...]) -> tuple[bytes | None, ...]:
+    """Return the values of names in the properties of a stored record, as ``properties.find_value`` does for each."""
+    found = None if codecs is None else codecs.find_values(log, start, end, marks)
+    if found is None:
+        text = read_property_text(log, start, end)
+        found = tuple([find_value(text, mark) for mark in marks])
+    return found
+
+
 MAX_TOPIC_BYTES: Final = 32_767
 MAX_V1_TOPIC_BYTES: Final = 127
 
 RECORD_HEAD: Final = struct.Struct(">iIiiiqqiq8sq8siqi")
+_LENGTHS: Final = struct.Struct(">4xI28xi44xi")  # of a record: magic, sysFlag, and the body's length
 _HEADS: Final = {
     (8, 8): (RECORD_HEAD, 0),
     (20, 8): (struct.Struct(">iIiiiqqiq20sq8siqi"), BORN_HOST_V6),
@@ -293,7 +327,7 @@ def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_
 
 
 def encode_records(
-    head: NewRecord, parts: Sequence[SizedPart], place: tuple[int, int], stored_at_ms: int, store_host: bytes
+    head: NewRecord, parts: list[SizedPart], place: tuple[int, int], stored_at_ms: int, store_host: bytes
 ) -> tuple[bytes, list[int]]:
     """Return the bytes of records that follow each other, and the size of each.
 
@@ -309,6 +343,8 @@ def encode_records(
     topic, topic_size, magic = _topic_field(head.topic)
     begin = encode_record(head, queue_offset, log_offset, stored_at_ms, store_host)
     begin = begin[: -6 - topic_size - len(head.body) - len(head.property_text)]  # without the length of the body
+    if codecs is not None:
+        return codecs.encode_records(begin, parts, topic, queue_offset, log_offset)
     common, fixed_size, queue_id = begin[_RUN_HEAD.size :], len(begin) + topic_size, head.queue_id
     pieces: list[bytes] = []
     sizes: list[int] = []
@@ -448,6 +484,8 @@ def split_batch(body: bytes, most: int = sys.maxsize) -> list[SizedPart]:
     Raises:
         RecordError: A length does not fit the body, or there are more messages than ``most``.
     """
+    if codecs is not None and (found := codecs.split_batch(body, most)) is not None:
+        return found
     parts: list[SizedPart] = []
     position, end, flag, length = 0, len(body), 0, 0
     try:

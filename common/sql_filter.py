@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from .properties import find_value, parse_properties
+from .record import find_values, read_property_text
 from .sql_terms import (
     MAX_DEPTH,
     MAX_INT32,
@@ -169,7 +170,7 @@ class SqlFilter:
         self.expression = expression
         self._evaluate = evaluate
         self.terms = terms
-        self._marks = [f"\x02{name}\x01".encode() for name in names]
+        self._marks = tuple([f"\x02{name}\x01".encode() for name in names])
         self._seen: dict[tuple[bytes | None, ...], bool] = {}
         self._most_seen = _MOST_SEEN
 
@@ -191,6 +192,14 @@ class SqlFilter:
         except SqlValueError:
             return False
 
+    def matches_record(self, log: memoryview, start: int, end: int) -> bool:
+        """Return whether a stored message is delivered, given some bytes of the log and where in them it stands."""
+        if len(self._marks) <= _MOST_NAMES:
+            known = self._seen.get(find_values(log, start, end, self._marks))
+            if known is not None:
+                return known
+        return self.matches_text(read_property_text(log, start, end))
+
     def matches_text(self, property_text: bytes) -> bool:
         """Return whether a message with this text of properties is delivered.
 
@@ -199,10 +208,7 @@ class SqlFilter:
         marks = self._marks
         if len(marks) > _MOST_NAMES:
             return self.matches(parse_properties(property_text))
-        if len(marks) == 1:
-            values: tuple[bytes | None, ...] = (find_value(property_text, marks[0]),)
-        else:
-            values = tuple([find_value(property_text, mark) for mark in marks])
+        values = tuple([find_value(property_text, mark) for mark in marks])
         known = self._seen.get(values)
         if known is None:
             known = self.matches(parse_properties(property_text))

@@ -11,7 +11,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Self
 
 from ..common.errors import (
@@ -205,7 +205,7 @@ class MessageStore:
             queue.next_offset = queue_offset + count
         return placed
 
-    def append_batch(self, head: NewRecord, parts: Sequence[SizedPart]) -> AppendedRun:
+    def append_batch(self, head: NewRecord, parts: list[SizedPart]) -> AppendedRun:
         """Plan the records of a batch: one file, one store time, consecutive offsets in the queue of ``head``.
 
         What the messages of the batch do not say themselves is that of ``head``.

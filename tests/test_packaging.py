@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocketlet.common.record import codecs
+
 ROOT = pathlib.Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES: list[str] = PROJECT["tool"]["setuptools"]["packages"]
@@ -33,7 +35,7 @@ def package_files() -> set[str]:
         f"{package.replace('.', '/')}/{path.name}"
         for package in PACKAGES
         for path in folder_of(package).iterdir()
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.suffix in (".py", ".pyi") or path.name == "py.typed"
     }
     return modules | {path.name for path in (ROOT / "spark" / "toplevel").glob("*.py")}
 
@@ -52,7 +54,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     for name in SOURCES:
         source, target = ROOT / name, copy / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         else:
             shutil.copy(source, target)
     return copy
@@ -99,11 +101,30 @@ def test_no_module_is_loaded_twice() -> None:
 
 
 def test_wheel_holds_the_tree(wheel: pathlib.Path):
-    """The wheel holds each module of the tree, `py.typed` and what the console shows, and nothing beside them."""
+    """The wheel holds each module of the tree, `py.typed` and what the console shows, and nothing beside them.
+
+    But for the compiled codecs, where a compiler is.
+    """
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    built = {name for name in names if re.fullmatch(r"rocketlet/common/_codecs\..*\.so", name)}
+    assert len(built) == (codecs is not None)
+    names -= built
     shown = {path for folder in ("static", "templates") for path in (ROOT / "console" / folder).iterdir()}
     assert names == package_files() | {f"rocketlet/{path.relative_to(ROOT).as_posix()}" for path in shown}
+
+
+def test_wheel_needs_no_compiler(sources: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch):
+    """Without one it has no compiled codecs, and Python does the same."""
+    monkeypatch.setenv("CC", "false")
+    copy = tmp_path / "sources"
+    shutil.copytree(sources, copy, ignore=shutil.ignore_patterns("build", "dist", "*.egg-info", "*.c"))
+    run_pip(sys.executable, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(copy))
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert "rocketlet/common/record.py" in names
+    assert not [name for name in names if name.endswith(".so")]
 
 
 def test_wheel_carries_the_licence(wheel: pathlib.Path):
@@ -135,7 +156,7 @@ def test_source_distribution_holds_the_docs(sources: pathlib.Path, tmp_path: pat
     with tarfile.open(archive) as opened:
         held = {name.partition("/")[2] for name in opened.getnames()}
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")} <= held
-    assert {"README.md", "CHANGELOG.md", "LICENSE", "broker/server.py"} <= held
+    assert {"README.md", "CHANGELOG.md", "LICENSE", "broker/server.py", "common/_codecs.pyx"} <= held
 
 
 def test_constraints_are_plain_pins():

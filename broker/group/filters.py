@@ -29,7 +29,6 @@ need: a Java broker that takes the store over passes over the whole file when on
 """
 
 import math
-import struct
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -38,10 +37,10 @@ import msgspec
 from msgspec import field
 
 from ...common.codes import ResponseCode
-from ...common.message import BORN_HOST_V6, PULL_CLASS_FILTER, STORE_HOST_V6
+from ...common.message import PULL_CLASS_FILTER
 from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC, parse_properties
-from ...common.record import RECORD_HEAD, find_properties
+from ...common.record import read_property_text
 from ...common.sql_filter import SqlFilter, compile_sql
 from ...common.sql_terms import SqlLimitError, SqlSyntaxError
 from ...common.subscription import ALL, SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
@@ -174,13 +173,10 @@ def sql_stages(compiled: SqlFilter) -> PullFilter:
     """Return the filter of a compiled expression."""
     matches = compiled.matches_text
 
-    def accepts_record(log: memoryview, start: int, end: int) -> bool:
-        return matches(read_property_text(log, start, end))
-
     def accepts_arrival(record: Appended) -> bool:
         return matches(record.property_text)
 
-    return PullFilter(None, accepts_record, accepts_arrival, _TERM_BYTES * compiled.terms)
+    return PullFilter(None, compiled.matches_record, accepts_arrival, _TERM_BYTES * compiled.terms)
 
 
 class FilterCache:
@@ -230,21 +226,6 @@ compile_filter: Final = FilterCache().compile
 """What all brokers of a process share, since a compiled expression knows nothing of them."""
 
 
-def read_property_text(log: memoryview, start: int, end: int) -> bytes:
-    """Return the text of the properties of a stored record; without sound lengths none.
-
-    Of the other fields only those that say where it is are looked at.
-    """
-    magic, sys_flag, body_length = _LENGTHS.unpack_from(log, start)
-    body_at = start + RECORD_HEAD.size
-    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
-        body_at += 12 * (bool(sys_flag & BORN_HOST_V6) + bool(sys_flag & STORE_HOST_V6))
-        body_length = int.from_bytes(log[body_at - 4 : body_at], "big")
-    properties_at = find_properties(log, body_at + body_length, end, magic) if body_length >= 0 else 0
-    return bytes(log[properties_at:end]) if properties_at else b""
-
-
-_LENGTHS: Final = struct.Struct(">4xI28xi44xi")  # of a record: magic, sysFlag, and the body's length
 _DEAD_BEFORE_LOAD_MS = 30_000
 
 

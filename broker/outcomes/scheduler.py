@@ -109,7 +109,7 @@ class Scheduler:
         self._turn.append(outcome)
         return outcome
 
-    def append_batch(self, head: NewRecord, parts: Sequence[SizedPart]) -> Outcome[AppendedRun]:
+    def append_batch(self, head: NewRecord, parts: list[SizedPart]) -> Outcome[AppendedRun]:
         """Plan the records of a batch (raises as ``MessageStore.append_batch`` does)."""
         outcome: Outcome[AppendedRun] = Outcome(self.store.append_batch(head, parts))
         self._turn.append(outcome)

@@ -461,7 +461,7 @@ def _new_record(
     )
 
 
-def _hold_inner_batch(body: bytes, parts: Sequence[SizedPart]) -> bool:
+def _hold_inner_batch(body: bytes, parts: list[SizedPart]) -> bool:
     return _INNER_NUM in body and any(INNER_NUM in parse_properties(text[2:]) for _, _, text in parts)
 
 

@@ -40,7 +40,7 @@ import os
 import struct
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import itemgetter
 from typing import NamedTuple, NoReturn, cast
 
@@ -451,7 +451,7 @@ class RecordEncoder:
             raise MessageIllegalError(f"body is {body_size} bytes, limit is {self._body_limit}")
 
     def encode_run(
-        self, head: NewRecord, parts: Sequence[SizedPart], place: tuple[int, int], stored_at_ms: int
+        self, head: NewRecord, parts: list[SizedPart], place: tuple[int, int], stored_at_ms: int
     ) -> tuple[bytes, list[int]]:
         """Return the records of a batch from a place on, and their sizes, as ``encode_records`` does.
 
@@ -470,7 +470,7 @@ class RecordEncoder:
         return data, sizes
 
     def _seal_run(
-        self, head: NewRecord, parts: Sequence[SizedPart], place: tuple[int, int], stored_at_ms: int
+        self, head: NewRecord, parts: list[SizedPart], place: tuple[int, int], stored_at_ms: int
     ) -> tuple[bytes, list[int]]:
         queue_offset, log_offset = place
         records: list[bytes] = []

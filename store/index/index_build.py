@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...common.record import codecs
 from .index_file import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
-from .property_keys import PropertyKeys, TopicNumbers, number_names
+from .property_keys import PropertyKeys, TopicNumbers, hash32, number_names
 
 _ENTRY = np.dtype([("hash", ">i4"), ("log_offset", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
 _SLOT_CHUNK = 16_384
@@ -45,11 +46,23 @@ def collect(
 
     ``texts`` are those of their properties.
     """
-    keys = PropertyKeys(texts, np.array(list(map(len, texts)), np.int64))
-    rows, hashes, _ = keys.entries(TopicNumbers(*number_names(topics)))
+    rows, hashes = _entries(texts, topics)
     if not len(rows):
         return None
     return IndexBatch(hashes, np.array(log_offsets, np.int64)[rows], np.array(stored_at_ms, np.int64)[rows])
+
+
+def _entries(texts: Sequence[bytes], topics: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the record of each entry, by its number, and its hash."""
+    numbers, names = number_names(topics)
+    if codecs is not None:
+        prefixes = {topic: (hash32(f"{topic}#"), hash32(f"{topic}#T#")) for topic in names}
+        found = codecs.key_entries(texts, topics, prefixes)
+        if found is not None:
+            return np.frombuffer(found[0], np.int64), np.frombuffer(found[1], np.int64)
+    keys = PropertyKeys(texts, np.array(list(map(len, texts)), np.int64))
+    rows, hashes, _ = keys.entries(TopicNumbers(numbers, names))
+    return rows, hashes
 
 
 def insert(space: IndexSpace, file: IndexFile, batch: IndexBatch) -> None:

@@ -101,7 +101,7 @@ class PropertyKeys:
             hashes = np.add.reduceat(units, first, dtype=np.uint32)
         if not self._is_ascii:
             for row in self._odd(values):
-                hashes[row] = _hash32(self._text_at(values, row))
+                hashes[row] = hash32(self._text_at(values, row))
         return hashes
 
     def entries(self, topics: TopicNumbers) -> KeyEntries:
@@ -148,14 +148,14 @@ class PropertyKeys:
         """Return rows and index hashes of values behind the topics of their records."""
         if not len(values.rows):
             return values.rows, values.rows
-        prefixes = np.array([_hash32(topic + infix) for topic in topics.names], np.uint32)
+        prefixes = np.array([hash32(topic + infix) for topic in topics.names], np.uint32)
         lengths = values.ends - values.starts
         hashes = self.hashes(values)
         hashes += prefixes[topics.numbers[values.rows]] * _powers(int(lengths.max()) + 1)[lengths]
         if not self._is_ascii:
             for at in self._odd(values):
                 topic = topics.names[int(topics.numbers[values.rows[at]])]
-                hashes[at] = _hash32(f"{topic}{infix}{self._text_at(values, at)}")
+                hashes[at] = hash32(f"{topic}{infix}{self._text_at(values, at)}")
         found = np.abs(hashes.view(np.int32).astype(np.int64))
         found[found == 2**31] = 0
         return values.rows, found
@@ -170,7 +170,8 @@ class PropertyKeys:
 
 
 @lru_cache(maxsize=4096)
-def _hash32(text: str) -> int:
+def hash32(text: str) -> int:
+    """Return Java's hash of a text as an unsigned number."""
     return java_hash(text) & 0xFFFFFFFF
 
 

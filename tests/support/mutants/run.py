@@ -218,6 +218,7 @@ class Workshop:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTEST_ADDOPTS": ""}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("CI", None)
+        environment["ROCKETLET_PURE_PYTHON"] = "1"  # else the compiled twins stand in for what is changed
         started = subprocess.Popen(
             [sys.executable, *command],
             cwd=copy,

@@ -1,0 +1,242 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""Compiled twins of what runs for each message of a batch, each that a filter looks at, or each that is indexed.
+
+The functions in Python are the reference (``record.py``, ``store/index/property_keys.py``); tests hold both equal. A
+twin does what is usual, and returns ``None`` for all else, which is then left to Python: unusual records, characters
+outside ASCII, and whatever is an error.
+"""
+
+from cpython cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy
+
+import array
+import zlib
+
+cdef object _crc32 = zlib.crc32
+
+cdef Py_ssize_t _HEAD_BYTES = 88
+cdef Py_ssize_t _MOST_PROPERTY_BYTES = 32_767
+cdef uint32_t _MAGIC_V1 = 0xDAA320A7
+cdef uint32_t _HOSTS_V6 = 0x30
+
+
+cdef inline uint32_t read_int(const uint8_t *at) noexcept nogil:
+    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | <uint32_t>at[3]
+
+
+cdef inline void write_int(uint8_t *at, uint32_t value) noexcept nogil:
+    at[0] = <uint8_t>(value >> 24)
+    at[1] = <uint8_t>(value >> 16)
+    at[2] = <uint8_t>(value >> 8)
+    at[3] = <uint8_t>value
+
+
+cdef inline void write_long(uint8_t *at, uint64_t value) noexcept nogil:
+    write_int(at, <uint32_t>(value >> 32))
+    write_int(at + 4, <uint32_t>value)
+
+
+def split_batch(bytes body, Py_ssize_t most):
+    """Return the messages of a batch body, ``None`` when there is an error in it (``record.split_batch``)."""
+    cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(body)
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(body), position = 0, count = 0, size_at, next_at
+    cdef int32_t length
+    cdef list parts = []
+    while position < end:
+        if end - position < 22 or count == most:
+            return None
+        length = <int32_t>read_int(data + position + 16)
+        if length < 0 or length > end - position - 22:
+            return None
+        size_at = position + 20 + length
+        next_at = size_at + 2 + ((<Py_ssize_t>data[size_at] << 8) | data[size_at + 1])
+        if next_at > end or next_at - size_at - 2 > _MOST_PROPERTY_BYTES:
+            return None
+        parts.append((
+            <int32_t>read_int(data + position + 12),
+            PyBytes_FromStringAndSize(<const char *>data + position + 16, 4 + length),
+            PyBytes_FromStringAndSize(<const char *>data + size_at, next_at - size_at),
+        ))
+        position = next_at
+        count += 1
+    return parts
+
+
+def encode_records(bytes begin, list parts, bytes topic, int64_t queue_offset, int64_t log_offset):
+    """Return the records of the parts and their sizes (``record.encode_records``).
+
+    ``begin`` is what stands before the length of the body in the first record; ``topic`` has its length before it.
+    """
+    cdef Py_ssize_t begin_bytes = PyBytes_GET_SIZE(begin), topic_bytes = PyBytes_GET_SIZE(topic), total = 0, size
+    cdef Py_ssize_t body_bytes, text_bytes
+    cdef bytes body, text, result
+    cdef int32_t flag
+    cdef uint8_t *out
+    cdef list sizes = []
+    for _, body, text in parts:
+        size = begin_bytes + PyBytes_GET_SIZE(body) + topic_bytes + PyBytes_GET_SIZE(text)
+        sizes.append(size)
+        total += size
+    result = PyBytes_FromStringAndSize(NULL, total)
+    out = <uint8_t *>PyBytes_AS_STRING(result)
+    for flag, body, text in parts:
+        body_bytes, text_bytes = PyBytes_GET_SIZE(body), PyBytes_GET_SIZE(text)
+        size = begin_bytes + body_bytes + topic_bytes + text_bytes
+        memcpy(out, PyBytes_AS_STRING(begin), begin_bytes)
+        write_int(out, <uint32_t>size)
+        write_int(out + 8, <uint32_t>_crc32(body[4:]) & 0x7FFFFFFF)
+        write_int(out + 16, <uint32_t>flag)
+        write_long(out + 20, <uint64_t>queue_offset)
+        write_long(out + 28, <uint64_t>log_offset)
+        out += begin_bytes
+        memcpy(out, PyBytes_AS_STRING(body), body_bytes)
+        out += body_bytes
+        memcpy(out, PyBytes_AS_STRING(topic), topic_bytes)
+        out += topic_bytes
+        memcpy(out, PyBytes_AS_STRING(text), text_bytes)
+        out += text_bytes
+        queue_offset += 1
+        log_offset += size
+    return result, sizes
+
+
+def find_values(log, Py_ssize_t start, Py_ssize_t end, tuple marks):
+    """Return the values behind the marks in the properties of a record (``record.find_values``).
+
+    ``None`` for a record of another kind than most, or a damaged one.
+    """
+    cdef Py_buffer buffer
+    cdef const uint8_t *data
+    cdef Py_ssize_t text_at
+    PyObject_GetBuffer(log, &buffer, PyBUF_SIMPLE)
+    try:
+        if start < 0 or end > buffer.len:
+            return None
+        data = <const uint8_t *>buffer.buf
+        text_at = find_text(data, start, end)
+        if text_at < 0:
+            return None
+        return tuple([find_value(data + text_at, end - text_at, mark) for mark in marks])
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+cdef Py_ssize_t find_text(const uint8_t *data, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+    """Return where the text of the properties begins, -1 if the record is not a usual one."""
+    cdef Py_ssize_t at = start + _HEAD_BYTES
+    cdef int32_t body_bytes
+    if end - start < _HEAD_BYTES + 3 or read_int(data + start + 4) != _MAGIC_V1:
+        return -1
+    if read_int(data + start + 36) & _HOSTS_V6:
+        return -1
+    body_bytes = <int32_t>read_int(data + start + 84)
+    if body_bytes < 0 or body_bytes > end - at - 3:
+        return -1
+    at += body_bytes
+    if data[at] > 127 or end - at < data[at] + 3:
+        return -1
+    at += 1 + data[at]
+    return at + 2 if ((<Py_ssize_t>data[at] << 8) | data[at + 1]) == end - at - 2 else -1
+
+
+cdef object find_value(const uint8_t *text, Py_ssize_t size, bytes mark):
+    """Return what ``properties.find_value`` does."""
+    cdef const uint8_t *wanted = <const uint8_t *>PyBytes_AS_STRING(mark)
+    cdef Py_ssize_t wanted_bytes = PyBytes_GET_SIZE(mark), at = size - wanted_bytes
+    cdef bytes value
+    while at >= 0:
+        if text[at] == wanted[0] and memcmp(text + at, wanted, wanted_bytes) == 0:
+            value = value_at(text, size, at + wanted_bytes)
+            if value:
+                return value
+            at -= wanted_bytes  # an empty one counts for none, so an earlier one may
+        else:
+            at -= 1
+    if size >= wanted_bytes - 1 and memcmp(text, wanted + 1, wanted_bytes - 1) == 0:
+        return value_at(text, size, wanted_bytes - 1) or None
+    return None
+
+
+cdef bytes value_at(const uint8_t *text, Py_ssize_t size, Py_ssize_t at):
+    cdef const uint8_t *found = <const uint8_t *>memchr(text + at, 2, size - at) if at < size else NULL
+    cdef Py_ssize_t end = size if found == NULL else found - text
+    return PyBytes_FromStringAndSize(<const char *>text + at, end - at)
+
+
+cdef struct Span:
+    const uint8_t *at
+    Py_ssize_t size
+
+
+def key_entries(texts, topics, dict prefixes):
+    """Return the index entries of records, given the texts of their properties (``PropertyKeys.entries``).
+
+    ``prefixes`` has the hashes of what stands before a key and before a tag, by topic. Returned are two arrays: the
+    number of its record and the hash, for each entry.
+    """
+    cdef array.array rows = array.array("q"), hashes = array.array("q")
+    cdef Span unique_key, keys, tags
+    cdef Py_ssize_t row = 0, start, at
+    cdef uint32_t key_prefix, tag_prefix
+    cdef bytes text
+    for text, topic in zip(texts, topics):
+        if not text.isascii():
+            return None
+        key_prefix, tag_prefix = prefixes[topic]
+        unique_key.size = keys.size = tags.size = 0
+        find_keys(<const uint8_t *>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text), &unique_key, &keys, &tags)
+        if unique_key.size:
+            add_entry(rows, hashes, row, key_prefix, unique_key.at, unique_key.size)
+        start = 0
+        for at in range(keys.size + 1):
+            if at == keys.size or keys.at[at] == 32:
+                if at > start:
+                    add_entry(rows, hashes, row, key_prefix, keys.at + start, at - start)
+                start = at + 1
+        if tags.size:
+            add_entry(rows, hashes, row, tag_prefix, tags.at, tags.size)
+        row += 1
+    return rows, hashes
+
+
+cdef void find_keys(const uint8_t *text, Py_ssize_t size, Span *unique_key, Span *keys, Span *tags) noexcept nogil:
+    """Find the last values that are not empty of the three properties that the index knows."""
+    cdef const uint8_t *end = text + size
+    cdef const uint8_t *chunk_end
+    cdef const uint8_t *mark
+    cdef Span *found
+    while text < end:
+        chunk_end = <const uint8_t *>memchr(text, 2, end - text)
+        if chunk_end == NULL:
+            chunk_end = end
+        mark = <const uint8_t *>memchr(text, 1, chunk_end - text)
+        if mark != NULL and mark + 1 < chunk_end:
+            found = NULL
+            if mark - text == 4:
+                if memcmp(text, b"KEYS", 4) == 0:
+                    found = keys
+                elif memcmp(text, b"TAGS", 4) == 0:
+                    found = tags
+            elif mark - text == 8 and memcmp(text, b"UNIQ_KEY", 8) == 0:
+                found = unique_key
+            if found != NULL:
+                found.at = mark + 1
+                found.size = chunk_end - mark - 1
+        text = chunk_end + 1
+
+
+cdef int add_entry(array.array rows, array.array hashes, Py_ssize_t row, uint32_t value, const uint8_t *key, Py_ssize_t size) except -1:
+    """Add an entry: Java's hash of the prefix, of which ``value`` is the hash, and the key behind it."""
+    cdef Py_ssize_t at, count = len(rows)
+    cdef int64_t found
+    for at in range(size):
+        value = value * 31 + key[at]
+    found = <int32_t>value
+    array.resize_smart(rows, count + 1)
+    array.resize_smart(hashes, count + 1)
+    rows.data.as_longlongs[count] = row
+    hashes.data.as_longlongs[count] = 0 if value == <uint32_t>0x80000000 else (found if found >= 0 else -found)
+    return 0

@@ -1,0 +1,161 @@
+"""The compiled twins do what Python does, or leave it to Python."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rocketlet.common import record
+from rocketlet.common.errors import RecordError
+from rocketlet.common.properties import find_value
+from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record, encode_records, split_batch
+from rocketlet.store.index import index_build
+
+codecs: Any = record.codecs
+if codecs is None:
+    pytest.skip("the compiled codecs are not built: they need a C compiler", allow_module_level=True)
+
+INT = st.integers(-(2**31), 2**31 - 1)
+CHUNKS = st.one_of(
+    st.tuples(
+        st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"a", b"TAG", b"XTAGS", b""]),
+        st.one_of(st.sampled_from([b"", b"x", b"one two", b" ", b"  a b  "]), st.binary(max_size=5)),
+    ).map(b"\x01".join),
+    st.sampled_from([b"TAGS", b"TAGS\x01", b"\x01", b"\x01\x01a", "KEYS\x01日本".encode()]),
+)
+TEXTS = st.tuples(st.lists(CHUNKS, max_size=5).map(b"\x02".join), st.sampled_from([b"", b"\x02"])).map(b"".join)
+PARTS = st.lists(st.builds(BatchPart, INT, st.binary(max_size=40), TEXTS), max_size=5)
+HOSTS = st.sampled_from([bytes(range(8)), bytes(range(20))])
+
+
+def in_python(function: Any, *arguments: Any) -> Any:
+    """Return what a function does without its twin; of an error its kind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record, "codecs", None)
+        patch.setattr(index_build, "codecs", None)
+        try:
+            return function(*arguments)
+        except RecordError:
+            return None
+
+
+@given(PARTS, st.integers(0, 6))
+def test_batch_is_split_alike(parts: Sequence[BatchPart], most: int) -> None:
+    """With as many messages as there are, and with more than are permitted."""
+    body = encode_batch(parts)
+    assert codecs.split_batch(body, most) == in_python(split_batch, body, most)
+    assert (codecs.split_batch(body, most) is None) is (len(parts) > most)
+
+
+@given(PARTS, st.data())
+def test_damaged_batch_is_left_to_python(parts: Sequence[BatchPart], data: st.DataObject) -> None:
+    """Wherever it is cut, and whichever byte is another one."""
+    body = bytearray(encode_batch([*parts, BatchPart(1, b"body", b"a\x01b\x02")]))
+    body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    damaged = bytes(body[: data.draw(st.integers(0, len(body)))])
+    assert codecs.split_batch(damaged, 99) == in_python(split_batch, damaged, 99)
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, -1, -(2**31), 2**31 - 23])
+def test_length_of_a_body_that_overflows(length: int) -> None:
+    """It leads out of the batch, not around it."""
+    body = bytearray(encode_batch([BatchPart(0, b"body", b"")] * 2))
+    body[16:20] = length.to_bytes(4, "big", signed=True)
+    assert codecs.split_batch(bytes(body), 9) is None
+    assert in_python(split_batch, bytes(body), 9) is None
+
+
+@given(
+    PARTS.filter(bool),
+    st.builds(
+        NewRecord,
+        st.sampled_from(["T", "topic" * 25, "Töpic", "long" * 40]),
+        INT,
+        st.just(b""),
+        st.just(b""),
+        st.just(dict[str, str]()),
+        INT,
+        st.integers(0, 15),
+        st.integers(0, 2**62),
+        HOSTS,
+        INT,
+        st.integers(-(2**62), 2**62),
+    ),
+    st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)),
+    HOSTS,
+)
+def test_records_of_a_batch_are_alike(
+    parts: Sequence[BatchPart], head: NewRecord, place: tuple[int, int], store_host: bytes
+) -> None:
+    """Whatever their topic, hosts and places are."""
+    sized = split_batch(encode_batch(parts))
+    arguments = head, sized, place, 7, store_host
+    assert encode_records(*arguments) == in_python(encode_records, *arguments)
+
+
+@given(TEXTS, st.sampled_from(["T", "long" * 40]), HOSTS, HOSTS, st.binary(max_size=30), st.data())
+def test_values_in_a_record_are_alike(
+    text: bytes, topic: str, born_host: bytes, store_host: bytes, body: bytes, data: st.DataObject
+) -> None:
+    """In the middle of a log, whole, with another byte, or cut; unusual records are left to Python."""
+    new = NewRecord(topic, 0, body, text, {}, 0, 0, 0, born_host)
+    stored = bytearray(encode_record(new, 0, 0, 0, store_host))
+    marks = tuple(f"\x02{name}\x01".encode() for name in ("TAGS", "a", "KEYS"))
+    log, start, end = memoryview(b"TAGS\x01x\x02" + stored + b"a\x01y\x02"), 7, 7 + len(stored)
+    found = codecs.find_values(log, start, end, marks)
+    is_usual = len(topic) < 128 and len(born_host) == len(store_host) == 8
+    assert found == (tuple(find_value(text, mark) for mark in marks) if is_usual else None)
+    assert record.find_values(log, start, end, marks) == in_python(record.find_values, log, start, end, marks)
+    at = data.draw(st.sampled_from([*range(4, 8), *range(36, 40), *range(84, len(stored))]))
+    stored[at] = data.draw(st.integers(0, 255))
+    log = memoryview(bytes(stored))
+    for stop in {len(stored), data.draw(st.integers(91, len(stored)))}:
+        found = codecs.find_values(log, 0, stop, marks)
+        assert found is None or found == in_python(record.find_values, log, 0, stop, marks)
+
+
+def test_place_outside_of_the_log_is_left_to_python() -> None:
+    """Nothing is read there."""
+    stored = encode_record(NewRecord("T", 0, b"b", b"a\x01b\x02", {}, 0, 0, 0, bytes(8)), 0, 0, 0, bytes(8))
+    for start, end in ((-1, len(stored)), (0, len(stored) + 1), (len(stored), len(stored)), (9, 3)):
+        assert codecs.find_values(memoryview(stored), start, end, ()) is None
+    assert codecs.find_values(memoryview(stored), 0, len(stored), ()) == ()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["T", "Other", "Töpic"]), TEXTS), min_size=1, max_size=6))
+@example([("T", b"UNIQ_KEY\x01ajvakuzm\x02")])
+@example([("T", b"TAGS\x01" + b"long" * 8_000)])
+def test_index_entries_are_alike(records: list[tuple[str, bytes]]) -> None:
+    """Those of unique keys, of the words of keys and of tags, in the order of the records."""
+    topics, texts = [topic for topic, _ in records], [text for _, text in records]
+    columns = texts, topics, [*range(len(records))], [0] * len(records)
+    found, expected = index_build.collect(*columns), in_python(index_build.collect, *columns)
+    assert (found is None) is (expected is None)
+    if found is not None:
+        assert [column.tolist() for column in found] == [column.tolist() for column in expected]
+    is_ascii = all(map(bytes.isascii, texts))
+    prefixes = dict.fromkeys(topics, (0, 0))
+    assert (codecs.key_entries(texts, topics, prefixes) is not None) is is_ascii
+
+
+def test_hash_without_a_positive_counterpart_is_zero() -> None:
+    """Java's ``Math.abs`` leaves the least number negative, for which the index takes 0."""
+    batch = index_build.collect([b"TAGS\x01a\x02", b"TAGS\x01ajvakuzm\x02"], ["T"] * 2, [0, 1], [0, 0])
+    prefix = codecs.key_entries([b"TAGS\x01ajvakuzm\x02"], ["T"], {"T": (0, 84 * 31 + 35)})
+    assert batch is not None
+    assert np.count_nonzero(batch.hashes) == 2
+    assert prefix[1].tolist() == [0]
+
+
+def test_twins_are_left_out_on_demand() -> None:
+    """``ROCKETLET_PURE_PYTHON`` is for comparisons."""
+    program = "import rocketlet.common.record as record; print(record.codecs)"
+    environment = {**os.environ, "ROCKETLET_PURE_PYTHON": "1"}
+    shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert shown.stdout == "None\n"
