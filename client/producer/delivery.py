@@ -276,7 +276,7 @@ class Delivery:
             if connection is None:
                 outcome = await self._attempt(outgoing, queue, left_ms)
             else:  # what ``_attempt_once`` does, without a coroutine of its own
-                answer = await self._ask(connection, outgoing, queue, left_ms)
+                answer = await self._ask(connection, outgoing, queue, left_ms, now_ms)
                 if answer.code == _GO_AWAY:
                     self._part_from(connection)
                 outcome = _read_answer(answer, outgoing.message_id, queue)
@@ -412,7 +412,7 @@ class Delivery:
             answer = await self._session.call(address, self._command(outgoing, queue), timeout_ms)
             return _read_answer(answer, outgoing.message_id, queue)
         try:
-            answer = await self._ask(connection, outgoing, queue, timeout_ms)
+            answer = await self._ask(connection, outgoing, queue, timeout_ms, self._monotonic_ms())
         except RequestTimeoutError:
             self._session.heartbeat_soon()
             raise
@@ -420,10 +420,12 @@ class Delivery:
             self._part_from(connection)
         return _read_answer(answer, outgoing.message_id, queue)
 
-    def _ask(self, connection: Connection, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int) -> Answer:
+    def _ask(
+        self, connection: Connection, outgoing: OutgoingMessage, queue: MessageQueue, timeout_ms: int, now_ms: int
+    ) -> Answer:
         opaque = connection.next_opaque()
         frame = self._frames.encode(outgoing, queue, self._now_ms(), opaque)
-        return connection.ask_frame(frame, opaque, outgoing.code, timeout_ms)
+        return connection.ask_frame(frame, opaque, outgoing.code, timeout_ms, now_ms)
 
     def _part_from(self, connection: Connection) -> None:
         """Let a connection go that its broker wants to end, so that no further attempt is made on it."""

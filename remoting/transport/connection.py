@@ -198,8 +198,8 @@ class PendingRequests:
                 self._last_opaque = opaque
                 return opaque
 
-    def start(self, opaque: int, timeout_ms: int, code: int) -> Answer:
-        """Return what will hold the answer to a request that is about to be sent.
+    def start(self, opaque: int, timeout_ms: int, code: int, now_ms: int | None = None) -> Answer:
+        """Return what will hold the answer to a request that is about to be sent, now or at ``now_ms``.
 
         Raises:
             RemotingError: too many requests are in flight.
@@ -207,7 +207,7 @@ class PendingRequests:
         if len(self._waiting) >= self._max_calls:
             raise RemotingError(f"{len(self._waiting)} requests are in flight, limit is {self._max_calls}")
         answer = asyncio.get_running_loop().create_future()
-        until_ms = self._clock.monotonic_ms() + timeout_ms
+        until_ms = (self._clock.monotonic_ms() if now_ms is None else now_ms) + timeout_ms
         self._waiting[opaque] = (answer, until_ms, code, timeout_ms)
         if self._timer is None or until_ms < self._timer_at_ms:
             self._arm(until_ms)
@@ -312,15 +312,17 @@ class Connection(asyncio.Protocol):
             if answer.cancelled():
                 self._requests.forget(opaque)
 
-    def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int) -> Answer:
+    def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int, now_ms: int | None = None) -> Answer:
         """Send a request that is encoded already; return what will hold its answer, or the errors of ``request``.
+
+        The time limit counts from ``now_ms`` of the monotonic clock on, if the caller knows it.
 
         Raises:
             ConnectionClosedError: the connection has ended.
         """
         if self.is_closed:
             raise ConnectionClosedError(f"the connection to {self.peer} is closed")
-        answer = self._requests.start(opaque, timeout_ms, code)
+        answer = self._requests.start(opaque, timeout_ms, code, now_ms)
         self.push(frame)
         return answer
 
