@@ -14,6 +14,8 @@ def draw_chart(parts: Mapping[str, Sequence[Comparison]], target: Path) -> None:
     """Draw the parts, by their titles, below each other; of times and memory a bar is how often it goes in."""
     from matplotlib.figure import Figure  # only who wants a chart needs it
 
+    if not parts:
+        return
     heights = [_BAR * len(lines) + _TITLE for lines in parts.values()]
     figure: Any = Figure(figsize=(8, sum(heights) + 0.2), layout="constrained")
     panels = figure.subplots(len(parts), 1, height_ratios=heights, sharex=True, squeeze=False)
@@ -24,6 +26,8 @@ def draw_chart(parts: Mapping[str, Sequence[Comparison]], target: Path) -> None:
     lowest.set_xscale("log")
     lowest.set_xlim(0.8 * min(0.5, *factors), 1.6 * max(2, *factors))
     lowest.set_xticks([0.5, 1, 2, 5, 10], ["0.5", "1", "2", "5", "10"])
+    for axes in panels[:, 0]:
+        axes.minorticks_off()
     figure.savefig(target, dpi=110)
 
 
@@ -34,7 +38,6 @@ def _draw_bars(axes: Any, title: str, lines: Sequence[Comparison]) -> None:
     )
     axes.bar_label(bars, [f"{factor:.1f}x" for factor in factors], padding=3)
     axes.axvline(1, color="black", linewidth=0.8)
-    axes.minorticks_off()
     axes.margins(y=0.01)
     axes.set_title(title)
     axes.invert_yaxis()

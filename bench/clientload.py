@@ -45,7 +45,7 @@ _numbers = itertools.count()
 CLIENTS: Final = Table(
     "clients",
     (
-        *("on rocketlet", "Java client", "`rocketlet.client`", "ratio", "least to greatest"),
+        *("on rocketlet", "Java client", "rocketlet.client", "ratio", "least to greatest"),
         *("client CPU, Java", "rocketlet", "broker CPU, Java", "rocketlet"),
     ),
     (30, 14, 20, 8, 20, 18, 12, 18, 12),

@@ -75,11 +75,26 @@ def main(  # options
             CLIENTS: (measure_clients, _ROUNDS),
             SIZES: (measure_sizes, _ROUNDS_OF_LONG),
         }
-    found: dict[Table, list[Line]] = {}
-    for table, (measure, counted) in parts.items():
-        with tempfile.TemporaryDirectory() as directory:
-            lines = measure(lambda name: only in name, rounds or counted, scale, Path(directory))
-            found[table] = list(_print_lines(table, lines))
+    found: dict[Table, list[Line]] = {table: [] for table in parts}
+    try:
+        for table, (measure, counted) in parts.items():
+            with tempfile.TemporaryDirectory() as directory:
+                lines = measure(lambda name: only in name, rounds or counted, scale, Path(directory))
+                _collect(table, lines, found[table])
+    finally:  # a row that fails ends the run, which is long: what came before is kept
+        _write(found, target, chart, page)
+
+
+def _collect(table: Table, lines: Iterator[Line], found: list[Line]) -> None:
+    """Print each line as soon as it is there, and add it to those found."""
+    for line in lines:
+        if not found:
+            table.print_title()
+        table.print_line(line)
+        found.append(line)
+
+
+def _write(found: Mapping[Table, Sequence[Line]], target: Path | None, chart: Path | None, page: Path | None) -> None:
     if target is not None:
         told = {table.name: [line.as_json() for line in lines] for table, lines in found.items()}
         target.write_text(json.dumps(told, indent=1) + "\n")
@@ -87,15 +102,6 @@ def main(  # options
         draw_chart(_charted(found), chart)
     if page is not None:
         write_page(page, found)
-
-
-def _print_lines(table: Table, lines: Iterator[Line]) -> Iterator[Line]:
-    """Print each line as soon as it is there, and pass it on."""
-    for number, line in enumerate(lines):
-        if not number:
-            table.print_title()
-        table.print_line(line)
-        yield line
 
 
 def _charted(found: Mapping[Table, Sequence[Line]]) -> dict[str, list[Comparison]]:

@@ -62,7 +62,7 @@ SIZES: Final = Table(
 _TOPIC: Final = "Bench"
 _GROUP_TOPIC: Final = "Members"
 _FIRST_STORED: Final = 2 * FIRST_NUMBER
-"""The numbers of what is stored first; those of sends come behind them."""
+"""The numbers of what is stored first, far from those of what is sent later."""
 _BODY: Final = bytes(128)
 _STORED_BODY: Final = bytes(16)
 _STORED_BATCH: Final = 250
@@ -101,10 +101,8 @@ class Dimension(NamedTuple):
 
 def measure_sizes(is_wanted: Callable[[str], bool], rounds: int, scale: float, place: Path) -> Iterator[Growth]:
     """Measure all dimensions of which something is wanted."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # each connection has a descriptor
     for what, dimension in DIMENSIONS.items():
-        counts = {f"{what}: {name}": (name, int(count * scale)) for name, count in dimension.counts.items()}
+        counts = {f"{what}: {name}": (name, max(1, int(count * scale))) for name, count in dimension.counts.items()}
         wanted = {title: each for title, each in counts.items() if is_wanted(title)}
         if not wanted:
             continue
@@ -145,7 +143,7 @@ def _sending(address: str, queues: Sequence[tuple[str, int]]) -> Operation:
 @contextmanager
 def _stored_messages(size: int, scale: float, place: Path, loop: asyncio.Runner) -> Generator[Stage]:
     """Have messages in four queues of a topic."""
-    count = max(1, int(size * scale) // _STORED_BATCH) * _STORED_BATCH
+    count = max(2 * _STORED_QUEUES, int(size * scale) // _STORED_BATCH) * _STORED_BATCH
     with RocketletServer(place, {}) as server:
         stored = batches(_TOPIC, _STORED_QUEUES, batch_body(_STORED_BATCH, _STORED_BODY), _FIRST_STORED)
         loop.run(_drive(server.broker, stored, 4, count // _STORED_BATCH - 1))
@@ -167,7 +165,7 @@ def _stored_messages(size: int, scale: float, place: Path, loop: asyncio.Runner)
 def _spread(end: int) -> Iterator[int]:
     """Yield endless numbers below an end that lie all over the place, the same in each run."""
     for number in count_up():
-        yield number * _STRIDE % max(1, end)
+        yield number * _STRIDE % end
 
 
 def _lookup_fields(key: str) -> dict[str, str]:
@@ -190,6 +188,9 @@ def _queues(size: int, _scale: float, place: Path, loop: asyncio.Runner) -> Gene
 @contextmanager
 def _connections(size: int, _scale: float, place: Path, loop: asyncio.Runner) -> Generator[Stage]:
     """Have connections, each of which has sent."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 2 * size:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with RocketletServer(place, {}) as server:
         links = [loop.run(_connect(server.broker)) for _ in range(size)]
         send = partial(_send_in_turn, cycle(links), sends_to([(_TOPIC, 0)], _BODY))
@@ -259,7 +260,7 @@ async def _create_topic(namesrv: str, topic: str, queues: int) -> None:
         await admin.create_topic(topic, TopicSettings(read_queues=queues, write_queues=queues))
 
 
-DIMENSIONS: Final = {
+DIMENSIONS: Final[dict[str, Dimension]] = {
     "stored messages": Dimension(
         (10_000, 100_000, 1_000_000, 10_000_000),
         {"a send, 64 in flight": 60_000, "a pull of 32": 6_000, "a lookup by unique key": 10_000},
