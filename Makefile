@@ -54,11 +54,11 @@ bench: $(READY) ## measure sends and consumption beside a bare echo
 	@.ci/tools --try jdk maven
 	@$(BIN)/python bench/run.py
 
-bench-java: $(READY) ## measure the broker beside the Java broker, in 20 minutes
+bench-java: $(READY) ## measure the broker beside the Java broker, in 20 minutes at most
 	@.ci/tools --try jdk maven
 	@$(BIN)/python bench/java.py
 
-bench-long: $(READY) ## the same in all rows, and write docs/reference/performance.md
+bench-long: $(READY) ## the same in all rows, the client, and what stays flat; write docs/reference/performance.md
 	@.ci/tools --try jdk maven
 	@$(BIN)/python bench/java.py --long --page docs/reference/performance.md --chart docs/images/performance.png
 

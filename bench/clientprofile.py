@@ -18,7 +18,7 @@ import uvloop
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "support"))
 
-from clientload import find_rows
+from clientload import find_rows, send_backlog
 from interop.servers import RocketletServer
 
 _ROOT = pathlib.Path(__file__).parent.parent
@@ -27,15 +27,14 @@ _LEAST_SHARE = 0.01
 
 @click.command()
 @click.argument("name", default="send, 64 in flight")
-@click.option("--count", default=40_000, show_default=True, help="How many messages are sent.")
-def main(name: str, count: int) -> None:
+@click.option("--scale", default=1.0, show_default=True, help="How much is sent, as a factor.")
+def main(name: str, scale: float) -> None:
     """Profile the row NAME and print the share of each module."""
-    rows = {row.name: row for row in find_rows(count)}
+    rows = {row.name: row for row in find_rows(scale)}
     if name not in rows:
         raise SystemExit(f"no row {name!r}; there are: {'; '.join(rows)}")
     with tempfile.TemporaryDirectory() as directory, RocketletServer(pathlib.Path(directory) / "store", {}) as server:
-        batches = next(row for row in rows.values() if "batches" in row.name)
-        uvloop.run(batches.own(server.namesrv, batches.messages))  # a backlog for the rows that consume
+        uvloop.run(send_backlog(server.namesrv, rows[name].messages))
         profile = cProfile.Profile()
         profile.enable()
         uvloop.run(rows[name].own(server.namesrv, rows[name].messages))

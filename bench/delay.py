@@ -23,6 +23,7 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from interop.servers import RocketletServer
+from processes import memory_mb
 
 from rocketlet.broker.delay.delayed_messages import Delays
 from rocketlet.common.properties import encode_properties
@@ -99,11 +100,11 @@ def _measure_start(what: str, root: Path, idle_s: int) -> None:
         before = _activity(server.pid)
         _wait(idle_s)
         after = _activity(server.pid)
-        own, mapped = (_memory_mb(server.pid, name) for name in ("RssAnon", "VmRSS"))
+        own, mapped = (memory_mb(server.pid, name) for name in ("RssAnon", "VmRSS"))
         server.stop()
     switches, idle_cpu = ((late - early) / idle_s for early, late in zip(before, after, strict=True))
     print(
-        f"{what:<28}{ready:>9.2f} s{cpu:>10.2f} s{own:>9} MB{mapped:>9} MB{switches:>12.1f}{idle_cpu:>10.1f} ms",
+        f"{what:<28}{ready:>9.2f} s{cpu:>10.2f} s{own:>9.0f} MB{mapped:>9.0f} MB{switches:>12.1f}{idle_cpu:>10.1f} ms",
         flush=True,
     )
 
@@ -120,19 +121,14 @@ def _activity(pid: int) -> Activity:
     return Activity(switches, ticks * 1000 // os.sysconf("SC_CLK_TCK"))
 
 
-def _memory_mb(pid: int, name: str) -> int:
-    return int(Path(f"/proc/{pid}/status").read_text().partition(f"{name}:")[2].split()[0]) // 1024
-
-
 def _measure_delivery(root: Path, count: int) -> None:
     with RocketletServer(root, {}) as server:
         seconds, sends = uvloop.run(_watch(server.broker, count))
-        own = _memory_mb(server.pid, "RssAnon")
+        own = memory_mb(server.pid)
     ordered = sorted(sends)
     median, worst, late = statistics.median(sends), ordered[-1], ordered[len(ordered) * 99 // 100]
-    print(
-        f"{count} overdue messages delivered in {seconds:.1f} s, {count / seconds:,.0f} a second; {own} MB of its own"
-    )
+    rate = f"{count} overdue messages delivered in {seconds:.1f} s, {count / seconds:,.0f} a second"
+    print(f"{rate}; {own:.0f} MB of its own")
     print(f"a send meanwhile: p50 {median:.1f} ms, p99 {late:.1f} ms, worst of {len(sends)} {worst:.1f} ms", flush=True)
 
 

@@ -11,9 +11,7 @@ from typing import NamedTuple
 import echo
 import uvloop
 from clientframes import batch_body, batches, pulls, sends
-from window import Run, drive
-
-from rocketlet.remoting.codec.frames import FrameParser
+from window import Run, drive, refuse_errors
 
 _BODY = bytes(128)
 _QUEUES = 4
@@ -72,7 +70,7 @@ def _sends(topic: str) -> Iterator[bytes]:
 def _fill(broker: str, count: int) -> None:
     """Create the topics by a first send, as clients do, and a backlog for the pulls."""
     for topic in ("Bench", "BenchPull"):
-        _drive(broker, Run(_sends(topic), 1, 1, _refuse_errors))
+        _drive(broker, Run(_sends(topic), 1, 1, refuse_errors))
     _drive(broker, Run(_sends("BenchPull"), count, 64))
 
 
@@ -81,7 +79,7 @@ def _measure(load: Load, bare: str, broker: str, rounds: int) -> None:
     rates: list[float] = []
     for _ in range(rounds):
         ceilings.append(_rate(bare, load))
-        _drive(broker, Run(load.frames(load.topic), 1, 1, _refuse_errors))
+        _drive(broker, Run(load.frames(load.topic), 1, 1, refuse_errors))
         rates.append(_rate(broker, load))
     ceiling, rate = statistics.median(ceilings), statistics.median(rates)
     print(f"{load.name:<28}{ceiling:>14,.0f}{rate:>14,.0f}{rate / ceiling:>8.2f}", flush=True)
@@ -95,9 +93,3 @@ def _rate(address: str, load: Load) -> float:
 def _drive(address: str, run: Run) -> float:
     host, port = address.rsplit(":", 1)
     return uvloop.run(drive(host, int(port), run))
-
-
-def _refuse_errors(frame: bytes) -> None:
-    for command in FrameParser().feed(frame):
-        if command.code != 0:
-            raise SystemExit(f"the broker answered {command.code}: {command.remark}")

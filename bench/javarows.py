@@ -9,15 +9,14 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
-from pathlib import Path
 from threading import Thread
 from typing import Any, Final, NamedTuple
 
 import uvloop
 from clientframes import held_pulls, pulls
-from clientload import cpu_us
 from interop.driver import Driver
 from javasides import Running, Side
+from processes import cpu_us, memory_mb
 from window import Run, drive
 
 PLAIN: Final[Mapping[str, str]] = {}
@@ -168,23 +167,17 @@ def many_topics(count: int) -> Row:
     return Row(f"{_TOPICS:,} topics of 8 queues, 64 in flight", {"": "/s"}, measure)
 
 
-def _memory_mb(server: Running) -> float:
-    """Return the memory that a process has of its own."""
-    status = Path(f"/proc/{server.pid}/status").read_text()
-    return int(status.partition("RssAnon:")[2].split()[0]) / 1024
-
-
 def _start(run: Round) -> Sample:
     begun = time.perf_counter()
     with run.side.start(PLAIN) as server:
-        return Sample({"": time.perf_counter() - begun, "idle": _memory_mb(server)})
+        return Sample({"": time.perf_counter() - begun, "idle": memory_mb(server.pid)})
 
 
 def _grown(run: Round) -> Sample:
     with run.side.start(PLAIN) as server:
         messages = int(1_000_000 * run.scale)
         _ask(server, run.client, "load.send", topic="Bench", threads=4, batch=32, count=messages // 32 * 32)
-        return Sample({"": _memory_mb(server)})
+        return Sample({"": memory_mb(server.pid)})
 
 
 def _restart(run: Round) -> Sample:

@@ -32,9 +32,9 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 from clientframes import sends
-from clientload import cpu_us
 from interop.servers import RocketletServer, free_port
 from manytopics import QUEUES, fill
+from processes import cpu_us
 from window import Run, drive
 
 _BODY = bytes(128)

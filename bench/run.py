@@ -7,16 +7,18 @@ is measured by `bench/java.py`.
 
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
-from clientload import measure_client
+from clientload import CLIENTS, find_rows, measure_rows
 from frameload import measure_frames
 from interop.servers import RocketletServer
 from interop.toolchain import MissingToolError
+from javasides import start_client
 
 
 @click.command()
@@ -30,11 +32,18 @@ def main(rounds: int, scale: float, *, frames: bool, client: bool, java: bool) -
     with tempfile.TemporaryDirectory() as directory, RocketletServer(Path(directory) / "store", {}) as server:
         if frames:
             measure_frames(server.broker, rounds, scale)
-        try:
-            if client:
-                measure_client(server, rounds, scale, with_java=java)
-        except MissingToolError as missing:
-            raise SystemExit(f"no figures of the Java client: {missing}") from missing
+        if client:
+            _print_client(server, rounds, scale, with_java=java)
+
+
+def _print_client(server: RocketletServer, rounds: int, scale: float, *, with_java: bool) -> None:
+    CLIENTS.print_title()
+    try:
+        with start_client() if with_java else nullcontext() as java:
+            for line in measure_rows(find_rows(scale), server, java, rounds):
+                CLIENTS.print_line(line)
+    except MissingToolError as missing:
+        raise SystemExit(f"no figures of the Java client: {missing}") from missing
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
+from rocketlet.remoting.codec.frames import FrameParser
+
 _LENGTH = struct.Struct(">i")
 
 
@@ -75,6 +77,13 @@ class Window(asyncio.Protocol):
             self._left_to_send -= count
             frames = self._run.frames
             self._transport.write(b"".join([next(frames) for _ in range(count)]))
+
+
+def refuse_errors(frame: bytes) -> None:
+    """End the program if an answer has another code than 0."""
+    for command in FrameParser().feed(frame):
+        if command.code != 0:
+            raise SystemExit(f"the broker answered {command.code}: {command.remark}")
 
 
 async def drive(host: str, port: int, run: Run) -> float:

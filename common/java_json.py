@@ -230,12 +230,14 @@ def _struct_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], .
 
 
 def _is_simple(kind: Any) -> bool:
-    return isinstance(_type_info(kind), _SIMPLE)
+    """Tell whether msgspec writes such a value as Java does: a simple one, or a list of those."""
+    info = _type_info(kind)
+    return isinstance(info.item_type if isinstance(info, inspect.ListType) else info, _SIMPLE)
 
 
 @lru_cache(maxsize=256)
 def _is_plain(kind: type[msgspec.Struct]) -> bool:
-    """Tell whether msgspec writes a struct as Java does: whole numbers, texts and flags, in the order of names."""
+    """Tell whether msgspec writes a struct as Java does: simple values and lists of them, in the order of names."""
     fields, config = msgspec.structs.fields(kind), kind.__struct_config__
     names = [field.encode_name for field in fields]
     is_whole = not (config.omit_defaults or config.array_like or config.tag)

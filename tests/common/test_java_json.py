@@ -20,6 +20,12 @@ QUEUE = MessageQueue("T", "b", 0)
 RAW_QUEUE = '{"brokerName":"b","queueId":0,"topic":"T"}'
 
 
+class Names(msgspec.Struct):
+    """A list that is written as a whole."""
+
+    names: list[str]
+
+
 class ConsumeType(enum.Enum):
     """As Java's class of this name."""
 
@@ -267,6 +273,7 @@ def test_text_cut_at_every_length(case: dict[str, Any]) -> None:
         (0.0, "0.0"),
         (None, "null"),
         ("\u2028", '"\u2028"'),
+        (Names(["b\n", "\u2028", "a"]), '{"names":["b\\n","\u2028","a"]}'),
     ],
 )
 def test_values_are_written_compact_and_sorted(value: object, text: str) -> None:

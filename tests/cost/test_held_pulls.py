@@ -100,6 +100,20 @@ async def test_notice_to_a_group_is_encoded_once(served_broker: Served) -> None:
     assert costs[1] - costs[0] <= 100 * 20
 
 
+async def test_list_of_members_takes_as_many_calls_for_many(served_broker: Served) -> None:
+    """Each member asks who is in its group when that changes: the answer is not put together id by id."""
+    service, clock = RequestHandlers(served_broker.handlers), ManualClock()
+    question = encode_command(Command.request(Code.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "many"}))
+    costs: list[int] = []
+    for number in range(200):
+        connection, transport = connect_in_memory(service, clock)
+        body = heartbeat_body(f"client-{number}", "many", {})
+        connection.data_received(encode_command(Command.request(Code.HEART_BEAT, None, body)))
+        costs.append(count_calls(partial(connection.data_received, question)))
+        assert b'"client-%d"]' % number in transport.last_write
+    assert costs[199] <= costs[9] + 5
+
+
 @pytest.mark.parametrize("serialize", [0, ROCKETMQ])
 async def test_held_pull_keeps_nothing_that_nobody_reads(served_broker: Served, serialize: int) -> None:
     """A field of half a megabyte that is unknown, or that no answer needs, is gone while the pull waits."""
