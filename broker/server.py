@@ -9,13 +9,14 @@ save the tables, close the store. After it no connection, task, thread, timer or
 """
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Self, TypeVar
+
+from msgspec.structs import replace
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
@@ -183,7 +184,7 @@ class Broker:
         stack.callback(parts.scheduler.stop_parking)
         self._start_jobs(stack, tasks, parts, state.delay_saving)
         stack.push_async_callback(parts.registration.stop)
-        bound = dataclasses.replace(self._config, port=self.advertised.bound[1])
+        bound = replace(self._config, port=self.advertised.bound[1])
         links = [NameServerLink(address, pool, bound) for address in bound.nameserver_list]
         await parts.registration.start(links)
 

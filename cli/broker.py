@@ -3,7 +3,6 @@
 Its commands ``list`` and ``status`` ask a running cluster (docs/decisions/first-word.md).
 """
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -117,15 +116,17 @@ def load_broker_config(flags: BrokerFlags, given: dict[str, str], *, sharers: in
     Raises:
         ConfigError: a key or value that cannot be used.
     """
+    from msgspec.structs import replace
+
     from ..broker.settings.config import BrokerConfig
 
     config = BrokerConfig.from_java(given)
-    return dataclasses.replace(
+    return replace(
         config,
         advertised_port=flags["advertise"].port if flags["advertise"] else 0,
         repairs=flags["repair"],
         settings_file=os.path.abspath(flags["config_file"]) if flags["config_file"] and sharers == 1 else "",
-        store=dataclasses.replace(config.store, sharers=sharers),
+        store=replace(config.store, sharers=sharers),
     )
 
 
