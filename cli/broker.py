@@ -12,9 +12,8 @@ import click
 
 from ..common.clock import Clock
 from . import settings
-from .first_word import FirstWordGroup
+from .lazy_group import FirstWordGroup
 from .metrics import METRICS_PORT, check_metrics, enter_metrics, metrics_settings
-from .verbs.cluster import broker_status, list_brokers
 
 if TYPE_CHECKING:
     from ..broker.server import Broker
@@ -45,7 +44,7 @@ class AloneFlags(BrokerFlags):
 
 @click.group(
     cls=FirstWordGroup,
-    commands=[list_brokers, broker_status],
+    places={"list": ".verbs.cluster:list_brokers", "status": ".verbs.cluster:broker_status"},
     short_help="Start a broker; list, status of running ones.",
 )
 @settings.with_options(
