@@ -1,89 +1,83 @@
 """What a running broker consists of: the one place where its parts are built, each handed the few things that it uses.
 
+What answers administrators and measures the broker is imported and built by ``admin_components.py``, when one asks.
 Nothing runs yet: ``server.py`` opens the store before it and starts the jobs afterwards, in the order of a stop.
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..common.clock import Clock
 from ..common.ids import UniqueIds, decode_host, format_address
-from ..common.names import SCHEDULE_TOPIC, SYSTEM_TOPICS, TIMER_TOPIC, retry_topic
+from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
+from ..remoting.codec.command import Command
 from ..remoting.headers.send import SendReplies
-from ..remoting.transport.connection import Connection, Handler
+from ..remoting.transport.connection import Connection, Handler, Reply, refuse_unknown
 from ..remoting.transport.connections import ConnectionEvents
 from ..remoting.transport.event_loop import TaskScope
 from ..remoting.transport.server import handlers_of
 from ..store.consumequeue.appended import Appended
-from ..store.message_store import MessageStore
-from .admin.absent_handlers import OtherFeatures, OtherRoles, OtherStorage
-from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.cleaning import CleaningJob
-from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
-from .admin.client_resets import ClientResets
-from .admin.figures import Figures
-from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
-from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
-from .admin.named_statistics import NamedStatistics
-from .admin.offset_handlers import OffsetCopies, OffsetReports, OffsetTables, QueueEntryReports
-from .admin.progress import Progress
-from .admin.report_handlers import ConnectionReports, ProgressReports, StatisticsReports
-from .admin.runtime_info import RuntimeInfo
-from .admin.setting_handlers import SettingHandlers
 from .admin.statistics import BrokerStatistics, TrafficCounts
-from .admin.topic_figures import TopicLooks, WatchedTables
 from .delay.delay_delivery import DelayedDelivery
-from .delay.delay_progress import DelayProgress, DelaySaveJob
 from .delay.delayed_messages import DelayRouting, Delays
 from .delay.timer_delivery import TimerDelivery
 from .delay.timer_messages import TimerRequests
-from .group.filters import FilterSelection, FilterTable
-from .group.groups import GroupTable, OffsetTable
+from .group.filters import FilterSelection
+from .group.groups import GroupTable
 from .group.handlers import ClientHandlers, LockHandlers, MemberNotifier, ProgressHandlers, SubscriptionHandlers
 from .group.members import Members, RegisterCounts
 from .group.queue_locks import QueueLocks
-from .jobs import FlushJob, SaveJob, ScanJob, TimedJob
+from .jobs import FlushJob, ScanJob, TimedJob
 from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Scheduler, by_topic
+from .parts import AdminParts, StoredState
 from .pull.fetch import FetchOperation, FetchValidator, ReadCounts
 from .pull.handlers import PullHandlers
-from .pull.query_handlers import QueryHandlers
 from .send.handlers import ReplyPusher, SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
 from .send.send import UNIT_SUBSCRIPTION, PropertyEnricher, SendBackCounts, SendOperations, SendValidator
 from .send.send_back import SendBackOperation
 from .settings.config import BrokerConfig
-from .settings.live import LiveSettings
-from .settings.saved import SettingsFile
 from .topic.registration import Registration
-from .topic.topics import TopicTable, boot_topics
+from .topic.topics import TopicTable
 from .transaction.check_jobs import CheckJob, CursorSaveJob, keep_given_up
 from .transaction.checks import CheckRules, GiveUp, TransactionChecks
 from .transaction.end_transaction import EndTransaction, ResumeCheck
 from .transaction.handlers import TransactionCheckSender, TransactionHandlers
 from .transaction.transactions import Transactions
 
+if TYPE_CHECKING:
+    from .admin.figures import Figures
 
-class StoredState(NamedTuple):
-    """What a broker has found on its disk: the store, settings, the tables of ``config/``, and who saves these."""
 
-    store: MessageStore
-    settings: LiveSettings
-    settings_file: SettingsFile
-    topics: TopicTable
-    groups: GroupTable
-    offsets: OffsetTable
-    filters: FilterTable
-    delays: DelayProgress
-    saving: SaveJob
-    delay_saving: DelaySaveJob
+class AdminAnswers:
+    """Answers what nobody else does, by handlers that are imported and built with the first such request."""
+
+    def __init__(self, build: Callable[[], Mapping[int, Handler]]) -> None:
+        self._build = build
+        self._handlers: Mapping[int, Handler] | None = None
+
+    def __repr__(self) -> str:
+        return f"<AdminAnswers {'not built' if self._handlers is None else len(self._handlers)}>"
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """Who answers which code."""
+        if self._handlers is None:
+            self._handlers = self._build()
+        return self._handlers
+
+    def answer(self, command: Command, connection: Connection) -> Reply:
+        """Answer a request; one that nobody answers gets 3, not supported."""
+        return self.handlers.get(command.code, refuse_unknown)(command, connection)
 
 
 class Components:
@@ -116,15 +110,12 @@ class Components:
             PutCounts(clock.now_ms), ReadCounts(clock.monotonic_ms), SendBackCounts(), RegisterCounts()
         )
         self._statistics = BrokerStatistics(clock, self._traffic, self._count_timers_out, self._channel_activity)
-        self._info = RuntimeInfo(
-            self._statistics, self.cleaning, self.scheduler, self.delay_delivery, self.timer_delivery
-        )
-        self.figures = self._build_figures()
         self._replies = SendReplies(config.region_id, traces=config.is_trace_on)
         self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
         self.sends = self._build_sends()
         self.clients = self._build_clients()
         self.handlers = self._build_handlers()
+        self.admin = AdminAnswers(self._build_admin_handlers)
         self.notices = self._build_notices()
         self.jobs = self._build_jobs(files)
         self._settings.subscribe(self._follow)
@@ -161,12 +152,6 @@ class Components:
         requests = timers and TimerRequests(timers.config, timers.count_at, timers.ahead_ms)
         routing = DelayRouting(self._clock.now_ms, Delays(store.config.delays_ms), requests)
         return routing, timers and TimerDelivery(store, timers, commit, timers.now_ms)
-
-    def _build_figures(self) -> Figures:
-        state = self._state
-        tables = WatchedTables(state.topics, state.groups, state.offsets, self._members)
-        looks = TopicLooks(tables, state.store, self._statistics)
-        return Figures(self._info, self._settings, tables, self.long_polling, self._own_address, looks)
 
     def _build_sends(self) -> SendHandlers:
         settings, state, scheduler, routing = self._settings, self._state, self.scheduler, self._routing
@@ -212,83 +197,50 @@ class Components:
         )
 
     def _build_handlers(self) -> dict[int, Handler]:
-        """Return who answers each request code; one that is missing is answered 3, not supported."""
-        state, scheduler, settings = self._state, self.scheduler, self._settings
-        own_topics = frozenset(topic.topic_name for topic in boot_topics(self._config))
+        """Return who answers each request code that clients use all the time."""
+        state, scheduler = self._state, self.scheduler
         ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler)
         return handlers_of(
             self.sends,
             self.clients,
             self._build_pulls(),
-            QueryHandlers(state.store, settings),
             ProgressHandlers(state.store, state.offsets, state.topics, state.groups, self._members),
             SubscriptionHandlers(self._filters),
             LockHandlers(self._locks, self._clock.monotonic_ms),
             TransactionHandlers(ends, ResumeCheck(scheduler)),
-            AdminHandlers(state.topics, state.groups, scheduler, own_topics, self.cleaning, state.saving.run_once),
-            CleaningHandlers(self.cleaning, state.topics, own_topics),
-            RuntimeInfoHandlers(self._info),
-            SettingHandlers(settings, state.settings_file, state.topics, self.registration, self.cleaning, self._clock),
-            *self._build_reports({*SYSTEM_TOPICS, *own_topics}),
-            *self._build_changes(own_topics),
-            *self._build_offset_reports(),
-            *self._build_member_questions(),
-            OtherStorage(self.cleaning, state.saving.run_once),
-            OtherRoles(state.store),
-            OtherFeatures(),
         )
 
-    def _build_offset_reports(self) -> tuple[OffsetTables, OffsetReports, OffsetCopies, QueueEntryReports]:
-        state, name = self._state, self._config.broker_name
-        save = state.saving.run_once
-        return (
-            OffsetTables(state.offsets, state.delays),
-            OffsetReports(state.store, state.topics, state.offsets, name, self._clock.now_ms),
-            OffsetCopies(state.topics, state.groups, state.offsets, self._members, self.cleaning, save),
-            QueueEntryReports(state.store, self._members, state.filters),
-        )
+    def _build_admin_handlers(self) -> dict[int, Handler]:
+        from .admin_components import build_admin_handlers
 
-    def _build_member_questions(self) -> tuple[MemberQuestions, DirectConsumption, GroupReports, GroupForbidding]:
-        state, members, name = self._state, self._members, self._config.broker_name
-        calls = MemberCalls(members, self._tasks)
-        return (
-            MemberQuestions(calls, members),
-            DirectConsumption(calls, state.store, state.topics, state.groups, name),
-            GroupReports(members, state.offsets, self._clock, self._own_address),
-            GroupForbidding(state.groups, self.cleaning, state.saving.run_once),
+        return build_admin_handlers(self._admin_parts())
+
+    @cached_property
+    def figures(self) -> "Figures":
+        """What measures the broker for whoever watches it."""
+        from .admin_components import build_figures
+
+        return build_figures(self._admin_parts())
+
+    def _admin_parts(self) -> AdminParts:
+        return AdminParts(
+            clock=self._clock,
+            config=self._config,
+            state=self._state,
+            tasks=self._tasks,
+            registration=self.registration,
+            scheduler=self.scheduler,
+            cleaning=self.cleaning,
+            long_polling=self.long_polling,
+            delay_delivery=self.delay_delivery,
+            timer_delivery=self.timer_delivery,
+            members=self._members,
+            statistics=self._statistics,
+            own_address=self._own_address,
         )
 
     def _own_address(self) -> str:
         return format_address(*decode_host(self._state.store.store_host))
-
-    def _build_changes(self, own_topics: Collection[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
-        state, cleaning, save = self._state, self.cleaning, self._state.saving.run_once
-        topics, groups, offsets = state.topics, state.groups, state.offsets
-        push = ClientResetPush(ClientResets(state.store, offsets), topics, self._members, self._config.broker_name)
-        return (
-            TopicDeletion(topics, offsets, self._statistics, self.long_polling, cleaning, save, own_topics),
-            GroupDeletion(groups, offsets, self._statistics, cleaning, save),
-            OffsetResets(
-                state.store, topics, groups, offsets, self.long_polling, cleaning, save, self._settings, push.reset
-            ),
-        )
-
-    def _build_reports(
-        self, system_topics: Collection[str]
-    ) -> tuple[ProgressReports, ConnectionReports, StatisticsReports]:
-        state = self._state
-        reports = ProgressReports(
-            Progress(state.store, state.topics, state.offsets),
-            self._statistics,
-            self._config.broker_name,
-            state.topics,
-            state.groups,
-            state.offsets,
-            self._members,
-            self._own_address,
-        )
-        named = NamedStatistics(self._statistics, self._config.cluster_name)
-        return reports, ConnectionReports(self._members, system_topics), StatisticsReports(named)
 
     def _build_notices(self) -> ArrivalNotices:
         takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}

@@ -9,13 +9,14 @@ save the tables, close the store. After it no connection, task, thread, timer or
 """
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from msgspec.structs import replace
 
 from ..common.clock import Clock
 from ..common.errors import ConfigError
@@ -29,16 +30,15 @@ from ..remoting.transport.server import RemotingServer
 from ..store.files.files import OS_FILES, Files
 from ..store.message_store import MessageStore
 from .admin.cleaning import FIRST_ROUND_MS
-from .admin.figures import Figures
-from .components import Components, StoredState
+from .components import Components
 from .delay.delay_delivery import start_delivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
 from .delay.timer_jobs import start_timers
 from .group.filters import BloomShape, FilterTable
 from .group.groups import GroupTable, OffsetTable
-from .group.handlers import ClientHandlers
 from .group.members import Presence
 from .jobs import SaveJob
+from .parts import StoredState
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
 from .settings.saved import SettingsFile, lay_under
@@ -47,6 +47,9 @@ from .topic.registration import NameServerLink
 from .topic.topics import TopicTable
 from .transaction.check_jobs import start_checks
 from .transaction.checks import GiveUp
+
+if TYPE_CHECKING:
+    from .admin.figures import Figures
 
 T = TypeVar("T")
 
@@ -68,8 +71,7 @@ class Broker:
         self.advertised = Advertised(config.advertised_host, config.advertised_port, (config.host, config.port))
         self._own_ip = ""
         self._store: MessageStore | None = None
-        self._clients: ClientHandlers | None = None
-        self._figures: Figures | None = None
+        self._parts: Components | None = None
         self._stack = AsyncExitStack()
 
     def __repr__(self) -> str:
@@ -89,14 +91,14 @@ class Broker:
     @property
     def clients(self) -> Mapping[Connection, Presence]:
         """The clients of a started broker: their connections, each with its groups."""
-        assert self._clients is not None, "clients are known between start and stop"
-        return self._clients.connected()
+        assert self._parts is not None, "clients are known between start and stop"
+        return self._parts.clients.connected()
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> "Figures":
         """What measures a started broker; the one door for whoever watches it from outside."""
-        assert self._figures is not None, "there is something to measure between start and stop"
-        return self._figures
+        assert self._parts is not None, "there is something to measure between start and stop"
+        return self._parts.figures
 
     @property
     def config(self) -> BrokerConfig:
@@ -168,8 +170,7 @@ class Broker:
 
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
-        parts = Components(self._clock, state, writer, tasks, self._store_host())
-        self._clients, self._figures = parts.clients, parts.figures
+        parts = self._parts = Components(self._clock, state, writer, tasks, self._store_host())
         stack.callback(parts.scheduler.close)
         pool = await stack.enter_async_context(ConnectionPool(self._clock))
         if not self.store.was_closed_cleanly:
@@ -183,7 +184,7 @@ class Broker:
         stack.callback(parts.scheduler.stop_parking)
         self._start_jobs(stack, tasks, parts, state.delay_saving)
         stack.push_async_callback(parts.registration.stop)
-        bound = dataclasses.replace(self._config, port=self.advertised.bound[1])
+        bound = replace(self._config, port=self.advertised.bound[1])
         links = [NameServerLink(address, pool, bound) for address in bound.nameserver_list]
         await parts.registration.start(links)
 
@@ -200,7 +201,7 @@ class Broker:
         start_checks(stack, tasks, clock, *parts.build_checks(self._give_up))
 
     async def _bind(self, stack: AsyncExitStack, parts: Components) -> None:
-        handlers = RequestHandlers(parts.handlers, after_batch=parts.scheduler.end_turn)
+        handlers = RequestHandlers(parts.handlers, parts.admin.answer, parts.scheduler.end_turn)
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )

@@ -3,7 +3,6 @@
 Its commands ``list`` and ``status`` ask a running cluster (docs/decisions/first-word.md).
 """
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -13,9 +12,8 @@ import click
 
 from ..common.clock import Clock
 from . import settings
-from .first_word import FirstWordGroup
+from .lazy_group import FirstWordGroup
 from .metrics import METRICS_PORT, check_metrics, enter_metrics, metrics_settings
-from .verbs.cluster import broker_status, list_brokers
 
 if TYPE_CHECKING:
     from ..broker.server import Broker
@@ -46,7 +44,7 @@ class AloneFlags(BrokerFlags):
 
 @click.group(
     cls=FirstWordGroup,
-    commands=[list_brokers, broker_status],
+    places={"list": ".verbs.cluster:list_brokers", "status": ".verbs.cluster:broker_status"},
     short_help="Start a broker; list, status of running ones.",
 )
 @settings.with_options(
@@ -117,15 +115,17 @@ def load_broker_config(flags: BrokerFlags, given: dict[str, str], *, sharers: in
     Raises:
         ConfigError: a key or value that cannot be used.
     """
+    from msgspec.structs import replace
+
     from ..broker.settings.config import BrokerConfig
 
     config = BrokerConfig.from_java(given)
-    return dataclasses.replace(
+    return replace(
         config,
         advertised_port=flags["advertise"].port if flags["advertise"] else 0,
         repairs=flags["repair"],
         settings_file=os.path.abspath(flags["config_file"]) if flags["config_file"] and sharers == 1 else "",
-        store=dataclasses.replace(config.store, sharers=sharers),
+        store=replace(config.store, sharers=sharers),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from ..common.errors import ConfigError
-from .first_word import FirstWordGroup
+from .lazy_group import FirstWordGroup
 from .reading import (
     PREFIX,
     ReadingFlags,
@@ -99,7 +99,9 @@ def _summary(found: "ExportedRows") -> str:
     return f"verified: {found.rows} rows of {len(found.queues)} queues in {found.files} files{bodies}"
 
 
-@click.group(cls=FirstWordGroup, commands=[verify], short_help="Write the messages of stores to files.")
+@click.group(
+    cls=FirstWordGroup, places={"verify": ".export:verify"}, short_help="Write the messages of stores to files."
+)
 @click.option("--to", metavar="PATH", required=True, help="File to write; or a directory, ending in /.")
 @reading_options
 @click.option("--columns", metavar="NAMES", help="Only these columns, separated by commas.")

@@ -1,59 +1,50 @@
 """The ``rocketlet`` command.
 
-Subcommands are imported when they are called, so that each starts with what it needs and no more.
-
-    exit code   when
-    0           done, or stopped by SIGINT, SIGTERM or SIGHUP
-    1           the command ran and found something wrong; a server refused it, or what it names is not there
-    2           an option, setting, port or store that cannot be used; one line on stderr says which
-    3           no name server or broker answered
-    130         interrupted before the start was complete
-    135         SIGBUS: a file was cut short, or its disk failed, in the moment that its map was read; stderr says where
+exit code   when
+0           done, or stopped by SIGINT, SIGTERM or SIGHUP
+1           the command ran and found something wrong; a server refused it, or what it names is not there
+2           an option, setting, port or store that cannot be used; one line on stderr says which
+3           no name server or broker answered
+130         interrupted before the start was complete
+135         SIGBUS: a file was cut short, or its disk failed, in the moment that its map was read; stderr says where
 """
 
 import faulthandler
-import importlib
+import gc
 import sys
 from collections.abc import Sequence
-from typing import Final, NoReturn, cast
+from typing import Final, NoReturn
 
 import click
 
 from ..common.errors import RocketletError
+from .lazy_group import LazyGroup
 
 COMMANDS: Final = {
-    "up": ".up",
-    "namesrv": ".namesrv",
-    "broker": ".broker",
-    "console": ".console",
-    "export": ".export",
-    "dump": ".export",
-    "load": ".load",
-    "store": ".store",
-    "topic": ".verbs.topic",
-    "group": ".verbs.group",
-    "offset": ".verbs.offset",
-    "message": ".verbs.message",
-    "dlq": ".verbs.dlq",
-    "client": ".verbs.client",
-    "cluster": ".verbs.cluster",
-    "config": ".verbs.config",
+    "up": ".up:up",
+    "namesrv": ".namesrv:namesrv",
+    "broker": ".broker:broker",
+    "console": ".console:console",
+    "export": ".export:export",
+    "dump": ".export:dump",
+    "load": ".load:load",
+    "store": ".store:store",
+    "topic": ".verbs.topic:topic",
+    "group": ".verbs.group:group",
+    "offset": ".verbs.offset:offset",
+    "message": ".verbs.message:message",
+    "dlq": ".verbs.dlq:dlq",
+    "client": ".verbs.client:client",
+    "cluster": ".verbs.cluster:cluster",
+    "config": ".verbs.config:config",
 }
 
+FIRST_GC_THRESHOLD: Final = 50_000
+"""Allocations between collections of the young generation; Python's own is 700 or 2,000."""
 
-class LazyGroup(click.Group):
-    """A group whose commands stand in ``COMMANDS`` and are imported on first use."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of a command; the command has its name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(COMMANDS[cmd_name], __package__)
-        return cast("click.Command", getattr(module, cmd_name))
+class Commands(LazyGroup):
+    """The commands by their names."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -77,7 +68,8 @@ def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) 
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=Commands,
+    places=COMMANDS,
     invoke_without_command=True,
     context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
 )
@@ -95,6 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     if sys.stderr is not None and not faulthandler.is_enabled():
         faulthandler.enable()  # a map of a file that was cut, or of a disk that fails, ends in a signal: say where
+    gc.set_threshold(FIRST_GC_THRESHOLD, *gc.get_threshold()[1:])  # what imports make stays: no garbage
     try:
         code = rocketlet.main(arguments, prog_name="rocketlet", standalone_mode=False)
     except click.ClickException as error:

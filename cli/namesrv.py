@@ -4,7 +4,6 @@ Its key-value table is kept in the user's data directory, by port; a name server
 again, keeps it in memory. Java's name servers keep theirs in ``~/namesrv/kvConfig.json``, all in the same file.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -76,6 +75,8 @@ def load_nameserver_config(given: Mapping[str, str], advertised: settings.Addres
     Raises:
         ConfigError: a key or value that cannot be used.
     """
+    from msgspec.structs import replace
+
     from ..broker.settings.java_keys import refuse_dangerous
     from ..namesrv.config import NameServerConfig
 
@@ -84,4 +85,4 @@ def load_nameserver_config(given: Mapping[str, str], advertised: settings.Addres
     config = NameServerConfig.from_java(given)
     if advertised is None:
         return config
-    return dataclasses.replace(config, advertised_host=advertised.host, advertised_port=advertised.port)
+    return replace(config, advertised_host=advertised.host, advertised_port=advertised.port)

@@ -37,7 +37,6 @@ from collections.abc import Generator, Iterator
 from ..common.errors import AddressInUseError, ConfigError
 
 Start = Callable[[AsyncExitStack, Clock], Awaitable[str]]
-FIRST_GC_THRESHOLD = 50_000  # allocations between collections of the young generation; Python's own is 700 or 2,000
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -90,7 +89,6 @@ def _spare_garbage_collector() -> None:
     """What the start made stays for the life of the process, so no collection has to walk it."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(FIRST_GC_THRESHOLD, *gc.get_threshold()[1:])
 
 
 async def describe_advertised(servers: Iterable["NameServer | Broker"], clock: Clock) -> list[str]:

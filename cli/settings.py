@@ -13,8 +13,7 @@ cost the start some milliseconds.
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -27,8 +26,7 @@ STORE_KEY = "storePathRootDir"
 DEFAULT_HOST = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """What ``--advertise`` names; port 0 is the port that is listened at."""
 
     host: str

@@ -5,11 +5,10 @@ has a directory of that name below it, and the ports are 10 apart. The name serv
 store's directory, too.
 """
 
-import dataclasses
 import os
 import string
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, Unpack, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack, cast
 
 import click
 
@@ -40,13 +39,12 @@ class UpFlags(BrokerFlags, ConsoleFlags):
     console: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClusterMember:
-    """One of the brokers: its options and settings, and how many there are."""
+class ClusterMember(NamedTuple):
+    """One of the brokers: its options and settings, and of how many."""
 
     flags: BrokerFlags
     given: dict[str, str]
-    count: int
+    brokers: int
 
 
 @click.command
@@ -92,14 +90,14 @@ def up(**flags: Unpack[UpFlags]) -> None:
 
 
 def _list_broker(member: ClusterMember) -> str:
-    name = f"broker {member.given['brokerName'].strip()}" if member.count > 1 else "broker"
+    name = f"broker {member.given['brokerName'].strip()}" if member.brokers > 1 else "broker"
     return f"{name}\n{list_broker_settings(member.flags, member.given)}"
 
 
 def _load_nameserver_config(flags: UpFlags, given: dict[str, str]) -> "NameServerConfig":
     """Let the name server read the broker's settings too, but for the port; ``--advertise`` names the broker's."""
     port = DEFAULT_PORT if flags["namesrv_port"] is None else flags["namesrv_port"]
-    advertised = flags["advertise"] and dataclasses.replace(flags["advertise"], port=0)
+    advertised = flags["advertise"] and flags["advertise"]._replace(port=0)
     store = os.path.abspath(os.path.expanduser(given[settings.STORE_KEY]))
     kept = {} if flags["ephemeral"] else {KV_KEY: os.path.join(store, "namesrv", KV_FILE)}
     return load_nameserver_config({**kept, **given, "listenPort": str(port)}, advertised)
@@ -142,7 +140,7 @@ def _make_member(flags: UpFlags, given: dict[str, str], number: int) -> ClusterM
         settings.STORE_KEY: os.path.join(given[settings.STORE_KEY], name),
     }
     if advertised is not None:
-        advertised = dataclasses.replace(advertised, port=_port_of(advertised.port, number))
+        advertised = advertised._replace(port=_port_of(advertised.port, number))
     own_flags = cast("BrokerFlags", {**flags, "advertise": advertised})
     return ClusterMember(own_flags, _broker_settings({**given, **own}), flags["brokers"])
 
@@ -180,5 +178,5 @@ async def _start(
     for member in members:
         foreign = member.given.get("namesrvAddr", "")
         member.given["namesrvAddr"] = ";".join(filter(None, [started_nameserver.local_address, foreign]))
-        brokers.append(await enter_broker(servers, clock, member.flags, member.given, sharers=member.count))
+        brokers.append(await enter_broker(servers, clock, member.flags, member.given, sharers=member.brokers))
     return started_nameserver, brokers

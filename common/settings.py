@@ -1,8 +1,7 @@
-r"""Settings by Java's keys: the ``.properties`` text that holds them, and a frozen dataclass whose fields name them.
+r"""Settings by Java's keys: the ``.properties`` text that holds them, and a frozen struct whose fields name them.
 
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class SomeConfig:
-        port: int = setting("listenPort", 10911, "port to listen at", most=65_535)
+    class SomeConfig(Struct, frozen=True, kw_only=True):
+        port: Annotated[int, Key("listenPort", "port to listen at", most=65_535)] = 10911
 
 Fields are ``str``, ``bool`` or ``int``. ``parse_settings`` reads the values that a mapping of Java's keys holds,
 ``describe_settings`` lists them for ``--print-config``.
@@ -17,10 +16,13 @@ Rules of the text (broker.conf, KV configurations, the bodies of the configurati
 - A file is UTF-8, or else Latin-1 as Java writes it. A value in it is changed line by line: comments and order stay.
 """
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final, NamedTuple
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields
 
 from .errors import ConfigError, DecodeError
 
@@ -168,42 +170,45 @@ class Setting(NamedTuple):
     meaning: str
 
 
-def setting(key: str, default: Any, meaning: str, *, least: int = 0, most: int = 2**63 - 1) -> Any:
-    """Return a dataclass field; ``default`` may be a function that finds the value on this machine."""
-    metadata = {"key": key, "meaning": meaning, "least": least, "most": most}
-    if callable(default):
-        return dataclasses.field(default_factory=default, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+class Key(NamedTuple):
+    """Which key a field is read by; of a default that a factory finds on this machine nothing is told."""
+
+    name: str
+    meaning: str
+    least: int = 0
+    most: int = 2**63 - 1
 
 
-def setting_keys(kind: type[Any]) -> frozenset[str]:
+class _KeyedField(NamedTuple):
+    key: Key
+    name: str
+    kind: type
+    default: str
+
+
+def setting_keys(kind: type[Struct]) -> frozenset[str]:
     """Return the keys that a config names."""
-    return frozenset(field.metadata["key"] for field in _fields(kind))
+    return frozenset(field.key.name for field in _keyed_fields(kind))
 
 
-def parse_settings(kind: type[Any], settings: Mapping[str, str]) -> dict[str, Any]:
+def parse_settings(kind: type[Struct], settings: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields whose keys are given; other keys are left alone.
 
     Raises:
         ConfigError: a value does not parse or is out of range; ``key`` names it.
     """
     return {
-        field.name: _parse(field, settings[field.metadata["key"]].strip())
-        for field in _fields(kind)
-        if field.metadata["key"] in settings
+        field.name: _parse(field, settings[field.key.name].strip())
+        for field in _keyed_fields(kind)
+        if field.key.name in settings
     }
 
 
-def describe_settings(config: Any) -> list[Setting]:
+def describe_settings(config: Struct) -> list[Setting]:
     """Return a row for each setting of a config."""
     return [
-        Setting(
-            field.metadata["key"],
-            format_setting(getattr(config, field.name)),
-            FOUND if field.default is dataclasses.MISSING else format_setting(field.default),
-            field.metadata["meaning"],
-        )
-        for field in _fields(config)
+        Setting(field.key.name, format_setting(getattr(config, field.name)), field.default, field.key.meaning)
+        for field in _keyed_fields(type(config))
     ]
 
 
@@ -212,16 +217,26 @@ def format_setting(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _fields(config: Any) -> list[dataclasses.Field[Any]]:
-    return [field for field in dataclasses.fields(config) if "key" in field.metadata]
+@cache
+def _keyed_fields(kind: type[Struct]) -> tuple[_KeyedField, ...]:
+    return tuple(
+        _KeyedField(
+            field.type.__metadata__[0],
+            field.name,
+            field.type.__origin__,
+            FOUND if field.default is NODEFAULT else format_setting(field.default),
+        )
+        for field in fields(kind)
+        if hasattr(field.type, "__metadata__")
+    )
 
 
-def _parse(field: dataclasses.Field[Any], text: str) -> str | int | bool:
-    if field.type is str:
+def _parse(field: _KeyedField, text: str) -> str | int | bool:
+    if field.kind is str:
         return text
-    if field.type is bool:
-        return _parse_flag(field.metadata["key"], text)
-    return _parse_number(field.metadata["key"], text, field.metadata["least"], field.metadata["most"])
+    if field.kind is bool:
+        return _parse_flag(field.key.name, text)
+    return _parse_number(field.key.name, text, field.key.least, field.key.most)
 
 
 def _parse_flag(key: str, text: str) -> bool:

@@ -47,8 +47,6 @@ from .sql_terms import (
     SEARCHES,
     Evaluate,
     Kind,
-    SqlLimitError,
-    SqlSyntaxError,
     SqlValueError,
     Term,
     all_of,
@@ -65,6 +63,7 @@ from .sql_terms import (
     search_of,
     truth_of,
 )
+from .subscription import SqlLimitError, SqlSyntaxError
 
 NUMBER, DECIMAL, STRING, NAME, END = "number", "decimal", "string", "name", "end of the text"
 KEYWORDS: Final = frozenset(

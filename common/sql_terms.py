@@ -24,6 +24,8 @@ from collections.abc import Callable, Collection, Mapping
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
+from .subscription import SqlSyntaxError
+
 MAX_INT32: Final = 2**31 - 1
 MAX_INT64: Final = 2**63 - 1
 _MAX_DIGITS: Final = 19
@@ -100,14 +102,6 @@ def _read_hex(text: str) -> float:
         return float.fromhex(text)
     except OverflowError:
         return float("-inf" if text.startswith("-") else "inf")
-
-
-class SqlSyntaxError(ValueError):
-    """An expression that is no filter; its text is the remark of the answer."""
-
-
-class SqlLimitError(SqlSyntaxError):
-    """An expression that may be a filter, and is too large for one."""
 
 
 MAX_DEPTH: Final = 100

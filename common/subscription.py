@@ -1,5 +1,7 @@
 """What a group wants of a topic: the tag expression and how it is matched (``FilterAPI``, ``SubscriptionData``).
 
+What may be wrong with an SQL92 expression stands here too: those who never see one need no compiler to ask.
+
 Rules (behaviour.md B.6.1):
 
 - ``None``, empty and ``*`` mean everything; else tags stand between ``||``, trimmed, empties dropped.
@@ -22,6 +24,14 @@ MAX_TAGS: Final = 4_096
 """Of one expression: they are kept for as long as a pull waits, or a consumer is connected."""
 
 _BLANKS: Final = "".join(map(chr, range(33)))  # what Java's String.trim removes
+
+
+class SqlSyntaxError(ValueError):
+    """An expression that is no filter; its text is the remark of the answer."""
+
+
+class SqlLimitError(SqlSyntaxError):
+    """An expression that may be a filter, and is too large for one."""
 
 
 class Subscription(msgspec.Struct, frozen=True):

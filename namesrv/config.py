@@ -1,52 +1,55 @@
 """The name server's settings, by Java's keys where Java has one, and those that administrators change while it runs."""
 
-import dataclasses
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..common.errors import ConfigError
-from ..common.settings import Setting, describe_settings, parse_settings, setting, setting_keys
+from ..common.settings import Key, Setting, describe_settings, parse_settings, setting_keys
 from .kv_table import ORDER_NAMESPACE, KvTable
 
 DEFAULT_PORT = 9876
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameServerConfig:
+class NameServerConfig(Struct, frozen=True, kw_only=True):
     """What a name server is started with."""
 
-    host: str = setting("bindAddress", "127.0.0.1", "address to listen at; 0.0.0.0 for all")
-    port: int = setting("listenPort", DEFAULT_PORT, "port to listen at; 0 takes a free one", most=65_535)
-    kv_path: str = setting("kvConfigPath", "", "file that keeps the key-value table; none: in memory only")
-    returns_order_table: bool = setting(
-        "returnOrderTopicConfigToBroker", True, "tell registering brokers which topics are ordered"
-    )
-    shows_order_table: bool = setting(
-        "orderMessageEnable", False, "routes carry the order configuration of their topic"
-    )
-    supports_acting_master: bool = setting(
-        "supportActingMaster", False, "show the first slave of a group without master as its master, to be read from"
-    )
-    deletes_absent_topics: bool = setting(
-        "deleteTopicWithBrokerRegistration", False, "a registration takes back the topics that it leaves out"
-    )
-    lists_all_topics: bool = setting("enableAllTopicList", True, "answer requests for the names of all topics")
-    lists_topics: bool = setting("enableTopicList", True, "answer requests for the topics of a cluster or unit")
-    waits_for_service: bool = setting("needWaitForService", False, "give no routes for a while after the start")
-    service_wait_seconds: int = setting("waitSecondsForService", 45, "how long, with needWaitForService")
-    black_list: str = setting(
-        "configBlackList",
-        "configBlackList;configStorePath;kvConfigPath",
-        "keys that administrators may not change, between semicolons",
-    )
-    scan_period_ms: int = setting("scanNotActiveBrokerInterval", 5000, "how often to look for silent brokers", least=1)
-    max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
-    high_water_bytes: int = setting(
-        "writeBufferHighWaterMark", 0, "unsent bytes above which a client is not read from; 0: 262144", least=0
-    )
-    low_water_bytes: int = setting("writeBufferLowWaterMark", 0, "where that ends again; 0: 65536", least=0)
+    host: Annotated[str, Key("bindAddress", "address to listen at; 0.0.0.0 for all")] = "127.0.0.1"
+    port: Annotated[int, Key("listenPort", "port to listen at; 0 takes a free one", most=65_535)] = DEFAULT_PORT
+    kv_path: Annotated[str, Key("kvConfigPath", "file that keeps the key-value table; none: in memory only")] = ""
+    returns_order_table: Annotated[
+        bool, Key("returnOrderTopicConfigToBroker", "tell registering brokers which topics are ordered")
+    ] = True
+    shows_order_table: Annotated[
+        bool, Key("orderMessageEnable", "routes carry the order configuration of their topic")
+    ] = False
+    supports_acting_master: Annotated[
+        bool,
+        Key("supportActingMaster", "show the first slave of a group without master as its master, to be read from"),
+    ] = False
+    deletes_absent_topics: Annotated[
+        bool, Key("deleteTopicWithBrokerRegistration", "a registration takes back the topics that it leaves out")
+    ] = False
+    lists_all_topics: Annotated[bool, Key("enableAllTopicList", "answer requests for the names of all topics")] = True
+    lists_topics: Annotated[bool, Key("enableTopicList", "answer requests for the topics of a cluster or unit")] = True
+    waits_for_service: Annotated[bool, Key("needWaitForService", "give no routes for a while after the start")] = False
+    service_wait_seconds: Annotated[int, Key("waitSecondsForService", "how long, with needWaitForService")] = 45
+    black_list: Annotated[
+        str, Key("configBlackList", "keys that administrators may not change, between semicolons")
+    ] = "configBlackList;configStorePath;kvConfigPath"
+    scan_period_ms: Annotated[
+        int, Key("scanNotActiveBrokerInterval", "how often to look for silent brokers", least=1)
+    ] = 5000
+    max_idle_seconds: Annotated[
+        int, Key("serverChannelMaxIdleTimeSeconds", "a silent connection is closed", least=1)
+    ] = 120
+    high_water_bytes: Annotated[
+        int, Key("writeBufferHighWaterMark", "unsent bytes above which a client is not read from; 0: 262144", least=0)
+    ] = 0
+    low_water_bytes: Annotated[int, Key("writeBufferLowWaterMark", "where that ends again; 0: 65536", least=0)] = 0
 
     # not read by key: the option --advertise
     advertised_host: str = ""
@@ -105,7 +108,7 @@ class LiveSettings:
         """
         for key in sorted(_AT_START & changes.keys()):
             raise ConfigError(f"{key} is read at the start only", key=key)
-        self.config = dataclasses.replace(self.config, **parse_settings(NameServerConfig, changes))
+        self.config = replace(self.config, **parse_settings(NameServerConfig, changes))
         unknown = sorted(changes.keys() - setting_keys(NameServerConfig))
         if unknown:
             _log.warning("settings %.200s were changed, but this name server does not read them", ", ".join(unknown))

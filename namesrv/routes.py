@@ -14,9 +14,10 @@ Pure: time and links are arguments; a link is compared by identity and handed ba
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from ..common.metadata import DataVersion
 from ..common.names import PERM_READ, PERM_WRITE
@@ -41,8 +42,7 @@ class Identity(NamedTuple):
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(Struct, frozen=True):
     """What a broker tells about itself."""
 
     identity: Identity
@@ -64,8 +64,7 @@ class Registered(NamedTuple):
     master_ha_address: str | None = None
 
 
-@dataclass(slots=True)
-class BrokerGroup:
+class BrokerGroup(Struct):
     """The addresses of one broker name by broker id (``BrokerData``)."""
 
     cluster: str
@@ -75,8 +74,7 @@ class BrokerGroup:
     acts_as_master: bool = False
 
 
-@dataclass(slots=True)
-class LiveBroker:
+class LiveBroker(Struct):
     """A broker that is heard of (``BrokerLiveInfo``); ``said`` is its last registration."""
 
     said: BrokerRegistration

@@ -7,7 +7,8 @@ anything is changed; ``abort`` is on disk before the first record can be.
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ..common.errors import ConfigError, RocketletError, StoreDamagedError
 from .commitlog.commit_log import CommitLog, LogPaths, check_directories
@@ -45,8 +46,7 @@ _MOST_DESCRIPTORS = 4_096
 _MOST_MAPS = 512
 
 
-@dataclass
-class StoreParts:
+class StoreParts(Struct):
     """What a message store works with."""
 
     files: Files

@@ -39,7 +39,7 @@ WIRE_MODULES = frozenset(
     {
         *("handlers", "query_handlers", "report_handlers", "change_handlers", "setting_handlers"),
         *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers"),
-        *("registration", "components", "server"),
+        *("registration", "components", "admin_components", "parts", "server"),
     }
 )
 """The modules of the broker that may import ``remoting``, where every module may import ``LOOP_TOOLS`` of it."""

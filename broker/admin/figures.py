@@ -12,8 +12,9 @@ Rules
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from ...store.cleaner import DiskReport
 from ..group.members import Member
@@ -69,8 +70,7 @@ class BrokerFigures(NamedTuple):
         return sum(len(run.topics) for run in self.runs)
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """Measures a running broker."""
 
     info: RuntimeInfo

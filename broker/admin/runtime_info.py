@@ -15,10 +15,11 @@ timer…Tps          messages into the timer topic, and out of the wheel, in a s
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from math import log
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...common.codes import VERSION, Release
 from ...common.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -90,8 +91,7 @@ class FileFigures(NamedTuple):
     timers_waiting: int
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeInfo:
+class RuntimeInfo(Struct, frozen=True):
     """The figures of a running broker."""
 
     statistics: BrokerStatistics

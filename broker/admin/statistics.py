@@ -19,9 +19,10 @@ import time
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from ...common.clock import Clock
 from ...common.names import TIMER_TOPIC, is_system_topic
@@ -58,8 +59,7 @@ class DayTotals(NamedTuple):
     gets: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TrafficCounts:
+class TrafficCounts(Struct, frozen=True):
     """All that is counted while messages pass."""
 
     puts: PutCounts

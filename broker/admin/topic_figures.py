@@ -18,10 +18,11 @@ Rules
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import is_
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from ...common.metadata import TopicConfig
 from ...store.consumequeue.queue_reader import QueueSpan
@@ -206,8 +207,7 @@ class _Sources(NamedTuple):
     traffic: list[_Traffic]
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedTables:
+class WatchedTables(Struct, frozen=True):
     """Where topics and groups stand."""
 
     topics: TopicTable

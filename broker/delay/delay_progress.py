@@ -21,12 +21,10 @@ Rules
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Final
 
 import msgspec
-from msgspec import field
+from msgspec import Struct, field
 
 from ...common.errors import RecordError, StoreNotWritableError
 from ...common.metadata import DataVersion
@@ -107,6 +105,8 @@ def _key_of(message: Record | NewRecord) -> bytes | None:
     properties = message.properties
     if UNIQ_KEY not in properties or REAL_TOPIC not in properties:
         return None
+    from hashlib import blake2b  # of use after a kill only
+
     told = [properties.get(name, "") for name in _TOLD_APART]
     place = (message.topic, message.queue_id, message.born_at_ms, message.reconsume_times)
     return blake2b(repr((told, place)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -176,8 +176,7 @@ class DelayProgress:
         self._latest, self._certain = dict(content.offset_table), dict(content.offset_table)
 
 
-@dataclass(frozen=True, slots=True)
-class DelaySaveJob:
+class DelaySaveJob(Struct, frozen=True):
     """Writes the progress, after the log has been flushed."""
 
     store: MessageStore

@@ -31,7 +31,7 @@ need: a Java broker that takes the store over passes over the whole file when on
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import field
@@ -41,12 +41,21 @@ from ...common.message import PULL_CLASS_FILTER
 from ...common.names import RETRY_PREFIX
 from ...common.properties import RETRY_TOPIC, parse_properties
 from ...common.record import read_property_text
-from ...common.sql_filter import SqlFilter, compile_sql
-from ...common.sql_terms import SqlLimitError, SqlSyntaxError
-from ...common.subscription import ALL, SQL92_TYPE, TAG_TYPE, Subscription, parse_tag_expression
+from ...common.subscription import (
+    ALL,
+    SQL92_TYPE,
+    TAG_TYPE,
+    SqlLimitError,
+    SqlSyntaxError,
+    Subscription,
+    parse_tag_expression,
+)
 from ...store.consumequeue.appended import Appended
 from ..settings.live import LiveSettings
 from ..settings.refusal import Refusal
+
+if TYPE_CHECKING:
+    from ...common.sql_filter import SqlFilter
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
@@ -169,7 +178,7 @@ def sql_filter(expression: str) -> PullFilter:
     return TAKES_ALL if isinstance(compiled, SqlSyntaxError) else sql_stages(compiled)
 
 
-def sql_stages(compiled: SqlFilter) -> PullFilter:
+def sql_stages(compiled: "SqlFilter") -> PullFilter:
     """Return the filter of a compiled expression."""
     matches = compiled.matches_text
 
@@ -193,7 +202,7 @@ class FilterCache:
     def __repr__(self) -> str:
         return f"<FilterCache {len(self._found)} expressions, {self.terms} terms>"
 
-    def compile(self, expression: str) -> SqlFilter | SqlSyntaxError:
+    def compile(self, expression: str) -> "SqlFilter | SqlSyntaxError":
         """Return a compiled expression, or why it is none."""
         found = self._found.get(expression)
         if found is not None:
@@ -206,16 +215,18 @@ class FilterCache:
         while len(self._found) > _MOST_CACHED or self.terms > MAX_CACHED_TERMS:
             _, last = self._found.popitem(last=False)
             self.terms -= _terms(last)
-            if isinstance(last, SqlFilter):
+            if not isinstance(last, SqlSyntaxError):
                 last.remember_nothing()  # pulls that wait may keep it
         return found
 
 
-def _terms(found: SqlFilter | SqlSyntaxError) -> int:
-    return found.terms if isinstance(found, SqlFilter) else 1
+def _terms(found: "SqlFilter | SqlSyntaxError") -> int:
+    return 1 if isinstance(found, SqlSyntaxError) else found.terms
 
 
-def _compile(expression: str) -> SqlFilter | SqlSyntaxError:
+def _compile(expression: str) -> "SqlFilter | SqlSyntaxError":
+    from ...common.sql_filter import compile_sql  # most brokers never see an expression
+
     try:
         return compile_sql(expression)
     except SqlSyntaxError as error:

@@ -19,8 +19,9 @@ Pure: time is an argument; connections are only compared and handed back.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from ...common.subscription import Subscription
 from ..outcomes.queue_counts import QueueCounts, count_by_queue
@@ -89,16 +90,14 @@ class ConsumerSpec(NamedTuple):
     fingerprint: int
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """One connection of a group."""
 
     client: Client
     heard_at_ms: int
 
 
-@dataclass(slots=True)
-class ConsumerGroup(Generic[LinkT]):
+class ConsumerGroup(Struct, Generic[LinkT]):
     """The members of one consumer group and what they share; ``came_at``: where the log ended when the first came."""
 
     name: str

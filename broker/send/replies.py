@@ -20,8 +20,9 @@ an answer waits.
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from ...common.codes import ResponseCode
 from ...common.errors import MessageRefusedError, StoreError
@@ -89,8 +90,7 @@ class _Passing(NamedTuple):
     kept: Outcome[Appended] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyOperation:
+class ReplyOperation(Struct, frozen=True):
     """Takes replies, which are passed on, and stored if the settings say so.
 
     ``fields`` gives the properties that all of them get.

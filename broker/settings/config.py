@@ -15,12 +15,13 @@ import logging
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Self
+from typing import Annotated, Self
+
+from msgspec import Struct, field
 
 from ...common.errors import ConfigError
 from ...common.ids import is_address
-from ...common.settings import FOUND, Setting, describe_settings, format_setting, parse_settings, setting, setting_keys
+from ...common.settings import FOUND, Key, Setting, describe_settings, format_setting, parse_settings, setting_keys
 from ...store.files.store_config import StoreConfig
 from .java_keys import refuse_dangerous, warn_unused
 
@@ -101,120 +102,150 @@ def _host_name() -> str:
     return socket.gethostname() or "DEFAULT_BROKER"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(Struct, frozen=True, kw_only=True):
     """What a broker is started with; fields in the order of ``--print-config``."""
 
-    cluster_name: str = setting("brokerClusterName", "DefaultCluster", "cluster that the broker belongs to")
-    broker_name: str = setting("brokerName", _host_name, "name of the broker group; the host name unless given")
-    broker_id: int = setting("brokerId", 0, "0: a master; slaves are not built")
-    host: str = setting("bindAddress", "127.0.0.1", "address to listen at; 0.0.0.0 for all")
-    port: int = setting("listenPort", DEFAULT_PORT, "port to listen at; 0 takes a free one", most=65_535)
-    advertised_host: str = setting(
-        "brokerIP1", "", "address that clients shall use; unless given, the one each client reached the server by"
+    cluster_name: Annotated[str, Key("brokerClusterName", "cluster that the broker belongs to")] = "DefaultCluster"
+    broker_name: Annotated[str, Key("brokerName", "name of the broker group; the host name unless given")] = field(
+        default_factory=_host_name
     )
-    nameservers: str = setting("namesrvAddr", "", "name servers to register at: host:port;host:port")
-    ha_port: int = setting("haListenPort", 0, "port that slaves are told; 0 means listenPort + 1", most=65_535)
-    permission: int = setting("brokerPermission", 6, "4 read + 2 write: taken from each topic's permission", most=7)
-    region_id: str = setting("regionId", "DefaultRegion", "written into each message as MSG_REGION")
-    is_trace_on: bool = setting("traceOn", True, "written into each message as TRACE_ON")
+    broker_id: Annotated[int, Key("brokerId", "0: a master; slaves are not built")] = 0
+    host: Annotated[str, Key("bindAddress", "address to listen at; 0.0.0.0 for all")] = "127.0.0.1"
+    port: Annotated[int, Key("listenPort", "port to listen at; 0 takes a free one", most=65_535)] = DEFAULT_PORT
+    advertised_host: Annotated[
+        str, Key("brokerIP1", "address that clients shall use; unless given, the one each client reached the server by")
+    ] = ""
+    nameservers: Annotated[str, Key("namesrvAddr", "name servers to register at: host:port;host:port")] = ""
+    ha_port: Annotated[int, Key("haListenPort", "port that slaves are told; 0 means listenPort + 1", most=65_535)] = 0
+    permission: Annotated[
+        int, Key("brokerPermission", "4 read + 2 write: taken from each topic's permission", most=7)
+    ] = 6
+    region_id: Annotated[str, Key("regionId", "written into each message as MSG_REGION")] = "DefaultRegion"
+    is_trace_on: Annotated[bool, Key("traceOn", "written into each message as TRACE_ON")] = True
 
-    auto_create_topics: bool = setting("autoCreateTopicEnable", True, "a send may create its topic")
-    default_topic_queues: int = setting("defaultTopicQueueNums", 8, "queues of the template TBW102", least=1)
-    auto_create_groups: bool = setting("autoCreateSubscriptionGroup", True, "a consumer may create its group")
-    is_cluster_topic_enabled: bool = setting("clusterTopicEnable", True, "a topic named like the cluster is usable")
-    is_broker_topic_enabled: bool = setting("brokerTopicEnable", True, "a topic named like the broker is usable")
-    is_trace_topic_enabled: bool = setting("traceTopicEnable", False, "create the topic for message traces")
-    trace_topic_name: str = setting("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", "name of the topic for message traces")
-    revive_queues: int = setting("reviveQueueNum", 8, "queues of the revive topic", least=1)
-    is_timer_wheel_enabled: bool = setting("timerWheelEnable", True, "take and deliver timer messages")
-    is_recall_enabled: bool = setting("recallMessageEnable", False, "let producers recall timer messages")
-    recalls_when_not_writable: bool = setting(
-        "allowRecallWhenBrokerNotWriteable", True, "also while brokerPermission forbids to write"
+    auto_create_topics: Annotated[bool, Key("autoCreateTopicEnable", "a send may create its topic")] = True
+    default_topic_queues: Annotated[int, Key("defaultTopicQueueNums", "queues of the template TBW102", least=1)] = 8
+    auto_create_groups: Annotated[bool, Key("autoCreateSubscriptionGroup", "a consumer may create its group")] = True
+    is_cluster_topic_enabled: Annotated[bool, Key("clusterTopicEnable", "a topic named like the cluster is usable")] = (
+        True
     )
+    is_broker_topic_enabled: Annotated[bool, Key("brokerTopicEnable", "a topic named like the broker is usable")] = True
+    is_trace_topic_enabled: Annotated[bool, Key("traceTopicEnable", "create the topic for message traces")] = False
+    trace_topic_name: Annotated[str, Key("msgTraceTopicName", "name of the topic for message traces")] = (
+        "RMQ_SYS_TRACE_TOPIC"
+    )
+    revive_queues: Annotated[int, Key("reviveQueueNum", "queues of the revive topic", least=1)] = 8
+    is_timer_wheel_enabled: Annotated[bool, Key("timerWheelEnable", "take and deliver timer messages")] = True
+    is_recall_enabled: Annotated[bool, Key("recallMessageEnable", "let producers recall timer messages")] = False
+    recalls_when_not_writable: Annotated[
+        bool, Key("allowRecallWhenBrokerNotWriteable", "also while brokerPermission forbids to write")
+    ] = True
 
-    is_long_polling_enabled: bool = setting("longPollingEnable", True, "hold a pull that finds nothing")
-    short_polling_ms: int = setting("shortPollingTimeMills", 1000, "how long to hold without long polling")
-    takes_property_filters: bool = setting("enablePropertyFilter", False, "let consumers filter by SQL92 expressions")
-    filters_retries: bool = setting("filterSupportRetry", False, "filter retried messages by properties, too")
-    filter_keep_ms: int = setting(
-        "filterDataCleanTimeSpan", 86_400_000, "how long the filter of a group without members is kept"
-    )
-    filter_consumers: int = setting(
-        "expectConsumerNumUseFilter",
-        32,
-        "consumers with filters that a Java broker reckons with",
-        least=1,
-        most=1 << 20,
-    )
-    filter_error_percent: int = setting(
-        "maxErrorRateOfBloomFilter", 20, "error rate that a Java broker lets their bits have", least=1, most=99
-    )
-    reads_slaves: bool = setting("slaveReadEnable", False, "send consumers that are far behind to a slave")
-    is_lite_pull_enabled: bool = setting("litePullMessageEnable", True, "answer lite pulls")
-    default_query_count: int = setting("defaultQueryMaxNum", 32, "messages of a query by unique key", least=1)
+    is_long_polling_enabled: Annotated[bool, Key("longPollingEnable", "hold a pull that finds nothing")] = True
+    short_polling_ms: Annotated[int, Key("shortPollingTimeMills", "how long to hold without long polling")] = 1000
+    takes_property_filters: Annotated[
+        bool, Key("enablePropertyFilter", "let consumers filter by SQL92 expressions")
+    ] = False
+    filters_retries: Annotated[bool, Key("filterSupportRetry", "filter retried messages by properties, too")] = False
+    filter_keep_ms: Annotated[
+        int, Key("filterDataCleanTimeSpan", "how long the filter of a group without members is kept")
+    ] = 86_400_000
+    filter_consumers: Annotated[
+        int,
+        Key(
+            "expectConsumerNumUseFilter",
+            "consumers with filters that a Java broker reckons with",
+            least=1,
+            most=1 << 20,
+        ),
+    ] = 32
+    filter_error_percent: Annotated[
+        int, Key("maxErrorRateOfBloomFilter", "error rate that a Java broker lets their bits have", least=1, most=99)
+    ] = 20
+    reads_slaves: Annotated[bool, Key("slaveReadEnable", "send consumers that are far behind to a slave")] = False
+    is_lite_pull_enabled: Annotated[bool, Key("litePullMessageEnable", "answer lite pulls")] = True
+    default_query_count: Annotated[int, Key("defaultQueryMaxNum", "messages of a query by unique key", least=1)] = 32
 
-    flush_offsets_ms: int = setting("flushConsumerOffsetInterval", 5000, "how often offsets are saved", least=1)
-    offset_version_step: int = setting(
-        "consumerOffsetUpdateVersionStep", 500, "commits after which the offsets count as changed", least=1
+    flush_offsets_ms: Annotated[int, Key("flushConsumerOffsetInterval", "how often offsets are saved", least=1)] = 5000
+    offset_version_step: Annotated[
+        int, Key("consumerOffsetUpdateVersionStep", "commits after which the offsets count as changed", least=1)
+    ] = 500
+    flush_delays_ms: Annotated[
+        int, Key("flushDelayOffsetInterval", "how often the progress of delayed messages is saved", least=1)
+    ] = 10_000
+    delay_version_step: Annotated[
+        int, Key("delayOffsetUpdateVersionStep", "deliveries after which that progress has a new version", least=1)
+    ] = 200
+    refuses_transactions: Annotated[bool, Key("rejectTransactionMessage", "refuse messages of transactions")] = False
+    check_period_ms: Annotated[
+        int, Key("transactionCheckInterval", "how often open transactions are checked", least=1)
+    ] = 30_000
+    transaction_timeout_ms: Annotated[int, Key("transactionTimeOut", "age at which producers are asked about one")] = (
+        6_000
     )
-    flush_delays_ms: int = setting(
-        "flushDelayOffsetInterval", 10_000, "how often the progress of delayed messages is saved", least=1
+    most_checks: Annotated[int, Key("transactionCheckMax", "how often they are asked before it is given up")] = 15
+    most_op_bytes: Annotated[
+        int, Key("transactionOpMsgMaxSize", "about the longest body of a record of settled transactions", least=1)
+    ] = 4096
+    resets_on_server: Annotated[
+        bool,
+        Key("useServerSideResetOffset", "move groups in the broker; false: have their members do it, as before 5.0"),
+    ] = True
+    stores_replies: Annotated[
+        bool, Key("storeReplyMessageEnable", "store replies to requests in their topic as well")
+    ] = True
+    channel_expiry_ms: Annotated[int, Key("channelExpiredTimeout", "silence after which a client is dropped")] = 120_000
+    notifies_members: Annotated[bool, Key("notifyConsumerIdsChangedEnable", "tell a group when its members change")] = (
+        True
     )
-    delay_version_step: int = setting(
-        "delayOffsetUpdateVersionStep", 200, "deliveries after which that progress has a new version", least=1
+    register_period_ms: Annotated[int, Key("registerNameServerPeriod", "how often to register; 10 s to 60 s count")] = (
+        30_000
     )
-    refuses_transactions: bool = setting("rejectTransactionMessage", False, "refuse messages of transactions")
-    check_period_ms: int = setting(
-        "transactionCheckInterval", 30_000, "how often open transactions are checked", least=1
+    splits_registration: Annotated[
+        bool, Key("enableSplitRegistration", "register topics in parts, also those that fit one")
+    ] = False
+    split_topics: Annotated[int, Key("splitRegistrationSize", "topics of such a part", least=2)] = 800
+    announces_single_topics: Annotated[
+        bool,
+        Key(
+            "enableSingleTopicRegister",
+            "tell name servers of a new topic alone; false: by a registration, for which some forget other topics",
+        ),
+    ] = True
+    register_timeout_ms: Annotated[int, Key("registerBrokerTimeoutMills", "time limit of a registration", least=1)] = (
+        24_000
     )
-    transaction_timeout_ms: int = setting("transactionTimeOut", 6_000, "age at which producers are asked about one")
-    most_checks: int = setting("transactionCheckMax", 15, "how often they are asked before it is given up")
-    most_op_bytes: int = setting(
-        "transactionOpMsgMaxSize", 4096, "about the longest body of a record of settled transactions", least=1
-    )
-    resets_on_server: bool = setting(
-        "useServerSideResetOffset", True, "move groups in the broker; false: have their members do it, as before 5.0"
-    )
-    stores_replies: bool = setting("storeReplyMessageEnable", True, "store replies to requests in their topic as well")
-    channel_expiry_ms: int = setting("channelExpiredTimeout", 120_000, "silence after which a client is dropped")
-    notifies_members: bool = setting("notifyConsumerIdsChangedEnable", True, "tell a group when its members change")
-    register_period_ms: int = setting("registerNameServerPeriod", 30_000, "how often to register; 10 s to 60 s count")
-    splits_registration: bool = setting(
-        "enableSplitRegistration", False, "register topics in parts, also those that fit one"
-    )
-    split_topics: int = setting("splitRegistrationSize", 800, "topics of such a part", least=2)
-    announces_single_topics: bool = setting(
-        "enableSingleTopicRegister",
-        True,
-        "tell name servers of a new topic alone; false: by a registration, for which some forget other topics",
-    )
-    register_timeout_ms: int = setting("registerBrokerTimeoutMills", 24_000, "time limit of a registration", least=1)
-    max_idle_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120, "a silent connection is closed", least=1)
-    high_water_bytes: int = setting(
-        "writeBufferHighWaterMark", 0, "unsent bytes above which a client is not read from; 0: 262144", least=0
-    )
-    low_water_bytes: int = setting("writeBufferLowWaterMark", 0, "where that ends again; 0: 65536", least=0)
+    max_idle_seconds: Annotated[
+        int, Key("serverChannelMaxIdleTimeSeconds", "a silent connection is closed", least=1)
+    ] = 120
+    high_water_bytes: Annotated[
+        int, Key("writeBufferHighWaterMark", "unsent bytes above which a client is not read from; 0: 262144", least=0)
+    ] = 0
+    low_water_bytes: Annotated[int, Key("writeBufferLowWaterMark", "where that ends again; 0: 65536", least=0)] = 0
 
-    fails_fast: bool = setting("brokerFastFailureEnable", True, "answer busy to sends that a stalled disk delays")
-    send_wait_ms: int = setting("waitTimeMillsInSendQueue", 200, "how long such a send waits")
-    most_waiting_sends: int = setting("sendThreadPoolQueueCapacity", 10_000, "how many of them may wait", least=1)
-    disk_stall_ms: int = setting(
-        "osPageCacheBusyTimeOutMills", 1000, "how long no flush has ended when the disk counts as stalled", least=1
+    fails_fast: Annotated[bool, Key("brokerFastFailureEnable", "answer busy to sends that a stalled disk delays")] = (
+        True
     )
+    send_wait_ms: Annotated[int, Key("waitTimeMillsInSendQueue", "how long such a send waits")] = 200
+    most_waiting_sends: Annotated[int, Key("sendThreadPoolQueueCapacity", "how many of them may wait", least=1)] = (
+        10_000
+    )
+    disk_stall_ms: Annotated[
+        int, Key("osPageCacheBusyTimeOutMills", "how long no flush has ended when the disk counts as stalled", least=1)
+    ] = 1000
 
-    metrics_exporter: str = setting("metricsExporterType", "DISABLE", "PROM serves metrics over HTTP")
-    metrics_port: int = setting(
-        "metricsPromExporterPort", DEFAULT_METRICS_PORT, "port of the metrics; 0 takes a free one", most=65_535
+    metrics_exporter: Annotated[str, Key("metricsExporterType", "PROM serves metrics over HTTP")] = "DISABLE"
+    metrics_port: Annotated[
+        int, Key("metricsPromExporterPort", "port of the metrics; 0 takes a free one", most=65_535)
+    ] = DEFAULT_METRICS_PORT
+    metrics_host: Annotated[str, Key("metricsPromExporterHost", "address of the metrics; bindAddress unless given")] = (
+        ""
     )
-    metrics_host: str = setting("metricsPromExporterHost", "", "address of the metrics; bindAddress unless given")
-    metrics_label: str = setting("metricsLabel", "", "labels of all metrics: name:value,name:value")
+    metrics_label: Annotated[str, Key("metricsLabel", "labels of all metrics: name:value,name:value")] = ""
 
-    black_list: str = setting(
-        "configBlackList",
-        "configBlackList;brokerConfigPath",
-        "keys that administrators may not change, between semicolons",
-    )
+    black_list: Annotated[
+        str, Key("configBlackList", "keys that administrators may not change, between semicolons")
+    ] = "configBlackList;brokerConfigPath"
 
     # not read by key: the store reads its own, the port is part of the option --advertise, repairs is --repair; the
     # file of settings is that of --config; given are the keys that the start names

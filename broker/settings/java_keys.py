@@ -8,7 +8,6 @@ reads from its file: the setters of RocketMQ's ``BrokerConfig``, ``BrokerIdentit
 misspelling.
 """
 
-import difflib
 import logging
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -203,7 +202,9 @@ def warn_unused(settings: Mapping[str, str], *, used: frozenset[str], most_hints
             continue
         unknown.append(key)
     for key in unknown[:most_hints]:
-        nearest = difflib.get_close_matches(key[:_LONGEST], used | JAVA_KEYS, n=1, cutoff=0)
+        from difflib import get_close_matches  # of use after a mistake only, and slow to import
+
+        nearest = get_close_matches(key[:_LONGEST], used | JAVA_KEYS, n=1, cutoff=0)
         _log.warning("setting %.100s is unknown; did you mean %s?", key, nearest[0])
     if most_hints is not None and len(unknown) > most_hints:
         _log.warning("%d more settings are unknown: %.200s", len(unknown) - most_hints, ", ".join(unknown[most_hints:]))

@@ -9,9 +9,10 @@ Rules (``Configuration``; spec behaviour.md D.1)
     4. A pause of a job that has begun ends by the period that it began with.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...common.errors import ConfigError
 from ...common.settings import parse_settings, setting_keys
@@ -48,7 +49,7 @@ def change_config(config: BrokerConfig, changes: Mapping[str, str]) -> BrokerCon
         hint = "set it in the settings file or with --set, and start the broker again"
         raise ConfigError(f"{key} is read at the start only: {hint}", key=key)
     store = config.store.changed(changes)
-    changed = dataclasses.replace(config, store=store, **parse_settings(BrokerConfig, changes))
+    changed = replace(config, store=store, **parse_settings(BrokerConfig, changes))
     warn_unused(changes, used=used, most_hints=_MOST_HINTS)
     return changed
 

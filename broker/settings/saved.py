@@ -49,7 +49,8 @@ def lay_under(config: BrokerConfig, files: Files = OS_FILES) -> BrokerConfig:
     path = _store_file(config)
     try:
         saved = parse_java_properties(decode_java_properties(_read(path, files))[0])
-        given = {row.key: row.value for row in config.describe() if row.key in config.given_keys}
+        keys = config.given_keys
+        given = {row.key: row.value for row in config.describe() if row.key in keys}
         found = change_config(config, {key: value for key, value in saved.items() if key not in given})
     except (OSError, DecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error

@@ -7,7 +7,8 @@ counted from the end of the one before. The cursors are saved as often as consum
 import asyncio
 import logging
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...common.clock import Clock
 from ...common.errors import StoreNotWritableError
@@ -72,8 +73,7 @@ class CheckJob:
             self._sender.ask(question, self._store.store_host)
 
 
-@dataclass(frozen=True, slots=True)
-class CursorSaveJob:
+class CursorSaveJob(Struct, frozen=True):
     """Has the cursors saved that have moved."""
 
     transactions: Transactions

@@ -31,8 +31,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from ...common.clock import Clock, TimerHandle
 from ...common.codes import ResponseCode
@@ -64,8 +65,7 @@ def refuse_unknown(command: Command, connection: Connection) -> Command:
     return unknown_code_reply(command, format_address(*connection.remote_address), is_logged=connection.may_complain())
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHandlers:
+class RequestHandlers(Struct, frozen=True):
     """What an end answers: a broker clients, a client the requests of brokers (``spec/remoting.md`` §4.12).
 
     ``after_batch`` is called once when all frames of a read have gone through their handlers, before their answers are

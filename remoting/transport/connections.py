@@ -9,7 +9,8 @@ gone. Upstream: ``IdleStateHandler``, 120 s.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ...common.clock import Clock, TimerHandle
 from ...common.ids import format_address
@@ -24,8 +25,7 @@ def _admit_all() -> None:
     """Name no descriptor that a connection may not have."""
 
 
-@dataclass(slots=True)
-class ConnectionEvents:
+class ConnectionEvents(Struct):
     """How many connections were opened, have ended, have ended by an error, and were closed because they were idle."""
 
     opened: int = 0

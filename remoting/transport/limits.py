@@ -15,8 +15,9 @@ Rules
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from ...common.clock import Clock
 from ...common.errors import ConfigError
@@ -30,8 +31,7 @@ PERIOD_MS = 10_000
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How much one connection may hold, and all of a server together.
 
     Above ``high_water_bytes`` of unsent answers nothing more is read until they fell to ``low_water_bytes``; answers

@@ -12,8 +12,9 @@ Rules:
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ...common.errors import ConfigError, StoreError
 from ...common.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic

@@ -25,8 +25,9 @@ Rules of the cut (store.md §7.6):
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from ...common.errors import StoreDamagedError
 from ...common.record import BLANK_BYTES, MAGIC_V1, MAGIC_V2, Verdict, check_record, decode_record, has_sealed_crc
@@ -139,8 +140,7 @@ def find_record(view: memoryview, base_offset: int, start: int) -> int | None:
     return None
 
 
-@dataclass(frozen=True)
-class Validity:
+class Validity(Struct, frozen=True):
     """Which records behind the end of a log are valid data, by their store time."""
 
     last_at_ms: int

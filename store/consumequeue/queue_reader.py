@@ -17,10 +17,11 @@ It writes nothing and knows neither commits nor flushes; queues hold only what m
 import os
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from ...common.message import BORN_HOST_V6
 from ...common.properties import to_int
@@ -58,16 +59,14 @@ class ReadStatus(Enum):
     """Nothing was read: an administrator has moved the reader (``broker/group/groups.py``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
+class ReadLimits(Struct, frozen=True):
     """What the caller takes at most."""
 
     max_messages: int = 32
     max_bytes: int = 128 << 20
 
 
-@dataclass(slots=True)
-class ReadResult:
+class ReadResult(Struct):
     """Slices of the log, and where the queue stands; ``is_far_behind`` says that the end was read from disk."""
 
     status: ReadStatus

@@ -13,7 +13,6 @@ Rules (``ConfigManager``; store.md §9.1):
 """
 
 import errno
-import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -156,6 +155,8 @@ def finish_config_texts(journal: str, files: Files = OS_FILES) -> None:
 
 
 def _digest(text: str | None) -> str:
+    import hashlib  # of use for changes of several files only
+
     return hashlib.sha256((text or "").encode()).hexdigest()
 
 

@@ -23,11 +23,13 @@ Rules of timer messages (``TimerConfig``; store.md §10.3, §10.6):
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 from ...common.errors import ConfigError
-from ...common.settings import parse_settings, setting
+from ...common.settings import Key, parse_settings
 
 WHEEL_SLOTS: Final = 2 * 7 * 86_400
 TIMER_LOG_KEY: Final = "mappedFileSizeTimerLog"
@@ -96,34 +98,35 @@ LIVE_STORE_KEYS: Final = frozenset(
 """What an open store can be told anew (``MessageStore.reconfigure``)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerConfig:
+class TimerConfig(Struct, frozen=True, kw_only=True):
     """How timer messages wait; fields in the order of ``--print-config``."""
 
-    file_bytes: int = setting(
-        TIMER_LOG_KEY, 104_857_600, "length of a timer log file", least=_LEAST_FILE_BYTES, most=_MOST
-    )
-    precision_ms: int = setting(
-        "timerPrecisionMs", 1_000, "how exact the times of timer messages are", least=1, most=_MOST
-    )
-    most_delay_seconds: int = setting(
-        "timerMaxDelaySec", 259_200, "how far ahead the time of a timer message may lie", most=_MOST
-    )
-    roll_window_setting: int = setting(
-        "timerRollWindowSlot",
-        172_800,
-        "slots of the wheel that are used; what is due later is put nearer and rolls on",
-        most=_MOST,
-    )
-    flush_interval_ms: int = setting(
-        "timerFlushIntervalMs", 1_000, "how often wheel, timer log and progress are flushed", least=1, most=_MOST
-    )
-    most_in_slot: int = setting(
-        "timerCongestNumEachSlot", _MOST, "messages of one slot above which some are refused", most=_MOST
-    )
-    names_topic_in_delete_key: bool = setting(
-        "appendTopicForTimerDeleteKey", False, "a recall names the topic besides the unique key, as before 5.4.0"
-    )
+    file_bytes: Annotated[
+        int, Key(TIMER_LOG_KEY, "length of a timer log file", least=_LEAST_FILE_BYTES, most=_MOST)
+    ] = 104_857_600
+    precision_ms: Annotated[
+        int, Key("timerPrecisionMs", "how exact the times of timer messages are", least=1, most=_MOST)
+    ] = 1_000
+    most_delay_seconds: Annotated[
+        int, Key("timerMaxDelaySec", "how far ahead the time of a timer message may lie", most=_MOST)
+    ] = 259_200
+    roll_window_setting: Annotated[
+        int,
+        Key(
+            "timerRollWindowSlot",
+            "slots of the wheel that are used; what is due later is put nearer and rolls on",
+            most=_MOST,
+        ),
+    ] = 172_800
+    flush_interval_ms: Annotated[
+        int, Key("timerFlushIntervalMs", "how often wheel, timer log and progress are flushed", least=1, most=_MOST)
+    ] = 1_000
+    most_in_slot: Annotated[
+        int, Key("timerCongestNumEachSlot", "messages of one slot above which some are refused", most=_MOST)
+    ] = _MOST
+    names_topic_in_delete_key: Annotated[
+        bool, Key("appendTopicForTimerDeleteKey", "a recall names the topic besides the unique key, as before 5.4.0")
+    ] = False
 
     # not a setting: the file has so many slots
     wheel_slots: int = WHEEL_SLOTS
@@ -141,42 +144,45 @@ class TimerConfig:
         return max(2, min(window, _MOST // self.precision_ms))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningConfig:
+class CleaningConfig(Struct, frozen=True, kw_only=True):
     """When which files may go; fields in the order of ``--print-config``."""
 
-    reserved_hours: int = setting(
-        "fileReservedTime", 72, "hours that a full log file is kept after its last write", most=_MOST_HOURS
-    )
-    delete_when: str = setting(
-        "deleteWhen", "04", "hours of the day, between ;, at which expired log files are deleted"
-    )
-    max_used_setting: int = setting(
-        "diskMaxUsedSpaceRatio",
-        75,
-        "percent of the disk in use above which they are deleted at any hour; 10 to 95 count",
-    )
-    warning_setting: int = setting(
-        "diskSpaceWarningLevelRatio", 90, "percent in use above which no message is taken; 35 to 90 count"
-    )
-    forced_setting: int = setting(
-        "diskSpaceCleanForciblyRatio", 85, "percent in use above which files go before their time; 30 to 85 count"
-    )
-    cleans_forcibly: bool = setting("cleanFileForciblyEnable", True, "whether files may go before their time")
-    most_files: int = setting("deleteFileBatchMax", 10, "log files that one round deletes at most", least=1)
-    period_ms: int = setting("cleanResourceInterval", 10_000, "how often to look for files to delete", least=1)
-    log_pause_ms: int = setting("deleteCommitLogFilesInterval", 100, "pause after each deleted log file")
-    queue_pause_ms: int = setting(
-        "deleteConsumeQueueFilesInterval", 100, "pause after each queue of which files were deleted"
-    )
-    retry_ms: int = setting(
-        "redeleteHangedFileInterval", 120_000, "pause after a log file that the system would not delete"
-    )
-    forced_destroy_ms: int = setting(
-        "destroyMapedFileIntervalForcibly",
-        120_000,
-        "without effect: a deleted file leaves at once, its room comes back with its last reader",
-    )
+    reserved_hours: Annotated[
+        int, Key("fileReservedTime", "hours that a full log file is kept after its last write", most=_MOST_HOURS)
+    ] = 72
+    delete_when: Annotated[
+        str, Key("deleteWhen", "hours of the day, between ;, at which expired log files are deleted")
+    ] = "04"
+    max_used_setting: Annotated[
+        int,
+        Key(
+            "diskMaxUsedSpaceRatio",
+            "percent of the disk in use above which they are deleted at any hour; 10 to 95 count",
+        ),
+    ] = 75
+    warning_setting: Annotated[
+        int, Key("diskSpaceWarningLevelRatio", "percent in use above which no message is taken; 35 to 90 count")
+    ] = 90
+    forced_setting: Annotated[
+        int, Key("diskSpaceCleanForciblyRatio", "percent in use above which files go before their time; 30 to 85 count")
+    ] = 85
+    cleans_forcibly: Annotated[bool, Key("cleanFileForciblyEnable", "whether files may go before their time")] = True
+    most_files: Annotated[int, Key("deleteFileBatchMax", "log files that one round deletes at most", least=1)] = 10
+    period_ms: Annotated[int, Key("cleanResourceInterval", "how often to look for files to delete", least=1)] = 10_000
+    log_pause_ms: Annotated[int, Key("deleteCommitLogFilesInterval", "pause after each deleted log file")] = 100
+    queue_pause_ms: Annotated[
+        int, Key("deleteConsumeQueueFilesInterval", "pause after each queue of which files were deleted")
+    ] = 100
+    retry_ms: Annotated[
+        int, Key("redeleteHangedFileInterval", "pause after a log file that the system would not delete")
+    ] = 120_000
+    forced_destroy_ms: Annotated[
+        int,
+        Key(
+            "destroyMapedFileIntervalForcibly",
+            "without effect: a deleted file leaves at once, its room comes back with its last reader",
+        ),
+    ] = 120_000
 
     def __post_init__(self) -> None:
         for word in self.delete_when.split(";"):
@@ -212,8 +218,7 @@ class CleaningConfig:
         return min(max(self.forced_setting, 30), 85)
 
 
-@dataclass(frozen=True)
-class StoreConfig:
+class StoreConfig(Struct, frozen=True):
     """How one store directory is laid out, read and written.
 
     A path is one path whatever it contains; only Java's keys are texts that list several.
@@ -256,7 +261,7 @@ class StoreConfig:
 
     def __post_init__(self) -> None:
         _check_sizes(self)
-        set_field = object.__setattr__  # the dataclass is frozen for everybody else
+        set_field = force_setattr  # frozen for everybody else
         set_field(self, "root", _absolute(self.root))
         set_field(self, "log_directories", tuple(map(_absolute, self.log_directories)) or (self._own_log_directory,))
         set_field(self, "read_only_directories", tuple(map(_absolute, self.read_only_directories)))
@@ -364,7 +369,7 @@ def _format_delay(delay_ms: int) -> str:
 
 def _parse_fields(settings: Mapping[str, str]) -> dict[str, Any]:
     return {
-        name: _parse(key, settings[key], is_flag=isinstance(getattr(StoreConfig, name), bool))
+        name: _parse(key, settings[key], is_flag=StoreConfig.__annotations__[name] is bool)
         for key, name in _FIELDS.items()
         if key in settings
     }

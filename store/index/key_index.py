@@ -20,6 +20,8 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from ...common.errors import ConfigError
 from ...common.message import TRANSACTION_ROLLBACK
 from ...common.properties import index_hash
@@ -31,7 +33,6 @@ from .index_file import IndexFile, IndexSpace
 
 if TYPE_CHECKING:
     from .index_build import IndexBatch
-from dataclasses import dataclass
 from typing import Literal
 
 INDEX_BATCH_RECORDS = 1_024
@@ -261,8 +262,7 @@ def _is_name(name: str) -> bool:
     return len(name) == 17 and name.isascii() and name.isdigit()
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRange:
+class KeyRange(Struct, frozen=True):
     """How many records at most, stored between which times (whole seconds, rounded down)."""
 
     max_count: int
@@ -270,8 +270,7 @@ class KeyRange:
     end_ms: int
 
 
-@dataclass(slots=True)
-class QueryResult:
+class QueryResult(Struct):
     """Records that may hold the key, and the newest record that the index knows."""
 
     log_offsets: list[int]

@@ -16,8 +16,10 @@ Rules (store.md §6.1; DESIGN "the flusher"):
 
 import errno
 import logging
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...common.errors import StoreNotWritableError
 from ..commitlog.commit_log import OpenSegment
@@ -35,8 +37,7 @@ class Flushed(NamedTuple):
     until_ms: int = 0
 
 
-@dataclass
-class LogWork:
+class LogWork(Struct):
     """What was written to the log since the last request; taken on the owner's thread."""
 
     reaches: Flushed
@@ -52,8 +53,7 @@ class LogWork:
         self.directories |= later.directories
 
 
-@dataclass
-class FileWork:
+class FileWork(Struct):
     """Queue and index files to flush, directories with new names, and what follows then."""
 
     paths: list[str] = field(default_factory=list[str])

@@ -38,9 +38,11 @@ Rules of the flush behind it: what the start has read is on the disk before anyb
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ...common.errors import StoreDamagedError
 from ...common.record import Record, check_record, decode_record
@@ -73,8 +75,7 @@ _log = logging.getLogger(__name__)
 _LOOK_BEHIND = 16
 
 
-@dataclass(frozen=True)
-class LogSource:
+class LogSource(Struct, frozen=True):
     """The files of a log, and how strictly their records are checked."""
 
     segments: Sequence[SegmentFile]
@@ -105,18 +106,15 @@ class LogSource:
         return LogWalk(self.segments, self.view_of, checks_crc=self.checks_crc, demands_seals=self.demands_seals)
 
 
-@dataclass
 class LogReplay:
     """One walk and where its records go: to the queues, and to the index behind ``index_end``."""
 
-    source: LogSource
-    rebuild: ConsumeQueueRebuild | None
-    index: KeyIndex | None
-    index_end: int = field(init=False)
-    last_at_ms: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        self.index_end = self.index.end_log_offset if self.index is not None else sys.maxsize
+    def __init__(self, source: LogSource, rebuild: ConsumeQueueRebuild | None, index: KeyIndex | None) -> None:
+        self.source = source
+        self.rebuild = rebuild
+        self.index = index
+        self.index_end = index.end_log_offset if index is not None else sys.maxsize
+        self.last_at_ms = 0
 
     def run(self, start: int, end: int = sys.maxsize) -> Stop | None:
         """Walk from a record's position up to ``end``; return what ended the walk before that (raises ``OSError``)."""

@@ -34,8 +34,9 @@ import logging
 import threading
 from array import array
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from ...common.errors import RecordError, StoreNotWritableError
 from ...common.properties import TIMER_DEL_UNIQKEY
@@ -79,8 +80,7 @@ class TimedMessage(NamedTuple):
     is_deleting: bool = False
 
 
-@dataclass
-class TimerSave:
+class TimerSave(Struct):
     """What one save brings to the disk; ``generation`` is that of the files it was taken from."""
 
     check: TimerCheck

@@ -1,13 +1,13 @@
 """Starting and stopping a broker, and what a stop leaves behind."""
 
 import asyncio
-import dataclasses
 import pathlib
 import threading
 from collections.abc import Iterator, Mapping
 
 import pytest
 from halfcalls import DISCARD_TOPIC, next_round, pulled, send_half
+from msgspec.structs import replace
 from raw_calls import open_caller, until
 
 from rocketlet.broker.server import Broker
@@ -205,7 +205,7 @@ async def test_told_address_of_this_machine_is_one_that_the_broker_listens_at(
 ) -> None:
     """Unless clients are told another port: somebody may forward that."""
     config = BrokerConfig.from_java({**settings, "listenPort": str(port), "brokerIP1": "127.0.0.2"})
-    broker = Broker(dataclasses.replace(config, advertised_port=advertised_port), clock)
+    broker = Broker(replace(config, advertised_port=advertised_port), clock)
     if is_refused:
         with pytest.raises(ConfigError, match=r"told 127\.0\.0\.2 .* where nobody listens"):
             await broker.__aenter__()

@@ -330,14 +330,6 @@ def test_print_config_starts_nothing(tmp_path: pathlib.Path):
     assert not (tmp_path / "store").exists()
 
 
-def test_start_imports_nothing_heavy(start: Start):
-    """A started broker has not imported numpy, pyarrow, rich or what only some commands use."""
-    running = start("up", "--ephemeral", *FREE_PORTS, PYTHONPROFILEIMPORTTIME="1")
-    imported = set(re.findall(r"\| +([\w.]+)$", running.stop()[2], flags=re.MULTILINE))
-    assert "rocketlet.broker.server" in imported
-    assert not imported & {"numpy", "pyarrow", "rich", "zstandard", "rocketlet.client", "rocketlet.export"}
-
-
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="platform: no /proc to read the memory from")
 def test_idle_memory_is_small(start: Start):
     """An idle name server and broker take at most 48 MB."""

@@ -1,14 +1,16 @@
-"""Settings as dataclass fields."""
+"""Settings as fields of a struct."""
 
 import contextlib
-from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlet.common.errors import ConfigError, DecodeError
 from rocketlet.common.settings import (
+    Key,
     Setting,
     change_java_properties,
     decode_java_properties,
@@ -16,19 +18,17 @@ from rocketlet.common.settings import (
     format_java_properties,
     parse_java_properties,
     parse_settings,
-    setting,
     setting_keys,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(msgspec.Struct, frozen=True, kw_only=True):
     """Each kind of setting."""
 
-    name: str = setting("theName", "default", "a text")
-    count: int = setting("theCount", 3, "a number", least=1, most=9)
-    is_on: bool = setting("isOn", True, "a switch")
-    found: str = setting("theHost", lambda: "here", "found on this machine")
+    name: Annotated[str, Key("theName", "a text")] = "default"
+    count: Annotated[int, Key("theCount", "a number", least=1, most=9)] = 3
+    is_on: Annotated[bool, Key("isOn", "a switch")] = True
+    found: Annotated[str, Key("theHost", "found on this machine")] = msgspec.field(default_factory=lambda: "here")
     hidden: int = 7
 
 

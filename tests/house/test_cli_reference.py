@@ -28,7 +28,11 @@ def find_commands() -> dict[str, click.Command]:
     context = click.Context(rocketlet)
     found = {name: rocketlet.get_command(context, name) for name in COMMANDS}
     nested = [(name, group) for name, group in found.items() if isinstance(group, click.Group)]
-    parts = {f"{name} {part}": command for name, group in nested for part, command in group.commands.items()}
+    parts = {
+        f"{name} {part}": group.get_command(context, part)
+        for name, group in nested
+        for part in group.list_commands(context)
+    }
     return {name: command for name, command in {**found, **parts}.items() if command is not None}
 
 

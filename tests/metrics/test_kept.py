@@ -4,12 +4,12 @@ import asyncio
 import pathlib
 import random
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 
 import httpx
 import msgspec
 import pytest
 from metrics_scrape import OPENMETRICS
+from msgspec.structs import replace
 from raw_calls import Caller, open_caller, topic_header
 from real_broker import SMALL_FILES, running_nameserver
 

@@ -1,8 +1,7 @@
 """The route table without a wire."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from rocketlet.common.metadata import DataVersion
 from rocketlet.namesrv.routes import BrokerRegistration, Identity, NameServerRoutes, QueueShape, Registered

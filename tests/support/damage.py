@@ -16,8 +16,8 @@ import pathlib
 import random
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 
+from msgspec.structs import replace
 from stores import GoldenStore, StoreDirectory, read_all
 
 from rocketlet.store.audit.audit_report import AuditReport

@@ -12,6 +12,7 @@ from raw_calls import open_caller
 
 import rocketlet.broker.server as broker_server
 import rocketlet.namesrv.server as namesrv_server
+from rocketlet.broker.components import AdminAnswers
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.remoting.transport.connection import Connection, Handler, RequestHandlers
@@ -47,6 +48,12 @@ def observe(monkeypatch: pytest.MonkeyPatch, module: object) -> list[Observed]:
     return found
 
 
+def answered(handlers: RequestHandlers) -> Mapping[int, Handler]:
+    """Return who answers which code, those too that are built with the first request for one of them."""
+    late = getattr(handlers.fallback, "__self__", None)
+    return {**handlers.by_code, **(late.handlers if isinstance(late, AdminAnswers) else {})}
+
+
 @asynccontextmanager
 async def serve_broker(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Served]:
     """Run a broker that filters by properties."""
@@ -62,7 +69,7 @@ async def serve_broker(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) 
         async with open_caller(broker.address) as caller:
             await prepare_broker(caller)
         connection, transport = connect_in_memory(observed[0].handlers, clock)
-        yield Served(connection, transport, observed[0].handlers.by_code)
+        yield Served(connection, transport, answered(observed[0].handlers))
         connection.connection_lost(None)
 
 
@@ -76,5 +83,5 @@ async def serve_nameserver(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Se
     ):
         await prepare_nameserver(caller)
         connection, transport = connect_in_memory(observed[0].handlers, clock)
-        yield Served(connection, transport, observed[0].handlers.by_code)
+        yield Served(connection, transport, answered(observed[0].handlers))
         connection.connection_lost(None)

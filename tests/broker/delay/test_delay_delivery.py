@@ -4,10 +4,10 @@ import asyncio
 import logging
 import pathlib
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from stores import GoldenStore, LimitedFiles, StoreDirectory, new_record, records_of
 
 from rocketlet.broker.delay.delay_delivery import DelayedDelivery, DelayJob

@@ -3,9 +3,9 @@
 import logging
 import pathlib
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from stores import LimitedFiles, StoreDirectory, new_record
 from timers import DAY_MS, HOUR_MS, SECOND_MS, SMALL_TIMERS, UNITS_PER_FILE, TimerWorld, timer_directory
 

@@ -1,9 +1,9 @@
 """What a broker says of itself when it registers and unregisters, as a name server that takes anything hears it."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig

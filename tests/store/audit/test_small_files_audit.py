@@ -4,10 +4,10 @@ import pathlib
 import shutil
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from damage import overwrite
+from msgspec.structs import replace
 from stores import GoldenStore
 from timers import HOUR_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_directory
 

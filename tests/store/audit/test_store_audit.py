@@ -1,11 +1,11 @@
 """What an audit finds in a directory, what it forgives, and that it changes nothing."""
 
-import dataclasses
 import pathlib
 from collections.abc import Callable
 
 import pytest
 from damage import audit, flip, overwrite, record_start
+from msgspec.structs import replace
 from stores import GoldenStore, StoreDirectory, file_bytes, new_record, sample
 
 from rocketlet.common.errors import ConfigError, StoreError
@@ -91,7 +91,7 @@ def test_sizes_are_taken_from_the_files(directory: StoreDirectory) -> None:
     directory.fill(60)
     path = directory.segment(1)
     path.write_bytes(path.read_bytes()[:1000])
-    config = dataclasses.replace(directory.config, segment_bytes=1 << 20, queue_file_bytes=6_000_000)
+    config = replace(directory.config, segment_bytes=1 << 20, queue_file_bytes=6_000_000)
     found = StoreAudit(config, frozenset({SLOTS_KEY}))
     report = found.run()
     assert (found.found_config.segment_bytes, found.found_config.queue_file_bytes) == (4096, 200)
@@ -102,7 +102,7 @@ def test_sizes_are_taken_from_the_files(directory: StoreDirectory) -> None:
 def test_wrong_size_setting_is_refused(directory: StoreDirectory, setting: str, key: str) -> None:
     """A size that was given and is not that of the files is an error that names the setting, not damage."""
     directory.fill(20)
-    config = dataclasses.replace(directory.config, **{setting: 8192})
+    config = replace(directory.config, **{setting: 8192})
     with pytest.raises(ConfigError) as caught:
         StoreAudit(config, frozenset({key})).run()
     assert caught.value.key == key

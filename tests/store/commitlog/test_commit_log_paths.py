@@ -1,11 +1,11 @@
 """A log in several directories: where each file goes, and that the whole is one log again."""
 
-import dataclasses
 import os
 import pathlib
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from retention import MeasuredFiles, cleaned_directory
 from stores import LimitedFiles, StoreDirectory, read_all, sample
 
@@ -222,7 +222,7 @@ def test_store_with_a_comma_in_its_path_is_one_directory(
     one, other = (cleaned_directory(tmp_path / name / "a, b,c") for name in ("one", "other"))
     for directory in (one, other):
         directory.fill(60)
-        directory.config = dataclasses.replace(directory.config)  # as whoever changes another setting does
+        directory.config = replace(directory.config)  # as whoever changes another setting does
     assert [sum(map(len, read_all(directory.open()).values())) for directory in (one, other)] == [60, 60]
     one.close_all()
     other.close_all()

@@ -1,12 +1,12 @@
 """Reads of queues with limits and filters: those of a plain list of messages."""
 
-import dataclasses
 import random
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 from queue_reading import open_reader
 from stores import StoreDirectory, new_record
 
@@ -66,7 +66,7 @@ def draw_wishes(draw: random.Random) -> Wishes:
 
 def draw_config(directory: StoreDirectory, draw: random.Random) -> StoreConfig:
     """Return the settings of the store with other limits for batches and filters."""
-    return dataclasses.replace(
+    return replace(
         directory.config,
         max_memory_messages=draw.choice([5, 9]),
         max_disk_messages=draw.choice([2, 4]),

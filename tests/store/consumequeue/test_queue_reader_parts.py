@@ -1,12 +1,12 @@
 """Single questions to a reader: of queues that lost their records, of times, topics and files."""
 
-import dataclasses
 import os
 import pathlib
 import struct
 
 import pytest
 from logbuilder import FIRST_MS, LogBuilder
+from msgspec.structs import replace
 from queue_reading import open_reader
 from stores import StoreDirectory, new_record
 
@@ -213,7 +213,7 @@ def test_near_is_a_share_of_the_memory(directory: StoreDirectory, descriptors: D
     """In percent of all there is (``accessMessageInMemoryMaxRatio``)."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for percent, near_bytes in ((0, 0), (50, memory // 2), (100, memory)):
-        config = dataclasses.replace(directory.config, in_memory_percent=percent)
+        config = replace(directory.config, in_memory_percent=percent)
         assert open_reader(directory, descriptors, config)[0].near_bytes == near_bytes
 
 

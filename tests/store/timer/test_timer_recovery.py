@@ -4,9 +4,9 @@ import logging
 import pathlib
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from stores import GoldenStore, StoreDirectory
 from syncs import RecordedSyncs
 from timers import DAY_MS, HOUR_MS, SECOND_MS, UNITS_PER_FILE, TimerWorld, timer_directory

@@ -3,10 +3,10 @@
 import logging
 import pathlib
 import shutil
-from dataclasses import replace
 
 import pytest
 from damage import audit, change, read_cases, without_paths
+from msgspec.structs import replace
 from stores import StoreDirectory
 from timers import SECOND_MS, TimerWorld, timer_directory
 

@@ -9,7 +9,6 @@ What it promises beyond "what was answered is there" is a new fact here and a ch
 """
 
 import asyncio
-import dataclasses
 import itertools
 import os
 import pathlib
@@ -24,6 +23,7 @@ import msgspec
 import pytest
 from crash.recorder import Item, Mark, Recorder
 from memory_connection import MemoryTransport, connect_in_memory
+from msgspec.structs import replace
 from raw_calls import send_header
 from served import Observed, observe
 from stores import TINY
@@ -219,7 +219,7 @@ class RunningBroker:
 
     def __init__(self, root: pathlib.Path, files: Files, clock: ManualClock, *, is_sync: bool) -> None:
         config = BrokerConfig.from_java({"listenPort": "0", "brokerName": "broker-a", "recallMessageEnable": "true"})
-        store = dataclasses.replace(
+        store = replace(
             config.store,
             root=str(root),
             log_directories=(f"{root}/commitlog",),
@@ -229,7 +229,7 @@ class RunningBroker:
             **TINY,
         )
         self.clock = clock
-        self.broker = broker_server.Broker(dataclasses.replace(config, store=store), clock, files)
+        self.broker = broker_server.Broker(replace(config, store=store), clock, files)
         self._patch = pytest.MonkeyPatch()
         self.wires: list[Wire] = []
 

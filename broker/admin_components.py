@@ -1,0 +1,111 @@
+"""What answers administrators and measures a broker for those who watch it, built as ``components.py`` builds the rest.
+
+It is imported with the first request of an administrator, or for metrics, since most brokers get neither.
+"""
+
+from ..common.names import SYSTEM_TOPICS
+from ..remoting.transport.connection import Handler
+from ..remoting.transport.server import handlers_of
+from .admin.absent_handlers import OtherFeatures, OtherRoles, OtherStorage
+from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
+from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
+from .admin.client_resets import ClientResets
+from .admin.figures import Figures
+from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
+from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
+from .admin.named_statistics import NamedStatistics
+from .admin.offset_handlers import OffsetCopies, OffsetReports, OffsetTables, QueueEntryReports
+from .admin.progress import Progress
+from .admin.report_handlers import ConnectionReports, ProgressReports, StatisticsReports
+from .admin.runtime_info import RuntimeInfo
+from .admin.setting_handlers import SettingHandlers
+from .admin.topic_figures import TopicLooks, WatchedTables
+from .parts import AdminParts
+from .pull.query_handlers import QueryHandlers
+from .topic.topics import boot_topics
+
+
+def build_admin_handlers(parts: AdminParts) -> dict[int, Handler]:
+    """Return who answers each request code of administrators."""
+    state, cleaning, save = parts.state, parts.cleaning, parts.state.saving.run_once
+    settings, topics = state.settings, state.topics
+    own_topics = frozenset(topic.topic_name for topic in boot_topics(parts.config))
+    return handlers_of(
+        QueryHandlers(state.store, settings),
+        AdminHandlers(topics, state.groups, parts.scheduler, own_topics, cleaning, save),
+        CleaningHandlers(cleaning, topics, own_topics),
+        RuntimeInfoHandlers(_runtime_info(parts)),
+        SettingHandlers(settings, state.settings_file, topics, parts.registration, cleaning, parts.clock),
+        *_build_reports(parts, frozenset({*SYSTEM_TOPICS, *own_topics})),
+        *_build_changes(parts, own_topics),
+        *_build_offset_reports(parts),
+        *_build_member_questions(parts),
+        OtherStorage(cleaning, save),
+        OtherRoles(state.store),
+        OtherFeatures(),
+    )
+
+
+def build_figures(parts: AdminParts) -> Figures:
+    """Return what measures the broker."""
+    state = parts.state
+    tables = WatchedTables(state.topics, state.groups, state.offsets, parts.members)
+    looks = TopicLooks(tables, state.store, parts.statistics)
+    return Figures(_runtime_info(parts), state.settings, tables, parts.long_polling, parts.own_address, looks)
+
+
+def _runtime_info(parts: AdminParts) -> RuntimeInfo:
+    return RuntimeInfo(parts.statistics, parts.cleaning, parts.scheduler, parts.delay_delivery, parts.timer_delivery)
+
+
+def _build_reports(
+    parts: AdminParts, system_topics: frozenset[str]
+) -> tuple[ProgressReports, ConnectionReports, StatisticsReports]:
+    state = parts.state
+    reports = ProgressReports(
+        Progress(state.store, state.topics, state.offsets),
+        parts.statistics,
+        parts.config.broker_name,
+        state.topics,
+        state.groups,
+        state.offsets,
+        parts.members,
+        parts.own_address,
+    )
+    named = NamedStatistics(parts.statistics, parts.config.cluster_name)
+    return reports, ConnectionReports(parts.members, system_topics), StatisticsReports(named)
+
+
+def _build_changes(parts: AdminParts, own_topics: frozenset[str]) -> tuple[TopicDeletion, GroupDeletion, OffsetResets]:
+    state, cleaning, polling, save = parts.state, parts.cleaning, parts.long_polling, parts.state.saving.run_once
+    store, topics, groups, offsets = state.store, state.topics, state.groups, state.offsets
+    push = ClientResetPush(ClientResets(store, offsets), topics, parts.members, parts.config.broker_name)
+    return (
+        TopicDeletion(topics, offsets, parts.statistics, polling, cleaning, save, own_topics),
+        GroupDeletion(groups, offsets, parts.statistics, cleaning, save),
+        OffsetResets(store, topics, groups, offsets, polling, cleaning, save, state.settings, push.reset),
+    )
+
+
+def _build_offset_reports(parts: AdminParts) -> tuple[OffsetTables, OffsetReports, OffsetCopies, QueueEntryReports]:
+    state, name = parts.state, parts.config.broker_name
+    save = state.saving.run_once
+    return (
+        OffsetTables(state.offsets, state.delays),
+        OffsetReports(state.store, state.topics, state.offsets, name, parts.clock.now_ms),
+        OffsetCopies(state.topics, state.groups, state.offsets, parts.members, parts.cleaning, save),
+        QueueEntryReports(state.store, parts.members, state.filters),
+    )
+
+
+def _build_member_questions(
+    parts: AdminParts,
+) -> tuple[MemberQuestions, DirectConsumption, GroupReports, GroupForbidding]:
+    state, members, name = parts.state, parts.members, parts.config.broker_name
+    calls = MemberCalls(members, parts.tasks)
+    return (
+        MemberQuestions(calls, members),
+        DirectConsumption(calls, state.store, state.topics, state.groups, name),
+        GroupReports(members, state.offsets, parts.clock, parts.own_address),
+        GroupForbidding(state.groups, parts.cleaning, state.saving.run_once),
+    )

@@ -1,0 +1,57 @@
+"""What the parts of a broker are handed: what was found on its disk, and for administrators also what runs."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..common.clock import Clock
+from ..remoting.transport.connection import Connection
+from ..remoting.transport.event_loop import TaskScope
+from ..store.message_store import MessageStore
+from .admin.cleaning import CleaningJob
+from .admin.statistics import BrokerStatistics
+from .delay.delay_delivery import DelayedDelivery
+from .delay.delay_progress import DelayProgress, DelaySaveJob
+from .delay.timer_delivery import TimerDelivery
+from .group.filters import FilterTable
+from .group.groups import GroupTable, OffsetTable
+from .group.members import Members
+from .jobs import SaveJob
+from .outcomes.scheduler import LongPolling, Scheduler
+from .settings.config import BrokerConfig
+from .settings.live import LiveSettings
+from .settings.saved import SettingsFile
+from .topic.registration import Registration
+from .topic.topics import TopicTable
+
+
+class StoredState(NamedTuple):
+    """What a broker has found on its disk: the store, settings, the tables of ``config/``, and who saves these."""
+
+    store: MessageStore
+    settings: LiveSettings
+    settings_file: SettingsFile
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    filters: FilterTable
+    delays: DelayProgress
+    saving: SaveJob
+    delay_saving: DelaySaveJob
+
+
+class AdminParts(NamedTuple):
+    """What administrators look at and change; ``config`` is for what is read at the start only."""
+
+    clock: Clock
+    config: BrokerConfig
+    state: StoredState
+    tasks: TaskScope
+    registration: Registration
+    scheduler: Scheduler
+    cleaning: CleaningJob
+    long_polling: LongPolling
+    delay_delivery: DelayedDelivery
+    timer_delivery: TimerDelivery | None
+    members: Members[Connection]
+    statistics: BrokerStatistics
+    own_address: Callable[[], str]
