@@ -11,7 +11,6 @@ Claim: the median of the ratios of neighbouring runs is 2.0 at most, and the idl
 """
 
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import click
+from processes import memory_mb
 
 _UP = ("-m", "rocketlet", "up", "--ephemeral", "--namesrv-port", "0", "--broker-port", "0")
 _BARE = ("-c", "import asyncio, uvloop, msgspec")
@@ -47,7 +47,7 @@ def main(runs: int) -> None:
         ratios = sorted(getattr(full, field) / getattr(least, field) for least, full in pairs)
         name, spread = field.removesuffix("_ms"), f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
         print(f"ratio of {name} time: {statistics.median(ratios):.2f} ({spread}); at most 2.0")
-    print(f"idle memory: {_measure_memory() / 1e6:.1f} MB; at most 32 MB")
+    print(f"idle memory: {_measure_memory():.1f} MB; at most 32 MB")
 
 
 def _print_row(name: str, taken: Sequence[Taken]) -> None:
@@ -75,12 +75,12 @@ def _start() -> Taken:
     return taken
 
 
-def _measure_memory() -> int:
+def _measure_memory() -> float:
     with _run_up() as process:
         time.sleep(_IDLE_SECONDS)  # noqa: TID251 # another process is watched, which lives by the clock on the wall
-        status = Path(f"/proc/{process.pid}/status").read_text()
+        memory = memory_mb(process.pid)
         process.terminate()
-    return 1024 * int(re.findall(r"^RssAnon:\s+(\d+) kB$", status, flags=re.MULTILINE)[0])
+    return memory
 
 
 def _run_up() -> subprocess.Popen[bytes]:
