@@ -97,6 +97,7 @@ class ListenerCalls:
     def __init__(self, group: str, max_threads: int, hooks: ConsumerHooks | None = None) -> None:
         self._group = group
         self._hooks = hooks
+        self.are_plain = hooks is None
         self.attempt = self._attempt if hooks is None else self._attempt_seen
         self._calls = CallbackRunner(max_threads, "rocketlet-listener")
 
@@ -115,17 +116,26 @@ class ListenerCalls:
                 result: ConsumeOutcome | None = await answering
             else:
                 result = await self._calls.call_in_thread(handler.listener, messages)
-        except asyncio.CancelledError as error:
+        except (asyncio.CancelledError, Exception) as error:  # fault boundary of the user's code
+            return self.judge_failure(error, messages)
+        return self.judge(result, messages)
+
+    def judge_failure(self, error: BaseException, messages: list[ReceivedMessage]) -> ListenerOutcome:
+        """Return what a listener's failure means: the messages come again; raise it if the worker was cancelled."""
+        if isinstance(error, asyncio.CancelledError):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
-                raise
+                raise error
             _log.warning(
                 "group %s: the listener was cancelled from within at %s", self._group, describe_messages(messages)
             )
-            return error
-        except Exception as error:  # fault boundary of the user's code: the messages come again
-            _log.exception("group %s: the listener failed at %s", self._group, describe_messages(messages))
-            return error
+        else:
+            text = "group %s: the listener failed at %s"
+            _log.error(text, self._group, describe_messages(messages), exc_info=error)
+        return error
+
+    def judge(self, result: ConsumeOutcome | None, messages: list[ReceivedMessage]) -> ListenerOutcome:
+        """Return what a listener has returned, or that it is nothing that one returns."""
         if result is None or isinstance(result, (ConsumeResult, Retry)):  # pyright: ignore[reportUnnecessaryIsInstance] # user code
             return result
         text = "group %s: the listener returned %r, not a ConsumeResult, for %s"
@@ -247,9 +257,19 @@ class ListenerPool:
             if self._is_closing or batch.source.is_dropped:
                 continue
             at_work[number] = batch
-            outcome = await calls.attempt(batch.handler, batch.messages)
+            handler, messages = batch.handler, batch.messages
+            if handler.is_async and calls.are_plain:  # what ``attempt`` does, without a coroutine for each batch
+                try:
+                    answering: Any = handler.listener(messages)
+                    outcome = await answering
+                    if outcome is not None and outcome is not ConsumeResult.SUCCESS:
+                        outcome = calls.judge(outcome, messages)
+                except (asyncio.CancelledError, Exception) as error:  # fault boundary of the user's code
+                    outcome = calls.judge_failure(error, messages)
+            else:
+                outcome = await calls.attempt(handler, messages)
             if outcome is None or outcome is ConsumeResult.SUCCESS:
-                batch.source.finish(batch.messages)
+                batch.source.finish(messages)
             else:
                 await self._fail(batch, outcome)
             at_work[number] = None

@@ -101,12 +101,14 @@ class ProcessQueue:
         """Add pulled messages; an offset that is there already is kept as it is."""
         if not messages:
             return
-        fresh = {message.queue_offset: message for message in messages}
-        if not self._unfinished.keys().isdisjoint(fresh):
-            fresh = {at: message for at, message in fresh.items() if at not in self._unfinished}
-        self._unfinished |= fresh
-        self._order.extend(fresh)
-        self.buffered_bytes += sum([len(message.body) for message in fresh.values()])
+        unfinished, order, size = self._unfinished, self._order, 0
+        for message in messages:
+            queue_offset = message.queue_offset
+            if queue_offset not in unfinished:
+                unfinished[queue_offset] = message
+                order.append(queue_offset)
+                size += len(message.body)
+        self.buffered_bytes += size
         self.put_offset = max(self.put_offset, messages[-1].queue_offset)
         self.next_offset = self._order[0]
 

@@ -294,12 +294,16 @@ class Session:
         pipeline = self._pipeline
         if pipeline is not None:
             pipeline.before_request(address, command)
+        answering = connection.ask(command, timeout_ms)
         try:
-            answer = await connection.request(command, timeout_ms)
+            answer = await answering
         except RequestTimeoutError:
             if command.code != RequestCode.HEART_BEAT:
                 self.heartbeat_soon()  # it is not answered either when the connection is half open
             raise
+        finally:
+            if answering.cancelled():
+                connection.forget(command)
         if pipeline is not None:
             pipeline.after_response(address, command, answer)
         if answer.code == ResponseCode.GO_AWAY:

@@ -35,9 +35,9 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from ...common.clock import Clock, TimerHandle
+from ...common.clock import Clock
 from ...common.codes import ResponseCode
-from ...common.errors import ConnectionClosedError, FrameError, RemotingError, RequestTimeoutError, StoreError
+from ...common.errors import ConnectionClosedError, FrameError, StoreError
 from ...common.ids import Address
 from ...common.outcome import Outcome
 from ..codec.command import ONEWAY, RESPONSE, Command
@@ -45,16 +45,14 @@ from ..codec.error_replies import OVERLOAD, failure_reply, log_rejected, unknown
 from ..codec.frames import Buffer, Encoded, FrameParser, encode_command, encode_oneway, encode_reply
 from .addresses import address_of, format_address
 from .limits import COUNTED_BYTES, ConnectionRegistry, Limits
+from .pending_requests import Answer, PendingRequests
 
 _JOIN_BYTES = 1 << 16  # up to here one copy is cheaper than many buffers
 _JOIN_BUFFERS = 16  # at most, so that the other end begins with them while the next are made
 _LARGE_BYTES = 1 << 12  # a frame of so many goes out at once, for the same reason: batches are sent 1.5 times as fast
 _OWED_BYTES = 2200  # of a held pull without its texts: command, waiter, filter, timer
-_MAX_OPAQUE = 2**31 - 1
-_WAITS_PER_MS = 1_000  # that are looked at
 _log = logging.getLogger(__name__)
 
-Answer = asyncio.Future[Command]
 Reply = Command | Encoded | Outcome[Any] | None
 Handler = Callable[[Command, "Connection"], Reply]
 """A plain function on the event loop. ``None`` is for one-way requests; for others it is answered SYSTEM_ERROR."""
@@ -117,8 +115,11 @@ class FrameWriter:
         self.frames = []
         self._peer_is_slow = None  # it holds what holds this: without it nobody waits for the collector
 
-    def push(self, frame: Encoded) -> None:
-        """Send a frame, with the others of this read or of this turn of the loop; nothing happens if it is closed."""
+    def push(self, frame: Encoded, *, at_once: bool = False) -> None:
+        """Send a frame, with the others of this read or of this turn of the loop; nothing happens if it is closed.
+
+        With ``at_once`` it does not wait for the end of the turn.
+        """
         if isinstance(frame, list):
             self.frames += frame
             size = sum(map(len, frame))
@@ -128,7 +129,7 @@ class FrameWriter:
         self.size += size
         if self.is_collecting:
             return
-        if size >= _LARGE_BYTES or len(self.frames) >= _JOIN_BUFFERS:
+        if at_once or size >= _LARGE_BYTES or len(self.frames) >= _JOIN_BUFFERS:
             self.flush()
         elif not self._is_joining:
             self._is_joining = True
@@ -167,88 +168,6 @@ class FrameWriter:
     @property
     def _untaken_bytes(self) -> int:
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
-
-
-class PendingRequests:
-    """The requests in flight, by opaque."""
-
-    __slots__ = ("_clock", "_last_opaque", "_max_calls", "_timer", "_timer_at_ms", "_waiting", "peer")
-
-    def __init__(self, clock: Clock, max_calls: int, last_opaque: int = 0) -> None:
-        self.peer = "nobody"
-        self._clock = clock
-        self._max_calls = max_calls
-        self._last_opaque = last_opaque
-        self._waiting: dict[int, tuple[Answer, int, int, int]] = {}  # with its deadline, request code and time limit
-        self._timer: TimerHandle | None = None
-        self._timer_at_ms = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __repr__(self) -> str:
-        return f"<PendingRequests {len(self._waiting)}{'' if self._timer is None else ', a timer'}>"
-
-    def next_opaque(self) -> int:
-        """Return a number that no request in flight has."""
-        opaque = self._last_opaque
-        while True:
-            opaque = opaque + 1 if opaque < _MAX_OPAQUE else 1
-            if opaque not in self._waiting:
-                self._last_opaque = opaque
-                return opaque
-
-    def start(self, opaque: int, timeout_ms: int, code: int, now_ms: int | None = None) -> Answer:
-        """Return what will hold the answer to a request that is about to be sent, now or at ``now_ms``.
-
-        Raises:
-            RemotingError: too many requests are in flight.
-        """
-        if len(self._waiting) >= self._max_calls:
-            raise RemotingError(f"{len(self._waiting)} requests are in flight, limit is {self._max_calls}")
-        answer = asyncio.get_running_loop().create_future()
-        until_ms = (self._clock.monotonic_ms() if now_ms is None else now_ms) + timeout_ms
-        self._waiting[opaque] = (answer, until_ms, code, timeout_ms)
-        if self._timer is None or until_ms < self._timer_at_ms:
-            self._arm(until_ms)
-        return answer
-
-    def forget(self, opaque: int) -> None:
-        """Wait no longer for an answer."""
-        self._waiting.pop(opaque, None)
-
-    def settle(self, answer: Command) -> None:
-        """Hand an answer to who waits for it."""
-        call = self._waiting.pop(answer.opaque, None)
-        if call is not None and not call[0].done():
-            call[0].set_result(answer)
-
-    def fail_all(self, reason: str) -> None:
-        """Tell everybody that no answer will come."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting = self._waiting, {}
-        for answer, _, _, _ in waiting.values():
-            if not answer.done():
-                answer.set_exception(ConnectionClosedError(reason))
-
-    def _arm(self, at_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_at_ms = self._clock.call_at(at_ms, self._expire), at_ms
-
-    def _expire(self) -> None:
-        """End the waits whose time is over, and arm the timer for the others."""
-        self._timer = None
-        now_ms = self._clock.monotonic_ms()
-        for opaque in [opaque for opaque, call in self._waiting.items() if call[1] <= now_ms]:
-            answer, _, code, timeout_ms = self._waiting.pop(opaque)
-            if not answer.done():
-                answer.set_exception(RequestTimeoutError(f"{self.peer} did not answer {code} in {timeout_ms} ms"))
-        if self._waiting:
-            earliest_ms = min(call[1] for call in self._waiting.values())
-            self._arm(max(earliest_ms, now_ms + len(self._waiting) // _WAITS_PER_MS))
 
 
 class Connection(asyncio.Protocol):
@@ -302,15 +221,32 @@ class Connection(asyncio.Protocol):
             ConnectionClosedError: the connection has ended.
             RequestTimeoutError: the answer did not come in time; if it still comes, it is ignored.
         """
-        command.opaque = opaque = self.next_opaque()
-        answer = self.ask_frame(encode_command(command), opaque, command.code, timeout_ms)
-        if not self.writer.is_collecting:
-            self.writer.flush()  # so that the peer works on it while this turn of the loop goes on
+        answer = self.ask(command, timeout_ms)
         try:
             return await answer
         finally:
             if answer.cancelled():
-                self._requests.forget(opaque)
+                self.forget(command)
+
+    def ask(self, command: Command, timeout_ms: int) -> Answer:
+        """Send a request at once, so that the peer works on it while this turn of the loop goes on.
+
+        Returned is what will hold its answer, or the errors of ``request``; who is cancelled calls ``forget``.
+
+        Raises:
+            ConnectionClosedError: the connection has ended.
+        """
+        if self.is_closed:
+            raise ConnectionClosedError(f"the connection to {self.peer} is closed")
+        command.opaque = opaque = self.next_opaque()
+        frame = encode_command(command)
+        answer = self._requests.start(opaque, timeout_ms, command.code)
+        self.writer.push(frame, at_once=True)
+        return answer
+
+    def forget(self, command: Command) -> None:
+        """Wait no longer for the answer to a request."""
+        self._requests.forget(command.opaque)
 
     def ask_frame(self, frame: bytes, opaque: int, code: int, timeout_ms: int, now_ms: int | None = None) -> Answer:
         """Send a request that is encoded already; return what will hold its answer, or the errors of ``request``.

@@ -14,8 +14,9 @@ from rocketlet.common.outcome import Outcome
 from rocketlet.remoting.codec.command import ONEWAY, Command
 from rocketlet.remoting.codec.frames import Encoded, FrameParser, encode_command
 from rocketlet.remoting.transport.client import ConnectionPool
-from rocketlet.remoting.transport.connection import Connection, FrameWriter, PendingRequests, Reply, RequestHandlers
+from rocketlet.remoting.transport.connection import Connection, FrameWriter, Reply, RequestHandlers
 from rocketlet.remoting.transport.limits import Limits
+from rocketlet.remoting.transport.pending_requests import PendingRequests
 from rocketlet.remoting.transport.server import RemotingServer
 from rocketlet.testing import ManualClock
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlet.common.errors import RequestTimeoutError
 from rocketlet.remoting.codec.command import Command
-from rocketlet.remoting.transport.connection import Answer, PendingRequests
+from rocketlet.remoting.transport.pending_requests import Answer, PendingRequests
 from rocketlet.testing import ManualClock
 
 CODE = 105
