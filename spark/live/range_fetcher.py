@@ -80,6 +80,7 @@ class FetchRange(NamedTuple):
     range: QueueRange
     first: int
     end: int
+    is_filtered: bool
 
 
 class FetchedAnswers(NamedTuple):
@@ -295,7 +296,7 @@ class RangeFetcher:
         self._filtered_size = FilteredFetchSize()
         self._ranges = iter(ranges)
         self._range: QueueRange | None = None
-        self._position = 0
+        self._position, self._is_filtered = 0, False
         self._again: deque[FetchRange] = deque()
         self._bounds: dict[MessageQueue, tuple[int, int]] = {}
         self._learned = BrokerKnowledge()
@@ -326,11 +327,11 @@ class RangeFetcher:
             if not waiting:
                 return found if has_begun else None
             has_begun, fetch = True, waiting[0].fetch
-            answers = waiting[0].answers or await waiting[0].wait()
-            self._size_for(fetch.range, puller.connections).learn(fetch.end - fetch.first, answers.covered)
+            answers = waiting[0].take_whole() or await waiting[0].wait()
+            self._size_for(fetch.is_filtered).learn(fetch.end - fetch.first, answers.covered)
             found += answers.pulled
             size += sum(len(each.body) for each in answers.pulled)
-            if not puller.connections.filters(fetch.range):
+            if not fetch.is_filtered:
                 count += answers.end - fetch.first
             is_full = size >= self._options.batch_bytes or count >= self._options.batch_messages
             waiting.popleft()
@@ -352,12 +353,13 @@ class RangeFetcher:
                 return None
             self._position = self._range.start
             await connections.prepare(self._range)
+            self._is_filtered = connections.filters(self._range)
         first, whole = self._position, self._range
-        self._position = min(first + self._size_for(whole, connections).next_length(), whole.stop)
-        return FetchRange(whole, first, self._position)
+        self._position = min(first + self._size_for(self._is_filtered).next_length(), whole.stop)
+        return FetchRange(whole, first, self._position, self._is_filtered)
 
-    def _size_for(self, pulled: QueueRange, connections: PullConnections) -> AdaptiveFetchSize | FilteredFetchSize:
-        return self._filtered_size if connections.filters(pulled) else self._fetch_size
+    def _size_for(self, is_filtered: bool) -> AdaptiveFetchSize | FilteredFetchSize:  # noqa: FBT001 # of a fetch range
+        return self._filtered_size if is_filtered else self._fetch_size
 
 
 class _Flight:
@@ -375,6 +377,12 @@ class _Flight:
             self._rest = puller.start(fetch)
         else:
             self._first.add_done_callback(self._look)
+
+    def take_whole(self) -> FetchedAnswers | None:
+        """Return what the fetch has brought if that is all."""
+        if self.answers is None and self._first is not None and self._first.done():
+            self._look(self._first)  # it is still to be called back
+        return self.answers
 
     async def wait(self) -> FetchedAnswers:
         """Return what the fetch brings; raises what ``RangeFetcher.collect`` does."""
@@ -434,7 +442,7 @@ class _Puller:
 
     def begin(self, fetch: FetchRange) -> Answer | None:
         """Send the first pull of a fetch range at once where nothing hinders and one is likely to be enough."""
-        if self.connections.filters(fetch.range) or (self._bounds and fetch.range.queue in self._bounds):
+        if fetch.is_filtered or (self._bounds and fetch.range.queue in self._bounds):
             return None
         return self.connections.begin(fetch)
 
