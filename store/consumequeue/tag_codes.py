@@ -45,4 +45,5 @@ class TagCodes:
 
 def are_small(entries: bytes) -> bool:
     """Tell whether all entries are of records below ``SMALL_BYTES``; one without a record is not."""
-    return not any(entries[place].strip(b"\0") for place in _SIZE_BYTES)
+    first, second = _SIZE_BYTES
+    return entries[first] == entries[second] == bytes(len(entries) // ENTRY_BYTES)
