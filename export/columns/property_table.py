@@ -23,6 +23,7 @@ _NAME_MARK: Final = 1
 _END_MARK: Final = 2
 # A text of 32,767 bytes has fewer than 2^13 entries, so that sums of their bits stay below 2^63.
 _MOST_BITS: Final = 50
+Places = npt.NDArray[np.int32]
 
 
 class PropertyTable:
@@ -158,24 +159,31 @@ def _close(texts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(texts, "\x02", "")
 
 
-def _layout(texts: pa.Array) -> tuple[npt.NDArray[np.int32], pa.Buffer]:
+def _layout(texts: pa.Array) -> tuple[Places, pa.Buffer]:
     """Return where the texts end, and the memory that holds them."""
     _, offsets, memory = texts.buffers()
     assert offsets is not None, "a column that was just made has offsets"
     return np.frombuffer(memoryview(offsets), np.int32, len(texts) + 1), memory or pa.py_buffer(b"")
 
 
-def _chunks(numbers: npt.NDArray[np.uint8]) -> tuple[Longs, Longs, Longs]:
+def _chunks(numbers: npt.NDArray[np.uint8]) -> tuple[Places, Places, Places]:
     """Return start, first name mark (beyond the chunk where it has none) and end of each chunk."""
-    marks = np.flatnonzero(numbers <= _END_MARK)
-    kinds = numbers[marks]
+    found = np.flatnonzero(numbers <= _END_MARK)
+    kinds, marks = numbers[found], found.astype(np.int32)
     if (kinds[0::2] == _NAME_MARK).all() and (kinds[1::2] == _END_MARK).all():
         splits, ends = marks[0::2], marks[1::2]
-        return np.concatenate(([0], ends[:-1] + 1))[: len(ends)], splits, ends
+        return _starts(ends), splits, ends
     ends = marks[kinds == _END_MARK]
-    starts = np.concatenate(([0], ends[:-1] + 1))[: len(ends)]
+    starts = _starts(ends)
     splits = np.concatenate((marks[kinds == _NAME_MARK], ends[-1:] + 1))
     return starts, splits[np.searchsorted(splits, starts)], ends
+
+
+def _starts(ends: Places) -> Places:
+    """Return where chunks start: at 0, and behind the end of each but the last."""
+    starts = np.zeros(len(ends), np.int32)
+    np.add(ends[:-1], 1, out=starts[1:])
+    return starts
 
 
 def _offsets_of_kept(kept: Mask, offsets: npt.NDArray[np.integer]) -> Longs:
@@ -183,7 +191,7 @@ def _offsets_of_kept(kept: Mask, offsets: npt.NDArray[np.integer]) -> Longs:
     return np.concatenate(([0], np.cumsum(kept)))[offsets]
 
 
-def _slice(memory: pa.Buffer, starts: Longs, splits: Longs, ends: Longs) -> tuple[pa.Array, pa.Array]:
+def _slice(memory: pa.Buffer, starts: Places, splits: Places, ends: Places) -> tuple[pa.Array, pa.Array]:
     """Return [start, split) and [split + 1, end) of each chunk: two of the four pieces that chunks are cut into."""
     count = len(starts)
     cuts = np.empty(4 * count + 1, np.int32)

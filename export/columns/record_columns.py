@@ -176,7 +176,11 @@ def block_texts(segment: SegmentBytes, at: Longs, sizes: Longs) -> pa.Array:
     One array over the map is laid out in which pieces and the gaps between them alternate, and every second
     element of it is taken.
     """
-    count = len(at)
+    count, size = len(at), int(sizes[0])
+    if size and (sizes == size).all():  # numpy copies what is of one size in 0.13 us for 1,000 bytes, take in 0.17 us
+        ends = np.arange(0, size * count + 1, size, dtype=np.int32)
+        copied = pa.py_buffer(segment.gather(at, f"V{size}"))
+        return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), copied])
     first = int(at[0])
     offsets = np.empty(2 * count, np.int32)
     np.subtract(at, first, out=offsets[0::2], casting="unsafe")
