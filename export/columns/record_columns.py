@@ -176,17 +176,13 @@ def block_texts(segment: SegmentBytes, at: Longs, sizes: Longs) -> pa.Array:
     One array over the map is laid out in which pieces and the gaps between them alternate, and every second
     element of it is taken.
     """
-    count, size = len(at), int(sizes[0])
-    if size and (sizes == size).all():  # numpy copies what is of one size in 0.13 us for 1,000 bytes, take in 0.17 us
-        ends = np.arange(0, size * count + 1, size, dtype=np.int32)
-        copied = pa.py_buffer(segment.gather(at, f"V{size}"))
-        return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), copied])
+    count = len(at)
     first = int(at[0])
     offsets = np.empty(2 * count + 1, np.int32)
     np.subtract(at, first, out=offsets[0:-1:2], casting="unsafe")
     np.add(offsets[0:-1:2], sizes, out=offsets[1::2], casting="unsafe")
     # Take reserves as much as the pieces and gaps have on average and doubles it where that is too little, so there is
-    # a last gap that makes it enough: 0.17 us for bodies of 1,000 bytes instead of 0.23 us.
+    # a last gap that makes it enough: bodies of 1,000 bytes take 0.17 us instead of 0.23 us.
     offsets[-1] = min(max(int(offsets[-2]), 2 * int(sizes.sum())), segment.size - first)
     pieces = pa.py_buffer(segment.view).slice(first, int(offsets[-1]))
     both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pieces])
