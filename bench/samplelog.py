@@ -1,4 +1,4 @@
-"""Logs that the benchmarks read, with properties as a client gives them, and with the queues of a broker."""
+"""Logs that the benchmarks read, with properties as a client gives them, and with queues; which columns are read."""
 
 import os
 import struct
@@ -14,6 +14,11 @@ HOST = b"\x7f\x00\x00\x01\x00\x00\x2a\x9f"
 SEGMENT_BYTES = 1 << 30
 FIRST_MS = 1_750_000_000_000
 QUEUE_FILE_BYTES = 300_000 * 20
+METADATA = (
+    "topic", "queueId", "queueOffset", "logOffset", "flag", "sysFlag", "bornTimestamp", "storeTimestamp",
+    "reconsumeTimes", "preparedTransactionOffset", "bodyCrc",
+)  # fmt: skip
+CONTENT = (*METADATA, "tags", "keys", "properties", "body")
 
 
 def write_log(store: Path, log_bytes: int, body_bytes: int) -> None:

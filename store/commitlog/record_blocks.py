@@ -275,7 +275,7 @@ class BlockScan:
         while self.verdict is None and self.position < self.stop:
             check_map(self.segment.view)
             last = min(self.stop - 1, self.end - LEAST_RECORD_BYTES, self.position + self.limits.block_bytes)
-            positions, end = _hop(self.segment, self.position, last, self.limits.block_records)
+            positions, end = hop_records(self.segment, self.position, last, self.limits.block_records)
             block = self._checked(positions)
             if block is None:
                 self.verdict = self._judge()
@@ -300,7 +300,7 @@ class BlockScan:
         return Verdict.TORN if found > 0 else Verdict(found)
 
 
-def _hop(segment: SegmentBytes, position: int, last: int, left: int) -> tuple[Longs, int]:
+def hop_records(segment: SegmentBytes, position: int, last: int, left: int) -> tuple[Longs, int]:
     """Return where ``left`` records at most may start, up to ``last``, and where the one after them would."""
     parts: list[Longs] = []
     singles = _LEAST_SINGLES

@@ -2,6 +2,7 @@ import json
 import pathlib
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,24 @@ def test_last_of_equal_names_counts_with_many_names() -> None:
     """Repeats are found among more names than fit into the bits of a number, too."""
     many = b"".join(b"name%d\x01v\x02" % number for number in range(80))
     check([many + b"name3\x01last\x02", many, b"name3\x01first\x02name3\x01last"])
+
+
+@pytest.mark.parametrize(
+    "given_texts",
+    [
+        [b"TAGS\x01a\x02KEYS\x01k1 k2\x02", b"TAGS\x01\xc3\xa9\x02KEYS\x01k3\x02"],
+        [b"KEYS\x01a\x02TAGS\x01b\x02", b"TAGS\x01a\x02KEYS\x01b\x02"],
+        [b"ab\x01x\x02c\x01y\x02", b"a\x01x\x02bc\x01y\x02"],
+        [b"ab\x01x\x02cd\x01y\x02", b"ab\x01x\x02ce\x01y\x02"],
+        [b"TAGS\x01a\x02TAGS\x01b\x02"] * 3,
+        [b"TAGS\x01a\x02b\x01c\x02", b"TAGS\x01a\x02", b"TAGS\x01a\x02b\x01c\x02d\x01e\x02"],
+        [b"TAGS\x01a\x02", b"", b"TAGS\x01b\x02"],
+    ],
+    ids=["same", "other order", "cut otherwise", "other letter", "repeated", "as many in all", "none in one"],
+)
+def test_rows_with_nearly_the_same_names_are_told_apart(given_texts: list[bytes]) -> None:
+    """Rows that all have the same names are read a shorter way; all other ones are not."""
+    check(given_texts)
 
 
 def test_texts_without_final_mark_do_not_run_into_the_next() -> None:

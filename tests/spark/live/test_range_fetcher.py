@@ -1,6 +1,6 @@
-"""How many messages a pull asks for."""
+"""How many messages a pull asks for, and over how many offsets filtered pulls go."""
 
-from rocketlet.spark.live.range_fetcher import MOST_MESSAGES, AdaptiveFetchSize
+from rocketlet.spark.live.range_fetcher import MOST_FILTERED, MOST_MESSAGES, AdaptiveFetchSize, FilteredFetchSize
 
 
 def ask(strides: AdaptiveFetchSize, limit: int, times: int) -> list[int]:
@@ -36,3 +36,16 @@ def test_answer_without_messages_does_not_stop_the_pulls() -> None:
     strides = AdaptiveFetchSize()
     strides.learn(32, 0)
     assert strides.next_length() == 1
+
+
+def test_filtered_fetch_goes_over_what_some_answers_cover() -> None:
+    """However many offsets that is, up to a limit; what is asked for less than a usual answer says nothing."""
+    sizes = FilteredFetchSize()
+    sizes.learn(256, 128)
+    assert sizes.next_length() == 8 * 128
+    sizes.learn(20, 80)
+    assert sizes.next_length() == 8 * 128
+    sizes.learn(1024, 800_000)
+    assert sizes.next_length() == MOST_FILTERED
+    sizes.learn(1024, 0)
+    assert sizes.next_length() == 8

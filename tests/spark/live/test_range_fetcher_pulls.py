@@ -164,6 +164,50 @@ async def test_brokers_filter_where_they_can(
     assert len(broker.asked(TOPIC)) == 1
 
 
+def filtering(every: int, most: int, size: int) -> Answer:
+    """Return the answer of a broker that filters: of each so many messages one, of so many bytes."""
+
+    def answer(command: Command) -> Command:
+        header = decode_header(PullHeader, command)
+        count = min(most, header.max_messages)
+        return found(header.queue_offset + every * count, bytes(size * count))
+
+    return answer
+
+
+def filtered_options(cluster: ScriptedCluster, **limits: int) -> ClusterOptions:
+    """Return the options of a reading of one tag."""
+    config = TopicConfig(topic_name="T")
+    broker = cluster.brokers["broker-a"]
+    broker.answers[TOPIC] = lambda _: Command.response(ResponseCode.SUCCESS, body=encode_body(config))
+    selection = Selection(tags=frozenset("a"), includes_system=True)
+    return replace(options_of(cluster), selection=selection, **limits)
+
+
+async def test_filtered_pulls_follow_each_other(cluster: ScriptedCluster) -> None:
+    """Each begins where the last one ended, so that nothing but what ends a fetch range is sent twice."""
+    broker = cluster.brokers["broker-a"]
+    broker.answers[PULL] = filtering(4, 32, 1)
+    options = filtered_options(cluster, pulls_at_once=1)
+    pulled = await fetch(RangeFetcher([range_of(broker, 0, 4096)], options))
+    assert [(each.first, each.end) for each in pulled] == [(at, at + 128) for at in range(0, 4096, 128)]
+    assert len(broker.asked(PULL)) == 4096 // 128
+
+
+async def test_filtered_fetch_with_much_goes_on_later(cluster: ScriptedCluster) -> None:
+    """It ends after 1 MB; the rest comes in order, with this batch, or with the next one if this one is full."""
+    broker = cluster.brokers["broker-a"]
+    broker.answers[PULL] = filtering(1, 32, 8192)
+    whole = [(at, at + 32) for at in range(0, 1024, 32)]
+    for batch_bytes, is_several in ((1 << 20, True), (16 << 20, False)):
+        fetcher = RangeFetcher([range_of(broker, 0, 1024)], filtered_options(cluster, batch_bytes=batch_bytes))
+        batches: list[list[tuple[int, int]]] = []
+        while (some := await fetcher.collect()) is not None:
+            batches.append([(each.first, each.end) for each in some])
+        assert [place for batch in batches for place in batch] == whole
+        assert (len(batches) > 1) is is_several
+
+
 async def test_failed_pull_is_tried_again(cluster: ScriptedCluster) -> None:
     """As often as options say; then the error names the place."""
     broker = cluster.brokers["broker-a"]

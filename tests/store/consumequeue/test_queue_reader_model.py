@@ -14,6 +14,7 @@ from rocketlet.common.properties import java_hash
 from rocketlet.common.record import BatchPart, encode_batch, iter_records
 from rocketlet.store.consumequeue.batch_queue import INNER_BATCH_FLAGS
 from rocketlet.store.consumequeue.queue_reader import QueueReader, ReadLimits, ReadResult, ReadStatus
+from rocketlet.store.consumequeue.tag_code_filter import TagCodeFilter
 from rocketlet.store.files.files import Descriptors
 from rocketlet.store.files.store_config import StoreConfig
 
@@ -43,10 +44,14 @@ class Wishes(NamedTuple):
     limits: ReadLimits
     tags: frozenset[str] | None
     is_even: bool | None
+    has_codes: bool
 
     def accepts(self) -> Callable[[int], bool] | None:
-        """Return the filter of tags codes."""
-        return None if self.tags is None else frozenset(map(java_hash, self.tags)).__contains__
+        """Return the filter of tags codes, in one of the forms that there are."""
+        if self.tags is None:
+            return None
+        codes = frozenset(map(java_hash, self.tags))
+        return TagCodeFilter(codes) if self.has_codes else codes.__contains__
 
     def accepts_record(self) -> Callable[[memoryview, int, int], bool] | None:
         """Return the filter of records."""
@@ -59,9 +64,9 @@ class Wishes(NamedTuple):
 
 def draw_wishes(draw: random.Random) -> Wishes:
     """Return limits and filters, few messages and bytes more often than many."""
-    limits = ReadLimits(draw.choice([1, 2, 3, 7, 12, 40]), draw.choice([1, 300, 700, 1_500, 1 << 20]))
+    limits = ReadLimits(draw.choice([1, 2, 3, 7, 12, 40]), draw.choice([1, 300, 700, 1_500, 1 << 20, 1 << 20]))
     tags = draw.choice([None, None, frozenset("A"), frozenset("BC"), frozenset("D")])
-    return Wishes(limits, tags, draw.choice([None, None, True, False]))
+    return Wishes(limits, tags, draw.choice([None, None, True, False]), draw.random() < 0.5)
 
 
 def draw_config(directory: StoreDirectory, draw: random.Random) -> StoreConfig:
@@ -70,8 +75,8 @@ def draw_config(directory: StoreDirectory, draw: random.Random) -> StoreConfig:
         directory.config,
         max_memory_messages=draw.choice([5, 9]),
         max_disk_messages=draw.choice([2, 4]),
-        max_memory_bytes=draw.choice([800, 2_000]),
-        max_disk_bytes=draw.choice([300, 600]),
+        max_memory_bytes=draw.choice([800, 2_000, 1 << 18]),
+        max_disk_bytes=draw.choice([300, 600, 1 << 18]),
         max_scan_bytes=draw.choice([46, 200, 300]),
     )
 
