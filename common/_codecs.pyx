@@ -12,6 +12,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
+cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    object PyUnicode_FromStringAndSize(const char *text, Py_ssize_t size)
+
 import array
 import zlib
 
@@ -65,6 +69,57 @@ def split_batch(bytes body, Py_ssize_t most):
     return parts
 
 
+def encode_record(new, bytes topic, int64_t queue_offset, int64_t log_offset, int64_t stored_at_ms, bytes store_host):
+    """Return the bytes of a record (``record.encode_record``), ``None`` when a part does not fit or is not usual.
+
+    ``topic`` has its length, of one byte, before it.
+    """
+    cdef bytes body, text, born_host, result
+    cdef int32_t queue_id, flag, sys_flag, reconsume_times
+    cdef int64_t born_at_ms, prepared_transaction_offset
+    cdef Py_ssize_t body_bytes, topic_bytes = PyBytes_GET_SIZE(topic), text_bytes, size
+    cdef uint8_t *out
+    try:
+        body, text, born_host = new.body, new.property_text, new.born_host
+        queue_id, flag, sys_flag = new.queue_id, new.flag, new.sys_flag
+        reconsume_times, born_at_ms = new.reconsume_times, new.born_at_ms
+        prepared_transaction_offset = new.prepared_transaction_offset
+    except (OverflowError, TypeError):
+        return None
+    body_bytes, text_bytes = PyBytes_GET_SIZE(body), PyBytes_GET_SIZE(text)
+    size = _HEAD_BYTES + body_bytes + topic_bytes + 2 + text_bytes
+    if text_bytes > _MOST_PROPERTY_BYTES or size > 0x7FFFFFFF:
+        return None
+    if PyBytes_GET_SIZE(born_host) != 8 or PyBytes_GET_SIZE(store_host) != 8:
+        return None
+    result = PyBytes_FromStringAndSize(NULL, size)
+    out = <uint8_t *>PyBytes_AS_STRING(result)
+    write_int(out, <uint32_t>size)
+    write_int(out + 4, _MAGIC_V1)
+    write_int(out + 8, <uint32_t>_crc32(body) & 0x7FFFFFFF)
+    write_int(out + 12, <uint32_t>queue_id)
+    write_int(out + 16, <uint32_t>flag)
+    write_long(out + 20, <uint64_t>queue_offset)
+    write_long(out + 28, <uint64_t>log_offset)
+    write_int(out + 36, <uint32_t>sys_flag & ~_HOSTS_V6)
+    write_long(out + 40, <uint64_t>born_at_ms)
+    memcpy(out + 48, PyBytes_AS_STRING(born_host), 8)
+    write_long(out + 56, <uint64_t>stored_at_ms)
+    memcpy(out + 64, PyBytes_AS_STRING(store_host), 8)
+    write_int(out + 72, <uint32_t>reconsume_times)
+    write_long(out + 76, <uint64_t>prepared_transaction_offset)
+    write_int(out + 84, <uint32_t>body_bytes)
+    out += _HEAD_BYTES
+    memcpy(out, PyBytes_AS_STRING(body), body_bytes)
+    out += body_bytes
+    memcpy(out, PyBytes_AS_STRING(topic), topic_bytes)
+    out += topic_bytes
+    out[0] = <uint8_t>(text_bytes >> 8)
+    out[1] = <uint8_t>text_bytes
+    memcpy(out + 2, PyBytes_AS_STRING(text), text_bytes)
+    return result
+
+
 def encode_records(bytes begin, list parts, bytes topic, int64_t queue_offset, int64_t log_offset):
     """Return the records of the parts and their sizes (``record.encode_records``).
 
@@ -101,6 +156,30 @@ def encode_records(bytes begin, list parts, bytes topic, int64_t queue_offset, i
         queue_offset += 1
         log_offset += size
     return result, sizes
+
+
+def parse_properties(str text):
+    """Return name and value of every usable chunk (``properties.parse_properties``)."""
+    cdef Py_ssize_t size
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef const uint8_t *chunk_end
+    cdef const uint8_t *mark
+    cdef dict properties = {}
+    if not text.isascii():
+        return None
+    at = <const uint8_t *>PyUnicode_AsUTF8AndSize(text, &size)
+    end = at + size
+    while at < end:
+        chunk_end = <const uint8_t *>memchr(at, 2, end - at)
+        if chunk_end == NULL:
+            chunk_end = end
+        mark = <const uint8_t *>memchr(at, 1, chunk_end - at)
+        if mark != NULL and mark > at and mark + 1 < chunk_end:
+            name = PyUnicode_FromStringAndSize(<const char *>at, mark - at)
+            properties[name] = PyUnicode_FromStringAndSize(<const char *>mark + 1, chunk_end - mark - 1)
+        at = chunk_end + 1
+    return properties
 
 
 def find_values(log, Py_ssize_t start, Py_ssize_t end, tuple marks):

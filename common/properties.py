@@ -18,12 +18,22 @@ Tags in queue entries and filters, and keys in the index, are Java's hash of a s
 That is a number whose digits to the base 31 are the units. ``int(digits, 31)`` works such a number out at the speed of
 C for digits below 31, so each byte is split into a quotient and a remainder by 31: two conversions for ASCII, four for
 other text. For a unique key that is a quarter of the loop's time, and needs no table of earlier texts.
+
+``codecs`` are the compiled twins of what runs most often, here and in ``record.py``; None without a compiler.
 """
 
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
+
+codecs = None
+if not os.environ.get("ROCKETLET_PURE_PYTHON"):  # for comparisons
+    try:
+        from . import _codecs as codecs  # pyright: ignore[reportUnusedImport]  # what else uses it takes it from here
+    except ImportError:
+        codecs = None
 
 NAME_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
@@ -120,6 +130,8 @@ def parse_properties(text: bytes | str | memoryview) -> dict[str, str]:
     """Return name and value of every usable chunk; nothing is an error here, as in Java."""
     if not isinstance(text, str):
         text = str(text, "utf-8", "replace")
+    if codecs is not None and (found := codecs.parse_properties(text)) is not None:
+        return found
     properties: dict[str, str] = {}
     for chunk in text.split("\x02"):
         name, _, value = chunk.partition("\x01")

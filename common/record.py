@@ -24,10 +24,9 @@ Rules of the strict check, which recovery and exports walk the log with (``check
 - A blank ends the file. Zeros are the unwritten end. Everything else is damage of one named kind.
 
 This module does not know files. Records become messages in ``record_messages.py``. What runs for each message of a
-batch, or for each that a filter looks at, has a compiled twin (``_codecs.pyx``); without a compiler there is none.
+batch, or for each that a filter looks at, has a compiled twin (``_codecs.pyx``), where ``properties.py`` has found any.
 """
 
-import os
 import struct
 import sys
 import zlib
@@ -45,18 +44,12 @@ from .properties import (
     MAX_PROPERTIES_BYTES,
     PROPERTY_CRC_BYTES,
     UNIQ_KEY,
+    codecs,
     crc31,
     find_value,
     format_property_crc,
     parse_properties,
 )
-
-codecs = None
-if not os.environ.get("ROCKETLET_PURE_PYTHON"):  # for comparisons
-    try:
-        from . import _codecs as codecs  # pyright: ignore[reportUnusedImport]  # what else uses it takes it from here
-    except ImportError:
-        codecs = None
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -296,6 +289,10 @@ def encode_record(new: NewRecord, queue_offset: int, log_offset: int, stored_at_
     """
     body, properties, born_host = new.body, new.property_text, new.born_host
     topic, topic_size, magic = _topic_field(new.topic)
+    if codecs is not None and magic == MAGIC_V1:
+        record = codecs.encode_record(new, topic, queue_offset, log_offset, stored_at_ms, store_host)
+        if record is not None:
+            return record
     body_size, size = len(body), len(properties)
     if size > MAX_PROPERTIES_BYTES:
         raise ValueError(f"properties are {size} bytes, limit is {MAX_PROPERTIES_BYTES}")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketlet.common.record import codecs
+from rocketlet.common.properties import codecs
 
 ROOT = pathlib.Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...common.record import codecs
+from ...common.properties import codecs
 from .index_file import HEADER, MAX_SECONDS, IndexFile, IndexSpace, SlotsUnreadableError
 from .property_keys import PropertyKeys, TopicNumbers, hash32, number_names
 

@@ -11,17 +11,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocketlet.common import record
+from rocketlet.common import properties, record
 from rocketlet.common.errors import RecordError
 from rocketlet.common.properties import find_value
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record, encode_records, split_batch
 from rocketlet.store.index import index_build
 
-codecs: Any = record.codecs
+codecs: Any = properties.codecs
 if codecs is None:
     pytest.skip("the compiled codecs are not built: they need a C compiler", allow_module_level=True)
 
 INT = st.integers(-(2**31), 2**31 - 1)
+ANY_INT = st.one_of(INT, st.sampled_from([2**31, -(2**31) - 1]))
+ANY_LONG = st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([2**63, -(2**63) - 1]))
 CHUNKS = st.one_of(
     st.tuples(
         st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"a", b"TAG", b"XTAGS", b""]),
@@ -37,11 +39,11 @@ HOSTS = st.sampled_from([bytes(range(8)), bytes(range(20))])
 def in_python(function: Any, *arguments: Any) -> Any:
     """Return what a function does without its twin; of an error its kind."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record, "codecs", None)
-        patch.setattr(index_build, "codecs", None)
+        for module in (properties, record, index_build):
+            patch.setattr(module, "codecs", None)
         try:
             return function(*arguments)
-        except RecordError:
+        except (RecordError, ValueError):
             return None
 
 
@@ -97,6 +99,43 @@ def test_records_of_a_batch_are_alike(
     sized = split_batch(encode_batch(parts))
     arguments = head, sized, place, 7, store_host
     assert encode_records(*arguments) == in_python(encode_records, *arguments)
+
+
+@given(
+    st.builds(
+        NewRecord,
+        st.sampled_from(["T", "topic" * 25, "Töpic", "long" * 40, "x" * 40_000]),
+        ANY_INT,
+        st.binary(max_size=40),
+        st.one_of(TEXTS, st.sampled_from([bytes(32_767), bytes(32_768)])),
+        st.just(dict[str, str]()),
+        ANY_INT,
+        st.integers(-16, 64),
+        ANY_LONG,
+        HOSTS,
+        ANY_INT,
+        ANY_LONG,
+    ),
+    st.integers(0, 2**62),
+    st.integers(0, 2**62),
+    HOSTS,
+)
+def test_records_are_alike(new: NewRecord, queue_offset: int, log_offset: int, store_host: bytes) -> None:
+    """Those that no store can hold are refused alike."""
+    arguments = new, queue_offset, log_offset, 7, store_host
+    expected = in_python(encode_record, *arguments)
+    try:
+        found = encode_record(*arguments)
+    except ValueError:
+        found = None
+    assert found == expected
+
+
+@given(st.one_of(TEXTS.map(lambda text: text.decode("utf-8", "replace")), st.text(alphabet="a\x00\x01\x02ü")))
+def test_properties_are_parsed_alike(text: str) -> None:
+    """What is not ASCII is left to Python."""
+    assert properties.parse_properties(text) == in_python(properties.parse_properties, text)
+    assert (codecs.parse_properties(text) is None) is not text.isascii()
 
 
 @given(TEXTS, st.sampled_from(["T", "long" * 40]), HOSTS, HOSTS, st.binary(max_size=30), st.data())
@@ -155,7 +194,7 @@ def test_hash_without_a_positive_counterpart_is_zero() -> None:
 
 def test_twins_are_left_out_on_demand() -> None:
     """``ROCKETLET_PURE_PYTHON`` is for comparisons."""
-    program = "import rocketlet.common.record as record; print(record.codecs)"
+    program = "import rocketlet.common.properties as properties; print(properties.codecs)"
     environment = {**os.environ, "ROCKETLET_PURE_PYTHON": "1"}
     shown = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert shown.stdout == "None\n"

@@ -15,7 +15,7 @@ from growth import count_calls, counting_steps
 from memory_connection import MemoryTransport
 from raw_calls import heartbeat_body
 
-from rocketlet.common.record import codecs
+from rocketlet.common.properties import codecs
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.frames import encode_command
 from rocketlet.remoting.codec.request_codes import RequestCode
