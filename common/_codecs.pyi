@@ -1,6 +1,7 @@
 from array import array
 from collections.abc import Sequence
 
+def encode_batch(parts: list[tuple[int, bytes, bytes]]) -> bytes | None: ...
 def split_batch(body: bytes, most: int) -> list[tuple[int, bytes, bytes]] | None: ...
 def encode_record(
     new: object, topic: bytes, queue_offset: int, log_offset: int, stored_at_ms: int, store_host: bytes

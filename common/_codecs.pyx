@@ -43,6 +43,41 @@ cdef inline void write_long(uint8_t *at, uint64_t value) noexcept nogil:
     write_int(at + 4, <uint32_t>value)
 
 
+def encode_batch(list parts):
+    """Return the body of a batch request (``record.encode_batch``), ``None`` when a part does not fit."""
+    cdef Py_ssize_t total = 0, body_bytes, text_bytes
+    cdef bytes body, text, result
+    cdef int32_t flag
+    cdef uint8_t *out
+    for part in parts:
+        body, text = part[1], part[2]
+        body_bytes, text_bytes = PyBytes_GET_SIZE(body), PyBytes_GET_SIZE(text)
+        total += 22 + body_bytes + text_bytes
+        if text_bytes > _MOST_PROPERTY_BYTES or total > 0x7FFFFFFF:
+            return None
+    result = PyBytes_FromStringAndSize(NULL, total)
+    out = <uint8_t *>PyBytes_AS_STRING(result)
+    for part in parts:
+        try:
+            flag = part[0]
+        except OverflowError:
+            return None
+        body, text = part[1], part[2]
+        body_bytes, text_bytes = PyBytes_GET_SIZE(body), PyBytes_GET_SIZE(text)
+        write_int(out, <uint32_t>(22 + body_bytes + text_bytes))
+        write_long(out + 4, 0)
+        write_int(out + 12, <uint32_t>flag)
+        write_int(out + 16, <uint32_t>body_bytes)
+        out += 20
+        memcpy(out, PyBytes_AS_STRING(body), body_bytes)
+        out += body_bytes
+        out[0] = <uint8_t>(text_bytes >> 8)
+        out[1] = <uint8_t>text_bytes
+        memcpy(out + 2, PyBytes_AS_STRING(text), text_bytes)
+        out += 2 + text_bytes
+    return result
+
+
 def split_batch(bytes body, Py_ssize_t most):
     """Return the messages of a batch body, ``None`` when there is an error in it (``record.split_batch``)."""
     cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(body)

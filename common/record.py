@@ -448,6 +448,9 @@ def encode_batch(parts: Iterable[tuple[int, bytes, bytes]]) -> bytes:
     Raises:
         ValueError: A part does not fit its field.
     """
+    parts = list(parts)
+    if codecs is not None and (encoded := codecs.encode_batch(parts)) is not None:
+        return encoded
     pieces: list[bytes] = []
     try:
         for flag, body, properties in parts:

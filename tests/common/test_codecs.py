@@ -47,6 +47,17 @@ def in_python(function: Any, *arguments: Any) -> Any:
             return None
 
 
+@given(
+    st.lists(
+        st.tuples(ANY_INT, st.binary(max_size=9), st.one_of(TEXTS, st.sampled_from([bytes(32_767), bytes(32_768)]))),
+        max_size=4,
+    )
+)
+def test_batch_is_encoded_alike(parts: list[tuple[int, bytes, bytes]]) -> None:
+    """One that does not fit is left to Python, which refuses it."""
+    assert codecs.encode_batch(parts) == in_python(encode_batch, parts)
+
+
 @given(PARTS, st.integers(0, 6))
 def test_batch_is_split_alike(parts: Sequence[BatchPart], most: int) -> None:
     """With as many messages as there are, and with more than are permitted."""
