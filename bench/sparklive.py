@@ -27,11 +27,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "support"))
 
-from clientload import cpu_us
 from interop.driver import Driver
 from interop.servers import RocketletServer
 from javasides import start_client
 from local_spark import cpu_ticks_of_family, start_spark
+from processes import cpu_us
 from samplelog import CONTENT
 
 _TICK_US: Final = 1e6 / os.sysconf("SC_CLK_TCK")
