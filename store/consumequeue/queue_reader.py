@@ -209,11 +209,7 @@ class QueueReader:
         )
 
     def _take(
-        self,
-        entries: Iterator[tuple[int, int, int]],
-        limits: ReadLimits,
-        accepts: AcceptsCode | None,
-        accepts_record: AcceptsRecord | None,
+        self, entries: Iterator[Entry], limits: ReadLimits, accepts: AcceptsCode | None, wants: AcceptsRecord | None
     ) -> "_Taken":
         """Go through the entries until the batch is full."""
         config, log = self._config, self._log
@@ -238,12 +234,11 @@ class QueueReader:
                 status = status if count else ReadStatus.MESSAGE_WAS_REMOVING
                 skip_below = log.next_file(log_offset)
                 continue
-            if accepts_record is not None:
+            if wants is not None:
                 if not base <= log_offset < file_end:
                     base = log_offset - log_offset % log.file_bytes
                     file_end, view = base + log.file_bytes, log.segment_view(base)
-                start = log_offset - base
-                if not accepts_record(view, start, start + size):
+                if not wants(view, log_offset - base, log_offset - base + size):
                     continue
             if log_offset != run_end:
                 runs += (run_end, log_offset)

@@ -19,7 +19,7 @@ from rocketlet.broker.pull.fetch import ReadCounts
 from rocketlet.broker.send.send import SendBackCounts
 from rocketlet.common.message import INNER_BATCH
 from rocketlet.common.properties import encode_properties
-from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.appended import Appended, AppendedRun
 from rocketlet.testing.manual_clock import ManualClock
 
 NO_SAMPLE = Sample(0, 0, 0, 0, 0, 0, 0)
@@ -64,11 +64,12 @@ async def sample(statistics: BrokerStatistics, clock: ManualClock, seconds: int)
 
 
 def test_puts_are_counted_by_messages_and_bytes(statistics: BrokerStatistics, clock: ManualClock) -> None:
-    """Each record counts, whatever its topic; an inner batch counts its messages."""
+    """Each record counts, whatever its topic; an inner batch and a run count their messages."""
     now_ms = clock.now_ms()
     statistics.puts.add([record("T", now_ms), record("SCHEDULE_TOPIC_XXXX", now_ms, 200)])
     statistics.puts.add([record("T", now_ms, 50, inner_batch=5)])
-    assert (statistics.totals().puts, statistics.puts.bytes) == (7, 350)
+    statistics.puts.add([AppendedRun(0, 0, 90, "T", 0, 0, now_ms, [b""] * 3, None, [0, 20, 50], [20, 30, 40])])
+    assert (statistics.totals().puts, statistics.puts.bytes) == (10, 440)
 
 
 def test_user_topics_are_counted_for_themselves(statistics: BrokerStatistics, clock: ManualClock) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlet.broker.outcomes.scheduler import HeldFetch, LongPolling
-from rocketlet.store.consumequeue.appended import Appended
+from rocketlet.store.consumequeue.appended import Appended, AppendedRun
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.files import OS_FILES, Descriptors
 from rocketlet.testing.manual_clock import ManualClock
@@ -62,6 +62,16 @@ def test_arrival_wakes_all_waiters_of_its_queue(waiters: LongPolling) -> None:
     waiters.arrived(arrival(6, 0))
     assert (here.woken, too.woken, there.woken) == (1, 1, 0)
     assert len(waiters) == 1
+
+
+def test_batch_wakes_whoever_wants_any_of_its_messages(waiters: LongPolling) -> None:
+    """By the offset or by the tag of one that is not the first; each waiter once."""
+    (first,) = arrival(5, 0)
+    run = AppendedRun(0, 4, 300, *KEY, 0, 0, [b""] * 3, first.queue, [0, 100, 200], [100] * 3, [1, 2, 3])
+    by_offset, by_tag, nothing = Hold(waiters, wanted=6), Hold(waiters, wanted=0, code=3), Hold(waiters, wanted=7)
+    waiters.arrived([run])
+    assert (by_offset.woken, by_tag.woken, nothing.woken) == (1, 1, 0)
+    assert by_tag.asked == 3
 
 
 def test_arrival_before_the_wanted_offset_wakes_nobody(waiters: LongPolling) -> None:

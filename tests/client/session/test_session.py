@@ -1,5 +1,6 @@
 """What producers and consumers share: client id, routes, heartbeats, notices."""
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -230,6 +231,21 @@ async def test_route_that_does_not_come_is_given_up_after_3_s(cluster: ScriptedC
         assert not waiting.done()
         await clock.elapse(1)
         assert isinstance(await waiting, RequestTimeoutError)
+
+
+async def test_cancelled_call_is_waited_for_no_longer(cluster: ScriptedCluster) -> None:
+    """Its place among the requests in flight is free at once, not when its time is over."""
+    broker, code = await cluster.add_broker("broker-a"), RequestCode.GET_BROKER_RUNTIME_INFO
+    broker.answers[code] = silent
+    async with Session(cluster.nameserver.address) as session:
+        calling = session.tasks.start(session.call(broker.address, Command.request(code), 3000), "call")
+        await broker.wait_asked(code)
+        connection = session.connections[broker.address]
+        assert repr(connection).endswith("waits for 1>")
+        calling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await calling
+        assert repr(connection).endswith("waits for 0>")
 
 
 async def failure_of(session: Session) -> Exception | None:
