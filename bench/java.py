@@ -6,8 +6,8 @@ own scripts; the first round of a row warms them up and is not counted. A row is
 median of the ratios of neighbouring rounds, with the least and the greatest beside it. The last columns are the CPU
 time of a message in the broker: they say what a faster client would see.
 
-The long form has more rows, and two more tables: rocketlet's client beside the Java client (`clientload.py`), and what
-is to stay flat when a broker has much of something (`sizes.py`).
+The long form has more rows, and three more tables: rocketlet's client beside the Java client (`clientload.py`), live
+readings in Spark beside it (`sparklive.py`), and what is to stay flat when a broker has much of something (`sizes.py`).
 
     python bench/java.py                        the short form: eight rows and the start
     python bench/java.py --long                 all rows
@@ -34,6 +34,7 @@ from javarows import LONG, SHORT, Round, Row, Sample
 from javasides import Side, official, own, start_client
 from rounds import take_turns
 from sizes import SIZES, measure_sizes
+from sparklive import LIVE, measure_live
 from tables import Comparison, Line, Table, write_page
 
 BROKERS: Final = Table(
@@ -50,7 +51,7 @@ _ROUNDS_OF_LONG: Final = 3
 @click.command()
 @click.option("--long", "is_long", is_flag=True, help="All rows of all tables.")
 @click.option("--only", default="", help="Only rows that have this in their names.")
-@click.option("--rounds", type=int, help="Counted rounds of each row; 5, of brokers and sizes in the long form 3.")
+@click.option("--rounds", type=int, help="Counted rounds of each row; 5, in the long form 3, of clients 5.")
 @click.option("--scale", default=1.0, show_default=True, help="How much is sent, as a factor.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write all rounds there.")
 @click.option("--chart", type=click.Path(path_type=Path), help="Draw the ratios there, as a PNG.")
@@ -73,6 +74,7 @@ def main(  # options
         parts = {
             BROKERS: (partial(measure_brokers, LONG), _ROUNDS_OF_LONG),
             CLIENTS: (measure_clients, _ROUNDS),
+            LIVE: (measure_live, _ROUNDS_OF_LONG),
             SIZES: (measure_sizes, _ROUNDS_OF_LONG),
         }
     found: dict[Table, list[Line]] = {table: [] for table in parts}
@@ -108,6 +110,7 @@ def _charted(found: Mapping[Table, Sequence[Line]]) -> dict[str, list[Comparison
     titles = {
         BROKERS: "rocketlet beside the Java broker (more is better)",
         CLIENTS: "rocketlet.client beside the Java client, on rocketlet",
+        LIVE: "Spark beside the Java push consumer, on rocketlet",
     }
     drawn = {
         title: [line for line in found.get(table, ()) if isinstance(line, Comparison) and line.ratios]

@@ -120,9 +120,10 @@ def pace(name: str, rate: int, seconds: int, units: Mapping[str, str], *, consum
 @contextmanager
 def _held_pulls(run: Round, server: Running) -> Generator[None]:
     """Have pulls wait at a topic that nobody sends to."""
-    _ask(server, run.client, "admin.start", name="bench")
-    _ask(server, run.client, "admin.createTopic", name="bench", topic="Held", queues=8, broker=server.broker)
-    _ask(server, run.client, "admin.stop", name="bench")
+    name = f"held-{server.pid}-{run.number}"  # the client of another round may still be closing down
+    _ask(server, run.client, "admin.start", name=name)
+    _ask(server, run.client, "admin.createTopic", name=name, topic="Held", queues=8, broker=server.broker)
+    _ask(server, run.client, "admin.stop", name=name)
     host, port = server.broker.rsplit(":", 1)
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(b"".join(islice(held_pulls("Held", 8), _HELD)))
@@ -214,8 +215,8 @@ LONG: Final = (
     sends("batches of 256", 400_000, threads=4, batch=256),
     sends("SYNC_FLUSH, 16 threads", 20_000, SYNC_FLUSH, threads=16),
     *(_FLUSH_64, _BACKLOG),
-    consumption("push consumer, one tag of four", 400_000, tag="tag0"),
-    consumption("push consumer, SQL, one of four", 400_000, SQL, sql="number < 1"),
+    consumption("push consumer, one tag of four", 1_600_000, tag="tag0"),
+    consumption("push consumer, SQL, one of four", 1_600_000, SQL, sql="number < 1"),
     _END_TO_END,
     pace("end to end, 5,000/s", 5_000, 6, {"p50": "ms", "p99": "ms", "p99.9": "ms"}, consumes=True),
     beside(f"async, 64 in flight, {_HELD:,} pulls held", _held_pulls, 80_000),

@@ -250,9 +250,11 @@ def _members(size: int, _scale: float, place: Path, loop: asyncio.Runner) -> Gen
             "a heartbeat of the next": crowd.beat,
             "one joins and leaves, for each question": join_and_leave,
         }
-        yield Stage(size, server.pid, operations)
-        crowd.leave()
-        link.writer.close()
+        try:
+            yield Stage(size, server.pid, operations)
+        finally:  # else an error ends here as that of a member whose broker has gone
+            crowd.leave()
+            link.writer.close()
 
 
 async def _create_topic(namesrv: str, topic: str, queues: int) -> None:

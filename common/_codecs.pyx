@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Compiled twins of what runs for each message of a batch, each that a filter looks at, or each that is indexed.
 
-The functions in Python are the reference (``record.py``, ``store/index/property_keys.py``); tests hold both equal. A
-twin does what is usual, and returns ``None`` for all else, which is then left to Python: unusual records, characters
-outside ASCII, and whatever is an error.
+The functions in Python are the reference (``record.py``, ``store/index/property_keys.py``, ``tag_code_filter.py``);
+tests hold both equal. A twin does what is usual, and returns ``None`` for all else, which is then left to Python:
+unusual records, characters outside ASCII, and whatever is an error.
 """
 
 from cpython cimport array
@@ -23,6 +23,7 @@ cdef object _crc32 = zlib.crc32
 
 cdef Py_ssize_t _HEAD_BYTES = 88
 cdef Py_ssize_t _MOST_PROPERTY_BYTES = 32_767
+cdef int64_t _MOST_LOG_OFFSET = 0x7FFFFFFF00000000
 cdef uint32_t _MAGIC_V1 = 0xDAA320A7
 cdef uint32_t _HOSTS_V6 = 0x30
 
@@ -215,6 +216,43 @@ def parse_properties(str text):
             properties[name] = PyUnicode_FromStringAndSize(<const char *>mark + 1, chunk_end - mark - 1)
         at = chunk_end + 1
     return properties
+
+
+def find_tagged(bytes entries, array.array codes, Py_ssize_t most):
+    """Return bounds, count and size of records, and entries seen (``TagCodeFilter.find_runs``)."""
+    cdef const uint8_t *data = <const uint8_t *>PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(entries) // 20, place, count = 0, code_count = len(codes), each
+    cdef const int *wanted = codes.data.as_ints
+    cdef int64_t log_offset, run_end = 0, total = 0
+    cdef int32_t size, code
+    cdef list bounds = []
+    for place in range(end):
+        code = <int32_t>read_int(data + 16)
+        for each in range(code_count):
+            if wanted[each] == code:
+                break
+        else:
+            data += 20
+            continue
+        log_offset = <int64_t>((<uint64_t>read_int(data) << 32) | read_int(data + 4))
+        size = <int32_t>read_int(data + 8)
+        if log_offset < run_end or log_offset > _MOST_LOG_OFFSET:
+            return None
+        if count == 0:
+            bounds.append(log_offset)
+        elif log_offset != run_end:
+            bounds.append(run_end)
+            bounds.append(log_offset)
+        run_end = log_offset + size
+        total += size
+        count += 1
+        if count >= most:
+            end = place + 1
+            break
+        data += 20
+    if count:
+        bounds.append(run_end)
+    return bounds, count, total, end
 
 
 def find_values(log, Py_ssize_t start, Py_ssize_t end, tuple marks):

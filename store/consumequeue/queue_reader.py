@@ -18,7 +18,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator
 from enum import Enum
-from itertools import chain, compress
+from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -33,11 +33,10 @@ from .batch_queue import NO_MIN_OFFSET, BatchQueue, Unit
 from .consume_queue import ENTRY, PRE_BLANK_SIZE, Entry
 from .offset_by_time import Boundary, batch_offset_by_time, offset_by_time
 from .queue_table import QueueTable
-from .tag_code_filter import SMALL_BYTES, TagCodeFilter, are_small
+from .tag_code_filter import INT_CODES, SMALL_BYTES, TagCodeFilter, are_small
 
 _STORED_AT: Final = struct.Struct(">q")
 _LEAST_BYTES: Final = 91
-_INT_CODES: Final = struct.Struct(">qi4xi")  # an entry, of its code what Java's ``intValue`` leaves
 
 AcceptsCode = Callable[[int], bool]
 """Told the tags code of an entry, as Java's int."""
@@ -130,7 +129,7 @@ class QueueReader:
 
         ``accepts`` sees the tags code of each entry, ``accepts_record`` the bytes of each record that passed it.
         """
-        layout = _INT_CODES
+        layout = INT_CODES
         if accepts is not None and self._queues.ext is not None:
             accepts, layout = self._queues.ext.accepting(topic, queue_id, accepts), ENTRY
         queue = self._queues.by_key.get((topic, queue_id))
@@ -252,8 +251,8 @@ class QueueReader:
     def _take_tagged(self, entries: bytes, limits: ReadLimits, codes: TagCodeFilter) -> "_Taken | None":
         """Do what ``_take`` does where the limit of messages alone decides; ``None`` where it may be otherwise.
 
-        Only the entries that may match are looked at: a pull that gets 32 of 128 took 84 us in the broker, and takes
-        57 us, one that gets 32 of 512 225 us and 70 us.
+        Only the entries that may match are looked at: a pull that gets 32 of 128 takes two thirds of the broker's time,
+        one that gets 32 of 512 a third.
         """
         config, log = self._config, self._log
         near_from, last_place = log.max_offset - self.near_bytes, len(entries) // ENTRY_BYTES - 1
@@ -264,33 +263,23 @@ class QueueReader:
             return None
         most = min(limits.max_messages, config.max_memory_messages if is_near else config.max_disk_messages)
         most_bytes = min(limits.max_bytes, config.max_memory_bytes if is_near else config.max_disk_bytes)
-        wanted, unpack = codes.codes, _INT_CODES.unpack_from
-        runs: list[int] = []
-        run_end, count, total, seen = -1, 0, 0, last_place + 1
-        for place in compress(range(seen), codes.marks(entries)):
-            log_offset, size, code = unpack(entries, place * ENTRY_BYTES)
-            if code not in wanted:
-                continue
-            if log_offset != run_end:
-                if log_offset < run_end:
-                    return None
-                runs += (run_end, log_offset)
-            run_end = log_offset + size
-            total += size
-            count += 1
-            if count >= most:
-                seen = place + 1
-                break
-        if count and (runs[1] < log.min_offset or run_end > log.max_offset or total + SMALL_BYTES > most_bytes):
+        found = codes.find_runs(entries, most)
+        if found is None:
+            return None
+        bounds, count, size, seen = found
+        if count and (bounds[0] < log.min_offset or bounds[-1] > log.max_offset or size + SMALL_BYTES > most_bytes):
             return None
         status = ReadStatus.FOUND if count else ReadStatus.NO_MATCHED_MESSAGE
-        runs.append(run_end)
-        last_log_offset = unpack(entries, min(seen, last_place) * ENTRY_BYTES)[0]
-        return _Taken(status, seen, count, total, runs[1:], last_log_offset)
+        last_log_offset = ENTRY.unpack_from(entries, min(seen, last_place) * ENTRY_BYTES)[0]
+        return _Taken(status, seen, count, size, bounds, last_log_offset)
 
     def _slices(self, runs: list[int]) -> list[memoryview]:
         """Return a slice for every run (start, end), cut where a file ends."""
         log = self._log
+        first = min(runs, default=0) // log.file_bytes * log.file_bytes
+        if runs and max(runs) - first <= log.file_bytes:
+            view = log.segment_view(first)
+            return [view[start - first : end - first] for start, end in zip(runs[::2], runs[1::2], strict=True)]
         slices: list[memoryview] = []
         view, base, end_of_file = None, 0, -1
         for start, end in zip(runs[::2], runs[1::2], strict=True):

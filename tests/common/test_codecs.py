@@ -15,6 +15,8 @@ from rocketlet.common import properties, record
 from rocketlet.common.errors import RecordError
 from rocketlet.common.properties import find_value
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record, encode_records, split_batch
+from rocketlet.store.consumequeue import tag_code_filter
+from rocketlet.store.consumequeue.tag_code_filter import INT_CODES, TagCodeFilter
 from rocketlet.store.index import index_build
 
 codecs: Any = properties.codecs
@@ -39,7 +41,7 @@ HOSTS = st.sampled_from([bytes(range(8)), bytes(range(20))])
 def in_python(function: Any, *arguments: Any) -> Any:
     """Return what a function does without its twin; of an error its kind."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (properties, record, index_build):
+        for module in (properties, record, index_build, tag_code_filter):
             patch.setattr(module, "codecs", None)
         try:
             return function(*arguments)
@@ -192,6 +194,25 @@ def test_index_entries_are_alike(records: list[tuple[str, bytes]]) -> None:
     is_ascii = all(map(bytes.isascii, texts))
     prefixes = dict.fromkeys(topics, (0, 0))
     assert (codecs.key_entries(texts, topics, prefixes) is not None) is is_ascii
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([1, 2, -1, 257])), max_size=9),
+    st.sets(st.sampled_from([1, -1, 257, 7])),
+    st.integers(1, 9),
+    st.sampled_from([0, 1 << 40, -2, (1 << 63) - 20]),
+)
+def test_tagged_entries_are_found_alike(
+    steps: list[tuple[int, int, int]], codes: set[int], most: int, first: int
+) -> None:
+    """With gaps between records, with none, in no order, and at places that no log has."""
+    log_offset, entries = first, b""
+    for gap, size, code in steps:
+        log_offset = min(log_offset + gap, (1 << 63) - 1)
+        entries += INT_CODES.pack(log_offset, size, code)
+        log_offset += size - (gap == 3 and 2)
+    wanted = TagCodeFilter(codes)
+    assert wanted.find_runs(entries, most) == in_python(wanted.find_runs, entries, most)
 
 
 def test_hash_without_a_positive_counterpart_is_zero() -> None:

@@ -7,6 +7,7 @@ from clientload import CLIENTS
 from java import BROKERS
 from rounds import take_turns
 from sizes import DIMENSIONS, SIZES, measure_sizes
+from sparklive import LIVE
 from tables import Comparison, Growth, Table, replace_lines
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "reference" / "performance.md"
@@ -55,7 +56,7 @@ def test_page_without_a_place_is_refused() -> None:
         replace_lines("<!-- sizes -->\n", SIZES, [GROWTH])
 
 
-@pytest.mark.parametrize("table", [BROKERS, CLIENTS, SIZES], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [BROKERS, CLIENTS, LIVE, SIZES], ids=lambda table: table.name)
 def test_performance_page_has_a_place_for_each_table(table: Table) -> None:
     """What is measured for half an hour can be written in the end; the page has the titles of today."""
     text = PAGE.read_text()

@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
@@ -24,11 +25,15 @@ final class Pace {
     /** Messages by number: how long each took, and how many are outstanding. */
     private static final class Ledger {
         private final long[] nanos;
+        private final int uncounted;
+        private final CountDownLatch warm;
         private final CountDownLatch outstanding;
         private final CountDownLatch first = new CountDownLatch(1);
         private final AtomicLong failures = new AtomicLong();
 
-        Ledger(int total) {
+        Ledger(int total, int uncounted) {
+            this.uncounted = uncounted;
+            warm = new CountDownLatch(uncounted);
             nanos = new long[total];
             outstanding = new CountDownLatch(total);
         }
@@ -38,6 +43,9 @@ final class Pace {
                 first.countDown();
             } else if (nanos[number] == 0) {
                 nanos[number] = Math.max(1, time);
+                if (number < uncounted) {
+                    warm.countDown();
+                }
                 outstanding.countDown();
             }
         }
@@ -45,22 +53,32 @@ final class Pace {
 
     /**
      * Sends {@code rate} messages a second for some seconds, and tells how long each took: until it was answered or,
-     * with {@code consumes}, until a push consumer of this process had it. Those of the first second are not counted.
+     * with {@code consumes}, until a push consumer of this process had it. As many as in a second are sent before, which
+     * are not counted and warm both ends up: the clock begins when all of them are through. One that is to be sent while
+     * those of a whole second are on their way waits, and its time runs.
      */
     @Command("load.pace")
     static Object pace(Arguments arguments) throws Exception {
         int rate = arguments.count("rate", 1_000);
         int total = rate * (arguments.count("seconds", 10) + 1);
         boolean consumes = arguments.flag("consumes");
-        Ledger ledger = new Ledger(total);
+        Ledger ledger = new Ledger(total, rate);
         DefaultMQProducer producer = Load.Plan.of(arguments).producer();
         producer.start();
         DefaultMQPushConsumer consumer = consumes ? watch(arguments, producer, ledger) : null;
         try {
+            Semaphore permits = new Semaphore(rate);
             long begun = System.nanoTime();
             for (int number = 0; number < total; number++) {
+                if (number == rate) {
+                    ledger.warm.await();
+                    begun = System.nanoTime() - 1_000_000_000L;
+                }
                 await(begun + number * 1_000_000_000L / rate);
-                producer.send(message(arguments, number), callback(number, ledger, consumes));
+                Message message = message(arguments, number);
+                SendCallback callback = callback(number, ledger, consumes, permits);
+                permits.acquire();
+                producer.send(message, callback);
             }
             Map<String, Object> fields = new LinkedHashMap<>();
             fields.put("complete", ledger.outstanding.await(60, TimeUnit.SECONDS));
@@ -88,11 +106,12 @@ final class Pace {
         return new Message(arguments.text("topic"), body);
     }
 
-    private static SendCallback callback(int number, Ledger ledger, boolean consumes) {
+    private static SendCallback callback(int number, Ledger ledger, boolean consumes, Semaphore permits) {
         long begun = System.nanoTime();
         return new SendCallback() {
             @Override
             public void onSuccess(SendResult result) {
+                permits.release();
                 if (!consumes) {
                     ledger.took(number, System.nanoTime() - begun);
                 }
@@ -100,6 +119,7 @@ final class Pace {
 
             @Override
             public void onException(Throwable error) {
+                permits.release();
                 ledger.failures.incrementAndGet();
                 ledger.took(number, System.nanoTime() - begun);
             }
