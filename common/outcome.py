@@ -28,8 +28,12 @@ class Outcome(msgspec.Struct, Generic[A], eq=False):
     """Why there is no answer: what it depended on has failed."""
     is_late: bool = False
     """Whether the message is stored, but the disk took longer to say so than its sender waits."""
-    waits_for_flush: bool = True
-    """Whether its sender wants the message on disk first, where the store flushes so."""
+    lacks_replicas: bool = False
+    """Whether the message is stored, but slaves took longer to say so than its sender waits."""
+    waits_for_store: bool = True
+    """Whether its sender wants the message on disk and copied first, where the broker is set to do so."""
+    conditions: int = 1
+    """How many things of the store it still depends on."""
     new_topics: tuple[str, ...] = ()
     """Topics that were made for it and have to be known before it is answered."""
     encode: Callable[[Any, "Outcome[A]"], Any] | None = None
@@ -85,7 +89,8 @@ class Outcome(msgspec.Struct, Generic[A], eq=False):
 
     def _take_from(self, other: "Outcome[A]") -> None:
         if not self.is_settled:
-            self.answer, self.failure, self.is_late = other.answer, other.failure, other.is_late
+            self.answer, self.failure = other.answer, other.failure
+            self.is_late, self.lacks_replicas = other.is_late, other.lacks_replicas
             self.settle()
 
 

@@ -230,7 +230,7 @@ class MessageStore:
         self._planned.append(placed)
         return placed
 
-    def append_copy(self, log_offset: int, data: bytes) -> None:
+    def append_copy(self, log_offset: int, data: bytes | memoryview) -> None:
         """Write bytes of a master's log where they stand there; ``advance`` makes the whole records readable.
 
         They continue the log, within one of its files. An empty log begins at the start of any file.
@@ -334,6 +334,16 @@ class MessageStore:
         return max(self.time.stamp_ms(), self._last_at_ms)
 
     # --- reading, as far as the reader cannot do it alone
+
+    def newest_file(self) -> int:
+        """Return where the file of the log begins that is written to."""
+        return self._log.max_offset - self._log.max_offset % self._log.file_bytes
+
+    def log_bytes(self, log_offset: int, most: int) -> memoryview:
+        """Return what is written in one file of the log from a position on, at most so much; nothing outside of it."""
+        log = self._log
+        size = min(most, log.max_offset - log_offset, log.file_bytes - log_offset % log.file_bytes)
+        return log.slice(log_offset, size) or memoryview(b"")
 
     def cold_records(self) -> ColdRecords:
         """Return a reader of records for another thread."""

@@ -75,9 +75,8 @@ class GroupCommit:
         waiting = sum(len(group.outcomes) for group in self._waiting)
         return f"<GroupCommit {waiting} waiting, log at {self._store.flushed_offset}>"
 
-    def take(self, turn: list[Outcome[Any]]) -> list[Outcome[Any]]:
-        """Have what was committed flushed, and keep who waits for that; return the others."""
-        waiting = [outcome for outcome in turn if outcome.waits_for_flush]
+    def take(self, waiting: list[Outcome[Any]]) -> None:
+        """Have what was committed flushed, and keep who waits for that."""
         end = self._store.log_max_offset
         if waiting:
             until_ms = self._clock.monotonic_ms() + self._store.config.sync_flush_timeout_ms
@@ -88,7 +87,6 @@ class GroupCommit:
             self._store.request_flush(self.tell_flushed)
             if self._watch is not None:
                 self._watch.asked()
-        return turn if not waiting else [outcome for outcome in turn if not outcome.waits_for_flush]
 
     def tell_flushed(self, _failure: object) -> None:
         """Say that a flush is over; on the flusher's thread."""

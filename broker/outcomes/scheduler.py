@@ -3,6 +3,7 @@
 commit    the records of one turn of the loop are written together when it ends (``end_turn``). Every record that is
 appended for a request has an outcome, which ``append`` returns: nobody can answer before it is written
 flush     under SYNC_FLUSH those who want to wait are settled when the log is on disk (``group_commit``)
+replicas  under SYNC_MASTER the same are settled when slaves have it as well (``replica_acks``)
 topic     topics that were made for a request are saved and made known before it is answered, whatever it came to
 disk      while no flush ends, requests that would wait for one are not begun (``disk_stall``)
 arrival   fetches wait for a message, at most for a time (``LongPolling``); told by ``ArrivalNotices``
@@ -48,6 +49,7 @@ from ..settings.live import LiveSettings
 from .disk_stall import DiskStall
 from .group_commit import GroupCommit
 from .queue_counts import QueueCounts, count_by_queue
+from .replica_acks import ReplicaAcks
 
 RECHECK_MS = 5000
 _log = logging.getLogger(__name__)
@@ -80,6 +82,8 @@ class Scheduler:
         self._turn: list[Outcome[Any]] = []
         self._participant: CommitParticipant | None = None
         self._group: GroupCommit | None = None
+        self._replicas: ReplicaAcks | None = None
+        self._on_commit: Callable[[bool], object] | None = None
         self._stall: DiskStall | None = None
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
@@ -97,6 +101,11 @@ class Scheduler:
     def flushes_first(self) -> bool:
         """Whether senders who want that wait for the disk."""
         return self._group is not None
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether senders who want that wait for the disk or for slaves."""
+        return self._group is not None or self._replicas is not None
 
     @property
     def stall(self) -> DiskStall | None:
@@ -134,7 +143,10 @@ class Scheduler:
         return outcome
 
     def settle(self, outcome: Outcome[Any]) -> None:
-        """Settle an outcome that waits for nothing else than its topics being known."""
+        """Take one condition from an outcome; settle it if that was the last, when its topics are known."""
+        outcome.conditions -= 1
+        if outcome.conditions > 0:
+            return
         if outcome.new_topics:
             self._make_known(outcome.new_topics, outcome.settle)
         else:
@@ -174,15 +186,38 @@ class Scheduler:
                 outcome.failure = error
                 self.settle(outcome)
             raise
-        if self._group is not None:
-            turn = self._group.take(turn)
+        if self._group is not None or self._replicas is not None:
+            turn = self._keep_waiting(turn)
+        if self._on_commit is not None:
+            self._on_commit(self._replicas is not None and self._replicas.is_needed)
         for outcome in turn:
             if outcome.new_topics or outcome.on_settled is not None:
                 self.settle(outcome)
             else:
                 outcome.is_settled = True  # what ``settle`` does when nobody waits yet
 
+    def _keep_waiting(self, turn: list[Outcome[Any]]) -> list[Outcome[Any]]:
+        """Keep who waits for the disk or for slaves; return the others."""
+        waiting = [outcome for outcome in turn if outcome.waits_for_store]
+        conditions = 0
+        if self._replicas is not None and waiting and self._replicas.is_needed:
+            self._replicas.take(waiting, self.store.log_max_offset)
+            conditions += 1
+        if self._group is not None:
+            self._group.take(waiting)
+            conditions += 1
+        if not conditions:
+            return turn
+        if conditions > 1:
+            for outcome in waiting:
+                outcome.conditions = conditions
+        return [outcome for outcome in turn if not outcome.waits_for_store] if waiting else turn
+
     # --- for the broker's life
+
+    def replicate(self, replicas: ReplicaAcks | None, on_commit: Callable[[bool], object]) -> None:
+        """Have ``on_commit`` called after each commit, told whether somebody may wait for slaves, and wait for them."""
+        self._replicas, self._on_commit = replicas, on_commit
 
     def tell_flushed(self, failure: object) -> None:
         """Say that a flush is over; on the flusher's thread."""
@@ -190,9 +225,11 @@ class Scheduler:
             self._group.tell_flushed(failure)
 
     async def drain(self) -> None:
-        """Wait until those who wait for the disk now are answered."""
+        """Wait until those who wait for the disk or for slaves now are answered."""
         if self._group is not None:
             await self._group.drain()
+        if self._replicas is not None:
+            await self._replicas.drain()
 
     def stop_parking(self) -> None:
         """Answer all requests that have not been begun; none is kept from it any more."""
@@ -203,6 +240,8 @@ class Scheduler:
         """Leave the store alone from now on."""
         if self._group is not None:
             self._group.close()
+        if self._replicas is not None:
+            self._replicas.close()
 
 
 class HeldFetch(msgspec.Struct, eq=False):

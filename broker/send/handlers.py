@@ -105,25 +105,28 @@ class SendHandlers:
         sent = outcome.answer
         if outcome.failure is not None:
             return self._encode_failure(outcome.failure)
-        if type(sent) is Appended and not outcome.is_late:
+        if type(sent) is Appended and not (outcome.is_late or outcome.lacks_replicas):
             message_id, key = f"{self._host_text}{sent.log_offset:016X}", sent.properties[UNIQ_KEY]
             return self._answers.stored(command, message_id, sent.queue_id, sent.queue_offset, key)
         return self._encode_unusual(command, outcome)
 
     def _encode_unusual(self, command: Command, outcome: Outcome[Sent]) -> Command | Encoded:
-        sent = outcome.answer
+        sent, code = outcome.answer, ResponseCode.SUCCESS
+        if outcome.is_late:
+            code = ResponseCode.FLUSH_DISK_TIMEOUT
+        if outcome.lacks_replicas:
+            code = ResponseCode.FLUSH_SLAVE_TIMEOUT
         if isinstance(sent, Refusal):
             return Command.response(sent.code, sent.remark, self._answers.fields())
         if isinstance(sent, Appended):
             log_offsets, key = (sent.log_offset,), sent.properties.get(UNIQ_KEY)
-            is_usual = not outcome.is_late
+            is_usual = code == ResponseCode.SUCCESS
         else:
             log_offsets, key = sent.log_offsets, sent.unique_key
-            is_usual = not (outcome.is_late or sent.batch_key or sent.recall_handle)
+            is_usual = code == ResponseCode.SUCCESS and not (sent.batch_key or sent.recall_handle)
         message_ids = ",".join([self._host_text + "%016X"] * len(log_offsets)) % tuple(log_offsets)
         if is_usual:
             return self._answers.stored(command, message_ids, sent.queue_id, sent.queue_offset, key)
-        code = ResponseCode.FLUSH_DISK_TIMEOUT if outcome.is_late else ResponseCode.SUCCESS
         header = self._answers.describe(message_ids, sent.queue_id, sent.queue_offset, key)
         if isinstance(sent, SendReceipt):
             header.batch_uniq_id, header.recall_handle = sent.batch_key, sent.recall_handle

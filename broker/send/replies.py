@@ -154,7 +154,7 @@ class ReplyOperation(Struct, frozen=True):
         except (StoreError, MessageRefusedError) as error:
             _log.info("not storing the reply of %s to topic %s: %s", format_address(*sender.address), new.topic, error)
             return None
-        kept.waits_for_flush = waits
+        kept.waits_for_store = waits
         return kept
 
     async def _pass_on(self, passing: _Passing, outcome: Outcome[ReplySent | Refusal]) -> None:

@@ -321,7 +321,7 @@ class SendOperations:
         """Store a message."""
         if not body:
             return Outcome(_NO_BODY, is_settled=True)
-        waits = not self._flushes_first or _waits_for_flush(message, sender)
+        waits = not self._flushes_first or _waits_for_store(message, sender)
         if waits and self._stall is not None and self._stall.is_stalled:
             return self._stall.park(partial(self.send, message, body, sender))
         stored = self._enricher.enrich(message.properties or "")
@@ -338,7 +338,7 @@ class SendOperations:
             outcome: Outcome[Any] = self._scheduler.append(placed)
         except (StoreError, MessageRefusedError) as error:
             return self._fail(error, admission.new_topics)
-        outcome.new_topics, outcome.waits_for_flush = admission.new_topics, waits
+        outcome.new_topics, outcome.waits_for_store = admission.new_topics, waits
         if placed is not record:
             outcome.answer = self._receipt(outcome.answer, record, placed)
         return outcome
@@ -347,11 +347,11 @@ class SendOperations:
         """Store the messages of a batch, in one record if its topic keeps batches whole."""
         if not body:
             return Outcome(_NO_BODY, is_settled=True)
-        waits = not self._flushes_first or _waits_for_flush(batch, sender)
+        waits = not self._flushes_first or _waits_for_store(batch, sender)
         if waits and self._stall is not None and self._stall.is_stalled:
             return self._stall.park(partial(self.send_batch, batch, body, sender))
         outcome = self._store_batch(batch, body, sender)
-        outcome.waits_for_flush = waits
+        outcome.waits_for_store = waits
         return outcome
 
     def _give_up(self, message: StoredProperties, topic: str, group: str) -> StoredProperties:
@@ -439,7 +439,7 @@ class SendOperations:
         return Refusal(ResponseCode.MESSAGE_ILLEGAL, illegal_remark(self.store.config.max_message_bytes), new_topics)
 
 
-def _waits_for_flush(message: SendRequest, sender: Sender) -> bool:
+def _waits_for_store(message: SendRequest, sender: Sender) -> bool:
     return sender.waits and wants_to_wait(message.properties or "")
 
 

@@ -97,7 +97,7 @@ class SendBackOperation:
             appended: Outcome[Any] = self._scheduler.append(self._routing.place(copy))
         except (StoreError, MessageRefusedError) as error:
             return self._scheduler.failed(error, new_topics)
-        appended.answer, appended.waits_for_flush, appended.new_topics = None, False, new_topics
+        appended.answer, appended.waits_for_store, appended.new_topics = None, False, new_topics
         return appended
 
     def _refuse(self, refusal: Refusal) -> Outcome[Refusal | None]:

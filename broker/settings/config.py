@@ -18,12 +18,14 @@ from collections.abc import Mapping
 from typing import Annotated, Self
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from ...common.errors import ConfigError
 from ...common.ids import is_address
 from ...common.settings import FOUND, Key, Setting, describe_settings, format_setting, parse_settings, setting_keys
 from ...store.files.store_config import StoreConfig
 from .java_keys import refuse_dangerous, warn_unused
+from .replication import ReplicationConfig
 
 _ROWS = (
     ("storePathRootDir", "root", "directory of the store"),
@@ -109,14 +111,15 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     broker_name: Annotated[str, Key("brokerName", "name of the broker group; the host name unless given")] = field(
         default_factory=_host_name
     )
-    broker_id: Annotated[int, Key("brokerId", "0: a master; slaves are not built")] = 0
+    broker_id: Annotated[
+        int, Key("brokerId", "of a slave: above 0, and another one than those of the others; a master has 0", least=-(1 << 63))
+    ] = 0
     host: Annotated[str, Key("bindAddress", "address to listen at; 0.0.0.0 for all")] = "127.0.0.1"
     port: Annotated[int, Key("listenPort", "port to listen at; 0 takes a free one", most=65_535)] = DEFAULT_PORT
     advertised_host: Annotated[
         str, Key("brokerIP1", "address that clients shall use; unless given, the one each client reached the server by")
     ] = ""
     nameservers: Annotated[str, Key("namesrvAddr", "name servers to register at: host:port;host:port")] = ""
-    ha_port: Annotated[int, Key("haListenPort", "port that slaves are told; 0 means listenPort + 1", most=65_535)] = 0
     permission: Annotated[
         int, Key("brokerPermission", "4 read + 2 write: taken from each topic's permission", most=7)
     ] = 6
@@ -250,6 +253,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     # not read by key: the store reads its own, the port is part of the option --advertise, repairs is --repair; the
     # file of settings is that of --config; given are the keys that the start names
     store: StoreConfig = field(default_factory=lambda: StoreConfig("~/store"))
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     advertised_port: int = 0
     repairs: bool = False
     settings_file: str = ""
@@ -262,6 +266,10 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         if not self.region_id.isprintable() or len(self.region_id) > _LONGEST_REGION:
             limit = f"it must be printable and have {_LONGEST_REGION} characters at most"
             raise ConfigError(f"regionId is {self.region_id[:_LONGEST_REGION]!r}, {limit}", key="regionId")
+        if self.replication.is_slave and self.broker_id <= 0:
+            raise ConfigError(f"brokerId is {self.broker_id}, a slave's must be above 0", key="brokerId")
+        if not self.replication.is_slave:
+            force_setattr(self, "broker_id", 0)  # whatever the settings say, as in Java
         if not self.host:
             raise ConfigError("bindAddress is empty; 0.0.0.0 means every address of this machine", key="bindAddress")
         if self.metrics_exporter not in _EXPORTERS:
@@ -293,9 +301,17 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         """
         refuse_dangerous(settings)
         store = StoreConfig.from_java(settings)
-        config = cls(store=store, given=frozenset(settings), **parse_settings(cls, settings))
-        warn_unused(settings, used=setting_keys(cls) | {row.key for row in describe_store(store)})
+        replication = ReplicationConfig(**parse_settings(ReplicationConfig, settings))
+        fields = parse_settings(cls, settings)
+        config = cls(store=store, replication=replication, given=frozenset(settings), **fields)
+        warn_unused(settings, used=config.used_keys)
         return config
+
+    @property
+    def used_keys(self) -> frozenset[str]:
+        """The keys that have a meaning here."""
+        own = setting_keys(BrokerConfig) | setting_keys(ReplicationConfig)
+        return own | {row.key for row in describe_store(self.store)}
 
     @property
     def given_keys(self) -> frozenset[str]:
@@ -305,4 +321,4 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
 
     def describe(self) -> list[Setting]:
         """Return every key that rocketlet uses, with its value, default and meaning."""
-        return describe_settings(self) + describe_store(self.store)
+        return describe_settings(self) + describe_settings(self.replication) + describe_store(self.store)

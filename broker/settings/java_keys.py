@@ -153,12 +153,7 @@ def _unless(harmless: str, reason: str) -> _Refusal:
 
 
 _REFUSED = {
-    "brokerRole": _unless("ASYNC_MASTER", "replication is not built"),
-    "brokerId": _unless("0", "slaves are not built"),
-    "haMasterAddress": _unless("", "replication is not built"),
-    "inSyncReplicas": _unless("1", "replication is not built"),
-    "minInSyncReplicas": _unless("1", "replication is not built"),
-    "allAckInSyncStateSet": _unless("false", "replication is not built"),
+    "allAckInSyncStateSet": _unless("false", "controller mode is not built"),
     "enableDLegerCommitLog": _unless("false", "the DLedger log is not built"),
     "enableControllerMode": _unless("false", "controller mode is not built"),
     "duplicationEnable": _unless("false", "a replicated log is not built"),

@@ -15,12 +15,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from ...common.errors import ConfigError
-from ...common.settings import parse_settings, setting_keys
+from ...common.settings import parse_settings
 from ...store.files.store_config import LIVE_STORE_KEYS
-from .config import BrokerConfig, describe_store
+from .config import BrokerConfig
 from .java_keys import refuse_dangerous, warn_unused
+from .replication import LIVE_REPLICATION_KEYS, ReplicationConfig
 
-LIVE_KEYS: Final = LIVE_STORE_KEYS | frozenset(
+LIVE_KEYS: Final = LIVE_STORE_KEYS | LIVE_REPLICATION_KEYS | frozenset(
     [
         *("brokerPermission", "regionId", "traceOn", "autoCreateTopicEnable", "autoCreateSubscriptionGroup"),
         *("rejectTransactionMessage", "recallMessageEnable", "allowRecallWhenBrokerNotWriteable"),
@@ -44,12 +45,13 @@ def change_config(config: BrokerConfig, changes: Mapping[str, str]) -> BrokerCon
         ConfigError: a value that cannot be used, or a key that is not live or must not be neglected; ``key`` names it.
     """
     refuse_dangerous(changes)
-    used = setting_keys(BrokerConfig) | {row.key for row in describe_store(config.store)}
+    used = config.used_keys
     for key in sorted((used - LIVE_KEYS) & changes.keys()):
         hint = "set it in the settings file or with --set, and start the broker again"
         raise ConfigError(f"{key} is read at the start only: {hint}", key=key)
     store = config.store.changed(changes)
-    changed = replace(config, store=store, **parse_settings(BrokerConfig, changes))
+    replication = replace(config.replication, **parse_settings(ReplicationConfig, changes))
+    changed = replace(config, store=store, replication=replication, **parse_settings(BrokerConfig, changes))
     warn_unused(changes, used=used, most_hints=_MOST_HINTS)
     return changed
 

@@ -96,13 +96,13 @@ class NameServerLink:
         Raises:
             RemotingError: no answer.
         """
-        body = registration.body
+        body, replication = registration.body, self._config.replication
         host = await self._own_host()
         header = RegisterBrokerHeader(
             broker_name=self._config.broker_name,
             broker_addr=format_address(host, self._config.advertised_port or self._config.port),
             cluster_name=self._config.cluster_name,
-            ha_server_addr=format_address(host, self._config.ha_port or self._config.port + 1),
+            ha_server_addr=format_address(replication.ha_host or host, replication.ha_port or self._config.port + 1),
             broker_id=self._config.broker_id,
             compressed=registration.is_compressed,
             body_crc32=crc31(body),

@@ -76,10 +76,10 @@ class EndTransaction:
         if end.outcome == TRANSACTION_ROLLBACK:
             self._settle(self._open(self._offsets(half)))
             rolled_back: Outcome[Refusal | None] = self._scheduler.after_commit(None)
-            rolled_back.waits_for_flush = False
+            rolled_back.waits_for_store = False
             return rolled_back
         outcome = self._commit(half)
-        outcome.waits_for_flush = waits and wants_to_wait(str(half.property_text, "utf-8", "replace"))
+        outcome.waits_for_store = waits and wants_to_wait(str(half.property_text, "utf-8", "replace"))
         return outcome
 
     def _commit(self, half: Record) -> Outcome[Refusal | None]:
@@ -172,7 +172,7 @@ class ResumeCheck:
             outcome: Outcome[Any] = self._scheduler.append(resumed(half))
         except StoreError as error:
             return self._scheduler.failed(error)
-        outcome.answer, outcome.waits_for_flush = None, False
+        outcome.answer, outcome.waits_for_store = None, False
         return outcome
 
     def _find(self, message_id: str | None) -> Record | None:

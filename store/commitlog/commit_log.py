@@ -154,7 +154,7 @@ class _Run(NamedTuple):
 
     start: int
     size: int
-    buffers: list[bytes]
+    buffers: list[bytes | memoryview]
     ends_file: bool
 
 
@@ -174,7 +174,7 @@ class CommitLog:
         self._unflushed: list[OpenSegment] = []
         self._new_directories: set[str] = set()
         self._runs: list[_Run] = []
-        self._buffers: list[bytes] = []
+        self._buffers: list[bytes | memoryview] = []
         self._run_start = 0
         self.file_bytes = file_bytes
         self.min_offset = self.max_offset = self.append_offset = 0
@@ -200,13 +200,13 @@ class CommitLog:
         self._unflushed = []
         self._maps.clear()
 
-    def add(self, records: bytes, size: int) -> None:
+    def add(self, records: bytes | memoryview, size: int) -> None:
         """Plan records of ``size`` bytes at ``append_offset``; the caller has seen to it that they fit ``room``."""
         self._buffers.append(records)
         self.append_offset += size
         self.room -= size
 
-    def add_copy(self, log_offset: int, data: bytes) -> None:
+    def add_copy(self, log_offset: int, data: bytes | memoryview) -> None:
         """Plan bytes of another broker's log at their place, in one file; raises ``ValueError`` at any other place."""
         if not self.append_offset and log_offset and not log_offset % self.file_bytes:
             self.set_bounds(log_offset, log_offset)
@@ -386,7 +386,7 @@ class CommitLog:
         self._runs.append(_Run(self._run_start, end - self._run_start, self._buffers, ends_file))
         self._buffers = []
 
-    def _write(self, segment: OpenSegment, buffers: list[bytes], start: int, size: int) -> None:
+    def _write(self, segment: OpenSegment, buffers: list[bytes | memoryview], start: int, size: int) -> None:
         if len(buffers) > _MAX_BUFFERS:
             buffers = [b"".join(buffers)]
         count = self._files.pwritev(segment.descriptor, buffers, start - segment.base_offset)

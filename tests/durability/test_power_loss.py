@@ -86,7 +86,7 @@ def answer_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> bool:
         return False
 
-    patch.setattr(send_module, "_waits_for_flush", never)
+    patch.setattr(send_module, "_waits_for_store", never)
 
 
 def move_the_end_before_the_sync(patch: pytest.MonkeyPatch) -> None:

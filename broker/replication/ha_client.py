@@ -1,0 +1,201 @@
+"""The slave's end of the copy: appends to the log what its master sends (``DefaultHAClient``; spec replication.md §4).
+
+Rules
+
+    1. The address is ``haMasterAddress``, else what the name servers say last. Without one, or when there is no
+       connection, it is looked for again after 5 s; after a silence of the master at once.
+    2. The first report is the end of the own log, and each frame that was appended is reported; so is the end, after
+       ``haSendHeartbeatInterval`` without a report.
+    3. Bytes are appended where they stand in the master's log, which must be the end of the own one. What stands
+       elsewhere, heartbeats too, ends the connection: nothing is mixed.
+    4. What is appended is readable as far as it makes whole records; under SYNC_FLUSH when it is on disk. A report does
+       not wait for the disk.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol, cast
+
+from ...common.clock import Clock, TimerHandle
+from ...common.errors import DecodeError, FrameError, StoreError
+from ...remoting.transport.client import parse_address
+from ..settings.live import LiveSettings
+from .frames import REPORT, FrameParser
+
+RETRY_MS: Final = 5_000
+CONNECT_MS: Final = 3_000
+_LOOK_MS: Final = 1_000
+_log = logging.getLogger(__name__)
+
+
+class LogCopy(Protocol):
+    """The log of a store, as far as a slave needs it."""
+
+    @property
+    def log_max_offset(self) -> int:
+        """The end of what is written."""
+        ...
+
+    def append_copy(self, log_offset: int, data: memoryview) -> None:
+        """Write bytes where they stand in the master's log.
+
+        Raises:
+            ValueError: They do not stand at the end of the log, or overrun its file.
+            StoreError: The store takes nothing.
+        """
+        ...
+
+
+class MasterLink(asyncio.Protocol):
+    """One connection to the master; ``closed`` is set when it has ended."""
+
+    def __init__(self, log: LogCopy, settings: LiveSettings, clock: Clock, on_appended: Callable[[], object]) -> None:
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._on_appended = on_appended
+        self._frames = FrameParser(self._check)
+        self._transport: asyncio.Transport | None = None
+        self._timer: TimerHandle | None = None
+        self._window = (0, 0)
+        self.bytes_in_second = 0
+        self.was_silent = False
+        """Whether it has ended since the master said nothing for too long."""
+        self.reported = -1
+        self.read_at_ms = self.written_at_ms = clock.monotonic_ms()
+        self.closed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<MasterLink reported {self.reported}>"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Report where the log ends."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._report()
+        self._plan_look()
+
+    def data_received(self, data: bytes) -> None:
+        """Append what has come."""
+        self.read_at_ms = self._clock.monotonic_ms()
+        reports: list[bytes] = []
+        try:
+            for frame in self._frames.feed(data):
+                if frame.body:
+                    self._log.append_copy(frame.log_offset, frame.body)
+                    self.reported = self._log.log_max_offset
+                    reports.append(REPORT.pack(self.reported))
+                    self._count(len(frame.body))
+        except (DecodeError, StoreError, ValueError) as error:
+            _log.error("closing the connection to the master, copying again in %d ms: %s", RETRY_MS, error)
+            self.close()
+        if reports:
+            self._write(b"".join(reports))
+            self._on_appended()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take note of the end."""
+        if exc is not None:
+            _log.warning("connection to the master is lost at log offset %d: %s", self._log.log_max_offset, exc)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._transport = None
+        self.closed.set()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _check(self, log_offset: int) -> None:
+        end = self._log.log_max_offset
+        if end and log_offset != end:
+            raise FrameError(f"the master sends log offset {log_offset}, this log ends at {end}")
+
+    def _report(self) -> None:
+        self.reported = self._log.log_max_offset
+        self._write(REPORT.pack(self.reported))
+
+    def _write(self, reports: bytes) -> None:
+        if self._transport is not None:
+            self.written_at_ms = self._clock.monotonic_ms()
+            self._transport.write(reports)
+
+    def _count(self, size: int) -> None:
+        second, count = self._window
+        now = self.read_at_ms // _LOOK_MS
+        if now != second:
+            self.bytes_in_second = count if now == second + 1 else 0
+            second, count = now, 0
+        self._window = second, count + size
+
+    def _plan_look(self) -> None:
+        config = self._settings.config.replication
+        pause_ms = min(_LOOK_MS, config.heartbeat_ms, config.housekeeping_ms)
+        self._timer = self._clock.call_at(self._clock.monotonic_ms() + pause_ms, self._look)
+
+    def _look(self) -> None:
+        config, now_ms = self._settings.config.replication, self._clock.monotonic_ms()
+        if now_ms - self.read_at_ms > config.housekeeping_ms:
+            _log.warning("connecting to the master again: it has said nothing for %d ms", now_ms - self.read_at_ms)
+            self.was_silent = True
+            self.close()
+            return
+        if now_ms - self.written_at_ms > config.heartbeat_ms:
+            self._report()
+        self._plan_look()
+
+
+class HaClient:
+    """Copies the log of the master as long as the broker is a slave; ``run`` is a job for ``repeat``."""
+
+    def __init__(
+        self, log: LogCopy, settings: LiveSettings, clock: Clock, on_appended: Callable[[], object]
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._on_appended = on_appended
+        self._told_address = ""
+        self.link: MasterLink | None = None
+        """The connection, while there is one."""
+
+    def __repr__(self) -> str:
+        return f"<HaClient of {self.master_address or 'no master'}, {self.link!r}>"
+
+    @property
+    def master_address(self) -> str:
+        """Where the log is copied from, empty while nobody has said so."""
+        return self._settings.config.replication.named_master or self._told_address
+
+    def learn_master(self, address: str) -> None:
+        """Take note of what a name server or the master says; an open connection stays."""
+        self._told_address = address
+
+    async def run(self) -> int:
+        """Connect and copy until the connection ends; return the pause before the next one."""
+        address = self.master_address
+        if not address:
+            return RETRY_MS
+        host, port = parse_address(address)
+        try:
+            async with self._clock.timeout(CONNECT_MS):
+                _, link = await asyncio.get_running_loop().create_connection(self._connect, host, port)
+        except (OSError, TimeoutError) as error:
+            text = "connecting to the master's HA port %s failed, retrying in %d ms: %s"
+            _log.warning(text, address, RETRY_MS, error or "no answer")
+            return RETRY_MS
+        self.link = link
+        _log.info("copying the log of the master at %s from log offset %d", address, self._log.log_max_offset)
+        try:
+            await link.closed.wait()
+        finally:
+            self.link = None
+            link.close()
+            with suppress(asyncio.CancelledError):
+                await link.closed.wait()
+        return 0 if link.was_silent else RETRY_MS
+
+    def _connect(self) -> MasterLink:
+        return MasterLink(self._log, self._settings, self._clock, self._on_appended)

@@ -1,0 +1,91 @@
+"""The settings of masters and slaves, by Java's keys (spec replication.md §1)."""
+
+from typing import Annotated, Final
+
+from msgspec import Struct
+
+from ...common.errors import ConfigError
+from ...common.settings import Key
+
+ASYNC_MASTER: Final = "ASYNC_MASTER"
+SYNC_MASTER: Final = "SYNC_MASTER"
+SLAVE: Final = "SLAVE"
+_ROLES: Final = (ASYNC_MASTER, SYNC_MASTER, SLAVE)
+_LEAST_ADDRESS = 6  # characters; what is shorter is none (``DefaultHAClient``)
+_MOST_REPLICAS = 100
+
+LIVE_REPLICATION_KEYS: Final = frozenset(
+    [
+        *("haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haMaxGapNotInSync"),
+        *("haFlowControlEnable", "maxHaTransferByteInSecond", "slaveTimeout", "inSyncReplicas", "minInSyncReplicas"),
+        *("syncFromLastFile", "offsetCheckInSlave"),
+    ]
+)
+
+
+class ReplicationConfig(Struct, frozen=True, kw_only=True):
+    """How a log is copied; fields in the order of ``--print-config``."""
+
+    role: Annotated[
+        str, Key("brokerRole", "ASYNC_MASTER, SYNC_MASTER: a send waits for slaves, or SLAVE: a copy of its master")
+    ] = ASYNC_MASTER
+    ha_port: Annotated[
+        int, Key("haListenPort", "port at which slaves copy the log; 0 means listenPort + 1", most=65_535)
+    ] = 0
+    ha_host: Annotated[str, Key("brokerIP2", "address that slaves shall use; that of clients unless given")] = ""
+    master_ha_address: Annotated[
+        str, Key("haMasterAddress", "where a slave copies from; what the name server says unless given")
+    ] = ""
+    heartbeat_ms: Annotated[
+        int, Key("haSendHeartbeatInterval", "silence after which master and slave tell where they are", least=1)
+    ] = 5_000
+    housekeeping_ms: Annotated[
+        int, Key("haHousekeepingInterval", "silence after which they take each other for gone", least=1)
+    ] = 20_000
+    batch_bytes: Annotated[
+        int, Key("haTransferBatchSize", "bytes of a frame at most", least=1, most=1 << 20)
+    ] = 32_768
+    most_gap_bytes: Annotated[
+        int, Key("haMaxGapNotInSync", "how far a slave may be behind and still counts as in sync", least=1)
+    ] = 268_435_456
+    is_flow_controlled: Annotated[bool, Key("haFlowControlEnable", "limit what each slave is sent in a second")] = False
+    most_bytes_in_second: Annotated[
+        int, Key("maxHaTransferByteInSecond", "to so many bytes", least=1)
+    ] = 104_857_600
+    slave_timeout_ms: Annotated[
+        int, Key("slaveTimeout", "how long a send waits for slaves under SYNC_MASTER")
+    ] = 3_000
+    in_sync_replicas: Annotated[
+        int, Key("inSyncReplicas", "how many must have a message under SYNC_MASTER, the master is one", least=1)
+    ] = 1
+    least_in_sync_replicas: Annotated[
+        int, Key("minInSyncReplicas", "with fewer no message is taken where a slave may act as master", least=1)
+    ] = 1
+    starts_at_newest_file: Annotated[
+        bool, Key("syncFromLastFile", "give an empty slave the newest file only, as before; else all there are")
+    ] = False
+    checks_offset_in_slave: Annotated[
+        bool, Key("offsetCheckInSlave", "correct readers beyond the end of a slave's queue; else they wait for it")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.role not in _ROLES:
+            raise ConfigError(f"brokerRole is {self.role!r}, it must be one of {', '.join(_ROLES)}", key="brokerRole")
+        if self.in_sync_replicas > _MOST_REPLICAS:
+            limit = f"{_MOST_REPLICAS} are possible"
+            raise ConfigError(f"inSyncReplicas is {self.in_sync_replicas}, {limit}", key="inSyncReplicas")
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether the broker is a copy of its master."""
+        return self.role == SLAVE
+
+    @property
+    def named_master(self) -> str:
+        """The address to copy from, if the settings name one."""
+        return self.master_ha_address if len(self.master_ha_address) >= _LEAST_ADDRESS else ""
+
+    @property
+    def needed_acks(self) -> int:
+        """How many slaves must have a message before its sender is answered."""
+        return self.in_sync_replicas - 1 if self.role == SYNC_MASTER else 0
