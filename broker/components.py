@@ -40,6 +40,7 @@ from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Schedule
 from .parts import AdminParts, StoredState
 from .pull.fetch import FetchOperation, FetchValidator, ReadCounts
 from .pull.handlers import PullHandlers
+from .replication.log_replication import LogReplication
 from .send.handlers import ReplyPusher, SendHandlers
 from .send.recall import RecallOperation
 from .send.replies import ReplyOperation
@@ -95,6 +96,7 @@ class Components:
         self.scheduler = Scheduler(
             store, clock, self.registration.make_known, self._settings if config.fails_fast else None
         )
+        self.replication = LogReplication(self.scheduler, self._settings, clock)
         self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
         self.long_polling = LongPolling(clock)
         self._members = Members[Connection](lambda: store.log_max_offset)
@@ -243,9 +245,11 @@ class Components:
         return format_address(*decode_host(self._state.store.store_host))
 
     def _build_notices(self) -> ArrivalNotices:
-        takers: dict[str, Callable[[Appended], object]] = {SCHEDULE_TOPIC: self.delay_delivery.take}
-        if self.timer_delivery is not None:
-            takers[TIMER_TOPIC] = self.timer_delivery.arrived
+        takers: dict[str, Callable[[Appended], object]] = {}
+        if not self._config.replication.is_slave:
+            takers[SCHEDULE_TOPIC] = self.delay_delivery.take
+            if self.timer_delivery is not None:
+                takers[TIMER_TOPIC] = self.timer_delivery.arrived
         return ArrivalNotices(self._traffic.puts, self.long_polling.arrived, by_topic(takers))
 
     def _build_jobs(self, files: Executor) -> Sequence[TimedJob]:

@@ -3,9 +3,10 @@
     async with Broker(BrokerConfig.from_java(settings), LoopClock()) as broker:
         print(broker.address)
 
-Start: lock and recover the store, load the tables, bind the port, register at the name servers (waiting for them for a
-second at most). Stop, in the opposite order: unregister, answer whoever waits, close the port and every connection,
-save the tables, close the store. After it no connection, task, thread, timer or file is left.
+Start: lock and recover the store, load the tables, bind the ports, begin what its role does, register at the name
+servers (waiting for them for a second at most). Stop, in the opposite order: unregister, end what its role does, answer
+whoever waits, close the ports and every connection, save the tables, close the store. After it no connection, task,
+thread, timer or file is left.
 """
 
 import asyncio
@@ -31,21 +32,20 @@ from ..store.files.files import OS_FILES, Files
 from ..store.message_store import MessageStore
 from .admin.cleaning import FIRST_ROUND_MS
 from .components import Components
-from .delay.delay_delivery import start_delivery
 from .delay.delay_progress import DelayProgress, DelaySaveJob
-from .delay.timer_jobs import start_timers
 from .group.filters import BloomShape, FilterTable
 from .group.groups import GroupTable, OffsetTable
 from .group.members import Presence
 from .jobs import SaveJob
 from .parts import StoredState
+from .ports import BrokerPorts
+from .role import Role, slave_handlers
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
 from .settings.saved import SettingsFile, lay_under
 from .topic.config_table import ConfigFolder
 from .topic.registration import NameServerLink
 from .topic.topics import TopicTable
-from .transaction.check_jobs import start_checks
 from .transaction.checks import GiveUp
 
 if TYPE_CHECKING:
@@ -173,44 +173,43 @@ class Broker:
         parts = self._parts = Components(self._clock, state, writer, tasks, self._store_host())
         stack.callback(parts.scheduler.close)
         pool = await stack.enter_async_context(ConnectionPool(self._clock))
-        if not self.store.was_closed_cleanly:
+        if not (self.store.was_closed_cleanly or self._config.replication.is_slave):
             delivery = parts.delay_delivery
             delivery.pass_delivered(await _run_in(writer, delivery.find_delivered))
         await state.delay_saving.run_once()
         stack.callback(self.store.subscribe(parts.notices.collect))  # what the store's end writes nobody waits for
-        await self._bind(stack, parts)
+        ports = await self._bind(stack, parts)
         stack.callback(parts.long_polling.wake_all)
         stack.push_async_callback(parts.scheduler.drain)
         stack.callback(parts.scheduler.stop_parking)
-        self._start_jobs(stack, tasks, parts, state.delay_saving)
+        for job in parts.jobs:
+            tasks.start(repeat(job.run, self._clock, first_ms=job.period_ms), type(job).__name__)
+        tasks.start(repeat(parts.cleaning.run, self._clock, first_ms=FIRST_ROUND_MS), "cleaning")
+        await stack.enter_async_context(Role(parts, state.delay_saving, self._clock, self._give_up))
         stack.push_async_callback(parts.registration.stop)
-        bound = replace(self._config, port=self.advertised.bound[1])
-        links = [NameServerLink(address, pool, bound) for address in bound.nameserver_list]
+        replication = replace(self._config.replication, ha_port=ports.ha_port)
+        bound = replace(self._config, port=self.advertised.bound[1], replication=replication)
+        tell = parts.replication.master.tell
+        links = [NameServerLink(address, pool, bound, tell) for address in bound.nameserver_list]
         await parts.registration.start(links)
 
-    def _start_jobs(
-        self, stack: AsyncExitStack, tasks: TaskScope, parts: Components, delay_saving: DelaySaveJob
-    ) -> None:
-        clock = self._clock
-        for job in parts.jobs:
-            tasks.start(repeat(job.run, clock, first_ms=job.period_ms), type(job).__name__)
-        tasks.start(repeat(parts.cleaning.run, clock, first_ms=FIRST_ROUND_MS), "cleaning")
-        start_delivery(stack, tasks, clock, parts.delay_delivery, delay_saving)
-        if parts.timer_delivery is not None:
-            start_timers(stack, tasks, clock, parts.timer_delivery)
-        start_checks(stack, tasks, clock, *parts.build_checks(self._give_up))
-
-    async def _bind(self, stack: AsyncExitStack, parts: Components) -> None:
-        handlers = RequestHandlers(parts.handlers, parts.admin.answer, parts.scheduler.end_turn)
+    async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
+        by_code = {**parts.handlers, **(slave_handlers() if self._config.replication.is_slave else {})}
+        handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn)
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )
-        events = parts.connection_events
-        server = RemotingServer(self._config.host, self._config.port, handlers, self._clock, limits, events)
-        await stack.enter_async_context(server)
-        if self._config.port != server.address[1]:  # a free port was asked for; nobody can have used it yet
-            self.advertised = self.advertised._replace(bound=server.address)
+        clock, events = self._clock, parts.connection_events
+
+        def make_server(port: int) -> RemotingServer:
+            return RemotingServer(self._config.host, port, handlers, clock, limits, events)
+
+        ports = BrokerPorts(self._config, make_server, parts.replication.server)
+        await stack.enter_async_context(ports)
+        if self._config.port != ports.address[1]:  # a free port was asked for; nobody can have used it yet
+            self.advertised = self.advertised._replace(bound=ports.address)
             self.store.set_store_host(self._store_host())
+        return ports
 
     def _store_host(self) -> bytes:
         """The host that message ids name: callers of 33 connect to it."""

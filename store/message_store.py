@@ -65,6 +65,7 @@ class MessageStore:
         self._encoder = RecordEncoder(config, store_host)
         self._planned: list[Placed] = []
         self._refusal: StoreNotWritableError | None = None
+        self._copies_only: StoreNotWritableError | None = None
         self._last_refusal = ""
         self._disk_full: DiskFullError | None = None
         self._is_sync_flush = config.is_sync_flush
@@ -165,6 +166,10 @@ class MessageStore:
         """Tell of records that become readable from now on, once for each commit; return the call that ends it."""
         return self._dispatcher.subscribe(arrivals)
 
+    def take_copies_only(self) -> None:
+        """Take no records of this broker any more: they would stand where those of its master go."""
+        self._refusal = self._copies_only = StoreNotWritableError("this broker is a slave: its master takes records")
+
     @property
     def refusal(self) -> StoreNotWritableError | None:
         """Why no record is taken at present, ``None`` when the store is writable."""
@@ -239,7 +244,8 @@ class MessageStore:
             ValueError: They stand elsewhere.
             StoreNotWritableError: The store takes nothing at present; nothing was kept.
         """
-        self._check_writable()
+        if self._flusher.failure is not None or self._refusal is not self._copies_only:
+            self._check_writable(but=self._copies_only)
         if self._planned:
             raise ValueError(f"{len(self._planned)} records of this broker wait for their commit, a copy takes none")
         self._log.add_copy(log_offset, data)
@@ -299,15 +305,16 @@ class MessageStore:
 
     def tick(self) -> None:
         """Catch up with what waits: queue entries that had no room, and index entries; to be called now and then."""
-        refused, self._refusal = self._refusal, None
-        if refused is not None and not isinstance(refused, StoreFullError):
+        refused, self._refusal = self._refusal, self._copies_only
+        if refused is not self._refusal and not isinstance(refused, StoreFullError):
             self._refusal = refused
             return
         self.advance()
         if self._index is not None and self._index.may_build:
             self._build_index()
-        self._refusal = self._refusal or self._disk_full
-        if refused is not None and self._refusal is None:
+        if self._refusal is self._copies_only:
+            self._refusal = self._disk_full or self._copies_only
+        if refused is not self._copies_only and self._refusal is self._copies_only:
             _log.warning("accepting writes again: store %s", self.config.root)
 
     @property
@@ -445,7 +452,7 @@ class MessageStore:
             self._refusal = StoreNotWritableError(f"store {self.config.root} is closed")
 
     def _finish(self) -> None:
-        if isinstance(self._refusal, StoreFullError):
+        if isinstance(self._refusal, StoreFullError) or self._refusal is self._copies_only:
             self._refusal = None
         self.commit()
         self._flusher.flush_log(self._take_log())
@@ -485,17 +492,18 @@ class MessageStore:
 
     # --- inside
 
-    def _check_writable(self) -> None:
+    def _check_writable(self, but: StoreNotWritableError | None = None) -> None:
         if isinstance(self._refusal, StoreFullError):
             self.tick()
         refusal = self.refusal
-        if refusal is not None:
+        if refusal is not but:
+            assert refusal is not None, "what is passed over is none, or why the store takes copies only"
             raise type(refusal)(*refusal.args)
 
     def _set_disk_full(self, error: DiskFullError | None) -> None:
         self._disk_full = error
-        if self._refusal is None or isinstance(self._refusal, DiskFullError):
-            self._refusal = error
+        if self._refusal is self._copies_only or isinstance(self._refusal, DiskFullError):
+            self._refusal = error or self._copies_only
 
     def _refuse(self, error: StoreNotWritableError) -> None:
         if str(error) != self._last_refusal:

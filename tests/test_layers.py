@@ -29,7 +29,19 @@ PARTS = sorted(folder for folder in LEVELS if (ROOT / folder).is_dir())
 ORDER = {
     "remoting": ("codec", "headers", "bodies", "transport"),
     "store": ("files", "commitlog", "consumequeue", "index", "recovery", "timer", ".", "audit"),
-    "broker": ("settings", "topic", "outcomes", "group", "delay", "transaction", "send", "pull", "admin", "."),
+    "broker": (
+        "settings",
+        "topic",
+        "outcomes",
+        "group",
+        "delay",
+        "transaction",
+        "send",
+        "pull",
+        "replication",
+        "admin",
+        ".",
+    ),
     "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
     "cli": ("verbs", "."),
@@ -39,7 +51,8 @@ WIRE_MODULES = frozenset(
     {
         *("handlers", "query_handlers", "report_handlers", "change_handlers", "setting_handlers"),
         *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers"),
-        *("registration", "components", "admin_components", "parts", "server"),
+        *("registration", "components", "admin_components", "parts", "ports", "role", "server"),
+        *("ha_client", "slave_handlers"),
     }
 )
 """The modules of the broker that may import ``remoting``, where every module may import ``LOOP_TOOLS`` of it."""

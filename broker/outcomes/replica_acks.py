@@ -1,9 +1,9 @@
 """Sends that wait until slaves have their message (``GroupTransferService``; spec replication.md §6).
 
-    1. Under SYNC_MASTER a send is answered when so many slaves as are needed have acknowledged the end of its record;
-       one acknowledgement serves all who wait for something before it. The number is that of its commit.
-    2. Whoever waits longer than slaveTimeout is told so (FLUSH_SLAVE_TIMEOUT): its message is stored and can be read.
-    3. With the property WAIT=false, and for one-way requests, nobody waits.
+1. Under SYNC_MASTER a send is answered when so many slaves as are needed have acknowledged the end of its record;
+   one acknowledgement serves all who wait for something before it. The number is that of its commit.
+2. Whoever waits longer than slaveTimeout is told so (FLUSH_SLAVE_TIMEOUT): its message is stored and can be read.
+3. With the property WAIT=false, and for one-way requests, nobody waits.
 """
 
 import asyncio
@@ -60,8 +60,9 @@ class ReplicaAcks:
             self._progress.set()
 
     async def drain(self) -> None:
-        """Wait until nobody waits any more."""
-        while self._waiting:
+        """Wait until those who wait now are answered."""
+        end = self._waiting[-1].log_end if self._waiting else 0
+        while self._waiting and self._waiting[0].log_end <= end:
             self._progress.clear()
             await self._progress.wait()
 

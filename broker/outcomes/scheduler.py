@@ -71,6 +71,14 @@ class CommitParticipant(Protocol):
         ...
 
 
+class Follower(Protocol):
+    """Somebody who copies the log."""
+
+    def end_moved(self) -> object:
+        """Take note that something has been written to it."""
+        ...
+
+
 class Scheduler:
     """All outcomes of a broker that depend on its store; lives on the event loop."""
 
@@ -83,7 +91,7 @@ class Scheduler:
         self._participant: CommitParticipant | None = None
         self._group: GroupCommit | None = None
         self._replicas: ReplicaAcks | None = None
-        self._on_commit: Callable[[bool], object] | None = None
+        self._followers: Sequence[Follower] = ()
         self._stall: DiskStall | None = None
         self.failed_puts = 0
         """How many outcomes a failed commit has failed."""
@@ -188,8 +196,8 @@ class Scheduler:
             raise
         if self._group is not None or self._replicas is not None:
             turn = self._keep_waiting(turn)
-        if self._on_commit is not None:
-            self._on_commit(self._replicas is not None and self._replicas.is_needed)
+        if self._followers:
+            self.tell_followers()
         for outcome in turn:
             if outcome.new_topics or outcome.on_settled is not None:
                 self.settle(outcome)
@@ -215,9 +223,14 @@ class Scheduler:
 
     # --- for the broker's life
 
-    def replicate(self, replicas: ReplicaAcks | None, on_commit: Callable[[bool], object]) -> None:
-        """Have ``on_commit`` called after each commit, told whether somebody may wait for slaves, and wait for them."""
-        self._replicas, self._on_commit = replicas, on_commit
+    def replicate(self, followers: Sequence[Follower], replicas: ReplicaAcks | None) -> None:
+        """Tell ``followers``, who come and go, of each commit; senders wait for them where ``replicas`` says so."""
+        self._followers, self._replicas = followers, replicas
+
+    def tell_followers(self) -> None:
+        """Say that something has been written to the log."""
+        for follower in self._followers:
+            follower.end_moved()
 
     def tell_flushed(self, failure: object) -> None:
         """Say that a flush is over; on the flusher's thread."""

@@ -47,16 +47,26 @@ class FrameParser:
 
     def __init__(self, admit: Callable[[int], object]) -> None:
         self._admit = admit
-        self._left = b""
+        self._left = bytearray()
+        self._wanted = HEAD.size  # with fewer bytes than these there is no frame
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the whole frames.
+        """Yield the whole frames; each is to be used before the next is asked for.
 
         Raises:
             FrameError: A frame has a size that none can have.
         """
-        data = self._left + data if self._left else data
+        if self._left:
+            self._left += data
+            if len(self._left) < self._wanted:
+                return
+            data = bytes(self._left)
+        elif len(data) < self._wanted:
+            self._left += data
+            return
+        self._left = bytearray()
         view, at = memoryview(data), 0
+        self._wanted = HEAD.size
         while len(view) - at >= HEAD.size:
             log_offset, size = HEAD.unpack_from(view, at)
             if not 0 <= size <= MOST_TAKEN_BYTES:
@@ -64,7 +74,8 @@ class FrameParser:
             self._admit(log_offset)
             end = at + HEAD.size + size
             if end > len(view):
+                self._wanted = end - at
                 break
             yield Frame(log_offset, view[at + HEAD.size : end])
             at = end
-        self._left = data[at:]
+        self._left = bytearray(view[at:])

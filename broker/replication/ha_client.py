@@ -2,29 +2,31 @@
 
 Rules
 
-    1. The address is ``haMasterAddress``, else what the name servers say last. Without one, or when there is no
-       connection, it is looked for again after 5 s; after a silence of the master at once.
-    2. The first report is the end of the own log, and each frame that was appended is reported; so is the end, after
+    1. The first report is the end of the own log, and each frame that was appended is reported; so is the end, after
        ``haSendHeartbeatInterval`` without a report.
-    3. Bytes are appended where they stand in the master's log, which must be the end of the own one. What stands
+    2. Bytes are appended where they stand in the master's log, which must be the end of the own one. What stands
        elsewhere, heartbeats too, ends the connection: nothing is mixed.
-    4. What is appended is readable as far as it makes whole records; under SYNC_FLUSH when it is on disk. A report does
+    3. What is appended is readable as far as it makes whole records; under SYNC_FLUSH when it is on disk. A report does
        not wait for the disk.
+    4. A connection that is lost is made again after ``RETRY_MS``, one over which nothing came for
+       ``haHousekeepingInterval`` at once, and one whose bytes could not be taken after ``REFUSED_MS``. What is in the
+       way is said once, not with each attempt.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from ...common.clock import Clock, TimerHandle
-from ...common.errors import DecodeError, FrameError, StoreError
+from ...common.errors import DecodeError, FrameError, RemotingError, StoreError
 from ...remoting.transport.client import parse_address
 from ..settings.live import LiveSettings
 from .frames import REPORT, FrameParser
+from .known_master import KnownMaster
 
-RETRY_MS: Final = 5_000
+RETRY_MS: Final = 1_000
+REFUSED_MS: Final = 5_000
 CONNECT_MS: Final = 3_000
 _LOOK_MS: Final = 1_000
 _log = logging.getLogger(__name__)
@@ -60,15 +62,22 @@ class MasterLink(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: TimerHandle | None = None
         self._window = (0, 0)
-        self.bytes_in_second = 0
+        self._bytes_in_second = 0
         self.was_silent = False
         """Whether it has ended since the master said nothing for too long."""
+        self.failure = ""
+        """Why what the master has sent was not taken."""
         self.reported = -1
         self.read_at_ms = self.written_at_ms = clock.monotonic_ms()
         self.closed = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<MasterLink reported {self.reported}>"
+
+    @property
+    def bytes_in_second(self) -> int:
+        """How much came in the last whole second."""
+        return self._bytes_in_second if self._clock.monotonic_ms() // _LOOK_MS <= self._window[0] + 1 else 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Report where the log ends."""
@@ -84,11 +93,10 @@ class MasterLink(asyncio.Protocol):
             for frame in self._frames.feed(data):
                 if frame.body:
                     self._log.append_copy(frame.log_offset, frame.body)
-                    self.reported = self._log.log_max_offset
-                    reports.append(REPORT.pack(self.reported))
+                    reports.append(REPORT.pack(self._log.log_max_offset))
                     self._count(len(frame.body))
-        except (DecodeError, StoreError, ValueError) as error:
-            _log.error("closing the connection to the master, copying again in %d ms: %s", RETRY_MS, error)
+        except (DecodeError, StoreError, ValueError, OSError) as error:
+            self.failure = str(error)
             self.close()
         if reports:
             self._write(b"".join(reports))
@@ -96,8 +104,6 @@ class MasterLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take note of the end."""
-        if exc is not None:
-            _log.warning("connection to the master is lost at log offset %d: %s", self._log.log_max_offset, exc)
         if self._timer is not None:
             self._timer.cancel()
         self._transport = None
@@ -114,11 +120,11 @@ class MasterLink(asyncio.Protocol):
             raise FrameError(f"the master sends log offset {log_offset}, this log ends at {end}")
 
     def _report(self) -> None:
-        self.reported = self._log.log_max_offset
-        self._write(REPORT.pack(self.reported))
+        self._write(REPORT.pack(self._log.log_max_offset))
 
     def _write(self, reports: bytes) -> None:
         if self._transport is not None:
+            self.reported = self._log.log_max_offset
             self.written_at_ms = self._clock.monotonic_ms()
             self._transport.write(reports)
 
@@ -126,7 +132,7 @@ class MasterLink(asyncio.Protocol):
         second, count = self._window
         now = self.read_at_ms // _LOOK_MS
         if now != second:
-            self.bytes_in_second = count if now == second + 1 else 0
+            self._bytes_in_second = count if now == second + 1 else 0
             second, count = now, 0
         self._window = second, count + size
 
@@ -151,40 +157,34 @@ class HaClient:
     """Copies the log of the master as long as the broker is a slave; ``run`` is a job for ``repeat``."""
 
     def __init__(
-        self, log: LogCopy, settings: LiveSettings, clock: Clock, on_appended: Callable[[], object]
+        self,
+        log: LogCopy,
+        master: KnownMaster,
+        settings: LiveSettings,
+        clock: Clock,
+        on_appended: Callable[[], object],
     ) -> None:
         self._log = log
+        self._master = master
         self._settings = settings
         self._clock = clock
         self._on_appended = on_appended
-        self._told_address = ""
+        self._said = ""
         self.link: MasterLink | None = None
         """The connection, while there is one."""
 
     def __repr__(self) -> str:
-        return f"<HaClient of {self.master_address or 'no master'}, {self.link!r}>"
-
-    @property
-    def master_address(self) -> str:
-        """Where the log is copied from, empty while nobody has said so."""
-        return self._settings.config.replication.named_master or self._told_address
-
-    def learn_master(self, address: str) -> None:
-        """Take note of what a name server or the master says; an open connection stays."""
-        self._told_address = address
+        return f"<HaClient of {self._master!r}, {self.link!r}>"
 
     async def run(self) -> int:
         """Connect and copy until the connection ends; return the pause before the next one."""
-        address = self.master_address
-        if not address:
-            return RETRY_MS
-        host, port = parse_address(address)
+        address = await self._master.wait_ha_address()
         try:
+            host, port = parse_address(address)
             async with self._clock.timeout(CONNECT_MS):
                 _, link = await asyncio.get_running_loop().create_connection(self._connect, host, port)
-        except (OSError, TimeoutError) as error:
-            text = "connecting to the master's HA port %s failed, retrying in %d ms: %s"
-            _log.warning(text, address, RETRY_MS, error or "no answer")
+        except (OSError, TimeoutError, RemotingError) as error:
+            self._say(f"cannot connect to the master's HA port {address}: {str(error) or 'no answer'}")
             return RETRY_MS
         self.link = link
         _log.info("copying the log of the master at %s from log offset %d", address, self._log.log_max_offset)
@@ -193,9 +193,18 @@ class HaClient:
         finally:
             self.link = None
             link.close()
-            with suppress(asyncio.CancelledError):
-                await link.closed.wait()
-        return 0 if link.was_silent else RETRY_MS
+            await link.closed.wait()
+        if link.was_silent:
+            return 0
+        if link.failure:
+            self._say(f"not copying the log of the master at {address}: {link.failure}")
+            return REFUSED_MS
+        self._say(f"lost the connection to the master at {address}, this log ends at {self._log.log_max_offset}")
+        return RETRY_MS
 
     def _connect(self) -> MasterLink:
         return MasterLink(self._log, self._settings, self._clock, self._on_appended)
+
+    def _say(self, text: str) -> None:
+        _log.log(logging.DEBUG if text == self._said else logging.WARNING, "%s; trying again", text)
+        self._said = text

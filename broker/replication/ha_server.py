@@ -1,4 +1,4 @@
-"""The master's end of the copy: sends each slave the log from where it stands (``DefaultHAService``; replication.md §3).
+"""The master's end of the copy: sends slaves the log from where they stand (``DefaultHAService``; replication.md §3).
 
 Rules
 
@@ -8,11 +8,13 @@ Rules
        slices of the mapped log. Who cannot take more is not sent more until it can.
     3. While a send may wait for slaves, each commit is sent at once; else what has come within ``GATHER_MS``, or a
        whole frame, goes out together.
-    4. A slave whose end is not in the log gets heartbeats only: what lies between is not there, or it has records of
-       its own. That is an error in the log, and it never counts as in sync. One that was ahead is dropped when the log
-       has grown to where it stands, before a byte is sent: official masters mix the two logs there.
-    5. Silence: after ``haSendHeartbeatInterval`` a heartbeat, which is an empty frame; after
+    4. A slave whose end is not in the log gets heartbeats only, and never counts as in sync: what lies between is not
+       there any more, or it has records of its own. The same goes for each slave that comes back with an end at which
+       one was ahead: to send it what this log holds by then would mix the two, as official masters do.
+    5. What no slave can say ends the connection: an end below 0, or one behind what it was sent.
+    6. Silence: after ``haSendHeartbeatInterval`` a heartbeat, which is an empty frame; after
        ``haHousekeepingInterval`` without a report the connection is closed.
+    7. A stop sends what is written before it hangs up, as far as the slaves take it at once.
 """
 
 import asyncio
@@ -30,8 +32,10 @@ from .frames import HEAD, ReportParser
 
 GATHER_MS: Final = 5
 MOST_LINKS: Final = 200
+_MOST_AHEAD: Final = 10_000
 _MOST_UNSENT_BYTES: Final = 1 << 20
 _SECOND_MS: Final = 1_000
+_NOTHING: Final = memoryview(b"")
 _log = logging.getLogger(__name__)
 
 
@@ -53,12 +57,16 @@ class CopiedLog(Protocol):
         ...
 
     def log_bytes(self, log_offset: int, most: int) -> memoryview:
-        """Return what is written in one file from a position on; nothing at the end and outside the log."""
+        """Return what is written in one file from a position on; nothing at the end and outside the log.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         ...
 
 
 class SlaveState(NamedTuple):
-    """A slave as its master sees it; ``acknowledged`` is -1 before the first report, ``next_offset`` too."""
+    """A slave as its master sees it; ``acknowledged`` and ``next_offset`` are -1 before the first report."""
 
     peer: str
     acknowledged: int
@@ -78,11 +86,10 @@ class SlaveLink(asyncio.Protocol):
         self._reports = ReportParser()
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
-        self._gather_timer: TimerHandle | None = None
-        self._begun_at = -1  # what the slave reported first
-        self._window = (0, 0)  # the second that bytes are counted in, and how many were sent in it
+        self._is_foreign = False  # gets heartbeats only
+        self._timer: TimerHandle | None = None  # of what is sent a little later
+        self._window = (0, 0)  # since when bytes are counted, and how many were sent since then
         self._bytes_in_second = 0
-        self._is_foreign = False
         self.peer = ""
         self.acknowledged = -1
         self.next_offset = -1
@@ -97,19 +104,16 @@ class SlaveLink(asyncio.Protocol):
         """Take note of the slave."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_MOST_UNSENT_BYTES)
-        host, port = transport.get_extra_info("peername")[:2]
-        self.peer = format_address(host, port)
+        peer = transport.get_extra_info("peername")
+        self.peer = format_address(*peer[:2]) if peer else "somebody who has gone"
         self._server.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Take reports; the first one begins the copy."""
         self.read_at_ms = self._clock.monotonic_ms()
-        reports = self._reports.feed(data)
-        if not reports:
-            return
-        if self.next_offset < 0:
-            self._begin(reports[0])
-        self.acknowledged = reports[-1]
+        for reported in self._reports.feed(data):
+            if not self._take(reported):
+                return
         self._server.note_acknowledged()
         self.send()
 
@@ -124,11 +128,12 @@ class SlaveLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the slave."""
-        if self._gather_timer is not None:
-            self._gather_timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._transport = None
-        reason = f": {exc}" if exc is not None else ""
-        _log.info("slave %s has left at log offset %d%s", self.peer, self.acknowledged, reason)
+        if self.acknowledged >= 0:
+            reason = f": {exc}" if exc is not None else ""
+            _log.info("slave %s has left at log offset %d%s", self.peer, self.acknowledged, reason)
         self._server.remove(self)
 
     def close(self) -> None:
@@ -136,30 +141,36 @@ class SlaveLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- the copy
+    def finish(self) -> None:
+        """Hang up when all that was written is sent; what cannot be sent at once is dropped by ``close``."""
+        self.send()
+        if self._transport is not None:
+            self._transport.close()
 
-    def state(self) -> SlaveState:
-        """Return how far the slave has come."""
-        behind = self._log.log_max_offset - max(self.acknowledged, 0)
-        is_in_sync = not self._is_foreign and behind < self._server.config.most_gap_bytes
-        now_ms = self._clock.monotonic_ms()
-        is_recent = now_ms - self._window[0] < 2 * _SECOND_MS
-        sent = self._bytes_in_second if is_recent else 0
-        return SlaveState(self.peer, self.acknowledged, self.next_offset, behind, is_in_sync, sent)
+    # --- the copy
 
     @property
     def counts(self) -> bool:
         """Whether what the slave acknowledges is a copy of this log."""
-        return not self._is_foreign and self.acknowledged >= 0
+        return self.acknowledged >= 0 and not self._is_foreign
 
-    def end_moved(self, *, is_awaited: bool) -> None:
+    def state(self) -> SlaveState:
+        """Return how far the slave has come."""
+        behind = self._log.log_max_offset - self.acknowledged
+        is_in_sync = not self._is_foreign and behind < self._server.config.most_gap_bytes
+        is_recent = self._clock.monotonic_ms() - self._window[0] < 2 * _SECOND_MS
+        sent = self._bytes_in_second if is_recent else 0
+        return SlaveState(self.peer, self.acknowledged, self.next_offset, behind, is_in_sync, sent)
+
+    def end_moved(self) -> None:
         """Send what has been written, at once or a little later."""
-        if self.next_offset < 0 or self._is_paused:
+        if self.next_offset < 0 or self._is_paused or self._is_foreign:
             return
-        if is_awaited or self._log.log_max_offset - self.next_offset >= self._server.config.batch_bytes:
+        config = self._server.config
+        if config.needed_acks or self._log.log_max_offset - self.next_offset >= config.batch_bytes:
             self.send()
-        elif self._gather_timer is None:
-            self._gather_timer = self._clock.call_at(self._clock.monotonic_ms() + GATHER_MS, self._end_gathering)
+        elif self._timer is None:
+            self._send_at(self._clock.monotonic_ms() + GATHER_MS)
 
     def look(self, now_ms: int) -> None:
         """Send a heartbeat, or hang up, after a silence."""
@@ -168,104 +179,129 @@ class SlaveLink(asyncio.Protocol):
             _log.warning("closing the connection of slave %s: no report for %d ms", self.peer, now_ms - self.read_at_ms)
             self.close()
         elif self.next_offset >= 0 and now_ms - self.written_at_ms > config.heartbeat_ms and not self._is_paused:
-            self._write(memoryview(b""))
+            self._write(_NOTHING)
 
     def send(self) -> None:
         """Send what there is, as far as the slave and the limits take it."""
-        if self.next_offset < 0 or self._transport is None:
-            return
-        if self._is_foreign:
-            self._look_at_foreign()
+        if self.next_offset < 0 or self._is_foreign:
             return
         while not self._is_paused and self.next_offset < self._log.log_max_offset:
-            body = self._log.log_bytes(self.next_offset, self._allowed_bytes())
-            if not body:
-                if self.next_offset < self._log.log_min_offset:
-                    self._refuse(f"needs log offset {self.next_offset}, which was deleted; the log begins at "
-                                 f"{self._log.log_min_offset}")
+            if self.next_offset < self._log.log_min_offset:
+                self._refuse(f"is to get log offset {self.next_offset}, the log begins at {self._log.log_min_offset}")
+                return
+            try:
+                body = self._log.log_bytes(self.next_offset, self._allowed_bytes())
+            except OSError as error:
+                _log.error("closing the connection of slave %s: cannot read the log: %s", self.peer, error)
+                self.close()
+                return
+            if not body or self._transport is None:
                 return
             self._write(body)
 
+    def _take(self, reported: int) -> bool:
+        """Take a report; tell if a slave can say that."""
+        if reported < 0 or (reported > self.next_offset >= 0 and not self._is_foreign):
+            text = (
+                "closing the connection of %s to the HA port: it reports log offset %d, it was sent what is before %d"
+            )
+            _log.error(text, self.peer, reported, self.next_offset)
+            self.close()
+            return False
+        if self.next_offset < 0:
+            self._begin(reported)
+        self.acknowledged = reported
+        return True
+
     def _begin(self, reported: int) -> None:
-        log = self._log
-        self._begun_at = reported
+        log, known = self._log, self._server.ends_ahead
         self.next_offset = reported
         if reported == 0:
             self.next_offset = log.newest_file() if self._server.config.starts_at_newest_file else log.log_min_offset
+        elif reported in known:
+            self._refuse(f"ends at {reported}, where a slave was ahead of this log when it ended at {known[reported]}")
+            return
         elif reported > log.log_max_offset:
-            self._refuse(f"ends at {reported}, ahead of this master's log, which ends at {log.log_max_offset}")
+            self._server.note_ahead(reported)
+            self._refuse(f"ends at {reported}, ahead of this log, which ends at {log.log_max_offset}")
             return
         elif reported < log.log_min_offset:
-            self._refuse(f"ends at {reported}, before this master's log, which begins at {log.log_min_offset}")
+            self._refuse(f"ends at {reported}, before this log, which begins at {log.log_min_offset}")
             return
         text = "slave %s has reported log offset %d: sending from %d, the log ends at %d"
         _log.info(text, self.peer, reported, self.next_offset, log.log_max_offset)
 
     def _refuse(self, why: str) -> None:
         self._is_foreign = True
-        _log.error("slave %s %s: it gets nothing, empty its store and start it again", self.peer, why)
+        _log.error("slave %s %s: it gets nothing; empty its store and start it again", self.peer, why)
 
-    def _look_at_foreign(self) -> None:
-        """Drop a slave that was ahead when the log has come to where it stands: its bytes are others."""
-        if self.next_offset >= self._log.log_min_offset and self._log.log_max_offset >= self.next_offset:
-            text = "closing the connection of slave %s: it was at log offset %d before this log was"
-            _log.error(text, self.peer, self.next_offset)
-            self.close()
+    def _send_at(self, at_ms: int) -> None:
+        self._timer = self._clock.call_at(at_ms, self._send_late)
 
-    def _end_gathering(self) -> None:
-        self._gather_timer = None
+    def _send_late(self) -> None:
+        self._timer = None
         self.send()
 
     def _allowed_bytes(self) -> int:
+        """Return how long the next frame may be; with none, sending goes on in the next second."""
         config = self._server.config
         if not config.is_flow_controlled:
             return config.batch_bytes
-        now_ms = self._clock.monotonic_ms()
         since_ms, sent = self._window
-        left = config.most_bytes_in_second - (sent if now_ms - since_ms < _SECOND_MS else 0)
-        if left <= 0 and self._gather_timer is None:
-            self._gather_timer = self._clock.call_at(since_ms + _SECOND_MS, self._end_gathering)
+        left = config.most_bytes_in_second
+        if self._clock.monotonic_ms() - since_ms < _SECOND_MS:
+            left -= sent
+        if left <= 0 and self._timer is None:
+            self._send_at(since_ms + _SECOND_MS)
         return max(0, min(left, config.batch_bytes))
 
     def _write(self, body: memoryview) -> None:
-        assert self._transport is not None, "whoever sends has looked"
+        if self._transport is None:
+            return
         now_ms = self.written_at_ms = self._clock.monotonic_ms()
-        self._transport.writelines((HEAD.pack(self.next_offset, len(body)), body))
-        self.next_offset += len(body)
         since_ms, sent = self._window
         if now_ms - since_ms >= _SECOND_MS:
             self._bytes_in_second = sent if now_ms - since_ms < 2 * _SECOND_MS else 0
             since_ms, sent = now_ms, 0
         self._window = since_ms, sent + len(body)
+        head = HEAD.pack(self.next_offset, len(body))
+        self.next_offset += len(body)
+        if body:
+            self._transport.writelines((head, body))
+        else:
+            self._transport.write(head)
 
 
 class HaServer:
-    """Listens for slaves; ``on_acknowledged`` is told how far they have come, the farthest first."""
+    """Listens for slaves, once told where; ``on_acknowledged`` is told how far they have come, the farthest first."""
 
     def __init__(
         self,
-        address: tuple[str, int],
         log: CopiedLog,
         settings: LiveSettings,
         clock: Clock,
         on_acknowledged: Callable[[Sequence[int]], object],
     ) -> None:
-        self._host, self._port = address
         self._log = log
         self._settings = settings
         self._clock = clock
         self._on_acknowledged = on_acknowledged
-        self._links: list[SlaveLink] = []
         self._server: asyncio.Server | None = None
         self._timer: TimerHandle | None = None
+        self._all_gone = asyncio.Event()
+        self._is_closed = False
+        self.ends_ahead: dict[int, int] = {}
+        """Where slaves ended that were ahead, and where this log ended then."""
+        self.links: list[SlaveLink] = []
+        """The slaves that are connected."""
 
     def __repr__(self) -> str:
-        return f"<HaServer {format_address(self._host, self._port)}, {len(self._links)} slaves>"
+        return f"<HaServer at port {self.port}, {len(self.links)} slaves>"
 
     @property
     def port(self) -> int:
-        """The port that is bound."""
-        return self._port
+        """The port that is bound, 0 while there is none."""
+        return self._server.sockets[0].getsockname()[1] if self._server is not None else 0
 
     @property
     def config(self) -> ReplicationConfig:
@@ -273,72 +309,86 @@ class HaServer:
         return self._settings.config.replication
 
     async def __aenter__(self) -> Self:
-        """Listen.
-
-        Raises:
-            ConfigError: The address cannot be bound.
-        """
-        loop, where = asyncio.get_running_loop(), format_address(self._host, self._port)
-        try:
-            self._server = await loop.create_server(self._connect, self._host, self._port)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise AddressInUseError(f"cannot listen for slaves on {where}: it is in use", port=self._port) from error
-            raise ConfigError(f"cannot listen for slaves on {where}: {error.strerror}", key="haListenPort") from error
-        self._port = self._server.sockets[0].getsockname()[1]
+        """Allow to listen."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Hang up and listen no more."""
+        self._is_closed = True
         server, self._server = self._server, None
         if self._timer is not None:
             self._timer.cancel()
-        for link in tuple(self._links):
-            link.close()
         if server is not None:
             server.close()
+        for link in tuple(self.links):
+            link.finish()
+        await asyncio.sleep(0)  # one turn of the loop to send what was written last
+        for link in tuple(self.links):
+            link.close()
+        while self.links:
+            self._all_gone.clear()
+            await self._all_gone.wait()
+        if server is not None:
             await server.wait_closed()
+
+    async def listen(self, host: str, port: int) -> None:
+        """Listen there.
+
+        Raises:
+            ConfigError: The address cannot be bound.
+        """
+        where = format_address(host, port)
+        try:
+            self._server = await asyncio.get_running_loop().create_server(self._connect, host, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUseError(f"cannot listen on {where} for slaves: it is in use", port=port) from error
+            raise ConfigError(f"cannot listen on {where} for slaves: {error.strerror}", key="haListenPort") from error
 
     def states(self) -> list[SlaveState]:
         """Return how far each slave has come."""
-        return [link.state() for link in self._links]
-
-    def end_moved(self, *, is_awaited: bool) -> None:
-        """Send what has been written; ``is_awaited`` says that somebody waits for slaves to have it."""
-        for link in self._links:
-            link.end_moved(is_awaited=is_awaited)
+        return [link.state() for link in self.links]
 
     # --- for the connections
 
     def add(self, link: SlaveLink) -> None:
         """Take note of a slave that has come."""
-        if len(self._links) >= MOST_LINKS:
+        self.links.append(link)
+        if self._is_closed:
+            link.close()
+        elif len(self.links) > MOST_LINKS:
             _log.warning("closing the connection of %s to the HA port: there are %d already", link.peer, MOST_LINKS)
             link.close()
-            return
-        self._links.append(link)
-        self._plan_look()
+        else:
+            self._plan_look()
 
     def remove(self, link: SlaveLink) -> None:
         """Take note that a slave has gone."""
-        if link in self._links:
-            self._links.remove(link)
+        self.links.remove(link)
+        if not self.links:
+            self._all_gone.set()
+
+    def note_ahead(self, log_offset: int) -> None:
+        """Remember that a slave ended there, ahead of the log."""
+        self.ends_ahead[log_offset] = self._log.log_max_offset
+        if len(self.ends_ahead) > _MOST_AHEAD:
+            del self.ends_ahead[next(iter(self.ends_ahead))]
 
     def note_acknowledged(self) -> None:
         """Tell how far the slaves have come."""
-        self._on_acknowledged(sorted([link.acknowledged for link in self._links if link.counts], reverse=True))
+        self._on_acknowledged(sorted([link.acknowledged for link in self.links if link.counts], reverse=True))
 
     def _connect(self) -> SlaveLink:
         return SlaveLink(self, self._log, self._clock)
 
     def _plan_look(self) -> None:
-        if self._timer is None and self._links and self._server is not None:
+        if self._timer is None and self.links and not self._is_closed:
             pause_ms = min(_SECOND_MS, self.config.heartbeat_ms, self.config.housekeeping_ms)
             self._timer = self._clock.call_at(self._clock.monotonic_ms() + pause_ms, self._look)
 
     def _look(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        for link in tuple(self._links):
+        for link in tuple(self.links):
             link.look(now_ms)
         self._plan_look()

@@ -309,7 +309,7 @@ class SendOperations:
     ) -> None:
         self._scheduler = scheduler
         self._send_backs = send_backs
-        self._flushes_first = scheduler.flushes_first
+        self._may_wait = scheduler.may_wait
         self._stall = scheduler.stall
         self._validator = validator
         self._enricher = enricher
@@ -321,7 +321,7 @@ class SendOperations:
         """Store a message."""
         if not body:
             return Outcome(_NO_BODY, is_settled=True)
-        waits = not self._flushes_first or _waits_for_store(message, sender)
+        waits = not self._may_wait or _waits_for_store(message, sender)
         if waits and self._stall is not None and self._stall.is_stalled:
             return self._stall.park(partial(self.send, message, body, sender))
         stored = self._enricher.enrich(message.properties or "")
@@ -347,7 +347,7 @@ class SendOperations:
         """Store the messages of a batch, in one record if its topic keeps batches whole."""
         if not body:
             return Outcome(_NO_BODY, is_settled=True)
-        waits = not self._flushes_first or _waits_for_store(batch, sender)
+        waits = not self._may_wait or _waits_for_store(batch, sender)
         if waits and self._stall is not None and self._stall.is_stalled:
             return self._stall.park(partial(self.send_batch, batch, body, sender))
         outcome = self._store_batch(batch, body, sender)

@@ -112,7 +112,12 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         default_factory=_host_name
     )
     broker_id: Annotated[
-        int, Key("brokerId", "of a slave: above 0, and another one than those of the others; a master has 0", least=-(1 << 63))
+        int,
+        Key(
+            "brokerId",
+            "of a slave: above 0, and another one than those of the others; a master has 0",
+            least=-(1 << 63),
+        ),
     ] = 0
     host: Annotated[str, Key("bindAddress", "address to listen at; 0.0.0.0 for all")] = "127.0.0.1"
     port: Annotated[int, Key("listenPort", "port to listen at; 0 takes a free one", most=65_535)] = DEFAULT_PORT

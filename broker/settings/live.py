@@ -21,18 +21,27 @@ from .config import BrokerConfig
 from .java_keys import refuse_dangerous, warn_unused
 from .replication import LIVE_REPLICATION_KEYS, ReplicationConfig
 
-LIVE_KEYS: Final = LIVE_STORE_KEYS | LIVE_REPLICATION_KEYS | frozenset(
-    [
-        *("brokerPermission", "regionId", "traceOn", "autoCreateTopicEnable", "autoCreateSubscriptionGroup"),
-        *("rejectTransactionMessage", "recallMessageEnable", "allowRecallWhenBrokerNotWriteable"),
-        *("longPollingEnable", "shortPollingTimeMills", "enablePropertyFilter", "filterSupportRetry"),
-        *("slaveReadEnable", "litePullMessageEnable", "defaultQueryMaxNum", "storeReplyMessageEnable"),
-        "useServerSideResetOffset",
-        *("notifyConsumerIdsChangedEnable", "channelExpiredTimeout", "flushConsumerOffsetInterval"),
-        *("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval"),
-        *("waitTimeMillsInSendQueue", "sendThreadPoolQueueCapacity", "osPageCacheBusyTimeOutMills"),
-        *("registerNameServerPeriod", "enableSplitRegistration", "splitRegistrationSize", "enableSingleTopicRegister"),
-    ]
+LIVE_KEYS: Final = (
+    LIVE_STORE_KEYS
+    | LIVE_REPLICATION_KEYS
+    | frozenset(
+        [
+            *("brokerPermission", "regionId", "traceOn", "autoCreateTopicEnable", "autoCreateSubscriptionGroup"),
+            *("rejectTransactionMessage", "recallMessageEnable", "allowRecallWhenBrokerNotWriteable"),
+            *("longPollingEnable", "shortPollingTimeMills", "enablePropertyFilter", "filterSupportRetry"),
+            *("slaveReadEnable", "litePullMessageEnable", "defaultQueryMaxNum", "storeReplyMessageEnable"),
+            "useServerSideResetOffset",
+            *("notifyConsumerIdsChangedEnable", "channelExpiredTimeout", "flushConsumerOffsetInterval"),
+            *("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval"),
+            *("waitTimeMillsInSendQueue", "sendThreadPoolQueueCapacity", "osPageCacheBusyTimeOutMills"),
+            *(
+                "registerNameServerPeriod",
+                "enableSplitRegistration",
+                "splitRegistrationSize",
+                "enableSingleTopicRegister",
+            ),
+        ]
+    )
 )
 _ALWAYS_BLACK = frozenset(["configBlackList", "brokerConfigPath", "rocketmqHome"])
 _MOST_HINTS = 3

@@ -42,21 +42,21 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
     housekeeping_ms: Annotated[
         int, Key("haHousekeepingInterval", "silence after which they take each other for gone", least=1)
     ] = 20_000
-    batch_bytes: Annotated[
-        int, Key("haTransferBatchSize", "bytes of a frame at most", least=1, most=1 << 20)
-    ] = 32_768
+    batch_bytes: Annotated[int, Key("haTransferBatchSize", "bytes of a frame at most", least=1, most=1 << 20)] = 32_768
     most_gap_bytes: Annotated[
         int, Key("haMaxGapNotInSync", "how far a slave may be behind and still counts as in sync", least=1)
     ] = 268_435_456
     is_flow_controlled: Annotated[bool, Key("haFlowControlEnable", "limit what each slave is sent in a second")] = False
-    most_bytes_in_second: Annotated[
-        int, Key("maxHaTransferByteInSecond", "to so many bytes", least=1)
-    ] = 104_857_600
-    slave_timeout_ms: Annotated[
-        int, Key("slaveTimeout", "how long a send waits for slaves under SYNC_MASTER")
-    ] = 3_000
+    most_bytes_in_second: Annotated[int, Key("maxHaTransferByteInSecond", "to so many bytes", least=1)] = 104_857_600
+    slave_timeout_ms: Annotated[int, Key("slaveTimeout", "how long a send waits for slaves under SYNC_MASTER")] = 3_000
     in_sync_replicas: Annotated[
-        int, Key("inSyncReplicas", "how many must have a message under SYNC_MASTER, the master is one", least=1)
+        int,
+        Key(
+            "inSyncReplicas",
+            "how many must have a message under SYNC_MASTER, the master is one",
+            least=1,
+            most=_MOST_REPLICAS,
+        ),
     ] = 1
     least_in_sync_replicas: Annotated[
         int, Key("minInSyncReplicas", "with fewer no message is taken where a slave may act as master", least=1)
@@ -71,9 +71,6 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
             raise ConfigError(f"brokerRole is {self.role!r}, it must be one of {', '.join(_ROLES)}", key="brokerRole")
-        if self.in_sync_replicas > _MOST_REPLICAS:
-            limit = f"{_MOST_REPLICAS} are possible"
-            raise ConfigError(f"inSyncReplicas is {self.in_sync_replicas}, {limit}", key="inSyncReplicas")
 
     @property
     def is_slave(self) -> bool:

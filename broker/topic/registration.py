@@ -20,6 +20,7 @@ Rules
        the broker listens at; if it listens at all of them, the one from which it reaches this name server. In the last
        two cases a name server of ours on this machine is told that clients may use any host that leads here
        (``namesrv/route_handlers.py``); others ignore that.
+    8. Answers to a slave say where its master is, or nothing while there is none.
 """
 
 import asyncio
@@ -45,9 +46,14 @@ from ...remoting.bodies.route import (
     TopicRouteData,
     encode_registration,
 )
-from ...remoting.codec.command import Command
+from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode
-from ...remoting.headers.namesrv import RegisterBrokerHeader, RegisterTopicHeader, UnregisterBrokerHeader
+from ...remoting.headers.namesrv import (
+    RegisterBrokerHeader,
+    RegisterBrokerReply,
+    RegisterTopicHeader,
+    UnregisterBrokerHeader,
+)
 from ...remoting.transport.addresses import ANY_HOSTS, is_loopback, reachable_host
 from ...remoting.transport.client import ConnectionPool
 from ...remoting.transport.connection import Connection
@@ -68,14 +74,19 @@ class RegisterOutcome(NamedTuple):
     ordered: Mapping[str, str] | None
 
 
+TellMaster = Callable[[str, str | None, str | None], object]
+"""Told by which name server, where the master of a slave is, and where its HA port; None when there is none."""
+
+
 class NameServerLink:
     """Registers one broker at one name server; ``lost`` is set when the connection of a registration has ended.
 
-    The port in its settings is the one that is bound.
+    The ports in its settings are those that are bound. ``tell_master`` is called with each answer to a slave.
     """
 
-    def __init__(self, address: str, pool: ConnectionPool, config: BrokerConfig) -> None:
+    def __init__(self, address: str, pool: ConnectionPool, config: BrokerConfig, tell_master: TellMaster) -> None:
         self.address = address
+        self._tell_master = tell_master
         self._pool = pool
         self._config = config
         self._connection: Connection | None = None
@@ -113,6 +124,9 @@ class NameServerLink:
         await self._watch()
         self._is_registered = answer.code == ResponseCode.SUCCESS
         ordered = decode_body(KVTable, answer.body).table if answer.body else None
+        if self._is_registered and replication.is_slave:
+            told = decode_header(RegisterBrokerReply, answer)
+            self._tell_master(self.address, told.master_addr, told.ha_server_addr)
         return RegisterOutcome(self._is_registered, answer.remark, ordered)
 
     async def register_topic(self, topic: TopicConfig) -> bool:

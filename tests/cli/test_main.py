@@ -55,7 +55,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]):
         (["up", "--set", "a=1", "--set", "a=2"], "--set"),
         (["up", "--log-level", "loud"], "--log-level"),
         (["up", "--set", "listenPort=x"], "listenPort"),
-        (["up", "--set", "brokerRole=SLAVE"], "brokerRole"),
+        (["up", "--set", "brokerRole=SLAVE"], "brokerId"),
         (["up", "--set", "mappedFileSizeCommitLog=0"], "mappedFileSizeCommitLog"),
         (["up", "-c", "no/such/file"], "no/such/file"),
         (["broker", "--set", "autoCreateTopicEnable=maybe"], "autoCreateTopicEnable"),

@@ -64,9 +64,8 @@ def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("brokerRole", "SLAVE"),
-        ("brokerRole", "SYNC_MASTER"),
-        ("brokerId", "1"),
+        ("allAckInSyncStateSet", "true"),
+        ("duplicationEnable", "true"),
         ("aclEnable", "true"),
         ("authenticationEnabled", "true"),
         ("authorizationEnabled", "true"),
@@ -74,7 +73,6 @@ def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
         ("enableDLegerCommitLog", "true"),
         ("storeType", "defaultRocksDB"),
         ("enableControllerMode", "true"),
-        ("inSyncReplicas", "2"),
         ("enableLmq", "true"),
     ],
 )
@@ -102,6 +100,9 @@ def test_dangerous_key_stops_the_start(key: str, value: str) -> None:
         ("namesrvAddr", "localhost"),
         ("namesrvAddr", "127.0.0.1:9876;127.0.0.1:65536"),
         ("brokerClusterName", "a/b"),
+        ("brokerRole", "MASTER"),
+        ("brokerRole", ""),
+        ("haFlowControlEnable", "perhaps"),
     ],
 )
 def test_bad_value_stops_the_start(key: str, value: str) -> None:
@@ -114,7 +115,14 @@ def test_bad_value_stops_the_start(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("key", "least", "most"),
     [
-        ("brokerId", 0, 0),
+        ("haSendHeartbeatInterval", 1, None),
+        ("haHousekeepingInterval", 1, None),
+        ("haTransferBatchSize", 1, 1 << 20),
+        ("haMaxGapNotInSync", 1, None),
+        ("maxHaTransferByteInSecond", 1, None),
+        ("slaveTimeout", 0, None),
+        ("inSyncReplicas", 1, 100),
+        ("minInSyncReplicas", 1, None),
         ("listenPort", 0, 65_535),
         ("haListenPort", 0, 65_535),
         ("brokerPermission", 0, 7),
@@ -188,13 +196,44 @@ def test_description_lists_each_used_key_once() -> None:
     assert all(row.meaning for row in rows)
 
 
-@pytest.mark.parametrize("keys", [("brokerId", "brokerRole"), ("brokerRole", "brokerId")])
-def test_slave_is_refused_by_its_role(keys: tuple[str, str]) -> None:
-    """A slave's file stops the start for its brokerRole, wherever in the file that stands."""
-    values = {"brokerId": "1", "brokerRole": "SLAVE"}
-    with pytest.raises(ConfigError, match="brokerRole=SLAVE cannot be used") as refused:
-        BrokerConfig.from_java({key: values[key] for key in keys})
-    assert refused.value.key == "brokerRole"
+@pytest.mark.feature("R24")
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_slave_needs_a_number(number: str) -> None:
+    """A slave whose brokerId is not above 0 stops the start; that is the default, too."""
+    for given in ({"brokerId": number}, {}):
+        with pytest.raises(ConfigError, match="a slave's must be above 0") as refused:
+            BrokerConfig.from_java({"brokerRole": "SLAVE", **given})
+        assert refused.value.key == "brokerId"
+
+
+@pytest.mark.feature("R24")
+@pytest.mark.parametrize(
+    ("role", "number", "used"),
+    [
+        ("ASYNC_MASTER", "3", 0),
+        ("SYNC_MASTER", "-1", 0),
+        ("SLAVE", "3", 3),
+        ("SLAVE", str((1 << 63) - 1), (1 << 63) - 1),
+    ],
+)
+def test_master_has_number_0(role: str, number: str, used: int) -> None:
+    """Whatever the settings say, as in Java; a slave has the number that it is given."""
+    assert BrokerConfig.from_java({"brokerRole": role, "brokerId": number}).broker_id == used
+
+
+@pytest.mark.parametrize(
+    ("role", "replicas", "needed"), [("SYNC_MASTER", 1, 0), ("SYNC_MASTER", 3, 2), ("ASYNC_MASTER", 3, 0)]
+)
+def test_senders_wait_for_slaves_of_a_sync_master(role: str, replicas: int, needed: int) -> None:
+    """The master is one of inSyncReplicas, so with the default nobody is waited for."""
+    config = BrokerConfig.from_java({"brokerRole": role, "inSyncReplicas": str(replicas)})
+    assert config.replication.needed_acks == needed
+
+
+@pytest.mark.parametrize(("address", "used"), [("10.0.0.1:10912", "10.0.0.1:10912"), ("a:1", ""), ("", "")])
+def test_master_may_be_named(address: str, used: str) -> None:
+    """An haMasterAddress of less than six characters is none, as in Java."""
+    assert BrokerConfig.from_java({"haMasterAddress": address}).replication.named_master == used
 
 
 @pytest.mark.parametrize(("kind", "is_told"), [("OTLP_GRPC", True), ("LOG", True), ("PROM", False), ("DISABLE", False)])

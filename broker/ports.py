@@ -1,0 +1,104 @@
+"""The ports of a broker: one for everybody, and beside it two that slaves use (spec replication.md §1).
+
+    listenPort          requests of clients
+    listenPort - 2      the same, for slaves: those of Apache RocketMQ ask for half of the tables there ("fast port")
+    haListenPort        the copy of the log; unless given, listenPort + 1
+
+A free port is one whose neighbours are free as well. Where the port is given and a neighbour of it is taken, an
+ASYNC_MASTER goes on without that neighbour and says what that means; SYNC_MASTER and SLAVE do not start.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Final, Self
+
+from ..common.errors import AddressInUseError, ConfigError
+from ..common.ids import Address
+from ..remoting.transport.server import RemotingServer
+from .replication.ha_server import HaServer
+from .settings.config import BrokerConfig
+from .settings.replication import ASYNC_MASTER
+
+FAST_PORT_STEP: Final = -2
+HA_PORT_STEP: Final = 1
+_MOST_PORT: Final = 65_535
+_MOST_TRIES: Final = 100
+_log = logging.getLogger(__name__)
+
+
+class BrokerPorts:
+    """Listens at the ports; ``address`` is that for everybody."""
+
+    def __init__(self, config: BrokerConfig, make_server: Callable[[int], RemotingServer], ha_server: HaServer) -> None:
+        self._config = config
+        self._make_server = make_server
+        self._ha_server = ha_server
+        self._stack = AsyncExitStack()
+        self.address: Address = (config.host, config.port)
+
+    def __repr__(self) -> str:
+        return f"<BrokerPorts {self.address}, HA {self._ha_server.port}>"
+
+    @property
+    def ha_port(self) -> int:
+        """The port at which slaves are told to copy the log."""
+        return self._ha_server.port or self._config.replication.ha_port or self.address[1] + HA_PORT_STEP
+
+    async def __aenter__(self) -> Self:
+        """Bind the ports.
+
+        Raises:
+            ConfigError: One that is needed cannot be bound.
+        """
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._ha_server)
+            if self._config.port:
+                await self._listen(stack, self._config.port, self._say_missing)
+            else:
+                await self._find_free(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close them with all connections."""
+        await self._stack.aclose()
+
+    async def _find_free(self, stack: AsyncExitStack) -> None:
+        for _ in range(_MOST_TRIES):
+            async with AsyncExitStack() as tried:
+                try:
+                    await self._listen(tried, 0, self._refuse_missing)
+                except AddressInUseError as error:
+                    if error.port == self._config.replication.ha_port:
+                        raise
+                    continue
+                stack.push_async_exit(tried.pop_all())
+                return
+        raise ConfigError(f"no free port on {self._config.host} has free neighbours, for slaves", key="listenPort")
+
+    async def _listen(self, stack: AsyncExitStack, port: int, miss: Callable[[str, ConfigError], None]) -> None:
+        server = await stack.enter_async_context(self._make_server(port))
+        self.address, port = server.address, server.address[1]
+        try:
+            fast_port = port + FAST_PORT_STEP
+            if fast_port <= 0:
+                raise ConfigError(f"the port below it would be {fast_port}", key="listenPort")
+            await stack.enter_async_context(self._make_server(fast_port))
+        except ConfigError as error:
+            miss("slaves of Apache RocketMQ cannot copy the tables of this broker", error)
+        try:
+            ha_port = self._config.replication.ha_port or port + HA_PORT_STEP
+            if ha_port > _MOST_PORT:
+                raise ConfigError(f"the port above it would be {ha_port}", key="listenPort")
+            await self._ha_server.listen(self._config.host, ha_port)
+        except ConfigError as error:
+            miss("slaves cannot copy the log of this broker", error)
+
+    def _refuse_missing(self, _consequence: str, error: ConfigError) -> None:
+        raise error
+
+    def _say_missing(self, consequence: str, error: ConfigError) -> None:
+        if self._config.replication.role != ASYNC_MASTER:
+            raise error
+        _log.warning("%s: %s; going on without", consequence, error)

@@ -1,0 +1,50 @@
+"""Where a slave's master is: what name servers say in their answers to registrations (spec replication.md §7, §8).
+
+Rules
+
+    1. Who says last where it is counts. It is gone when no name server knows it any more, by the last answer of each.
+    2. The address of its HA port stays when it is gone, so that the copy goes on with the master that comes back;
+       ``haMasterAddress`` stands above all answers.
+    3. On a master nobody tells anything, and both addresses are empty.
+"""
+
+import asyncio
+import logging
+
+from ..settings.replication import ReplicationConfig
+
+_log = logging.getLogger(__name__)
+
+
+class KnownMaster:
+    """The addresses of the master: ``address`` for requests, empty while it is gone, and that of its HA port."""
+
+    def __init__(self, config: ReplicationConfig) -> None:
+        self.is_needed = config.is_slave
+        """Whether the broker is a slave."""
+        self.address = ""
+        self._ha_address = self._named = config.named_master
+        self._told: dict[str, str] = {}
+        self._is_known = asyncio.Event()
+        if self._named:
+            self._is_known.set()
+
+    def __repr__(self) -> str:
+        return f"<KnownMaster {self.address or 'gone'}, HA {self._ha_address or 'unknown'}>"
+
+    def tell(self, nameserver: str, address: str | None, ha_address: str | None) -> None:
+        """Take over what a name server has said; ``None`` when it knows no master."""
+        before, self._told[nameserver] = self.address, address or ""
+        self.address = address or next(filter(None, self._told.values()), "")
+        if self.address and self.address != before:
+            _log.info("the master is at %s, its log at %s", self.address, self._named or ha_address)
+        elif before and not self.address:
+            _log.warning("no name server knows the master that was at %s", before)
+        if ha_address and not self._named:
+            self._ha_address = ha_address
+            self._is_known.set()
+
+    async def wait_ha_address(self) -> str:
+        """Return where the log is copied from, once that is known."""
+        await self._is_known.wait()
+        return self._ha_address

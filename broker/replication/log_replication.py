@@ -1,0 +1,49 @@
+"""Both ends of the copy of a broker's log, and what they have to do with its store and its sends.
+
+master   tells its slaves of each commit; under SYNC_MASTER senders wait for them
+slave    appends to its store, which takes no records of its own, and makes that readable; its end moves with it, so
+         that a slave may have slaves
+"""
+
+from collections.abc import Sequence
+
+from ...common.clock import Clock
+from ..outcomes.replica_acks import ReplicaAcks
+from ..outcomes.scheduler import Scheduler
+from ..settings.live import LiveSettings
+from ..settings.replication import SYNC_MASTER
+from .ha_client import HaClient
+from .ha_server import HaServer
+from .known_master import KnownMaster
+
+
+class LogReplication:
+    """The copy of one log: ``server`` gives it to slaves, ``client`` takes it from the master if this is a slave."""
+
+    def __init__(self, scheduler: Scheduler, settings: LiveSettings, clock: Clock) -> None:
+        config, store = settings.config.replication, scheduler.store
+        acks = ReplicaAcks(settings, clock, scheduler.settle) if config.role == SYNC_MASTER else None
+        self._scheduler = scheduler
+        self._store = store
+        self.master = KnownMaster(config)
+        self.server = HaServer(store, settings, clock, _pass_over if acks is None else acks.acknowledged)
+        self.client: HaClient | None = None
+        scheduler.replicate(self.server.links, acks)
+        if config.is_slave:
+            store.take_copies_only()
+            self.client = HaClient(store, self.master, settings, clock, self._publish)
+
+    def __repr__(self) -> str:
+        return f"<LogReplication {self.server!r}, {self.client!r}>"
+
+    def _publish(self) -> None:
+        """Make readable what has been copied, and pass it on."""
+        if self._scheduler.flushes_first:
+            self._store.request_flush(self._scheduler.tell_flushed)
+        else:
+            self._store.advance()
+        self._scheduler.tell_followers()
+
+
+def _pass_over(_log_ends: Sequence[int]) -> None:
+    """Let nobody wait for slaves."""

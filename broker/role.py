@@ -1,0 +1,72 @@
+"""What a broker does as master or as slave: the one place that starts and stops it.
+
+    master   delivers delayed messages and timers, checks transactions
+    slave    copies the log of its master; its deliveries and checks are those of its master
+
+Whatever else a slave does hangs here: a job goes to ``slave_jobs``, what it answers otherwise than a master to
+``slave_handlers``. ``replication.master`` of the components says where the master is by now (``KnownMaster``: its
+``address`` takes requests, and is empty while it is gone), ``is_slave`` of the settings what this broker is.
+"""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Self
+
+from ..common.clock import Clock
+from ..remoting.transport.connection import Handler
+from ..remoting.transport.event_loop import Job, TaskScope, repeat
+from ..remoting.transport.server import handlers_of
+from .components import Components
+from .delay.delay_delivery import start_delivery
+from .delay.delay_progress import DelaySaveJob
+from .delay.timer_jobs import start_timers
+from .replication.slave_handlers import WriteRefusals
+from .transaction.check_jobs import start_checks
+from .transaction.checks import GiveUp
+
+
+class Role:
+    """The deliveries, checks and copies of a started broker; leaving the block stops them."""
+
+    def __init__(self, parts: Components, delay_saving: DelaySaveJob, clock: Clock, give_up: GiveUp | None) -> None:
+        self._parts = parts
+        self._delay_saving = delay_saving
+        self._clock = clock
+        self._give_up = give_up
+        self._stack = AsyncExitStack()
+
+    def __repr__(self) -> str:
+        return f"<Role {'master' if self._parts.replication.client is None else 'slave'}>"
+
+    async def __aenter__(self) -> Self:
+        """Start what the role does."""
+        tasks = await self._stack.enter_async_context(TaskScope())
+        if self._parts.replication.client is None:
+            self._start_deliveries(tasks)
+        else:
+            for name, job in slave_jobs(self._parts).items():
+                tasks.start(repeat(job, self._clock), name)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop it."""
+        await self._stack.aclose()
+
+    def _start_deliveries(self, tasks: TaskScope) -> None:
+        stack, clock, parts = self._stack, self._clock, self._parts
+        start_delivery(stack, tasks, clock, parts.delay_delivery, self._delay_saving)
+        if parts.timer_delivery is not None:
+            start_timers(stack, tasks, clock, parts.timer_delivery)
+        start_checks(stack, tasks, clock, *parts.build_checks(self._give_up))
+
+
+def slave_jobs(parts: Components) -> Mapping[str, Job]:
+    """Return what a slave does all the time, by the names of the tasks."""
+    client = parts.replication.client
+    assert client is not None, "only a slave has such jobs"
+    return {"copy the log": client.run}
+
+
+def slave_handlers() -> dict[int, Handler]:
+    """Return what a slave answers otherwise than a master."""
+    return handlers_of(WriteRefusals())
