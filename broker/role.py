@@ -20,7 +20,6 @@ from .components import Components
 from .delay.delay_delivery import start_delivery
 from .delay.delay_progress import DelaySaveJob
 from .delay.timer_jobs import start_timers
-from .replication.slave_handlers import WriteRefusals
 from .transaction.check_jobs import start_checks
 from .transaction.checks import GiveUp
 
@@ -69,4 +68,6 @@ def slave_jobs(parts: Components) -> Mapping[str, Job]:
 
 def slave_handlers() -> dict[int, Handler]:
     """Return what a slave answers otherwise than a master."""
+    from .replication.slave_handlers import WriteRefusals  # not for masters, which most brokers are
+
     return handlers_of(WriteRefusals())

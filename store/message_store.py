@@ -25,7 +25,7 @@ from ..common.message import INNER_BATCH
 from ..common.record import BLANK_BYTES, NewRecord, SizedPart
 from .cleaner import Cleaner
 from .commitlog.cold_records import ColdRecords
-from .commitlog.commit_log import RecordEncoder, StoreTime
+from .commitlog.commit_log import OTHER_SIZES, CopyFault, RecordEncoder, StoreTime
 from .consumequeue.appended import Appended, AppendedRun, Placed, leave_topic, place_run
 from .consumequeue.batch_queue import number_inner_batch
 from .consumequeue.queue_reader import QueueReader
@@ -67,6 +67,7 @@ class MessageStore:
         self._refusal: StoreNotWritableError | None = None
         self._copies_only: StoreNotWritableError | None = None
         self._last_refusal = ""
+        self._fault_at = -1
         self._disk_full: DiskFullError | None = None
         self._is_sync_flush = config.is_sync_flush
         self._is_closed = False
@@ -241,7 +242,7 @@ class MessageStore:
         They continue the log, within one of its files. An empty log begins at the start of any file.
 
         Raises:
-            ValueError: They stand elsewhere.
+            ValueError: They stand elsewhere, or come from a log with files of another size.
             StoreNotWritableError: The store takes nothing at present; nothing was kept.
         """
         if self._flusher.failure is not None or self._refusal is not self._copies_only:
@@ -257,6 +258,9 @@ class MessageStore:
             raise
         self._committed_at_ms = self._dispatcher.take_from(self._log) or self._committed_at_ms
         self._last_at_ms = max(self._last_at_ms, self._committed_at_ms)
+        fault = self._log.find_fault(max(self._dispatcher.taken_offset, self._log.min_offset))
+        if fault is not None:
+            self._meet_fault(fault)
 
     @property
     def has_planned(self) -> bool:
@@ -434,7 +438,9 @@ class MessageStore:
         return self._plan_flush.take_log(self._committed_at_ms, self._next_at_ms(), self._monotonic_ms())
 
     def _next_at_ms(self) -> int:
-        """Return the least store time of the next record to be committed."""
+        """Return the least store time of the next record to be committed; a copied one may have that of the last."""
+        if self._copies_only is not None:
+            return self._committed_at_ms
         return self._last_at_ms if self._planned else self.time.stamp_ms()
 
     def close(self) -> None:
@@ -491,6 +497,15 @@ class MessageStore:
         self._queues.remove_topic(topic)
 
     # --- inside
+
+    def _meet_fault(self, fault: CopyFault) -> None:
+        if fault.is_of_sizes:
+            self._log.take_back(fault.log_offset)
+            raise ValueError(f"the log of the master has other files, {OTHER_SIZES}: {fault.reason}")
+        if fault.log_offset != self._fault_at:
+            text = "the master's log is damaged at log offset %d, nothing behind it can be read here: %s"
+            _log.error(text, fault.log_offset, fault.reason)
+        self._fault_at = fault.log_offset
 
     def _check_writable(self, but: StoreNotWritableError | None = None) -> None:
         if isinstance(self._refusal, StoreFullError):

@@ -6,15 +6,18 @@ slave    appends to its store, which takes no records of its own, and makes that
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...common.clock import Clock
 from ..outcomes.replica_acks import ReplicaAcks
 from ..outcomes.scheduler import Scheduler
 from ..settings.live import LiveSettings
 from ..settings.replication import SYNC_MASTER
-from .ha_client import HaClient
 from .ha_server import HaServer
 from .known_master import KnownMaster
+
+if TYPE_CHECKING:
+    from .ha_client import HaClient
 
 
 class LogReplication:
@@ -27,14 +30,17 @@ class LogReplication:
         self._store = store
         self.master = KnownMaster(config)
         self.server = HaServer(store, settings, clock, _pass_over if acks is None else acks.acknowledged)
-        self.client: HaClient | None = None
         scheduler.replicate(self.server.links, acks)
-        if config.is_slave:
-            store.take_copies_only()
-            self.client = HaClient(store, self.master, settings, clock, self._publish)
+        self.client = self._build_client(settings, clock) if config.is_slave else None
 
     def __repr__(self) -> str:
         return f"<LogReplication {self.server!r}, {self.client!r}>"
+
+    def _build_client(self, settings: LiveSettings, clock: Clock) -> "HaClient":
+        from .ha_client import HaClient  # not for masters, which most brokers are
+
+        self._store.take_copies_only()
+        return HaClient(self._store, self.master, settings, clock, self._publish)
 
     def _publish(self) -> None:
         """Make readable what has been copied, and pass it on."""

@@ -64,6 +64,7 @@ from ..files.segments import SegmentFile, segment_path
 from ..files.store_config import LOG_KEY, READ_ONLY_KEY, StoreConfig
 
 _BLANK = struct.Struct(">iI")
+_FAULTS = frozenset({Verdict.ZEROS, Verdict.MAGIC, Verdict.LENGTHS, Verdict.PLACE, Verdict.QUEUE_OFFSET})
 _MAX_BUFFERS = 1024  # IOV_MAX of Linux and macOS
 
 
@@ -158,6 +159,17 @@ class _Run(NamedTuple):
     ends_file: bool
 
 
+OTHER_SIZES = "mappedFileSizeCommitLog must be that of the master"
+
+
+class CopyFault(NamedTuple):
+    """What stands in a copy where a record should begin; ``is_of_sizes``: the master has files of another size."""
+
+    log_offset: int
+    reason: str
+    is_of_sizes: bool
+
+
 class CommitLog:
     """The writer and reader of the log's files (``CommitLog`` and ``MappedFileQueue``).
 
@@ -213,11 +225,42 @@ class CommitLog:
         if log_offset != self.append_offset:
             raise ValueError(f"copied bytes stand at {log_offset}, the log ends at {self.append_offset}")
         if len(data) > self.room:
-            raise ValueError(f"copied bytes are {len(data)}, the file has room for {self.room}")
+            raise ValueError(f"copied bytes are {len(data)}, the file has room for {self.room}: {OTHER_SIZES}")
         self.add(data, len(data))
         if not self.room:
             self._end_run(self.append_offset, ends_file=True)
             self._run_start, self.room = self.append_offset, self.file_bytes
+
+    def find_fault(self, log_offset: int) -> CopyFault | None:
+        """Tell if what follows the last whole record of a copy can become no record, whatever else is copied."""
+        while True:
+            base = log_offset - log_offset % self.file_bytes
+            end = min(self.max_offset - base, self.file_bytes)
+            position = log_offset - base
+            if end - position < BLANK_BYTES:
+                return None
+            view = self.segment_view(base)
+            verdict = check_record(view[:end], position, log_offset, checks_crc=False, reserved_bytes=0)
+            if verdict == Verdict.TORN and end == self.file_bytes:
+                return CopyFault(log_offset, f"no blank ends the file before {base + end}", is_of_sizes=True)
+            if verdict != Verdict.BLANK:
+                is_fault = verdict in _FAULTS
+                return CopyFault(log_offset, Verdict(verdict).reason, is_of_sizes=False) if is_fault else None
+            named: int = _BLANK.unpack_from(view, position)[0]
+            if named != self.file_bytes - position:
+                return CopyFault(log_offset, f"a blank ends the file at {log_offset + named}", is_of_sizes=True)
+            log_offset = base + self.file_bytes
+
+    def take_back(self, log_offset: int) -> None:
+        """End the log at a position of its newest file, and zero what was behind it (raises ``OSError``)."""
+        segment = self._segment_for(log_offset)
+        start = log_offset - segment.base_offset
+        zero_range(self._files, segment.descriptor, start, self.file_bytes)
+        self._active = segment
+        if segment not in self._unflushed:
+            self._unflushed.append(segment)
+        self.max_offset = log_offset
+        self.drop_plans()
 
     def roll(self) -> None:
         """Plan the blank that ends the active file and go on at the start of the next."""

@@ -174,15 +174,19 @@ class Dispatcher:
         """Take records that are in the log, in its order."""
         self._waiting += records
 
+    @property
+    def taken_offset(self) -> int:
+        """The end of the last record that was taken."""
+        last = self._waiting[-1] if self._waiting else None
+        return self.dispatched_offset if last is None else last.log_offset + last.size
+
     def take_from(self, log: CommitLog) -> int:
         """Take the whole records that a copy has brought into the log; return the store time of the last one, or 0.
 
         What is none yet is looked at again when more has come: a slave never skips bytes (replication.md §5).
         """
         stored_at_ms = 0
-        last = self._waiting[-1] if self._waiting else None
-        start = self.dispatched_offset if last is None else last.log_offset + last.size
-        for data in log.records_from(max(start, log.min_offset)):
+        for data in log.records_from(max(self.taken_offset, log.min_offset)):
             record = describe(data)
             queue = record.queue = self._rules.queue_of(record.topic, record.queue_id, record.sys_flag)
             if queue is not None:

@@ -16,6 +16,7 @@ from served import observe
 import rocketlet.broker.server as broker_module
 import rocketlet.namesrv.server as nameserver_module
 from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.ids import format_address
 from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.remoting.codec.command import ROCKETMQ, Command
 from rocketlet.remoting.codec.frames import PREFIX, encode_command
@@ -80,7 +81,8 @@ async def serving_broker(
     observed = observe(monkeypatch, broker_module)
     config = BrokerConfig.from_java({**SETTINGS, "storePathRootDir": str(store), **settings})
     async with broker_module.Broker(config, clock) as broker:
-        yield Ground(broker.address, observed[0].server, clock)
+        servers = {format_address(*one.server.address): one.server for one in observed}  # of a broker there are more
+        yield Ground(broker.address, servers[broker.address], clock)
 
 
 def frame(

@@ -106,7 +106,7 @@ def test_store_is_a_directory_while_the_broker_runs():
 def test_bad_settings_fail_the_start():
     """A setting that cannot be used is raised to who starts the broker, and nothing is left behind."""
     broker = RocketmqBroker({"brokerRole": "SLAVE"})
-    with pytest.raises(ConfigError, match="brokerRole"):
+    with pytest.raises(ConfigError, match="brokerId"):
         broker.__enter__()
     assert not broker.store.exists()
 
