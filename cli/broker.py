@@ -40,6 +40,7 @@ class AloneFlags(BrokerFlags):
     """The options of ``broker``."""
 
     namesrv: str | None
+    watched: bool
 
 
 @click.group(
@@ -52,6 +53,7 @@ class AloneFlags(BrokerFlags):
     settings.BROKER_PORT,
     METRICS_PORT,
     click.option("--namesrv", metavar="A;B", help="Name servers to register at.  [default: NAMESRV_ADDR]"),
+    click.option("--watched", is_flag=True, hidden=True),  # by ``up``: see ``processes.py``
     *settings.STORE_OPTIONS,
     *settings.SHARED_OPTIONS,
 )
@@ -73,11 +75,12 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
         started = await enter_broker(servers, clock, flags, given)
-        notes.extend([*await describe_advertised([started], clock), describe_store_place(flags, given)])
+        notes.extend([*await describe_advertised([started.advertised], clock), describe_store_place(flags, given)])
         metrics = await enter_metrics(servers, clock, started)
-        return f"ready broker={started.address}" + (f" metrics={metrics}" if metrics else "")
+        ready = f"ready broker={started.address}" + (f" metrics={metrics}" if metrics else "")
+        return f"{ready} port={started.advertised.bound[1]}" if flags["watched"] else ready
 
-    serve(start, notes, log_level=flags["log_level"])
+    serve(start, notes, log_level=flags["log_level"], is_watched=flags["watched"])
 
 
 def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -> dict[str, str]:
@@ -109,8 +112,8 @@ def describe_store_place(flags: BrokerFlags, given: Mapping[str, str]) -> str:
     return f"messages are kept in {place}" + (", which is removed at exit" if flags["ephemeral"] else "")
 
 
-def load_broker_config(flags: BrokerFlags, given: dict[str, str], *, sharers: int = 1) -> "BrokerConfig":
-    """Parse the settings of a broker; it is one of so many in this process.
+def load_broker_config(flags: BrokerFlags, given: dict[str, str]) -> "BrokerConfig":
+    """Parse the settings of a broker.
 
     Raises:
         ConfigError: a key or value that cannot be used.
@@ -124,8 +127,7 @@ def load_broker_config(flags: BrokerFlags, given: dict[str, str], *, sharers: in
         config,
         advertised_port=flags["advertise"].port if flags["advertise"] else 0,
         repairs=flags["repair"],
-        settings_file=os.path.abspath(flags["config_file"]) if flags["config_file"] and sharers == 1 else "",
-        store=replace(config.store, sharers=sharers),
+        settings_file=os.path.abspath(flags["config_file"]) if flags["config_file"] else "",
     )
 
 
@@ -141,10 +143,8 @@ def list_broker_settings(flags: BrokerFlags, given: dict[str, str]) -> str:
     return settings.format_settings((config if flags["ephemeral"] else lay_under(config)).describe())
 
 
-async def enter_broker(
-    servers: AsyncExitStack, clock: Clock, flags: BrokerFlags, given: dict[str, str], *, sharers: int = 1
-) -> "Broker":
-    """Start a broker that stops with the stack; it is one of so many in this process.
+async def enter_broker(servers: AsyncExitStack, clock: Clock, flags: BrokerFlags, given: dict[str, str]) -> "Broker":
+    """Start a broker that stops with the stack.
 
     Raises:
         ConfigError: a setting, port or store that cannot be used.
@@ -154,6 +154,6 @@ async def enter_broker(
 
     if flags["ephemeral"]:
         given[settings.STORE_KEY] = await make_ephemeral_store(servers)
-    broker = Broker(load_broker_config(flags, given, sharers=sharers), clock)
+    broker = Broker(load_broker_config(flags, given), clock)
     with naming_holder("--broker-port"):
         return await servers.enter_async_context(broker)

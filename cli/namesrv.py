@@ -59,7 +59,7 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
         warn_unused(flags["pairs"], used=setting_keys(NameServerConfig))
         with naming_holder("--namesrv-port"):
             started = await servers.enter_async_context(NameServer(config, clock))
-        notes.extend(await describe_advertised([started], clock))
+        notes.extend(await describe_advertised([started.advertised], clock))
         return f"ready namesrv={started.address}"
 
     serve(start, notes, log_level=flags["log_level"])

@@ -28,8 +28,7 @@ from ..common.clock import Clock
 from ..remoting.transport.event_loop import LoopClock, find_loop_factory
 
 if TYPE_CHECKING:
-    from ..broker.server import Broker
-    from ..namesrv.server import NameServer
+    from ..remoting.transport.addresses import Advertised
 import contextlib
 import os
 from collections.abc import Generator, Iterator
@@ -40,10 +39,11 @@ Start = Callable[[AsyncExitStack, Clock], Awaitable[str]]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def serve(start: Start, notes: Sequence[str], *, log_level: str) -> None:
+def serve(start: Start, notes: Sequence[str], *, log_level: str, is_watched: bool = False) -> None:
     """Enter servers into a stack by ``start``, print the line that it returns, and wait for a signal.
 
-    ``notes`` are what a user should know of these servers by then, a line each on stderr.
+    ``notes`` are what a user should know of these servers by then, a line each on stderr. If somebody watches over this
+    process, it says no such things, and the end of stdin is a signal as well: the watcher has gone.
     """
     logging.basicConfig(
         stream=sys.stderr,
@@ -52,7 +52,7 @@ def serve(start: Start, notes: Sequence[str], *, log_level: str) -> None:
     )
     _raise_descriptor_limit()
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
-        runner.run(_serve(start, notes))
+        runner.run(_serve(start, notes, is_watched=is_watched))
 
 
 def _raise_descriptor_limit() -> None:
@@ -63,15 +63,17 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(start: Start, notes: Sequence[str]) -> None:
+async def _serve(start: Start, notes: Sequence[str], *, is_watched: bool) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     numbers = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
     for number in numbers:
         loop.add_signal_handler(number, _stop, stopped, numbers)
+    if is_watched:
+        loop.add_reader(sys.stdin.fileno(), _stop_at_end, stopped, numbers)
     async with AsyncExitStack() as servers:
         ready = await start(servers, LoopClock())
-        for note in notes:
+        for note in () if is_watched else notes:
             click.echo(f"rocketlet: {note}", err=True)
         click.echo(ready)
         _spare_garbage_collector()
@@ -85,17 +87,23 @@ def _stop(stopped: asyncio.Event, numbers: Sequence[signal.Signals]) -> None:
     stopped.set()
 
 
+def _stop_at_end(stopped: asyncio.Event, numbers: Sequence[signal.Signals]) -> None:
+    if not os.read(sys.stdin.fileno(), 1):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        _stop(stopped, numbers)
+
+
 def _spare_garbage_collector() -> None:
     """What the start made stays for the life of the process, so no collection has to walk it."""
     gc.collect()
     gc.freeze()
 
 
-async def describe_advertised(servers: Iterable["NameServer | Broker"], clock: Clock) -> list[str]:
+async def describe_advertised(servers: Iterable["Advertised"], clock: Clock) -> list[str]:
     """Say what must be forwarded so that clients reach started servers where they are told."""
     from ..remoting.transport.addresses import describe_forwarding
 
-    advertised = [server.advertised for server in servers if server.advertised.host]
+    advertised = [server for server in servers if server.host]
     note = await describe_forwarding(advertised, clock) if advertised else None
     return [note] if note else []
 

@@ -70,7 +70,7 @@ async def test_messages_of_all_brokers_are_kept(start: Start) -> None:
 def test_ephemeral_brokers_leave_nothing(start: Start, tmp_path: pathlib.Path) -> None:
     """Temporary stores are separate, and gone when the process has ended."""
     running = start("up", "--brokers", "2", "--ephemeral", *FREE_PORTS, TMPDIR=str(tmp_path))
-    assert len(list(tmp_path.glob("rocketlet-*/abort"))) == 2
+    assert len(list(tmp_path.glob("rocketlet-*/*/abort"))) == 2
     assert running.stop()[0] == 0
     assert list(tmp_path.glob("rocketlet-*")) == []
 

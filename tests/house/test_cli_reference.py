@@ -10,8 +10,9 @@ from rocketlet.cli.main import COMMANDS, rocketlet
 
 
 def options(command: click.Command) -> set[str]:
-    """Return the long options of a command; ``--help`` is explained once for all."""
-    names = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+    """Return the long options of a command that its help shows; ``--help`` is explained once for all."""
+    shown = [parameter for parameter in command.params if not (isinstance(parameter, click.Option) and parameter.hidden)]
+    names = {name for parameter in shown for name in parameter.opts if name.startswith("--")}
     return names - {"--help"}
 
 

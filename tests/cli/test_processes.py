@@ -1,0 +1,130 @@
+"""`rocketlet up` with several brokers: each a process of its own, watched over."""
+
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+
+import pytest
+from command_line import COMMAND, Refuse, Running, Start
+from local_spark import watch_children
+from polling import ask_until_async
+
+from rocketlet.client import Admin, Message, Producer
+
+FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+TWO = ("up", "--brokers", "2", "--store", "store", *FREE_PORTS)
+
+
+def children(running: Running) -> dict[str, int]:
+    """Return the processes of the brokers by the names that they have, slaves with their ids."""
+    found: dict[str, int] = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            words = (path.parent / "cmdline").read_text().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        pairs = dict(word.split("=", 1) for word in words if "=" in word)
+        if parent == running.process.pid and "brokerName" in pairs:
+            found["-".join(filter(None, [pairs["brokerName"], pairs.get("brokerId")]))] = int(path.parent.name)
+    return found
+
+
+async def routes(running: Running) -> dict[str, dict[int, str]]:
+    """Return the addresses of each broker by ids, as the name server knows them."""
+    async with Admin(running.addresses["namesrv"]) as admin:
+        return {node.name: dict(node.addresses) for node in await admin.brokers()}
+
+
+async def test_broker_that_is_killed_is_back_at_its_port(start: Start, tmp_path: pathlib.Path) -> None:
+    """The other one serves meanwhile; the log says what has happened, with names; messages are still there."""
+    running = start(*TWO, "--set", "useEpollNativeSelector=true")
+    before = await routes(running)
+    first = children(running)
+    assert set(first) == {"broker-a", "broker-b"}
+    async with Producer("cli", nameserver=running.addresses["namesrv"]) as producer:
+        sent = [await producer.send(Message("spread", b"%d" % number)) for number in range(8)]
+    assert {result.queue.broker_name for result in sent} == {"broker-a", "broker-b"}
+    os.kill(first["broker-a"], signal.SIGKILL)
+    await ask_until_async(lambda: routes(running), lambda known: "broker-a" not in known)
+    assert await ask_until_async(lambda: routes(running), lambda known: len(known) == 2) == before
+    assert children(running)["broker-b"] == first["broker-b"]
+    async with Admin(running.addresses["namesrv"]) as admin:
+        for result in sent:
+            found = await admin.message("spread", result.message_id)
+            assert found is not None
+            assert (found.queue, found.queue_offset) == (result.queue, result.queue_offset)
+    code, _, said = running.stop()
+    assert code == 0
+    lines = [line.partition(": ")[2] for line in said.splitlines() if "cli.processes" in line]
+    assert lines == ["broker-a has ended, by signal SIGKILL: starting it again in 1000 ms", "broker-a is ready again"]
+    assert re.search(r"^broker-b \| .* WARNING .*useEpollNativeSelector has no effect", said, re.MULTILINE)
+    assert not list((tmp_path / "store").glob("*/abort")), "all have ended cleanly"
+
+
+def test_brokers_end_with_the_one_who_watches(start: Start, tmp_path: pathlib.Path) -> None:
+    """Also when that is killed: they stop cleanly by themselves."""
+    running = start(*TWO)
+    ends = watch_children(running.process.pid)
+    assert len(ends) == 2
+    running.process.kill()
+    for end in ends:
+        assert select.select([end], [], [], 60)[0]
+        os.close(end)
+    assert not list((tmp_path / "store").glob("*/abort"))
+
+
+def test_broker_that_cannot_start_ends_all(refuse: Refuse, tmp_path: pathlib.Path) -> None:
+    """Its own sentence is told, with its name, and nothing is left running or locked."""
+    (tmp_path / "store" / "broker-b").mkdir(parents=True)
+    (tmp_path / "store" / "broker-b" / "commitlog").write_text("no directory")
+    line = refuse(*TWO)
+    assert re.fullmatch(r"rocketlet: broker-b: .*commitlog.*\n", line)
+    assert not (tmp_path / "store" / "broker-a" / "abort").exists()
+
+
+async def test_slaves_have_their_masters(start: Start, tmp_path: pathlib.Path) -> None:
+    """Two masters with a slave each: the ready line names all, and what is sent is in the stores of both."""
+    options = ("--brokers", "2", "--slaves", "1", "--sync-replication", "--store", "store")
+    running = start("up", *options, *FREE_PORTS)
+    addresses = running.addresses
+    masters, slaves = addresses["broker"].split(","), addresses["slave"].split(",")
+    expected = {f"broker-{name}": {0: masters[place], 1: slaves[place]} for place, name in enumerate("ab")}
+    assert await routes(running) == expected
+    async with Producer("cli", nameserver=addresses["namesrv"]) as producer:
+        for number in range(8):
+            await producer.send(Message("spread", b"body %d" % number))
+    assert running.stop()[0] == 0
+    for name in ("broker-a", "broker-b"):
+        logs = [next((tmp_path / "store" / place / "commitlog").iterdir()) for place in (name, f"{name}-1")]
+        with logs[0].open("rb") as own, logs[1].open("rb") as copied:
+            assert own.read(1 << 16) == copied.read(1 << 16) != bytes(1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--sync-replication"], "--sync-replication needs --slaves 1 or more: there is nobody to wait for"),
+        (["--slaves", "1", "--set", "brokerId=3"], "brokerId and --slaves 1 contradict each other"),
+        (["--slaves", "1", "--set", "brokerRole=SLAVE"], "brokerRole and --slaves 1 contradict each other"),
+        (["--slaves", "1", "--set", "haListenPort=7"], "haListenPort and --slaves 1 contradict each other"),
+    ],
+)
+def test_contradictions_of_replication(refuse: Refuse, options: list[str], said: str) -> None:
+    """What is for one broker, or asks for slaves that there are none of."""
+    assert refuse("up", "--ephemeral", *options, *FREE_PORTS).startswith(f"rocketlet: {said}")
+
+
+def test_places_of_slaves(tmp_path: pathlib.Path) -> None:
+    """Their ports follow those of the masters, their stores have their ids; a lone master keeps the directory."""
+    command = ["up", "--print-config", "--store", "s", "--brokers", "2", "--slaves", "2"]
+    listed = subprocess.run([*COMMAND, *command], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    found = {key: re.findall(rf"^{key} +(\S+)", listed, flags=re.MULTILINE) for key in ("listenPort", "brokerId")}
+    assert found["listenPort"] == ["9876", *[str(10911 + 10 * number) for number in range(6)]]
+    assert found["brokerId"] == ["0", "0", "1", "2", "1", "2"]
+    places = re.findall(r"^storePathRootDir +(\S+)", listed, flags=re.MULTILINE)
+    names = ["broker-a", "broker-b", "broker-a-1", "broker-a-2", "broker-b-1", "broker-b-2"]
+    assert places == [str(tmp_path / "s" / name) for name in names]
