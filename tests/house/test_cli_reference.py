@@ -11,7 +11,7 @@ from rocketlet.cli.main import COMMANDS, rocketlet
 
 def options(command: click.Command) -> set[str]:
     """Return the long options of a command that its help shows; ``--help`` is explained once for all."""
-    shown = [parameter for parameter in command.params if not (isinstance(parameter, click.Option) and parameter.hidden)]
+    shown = [each for each in command.params if not (isinstance(each, click.Option) and each.hidden)]
     names = {name for parameter in shown for name in parameter.opts if name.startswith("--")}
     return names - {"--help"}
 
