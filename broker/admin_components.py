@@ -14,14 +14,16 @@ from .admin.figures import Figures
 from .admin.group_handlers import ClientResetPush, GroupForbidding, GroupReports
 from .admin.handlers import AdminHandlers, CleaningHandlers, RuntimeInfoHandlers
 from .admin.named_statistics import NamedStatistics
-from .admin.offset_handlers import OffsetCopies, OffsetReports, OffsetTables, QueueEntryReports
+from .admin.offset_handlers import OffsetCopies, OffsetReports, QueueEntryReports
 from .admin.progress import Progress
 from .admin.report_handlers import ConnectionReports, ProgressReports, StatisticsReports
 from .admin.runtime_info import RuntimeInfo
 from .admin.setting_handlers import SettingHandlers
+from .admin.table_handlers import OffsetTables, SettingTables
 from .admin.topic_figures import TopicLooks, WatchedTables
 from .parts import AdminParts
 from .pull.query_handlers import QueryHandlers
+from .replication.peer_handlers import KeptTableHandlers, PeerHandlers
 from .topic.topics import boot_topics
 
 
@@ -41,8 +43,9 @@ def build_admin_handlers(parts: AdminParts) -> dict[int, Handler]:
         *_build_offset_reports(parts),
         *_build_member_questions(parts),
         OtherStorage(cleaning, save),
-        OtherRoles(state.store),
+        OtherRoles(),
         OtherFeatures(),
+        *_build_peer_answers(parts),
     )
 
 
@@ -87,11 +90,22 @@ def _build_changes(parts: AdminParts, own_topics: frozenset[str]) -> tuple[Topic
     )
 
 
-def _build_offset_reports(parts: AdminParts) -> tuple[OffsetTables, OffsetReports, OffsetCopies, QueueEntryReports]:
+def _build_peer_answers(parts: AdminParts) -> tuple[SettingTables, OffsetTables, KeptTableHandlers, PeerHandlers]:
+    state, replication, delivery = parts.state, parts.replication, parts.timer_delivery
+    config, kept = parts.config.replication, state.kept
+    check = delivery and (lambda: kept.timer_check.check if config.is_slave else delivery.check)
+    return (
+        SettingTables(state.topics, state.groups, parts.clock.now_ms()),
+        OffsetTables(state.offsets, state.delays),
+        KeptTableHandlers(kept, check),
+        PeerHandlers(replication, state.store, parts.clock, parts.own_address, config.ha_host),
+    )
+
+
+def _build_offset_reports(parts: AdminParts) -> tuple[OffsetReports, OffsetCopies, QueueEntryReports]:
     state, name = parts.state, parts.config.broker_name
     save = state.saving.run_once
     return (
-        OffsetTables(state.offsets, state.delays),
         OffsetReports(state.store, state.topics, state.offsets, name, parts.clock.now_ms),
         OffsetCopies(state.topics, state.groups, state.offsets, parts.members, parts.cleaning, save),
         QueueEntryReports(state.store, parts.members, state.filters),

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..common.clock import Clock
 from ..common.ids import UniqueIds, decode_host, format_address
-from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
+from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic, retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
 from ..remoting.codec.command import Command
@@ -57,6 +57,7 @@ from .transaction.transactions import Transactions
 
 if TYPE_CHECKING:
     from .admin.figures import Figures
+    from .replication.table_copy import TableCopy
 
 
 class AdminAnswers:
@@ -85,23 +86,24 @@ class Components:
     """The parts of one broker; ``own_host`` stands in the unique keys that it makes, its ``files`` run in a thread."""
 
     def __init__(self, clock: Clock, state: StoredState, files: Executor, tasks: TaskScope, own_host: bytes) -> None:
-        self._settings, config = state.settings, state.settings.config
+        self.settings, config = state.settings, state.settings.config
         self._config = config  # for what is read at the start only
         self._clock = clock
         self._state = state
         self._tasks = tasks
         self._unique_ids = UniqueIds(own_host[:-4], os.getpid(), clock.now_ms)
         store = state.store
-        self.registration = Registration(self._settings, state.topics, state.saving.run_once, tasks, clock)
+        self.registration = Registration(self.settings, state.topics, state.saving.run_once, tasks, clock)
         self.scheduler = Scheduler(
-            store, clock, self.registration.make_known, self._settings if config.fails_fast else None
+            store, clock, self.registration.make_known, self.settings if config.fails_fast else None
         )
-        self.replication = LogReplication(self.scheduler, self._settings, clock)
+        self.replication = LogReplication(self.scheduler, self.settings, clock)
         self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
         self.long_polling = LongPolling(clock)
+        self.table_copy = self._build_table_copy() if config.replication.is_slave else None
         self._members = Members[Connection](lambda: store.log_max_offset)
         self._locks = QueueLocks()
-        self._filters = FilterSelection(self._settings, state.filters)
+        self._filters = FilterSelection(self.settings, state.filters)
         self._transactions = Transactions(
             store, state.offsets, self.scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes
         )
@@ -120,11 +122,11 @@ class Components:
         self.admin = AdminAnswers(self._build_admin_handlers)
         self.notices = self._build_notices()
         self.jobs = self._build_jobs(files)
-        self._settings.subscribe(self._follow)
+        self.settings.subscribe(self._follow)
 
     def _follow(self, before: BrokerConfig) -> None:
         """Do what reading a changed setting at its use does not do."""
-        config, topics = self._settings.config, self._state.topics
+        config, topics = self.settings.config, self._state.topics
         self._state.store.reconfigure(config.store)
         self._replies.name_region(config.region_id, traces=config.is_trace_on)
         self._enricher.set_own(self._own_properties())
@@ -133,8 +135,35 @@ class Components:
         if config.auto_create_topics:
             topics.begin_auto_create()
 
+    def _build_table_copy(self) -> "TableCopy":
+        """Return who copies the tables of the master."""
+        from .replication.table_copy import CopiedTables, CopyHelpers, TableCopy  # not for masters
+
+        state = self._state
+        tables = CopiedTables(state.topics, state.groups, state.offsets, state.delays, state.kept)
+
+        async def save() -> None:
+            await state.saving.run_once()
+            await state.delay_saving.run_once()
+
+        helpers = CopyHelpers(save, self._forget_topics, self.cleaning.in_thread)
+        return TableCopy(tables, state.store, self.replication.master, helpers, self._clock)
+
+    def _forget_topics(self, topics: frozenset[str]) -> None:
+        """Let go of topics that the master has no more."""
+        gone = frozenset(topic for topic in topics if not is_system_topic(topic))
+
+        def is_back(topic: str) -> bool:
+            return self._state.topics.get(topic) is not None
+
+        for topic in gone:
+            self._statistics.drop_topic(topic)
+            self.long_polling.wake_topic(topic)
+        if gone:
+            self.cleaning.start(lambda: self.cleaning.remove_queues(gone, is_back), "remove the queues of gone topics")
+
     def _check_rules(self) -> CheckRules:
-        config = self._settings.config
+        config = self.settings.config
         return CheckRules(config.transaction_timeout_ms, config.most_checks, config.store.cleaning.reserved_ms)
 
     def _own_properties(self) -> dict[str, str]:
@@ -145,8 +174,8 @@ class Components:
         keep = give_up or keep_given_up(self._state.topics)
         checks = TransactionChecks(self._transactions, self.scheduler.commit, self._check_rules, keep)
         sender = TransactionCheckSender(self._members, self._config.broker_name)
-        job = CheckJob(checks, sender, self._clock, self._settings)
-        return job, CursorSaveJob(self._transactions, self._settings)
+        job = CheckJob(checks, sender, self._clock, self.settings)
+        return job, CursorSaveJob(self._transactions, self.settings)
 
     def _build_timers(self) -> tuple[DelayRouting, TimerDelivery | None]:
         store, commit = self._state.store, self.scheduler.commit
@@ -156,7 +185,7 @@ class Components:
         return routing, timers and TimerDelivery(store, timers, commit, timers.now_ms)
 
     def _build_sends(self) -> SendHandlers:
-        settings, state, scheduler, routing = self._settings, self._state, self.scheduler, self._routing
+        settings, state, scheduler, routing = self.settings, self._state, self.scheduler, self._routing
         validator = SendValidator(
             settings,
             state.topics,
@@ -175,7 +204,7 @@ class Components:
         return SendHandlers(sends, send_backs, replies, recalls, self._replies)
 
     def _build_pulls(self) -> PullHandlers:
-        settings, state = self._settings, self._state
+        settings, state = self.settings, self._state
         validator = FetchValidator(settings, state.topics, state.groups, self._members, self._filters)
         fetches = FetchOperation(
             state.store.read,
@@ -191,7 +220,7 @@ class Components:
         state = self._state
         return ClientHandlers(
             self._members,
-            MemberNotifier(state.groups, state.filters, self._settings),
+            MemberNotifier(state.groups, state.filters, self.settings),
             partial(open_group, state.groups, state.topics),
             self.scheduler,
             self._clock.monotonic_ms,
@@ -239,6 +268,7 @@ class Components:
             members=self._members,
             statistics=self._statistics,
             own_address=self._own_address,
+            replication=self.replication,
         )
 
     def _own_address(self) -> str:
@@ -256,7 +286,7 @@ class Components:
         """Return the jobs that are begun one pause after the start."""
         state, scheduler = self._state, self.scheduler
         flushing = FlushJob(state.store, files, scheduler.tell_flushed if scheduler.flushes_first else None)
-        scanning = ScanJob(self.clients, state.filters, self._settings)
+        scanning = ScanJob(self.clients, state.filters, self.settings)
         return flushing, state.saving, scanning, self._statistics
 
     def _channel_activity(self) -> dict[str, int]:

@@ -17,6 +17,8 @@ from .group.groups import GroupTable, OffsetTable
 from .group.members import Members
 from .jobs import SaveJob
 from .outcomes.scheduler import LongPolling, Scheduler
+from .replication.kept_tables import KeptTables
+from .replication.log_replication import LogReplication
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
 from .settings.saved import SettingsFile
@@ -37,6 +39,7 @@ class StoredState(NamedTuple):
     delays: DelayProgress
     saving: SaveJob
     delay_saving: DelaySaveJob
+    kept: KeptTables
 
 
 class AdminParts(NamedTuple):
@@ -55,3 +58,4 @@ class AdminParts(NamedTuple):
     members: Members[Connection]
     statistics: BrokerStatistics
     own_address: Callable[[], str]
+    replication: LogReplication

@@ -1,7 +1,7 @@
 """What a broker does as master or as slave: the one place that starts and stops it.
 
     master   delivers delayed messages and timers, checks transactions
-    slave    copies the log of its master; its deliveries and checks are those of its master
+    slave    copies the log and the tables of its master; its deliveries and checks are those of its master
 
 Whatever else a slave does hangs here: a job goes to ``slave_jobs``, what it answers otherwise than a master to
 ``slave_handlers``. ``replication.master`` of the components says where the master is by now (``KnownMaster``: its
@@ -10,9 +10,11 @@ Whatever else a slave does hangs here: a job goes to ``slave_jobs``, what it ans
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Self
 
 from ..common.clock import Clock
+from ..remoting.transport.client import ConnectionPool
 from ..remoting.transport.connection import Handler
 from ..remoting.transport.event_loop import Job, TaskScope, repeat
 from ..remoting.transport.server import handlers_of
@@ -27,8 +29,16 @@ from .transaction.checks import GiveUp
 class Role:
     """The deliveries, checks and copies of a started broker; leaving the block stops them."""
 
-    def __init__(self, parts: Components, delay_saving: DelaySaveJob, clock: Clock, give_up: GiveUp | None) -> None:
+    def __init__(
+        self,
+        parts: Components,
+        delay_saving: DelaySaveJob,
+        clock: Clock,
+        pool: ConnectionPool,
+        give_up: GiveUp | None,
+    ) -> None:
         self._parts = parts
+        self._pool = pool
         self._delay_saving = delay_saving
         self._clock = clock
         self._give_up = give_up
@@ -43,7 +53,10 @@ class Role:
         if self._parts.replication.client is None:
             self._start_deliveries(tasks)
         else:
-            for name, job in slave_jobs(self._parts).items():
+            copy = self._parts.table_copy
+            if copy is not None:
+                self._stack.callback(self._parts.scheduler.store.subscribe(copy.notice))
+            for name, job in slave_jobs(self._parts, self._pool).items():
                 tasks.start(repeat(job, self._clock), name)
         return self
 
@@ -59,15 +72,21 @@ class Role:
         start_checks(stack, tasks, clock, *parts.build_checks(self._give_up))
 
 
-def slave_jobs(parts: Components) -> Mapping[str, Job]:
+def slave_jobs(parts: Components, pool: ConnectionPool) -> Mapping[str, Job]:
     """Return what a slave does all the time, by the names of the tasks."""
-    client = parts.replication.client
+    from .replication.master_requests import MasterRequests
+
+    client, copy = parts.replication.client, parts.table_copy
     assert client is not None, "only a slave has such jobs"
-    return {"copy the log": client.run}
+    assert copy is not None, "as before"
+    return {"copy the log": client.run, "copy the tables": partial(copy.run, partial(MasterRequests, pool))}
 
 
-def slave_handlers() -> dict[int, Handler]:
+def slave_handlers(parts: Components) -> dict[int, Handler]:
     """Return what a slave answers otherwise than a master."""
-    from .replication.slave_handlers import WriteRefusals  # not for masters, which most brokers are
+    from .replication.slave_handlers import SlaveReads, SlaveSends, SlaveTables  # not for masters, as most brokers are
 
-    return handlers_of(WriteRefusals())
+    copy, settings = parts.table_copy, parts.settings
+    assert copy is not None, "only a slave answers so"
+    reads = SlaveReads(parts.handlers, copy, parts.replication.master, settings)
+    return handlers_of(SlaveSends(settings), reads, SlaveTables(parts.admin.answer))

@@ -39,6 +39,7 @@ from .group.members import Presence
 from .jobs import SaveJob
 from .parts import StoredState
 from .ports import BrokerPorts
+from .replication.kept_tables import keep_tables
 from .role import Role, slave_handlers
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
@@ -154,9 +155,17 @@ class Broker:
         filters = FilterTable(now_ms, shape, keep_dead_ms=config.filter_keep_ms)
         delays = DelayProgress(now_ms, version_step=config.delay_version_step)
         folder = ConfigFolder(os.path.join(config.store.root, "config"), writer, self._files)
-        saving = SaveJob(folder, (topics, groups, offsets, filters), settings)
+        kept = keep_tables(config.store.root, now_ms(), self._files, is_slave=config.replication.is_slave)
+        saving = SaveJob(folder, (topics, groups, offsets, filters, *kept.tables), settings)
         await _run_in(writer, saving.load)
         await _run_in(writer, partial(folder.load, delays))
+        if config.replication.is_slave:
+            await _run_in(writer, kept.timer_check.load)
+        else:
+            await _run_in(writer, partial(kept.modes.peek, config.store.root, self._files))
+            if kept.mark.is_set:  # the tables are copies, older or newer than the log
+                store.doubt_end()
+                kept.mark.remove()
         if not store.was_closed_cleanly:
             offsets.pull_back(store.max_offset)
             find_unsaved = partial(store.topics_since, topics.saved_at_ms, lambda name: topics.get(name) is not None)
@@ -166,7 +175,7 @@ class Broker:
         stack.push_async_callback(saving.run_once)
         delay_saving = DelaySaveJob(store, folder, delays, config.flush_delays_ms)
         file = SettingsFile(config, self._files)
-        return StoredState(store, settings, file, topics, groups, offsets, filters, delays, saving, delay_saving)
+        return StoredState(store, settings, file, topics, groups, offsets, filters, delays, saving, delay_saving, kept)
 
     async def _serve(self, stack: AsyncExitStack, writer: ThreadPoolExecutor, state: StoredState) -> None:
         tasks = await stack.enter_async_context(TaskScope())
@@ -185,7 +194,7 @@ class Broker:
         for job in parts.jobs:
             tasks.start(repeat(job.run, self._clock, first_ms=job.period_ms), type(job).__name__)
         tasks.start(repeat(parts.cleaning.run, self._clock, first_ms=FIRST_ROUND_MS), "cleaning")
-        await stack.enter_async_context(Role(parts, state.delay_saving, self._clock, self._give_up))
+        await stack.enter_async_context(Role(parts, state.delay_saving, self._clock, pool, self._give_up))
         stack.push_async_callback(parts.registration.stop)
         replication = replace(self._config.replication, ha_port=ports.ha_port)
         bound = replace(self._config, port=self.advertised.bound[1], replication=replication)
@@ -194,7 +203,7 @@ class Broker:
         await parts.registration.start(links)
 
     async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
-        by_code = {**parts.handlers, **(slave_handlers() if self._config.replication.is_slave else {})}
+        by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}
         handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn)
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes

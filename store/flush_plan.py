@@ -43,6 +43,15 @@ class FlushPlan:
         """Use other intervals and numbers of pages from now on."""
         self._config = config
 
+    @property
+    def master_flushed_offset(self) -> int:
+        """How much of the log of its master a slave was told to take for flushed."""
+        return self._checkpoint.master_flushed_offset
+
+    def set_master_flushed_offset(self, log_offset: int) -> None:
+        """Have the checkpoint say another one."""
+        self._checkpoint = self._checkpoint._replace(master_flushed_offset=log_offset)
+
     def is_log_due(self, monotonic_ms: int) -> bool:
         """Tell whether the log is to be flushed though nobody has asked for it."""
         if self._parts.flusher.is_log_put_off:

@@ -70,7 +70,7 @@ class MessageStore:
         self._fault_at = -1
         self._disk_full: DiskFullError | None = None
         self._is_sync_flush = config.is_sync_flush
-        self._is_closed = False
+        self._is_closed = self._is_end_doubted = False
         self._times, self._monotonic_ms = times, times.monotonic_ms
         self._committed_at_ms = parts.recovered.last_stored_at_ms
         self._last_at_ms = parts.checkpoint.log_at_ms + 1  # a start's ends at its last record, or just before it
@@ -369,7 +369,8 @@ class MessageStore:
 
         Batch topics are left out: ``batch_topics`` has them.
         """
-        return self._reader.topics_since(at_ms, self._parts.recovered.start, is_known)
+        met_from = 0 if self._is_end_doubted else self._parts.recovered.start
+        return self._reader.topics_since(at_ms, met_from, is_known)
 
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, kind: KeyKind = "K"
@@ -389,7 +390,20 @@ class MessageStore:
     @property
     def was_closed_cleanly(self) -> bool:
         """Whether the stop before this start was a clean one."""
-        return self._parts.is_clean
+        return self._parts.is_clean and not self._is_end_doubted
+
+    def doubt_end(self) -> None:
+        """Count the stop before this start as no clean one: tables beside the log were not written with it."""
+        self._is_end_doubted = True
+
+    @property
+    def master_flushed_offset(self) -> int:
+        """How much of its master's log a slave was told to take for flushed; it is kept, and has no effect."""
+        return self._plan_flush.master_flushed_offset
+
+    def set_master_flushed_offset(self, log_offset: int) -> None:
+        """Keep another one."""
+        self._plan_flush.set_master_flushed_offset(log_offset)
 
     @property
     def flush_failure(self) -> StoreNotWritableError | None:

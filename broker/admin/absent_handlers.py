@@ -2,14 +2,12 @@
 
 354, 355           queues and tables in RocksDB: the comparison never ends; tables are JSON on the disk, and that is
                    what an export comes to
-905, 907, 908      slaves: there are none
 1007, 1008         controller mode: off
 2001 to 2004       cold data: limits of groups are kept while the broker runs, and limit nothing
 5001               the engine of timers: this broker has the one of files
 
 Upstream: ``AdminBrokerProcessor``. Requests that no handler here or elsewhere takes are refused by name, too
-(``remoting/codec/error_replies.py``): those of POP, of users, of static
-topics and of the slaves' copies of tables.
+(``remoting/codec/error_replies.py``): those of POP, of users and of static topics.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,14 +16,13 @@ from ...common.codes import ResponseCode
 from ...common.java_numbers import parse_int32, parse_int64
 from ...common.outcome import Outcome
 from ...remoting.bodies.body import encode_body
-from ...remoting.bodies.reports import ColdDataLimits, HaStatus, RocksdbCheck
+from ...remoting.bodies.reports import ColdDataLimits, RocksdbCheck
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode as Code
 from ...remoting.codec.setting_changes import read_changes
 from ...remoting.headers.admin import ExportedTablesHeader
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
-from ...store.message_store import MessageStore
 from .cleaning import CleaningJob
 from .handlers import answer_when_done, answer_when_saved
 
@@ -61,19 +58,11 @@ class OtherStorage:
 
 
 class OtherRoles:
-    """Answers as a master without slaves that is not under a controller."""
+    """Answers as a broker that is not under a controller."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
-
-    @answers(Code.GET_BROKER_HA_STATUS)
-    def tell_slaves(self, _command: Command, _connection: Connection) -> Command:
-        """Tell that nobody copies the log."""
-        return _success(encode_body(HaStatus(master_commit_log_max_offset=self._store.log_max_offset)))
-
-    @answers(Code.RESET_MASTER_FLUSH_OFFSET, Code.NOTIFY_MIN_BROKER_ID_CHANGE, Code.NOTIFY_BROKER_ROLE_CHANGED)
+    @answers(Code.NOTIFY_BROKER_ROLE_CHANGED)
     def pass_over(self, _command: Command, _connection: Connection) -> Command:
-        """Take note of what would concern slaves."""
+        """Take note of what would concern brokers under one."""
         return Command.response(ResponseCode.SUCCESS)
 
     @answers(Code.GET_BROKER_EPOCH_CACHE)

@@ -72,11 +72,8 @@ class TopicDeletion:
 
         async def remove() -> Command:
             answer = await answer_when_saved(self._save)
-            await self._cleaning.do(self._cleaning.cleaner.unused_topics(is_kept))
+            await self._cleaning.remove_queues(gone, lambda topic: self._topics.get(topic) is not None)
             return answer
-
-        def is_kept(topic: str) -> bool:
-            return topic not in gone or self._topics.get(topic) is not None
 
         return answer_when_done(self._cleaning, remove, f"delete topic {name}")
 

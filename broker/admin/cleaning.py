@@ -50,6 +50,10 @@ class CleaningJob:
                 if step.pause_ms:
                     await self._clock.sleep(step.pause_ms)
 
+    async def remove_queues(self, topics: frozenset[str], is_back: Callable[[str], bool]) -> None:
+        """Remove the queues of topics that are gone, unless one has come back meanwhile (raises ``OSError``)."""
+        await self.do(self.cleaner.unused_topics(lambda topic: topic not in topics or is_back(topic)))
+
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Return what some work that waits for the disk gives."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)

@@ -1,9 +1,8 @@
 """The adapter of the wire for administrators: topics, groups, cleaning, and how the broker is doing.
 
 17   UPDATE_AND_CREATE_TOPIC                18   UPDATE_AND_CREATE_TOPIC_LIST
-21   GET_ALL_TOPIC_CONFIG                   351  GET_TOPIC_CONFIG
 200  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP    225  UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
-201  GET_ALL_SUBSCRIPTIONGROUP_CONFIG    352  GET_SUBSCRIPTIONGROUP_CONFIG
+351  GET_TOPIC_CONFIG                       352  GET_SUBSCRIPTIONGROUP_CONFIG
 306  CLEAN_EXPIRED_CONSUMEQUEUE      316  CLEAN_UNUSED_TOPIC                  329  DELETE_EXPIRED_COMMITLOG
 28   GET_BROKER_RUNTIME_INFO
 
@@ -141,11 +140,6 @@ class AdminHandlers:
         remark = f"No topic in this broker. topic: {name}"
         return _tell(self._topics.get(name), ResponseCode.TOPIC_NOT_EXIST, remark)
 
-    @answers(Code.GET_ALL_TOPIC_CONFIG)
-    def list_topics(self, _command: Command, _connection: Connection) -> Command:
-        """Tell the settings of all topics."""
-        return Command.response(ResponseCode.SUCCESS, body=encode_body(self._topics.content()))
-
     @answers(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
     def put_group(self, command: Command, _connection: Connection) -> Command | Outcome[Command]:
         """Create or change a consumer group; nothing happens when there is none in the request."""
@@ -174,11 +168,6 @@ class AdminHandlers:
         """Tell the settings of one group, which is created if it may be."""
         name = decode_header(GroupHeader, command).group
         return _tell(self._groups.find(name), ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
-
-    @answers(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-    def list_groups(self, _command: Command, _connection: Connection) -> Command:
-        """Tell the settings of all groups."""
-        return Command.response(ResponseCode.SUCCESS, body=encode_body(self._groups.content()))
 
 
 def _tell(found: TopicConfig | SubscriptionGroupConfig | None, missing_code: int, missing_remark: str) -> Command:

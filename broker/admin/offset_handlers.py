@@ -1,6 +1,5 @@
-"""The adapter of the wire for offsets of groups and entries of queues, as administrators and slaves ask for them.
+"""The adapter of the wire for offsets of groups and entries of queues, as administrators ask for them.
 
-43   GET_ALL_CONSUMER_OFFSET  the offsets of all groups        45   GET_ALL_DELAY_OFFSET     those of the delay levels
 303  QUERY_CONSUME_TIME_SPAN  how late a group is              308  QUERY_CORRECTION_OFFSET  where the last of groups is
 314  CLONE_GROUP_OFFSET       the offsets of another group     321  QUERY_CONSUME_QUEUE      what stands in a queue
 
@@ -11,8 +10,6 @@ offset by the first message, where Java counts from 1970.
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-
-import msgspec
 
 from ...common.codes import ResponseCode
 from ...common.java_json import write_json
@@ -27,7 +24,6 @@ from ...remoting.headers.admin import CloneOffsetsHeader, CorrectionHeader, Queu
 from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
-from ..delay.delay_progress import DelayProgress
 from ..group.filters import FilterTable
 from ..group.groups import GroupTable, OffsetTable
 from ..group.members import Members
@@ -38,24 +34,6 @@ from .handlers import answer_when_done, answer_when_saved
 MOST_ENTRIES = 10_000
 """Of a queue in one answer; Java's has none."""
 _ALL = 2**63 - 1
-
-
-class OffsetTables:
-    """Answers with whole tables of offsets."""
-
-    def __init__(self, offsets: OffsetTable, delays: DelayProgress) -> None:
-        self._offsets = offsets
-        self._delays = delays
-
-    @answers(Code.GET_ALL_CONSUMER_OFFSET)
-    def tell_offsets(self, _command: Command, _connection: Connection) -> Command:
-        """Tell the offsets of all groups."""
-        return _success(msgspec.json.encode(self._offsets.content()))
-
-    @answers(Code.GET_ALL_DELAY_OFFSET)
-    def tell_delays(self, _command: Command, _connection: Connection) -> Command:
-        """Tell how far each delay level has been delivered."""
-        return _success(write_json(self._delays.content(), quotes_integer_keys=False))
 
 
 class OffsetReports:

@@ -175,6 +175,12 @@ class DelayProgress:
         self._version = content.data_version
         self._latest, self._certain = dict(content.offset_table), dict(content.offset_table)
 
+    def take_copy(self, content: DelayFile) -> None:
+        """Take over what a master holds; certain is what its log shows, which this broker has by now."""
+        if content != self.content() or not self.is_certain:
+            self.load(content)
+            self.change_count += 1
+
 
 class DelaySaveJob(Struct, frozen=True):
     """Writes the progress, after the log has been flushed."""

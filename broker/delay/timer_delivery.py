@@ -29,6 +29,7 @@ from ...common.record import NewRecord, Record, decode_record
 from ...store.consumequeue.appended import Appended
 from ...store.consumequeue.consume_queue import Entry
 from ...store.message_store import MessageStore
+from ...store.timer.timer_check import TimerCheck
 from ...store.timer.timer_log import TimerUnit
 from ...store.timer.timer_recovery import FoundTopic, open_timers
 from ...store.timer.timers import DueMessage, DueSlot, TimedMessage, Timers
@@ -63,6 +64,17 @@ class TimerDelivery:
 
     def __repr__(self) -> str:
         return f"<TimerDelivery {self.timers!r}>"
+
+    @property
+    def check(self) -> TimerCheck | None:
+        """How far timer messages have come for certain; ``None`` while that is being found out."""
+        if self.timers.is_open:
+            return self.timers.saved if self.timers.saved.read_at_ms else None
+        if self._has_messages:
+            return None
+        precision_ms = self.timers.config.precision_ms
+        read_at_ms = self._now_ms() // precision_ms * precision_ms  # there was nothing to deliver
+        return TimerCheck(read_at_ms=read_at_ms, changed_at_ms=read_at_ms)
 
     @property
     def due_at_ms(self) -> int | None:

@@ -30,7 +30,7 @@ class GroupTable:
 
     def __init__(self, now_ms: Callable[[], int], creates_unknown: Callable[[], bool] = lambda: True) -> None:
         self.change_count = 0
-        self._version = DataVersion(timestamp=now_ms())
+        self._version: DataVersion = DataVersion(timestamp=now_ms())
         self._now_ms = now_ms
         self._creates_unknown = creates_unknown
         self._groups = {name: SubscriptionGroupConfig(group_name=name) for name in sorted(RESERVED_GROUPS)}
@@ -102,6 +102,18 @@ class GroupTable:
         self.forbidden = content.forbidden_table
         self._version = content.data_version
 
+    def take_copy(self, content: SubscriptionGroupTable) -> frozenset[str]:
+        """Become the table of a master in one step, with its version; return the groups that are gone."""
+        if content == self.content():
+            return frozenset()
+        gone = frozenset(self._groups.keys() - content.subscription_group_table.keys())
+        self._groups.clear()
+        self._groups.update(content.subscription_group_table)
+        self.forbidden = content.forbidden_table
+        self._version = content.data_version
+        self.change_count += 1
+        return gone
+
     def _changed(self) -> None:
         self.change_count += 1
         self._version = next_version(self._version, self._now_ms())
@@ -145,6 +157,7 @@ class OffsetTable:
         self._version_step = version_step
         self._version = DataVersion()
         self._offsets: _Queues = defaultdict(lambda: defaultdict(dict))
+        self._copied: frozenset[tuple[str, str]] = frozenset()  # groups and topics of the master at the last copy
         self._handed_out: _Queues = defaultdict(lambda: defaultdict(dict))
         self.resets: dict[tuple[str, str, int], int] = {}
         """By group, topic and queue: where members shall go on that do not know it yet. Each pull looks for any."""
@@ -256,9 +269,27 @@ class OffsetTable:
         """Take over what ``consumerOffset.json`` held."""
         self._version = content.data_version
         for name, queues in content.offset_table.items():
-            topic, at, group = name.partition("@")
-            if at and "@" not in group:
+            if pair := _pair_of(name):
+                group, topic = pair
                 self._offsets[group][topic] = queues
+
+    def take_copy(self, content: OffsetFile) -> None:
+        """Take over what a master holds of each group and topic, and drop what it held at the last copy and no more.
+
+        What this broker's own clients have committed elsewhere stays: the master may not know it yet.
+        """
+        wanted = {pair: queues for name, queues in content.offset_table.items() if (pair := _pair_of(name))}
+        is_changed = content.data_version != self._version
+        for group, topic in self._copied - wanted.keys():
+            is_changed |= self._offsets[group].pop(topic, None) is not None
+        for (group, topic), queues in wanted.items():
+            is_changed |= self.of_topic(group, topic) != queues
+            self._offsets[group][topic] = queues
+        for group in [group for group, topics in self._offsets.items() if not topics]:
+            del self._offsets[group]
+        self._copied = frozenset(wanted)
+        self._version = content.data_version
+        self.change_count += is_changed
 
     def pull_back(self, max_offset: Callable[[str, int], int]) -> None:
         """Set offsets that lie behind the end of their queue to it: after a power failure a queue may be shorter.
@@ -273,6 +304,12 @@ class OffsetTable:
 
     def _pairs(self) -> Iterator[tuple[str, str, dict[int, int]]]:
         return ((group, topic, queues) for group, topics in self._offsets.items() for topic, queues in topics.items())
+
+
+def _pair_of(name: str) -> tuple[str, str] | None:
+    """Return the group and the topic that ``topic@group`` names, None when it names no pair."""
+    topic, at, group = name.partition("@")
+    return (group, topic) if at and "@" not in group else None
 
 
 def _topics_of(table: _Queues, group: str) -> Mapping[str, Mapping[int, int]]:

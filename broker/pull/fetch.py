@@ -4,7 +4,9 @@ Rules
     1. The checks, in their order (B.4.1): the broker's permission, the group, the topic and its permission, the queue,
        and then the subscription: the one in the request if it says so, else the one of the group's last heartbeat.
     2. Whose group an administrator has moved in the queue is sent there first, and commits nothing with it (D.3).
-    3. A fetch that finds nothing new and may wait is held (``LongPolling``). When it is woken it is run again from the
+    3. A slave may lag: unless ``offsetCheckInSlave`` is set, a fetch outside of its queue is not sent elsewhere, but to
+       be tried again, at the broker of the group.
+    4. A fetch that finds nothing new and may wait is held (``LongPolling``). When it is woken it is run again from the
        start and answered whatever comes: it commits no offset then and never waits twice.
 """
 
@@ -34,6 +36,7 @@ MASTER_ID = 0
 MOST_BYTES = 128 << 20
 _SHORTEST_WAIT_MS = 1
 _NOTHING_NEW = (ReadStatus.OFFSET_FOUND_NULL, ReadStatus.OFFSET_OVERFLOW_ONE)
+_OUTSIDE = (ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_TOO_SMALL, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 Read = Callable[[str, int, int, ReadLimits, AcceptsCode | None, AcceptsRecord | None], ReadResult]
 """``MessageStore.read``."""
@@ -125,11 +128,15 @@ def _refuse_queue(fetch: FetchRequest, topic: TopicConfig | None, consumer: tupl
 
 @final
 class Fetched(msgspec.Struct, frozen=True):
-    """What was found, the id of the broker to fetch from next, and whether it is worth waiting there."""
+    """What was found, the id of the broker to fetch from next, and whether it is worth waiting there.
+
+    ``may_lag`` says that the offset is outside of the queue of a slave, and may be in that of the master.
+    """
 
     result: ReadResult
     next_broker_id: int
     has_nothing_new: bool
+    may_lag: bool = False
 
 
 class ReadCounts:
@@ -218,9 +225,12 @@ class FetchOperation:
             counts.missed += 1
         # In a queue without messages it depends on what was asked for (B.4.4).
         is_at_end = status in _NOTHING_NEW or (status is ReadStatus.NO_MESSAGE_IN_QUEUE and fetch.queue_offset == 0)
+        may_lag = status in _OUTSIDE and not is_at_end and self._settings.config.replication.may_lag
+        if may_lag:
+            result.next_offset = fetch.queue_offset
         is_elsewhere = self._settings.config.reads_slaves
         broker_id = self._validator.suggest_broker(fetch.consumer_group, result) if is_elsewhere else MASTER_ID
-        return Fetched(result, broker_id, is_at_end)
+        return Fetched(result, broker_id, is_at_end, may_lag)
 
     def _send_elsewhere(self, fetch: FetchRequest, queue_offset: int) -> Fetched:
         ends = self._read_store(fetch.topic, fetch.queue_id, queue_offset, ReadLimits(1, 0), None, None)

@@ -75,6 +75,8 @@ def _encode_fetched(command: Command, outcome: Outcome[Fetched | Refusal]) -> Co
     code = _CODES.get(result.status)
     if code is None:  # a queue without messages
         code = ResponseCode.PULL_NOT_FOUND if fetched.has_nothing_new else ResponseCode.PULL_OFFSET_MOVED
+    if fetched.may_lag:
+        code = ResponseCode.PULL_RETRY_IMMEDIATELY
     reply = PullReply(
         suggest_which_broker_id=fetched.next_broker_id,
         next_begin_offset=result.next_offset,

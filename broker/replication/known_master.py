@@ -10,6 +10,7 @@ Rules
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from ..settings.replication import ReplicationConfig
 
@@ -25,12 +26,27 @@ class KnownMaster:
         self.address = ""
         self._ha_address = self._named = config.named_master
         self._told: dict[str, str] = {}
+        self._subscribers: list[Callable[[], object]] = []
         self._is_known = asyncio.Event()
         if self._named:
             self._is_known.set()
 
     def __repr__(self) -> str:
         return f"<KnownMaster {self.address or 'gone'}, HA {self._ha_address or 'unknown'}>"
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether name servers have answered, and none of them knows it."""
+        return bool(self._told) and not self.address
+
+    @property
+    def ha_address(self) -> str:
+        """The address of its HA port, empty while nobody has said it."""
+        return self._ha_address
+
+    def subscribe(self, changed: Callable[[], object]) -> None:
+        """Have somebody called when ``address`` has become another one."""
+        self._subscribers.append(changed)
 
     def tell(self, nameserver: str, address: str | None, ha_address: str | None) -> None:
         """Take over what a name server has said; ``None`` when it knows no master."""
@@ -40,7 +56,14 @@ class KnownMaster:
             _log.info("the master is at %s, its log at %s", self.address, self._named or ha_address)
         elif before and not self.address:
             _log.warning("no name server knows the master that was at %s", before)
-        if ha_address and not self._named:
+        if ha_address:
+            self.learn_ha_address(ha_address)
+        for changed in self._subscribers if self.address != before else ():
+            changed()
+
+    def learn_ha_address(self, ha_address: str) -> None:
+        """Take over where its HA port is, unless the settings say it."""
+        if not self._named:
             self._ha_address = ha_address
             self._is_known.set()
 

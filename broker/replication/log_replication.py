@@ -28,6 +28,8 @@ class LogReplication:
         acks = ReplicaAcks(settings, clock, scheduler.settle) if config.role == SYNC_MASTER else None
         self._scheduler = scheduler
         self._store = store
+        self.first_end = store.log_max_offset
+        """Where the log ended at the start."""
         self.master = KnownMaster(config)
         self.server = HaServer(store, settings, clock, _pass_over if acks is None else acks.acknowledged)
         scheduler.replicate(self.server.links, acks)

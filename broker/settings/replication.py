@@ -78,6 +78,11 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
         return self.role == SLAVE
 
     @property
+    def may_lag(self) -> bool:
+        """Whether an offset beyond a queue may be one that the master has."""
+        return self.is_slave and not self.checks_offset_in_slave
+
+    @property
     def named_master(self) -> str:
         """The address to copy from, if the settings name one."""
         return self.master_ha_address if len(self.master_ha_address) >= _LEAST_ADDRESS else ""

@@ -161,7 +161,7 @@ class TopicTable:
 
     def __init__(self, settings: LiveSettings, now_ms: Callable[[], int]) -> None:
         self.change_count = 0
-        self.version = DataVersion(timestamp=now_ms())
+        self.version: DataVersion = DataVersion(timestamp=now_ms())
         self._now_ms = now_ms
         self._settings = settings
         self._topics = {topic.topic_name: topic for topic in boot_topics(settings.config)}
@@ -266,6 +266,21 @@ class TopicTable:
         self._topics.update(content.topic_config_table)
         self.version = content.data_version
         self.saved_at_ms = content.data_version.timestamp
+
+    def take_copy(self, content: TopicConfigTable) -> frozenset[str]:
+        """Become the table of a master in one step, with its version; return the topics that are gone."""
+        if content == self.content():
+            return frozenset()
+        gone = frozenset(self._topics.keys() - content.topic_config_table.keys())
+        for name in gone:
+            del self._topics[name]
+        for name, topic in content.topic_config_table.items():
+            if self._topics.get(name) != topic:
+                self._topics[name] = topic
+        self.unsaved -= gone
+        self.version = content.data_version
+        self.change_count += 1
+        return gone
 
     def renew_version(self) -> DataVersion:
         """Return a version that no name server has seen: it passes over topics that come with one that it knows."""

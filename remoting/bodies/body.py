@@ -2,6 +2,7 @@
 
     route     103 to 106, 206, 322, 901                what name servers are told, and tell
     client    34, 38, 41, 42, 46, 203, 221, 222, 307   clients and groups
+    replication  21, 907                               what slaves ask for
 
 What brokers keep of topics and groups (21, 201, 351, 352) is in ``common/metadata.py``.
 

@@ -1,7 +1,7 @@
-"""Bodies of statistics, of queues looked at entry by entry, and of high availability (``spec/remoting.md`` §4.11).
+"""Bodies of statistics and of queues looked at entry by entry (``spec/remoting.md`` §4.11).
 
 303  ConsumeTimeSpans    308  CorrectedOffsets    315  BrokerStats    321  QueueEntries    354  RocksdbCheck
-907  HaStatus            2003 ColdDataLimits
+2003 ColdDataLimits
 """
 
 import msgspec
@@ -76,26 +76,6 @@ class RocksdbCheck(msgspec.Struct, rename="camel", kw_only=True):
     """How a comparison with queues in RocksDB went (``CheckRocksdbCqWriteResult``)."""
 
     check_status: int
-
-
-class HaClientState(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """How a slave copies; all zeros at a master."""
-
-    last_read_timestamp: int = 0
-    last_write_timestamp: int = 0
-    master_flush_offset: int = 0
-    max_offset: int = 0
-    transferred_byte_in_second: int = 0
-
-
-class HaStatus(msgspec.Struct, rename="camel", kw_only=True):
-    """Who copies a master's log (``HARuntimeInfo``)."""
-
-    ha_client_runtime_info: HaClientState = HaClientState()
-    ha_connection_info: list[str] = field(default_factory=list[str])
-    in_sync_slave_nums: int = 0
-    master: bool = True
-    master_commit_log_max_offset: Int64
 
 
 class ColdDataLimits(msgspec.Struct, rename="camel", kw_only=True):

@@ -194,14 +194,13 @@ class LanguageCode(IntEnum):
 
 NOT_BUILT = frozenset(
     {
-        *(RequestCode.GET_TIMER_CHECK_POINT, RequestCode.GET_TIMER_METRICS, RequestCode.EXCHANGE_BROKER_HA_INFO),
-        *(RequestCode.QUERY_ASSIGNMENT, RequestCode.SET_MESSAGE_REQUEST_MODE, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE),
+        *(RequestCode.QUERY_ASSIGNMENT, RequestCode.SET_MESSAGE_REQUEST_MODE),
         RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
         *(code for code in RequestCode if code.name.startswith("AUTH_")),
         *(code for code in RequestCode if code >= RequestCode.POP_MESSAGE),
     }
 )
-"""What official brokers answer and ours do not: copies for slaves, assignments by brokers, static topics, users, POP.
+"""What official brokers answer and ours do not: assignments by brokers, static topics, users, POP.
 
 Whoever asks is told the name of the request, so that a user sees what is missing.
 """

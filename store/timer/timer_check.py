@@ -42,6 +42,19 @@ class TimerCheck(NamedTuple):
         return min(self.queue_offset, self.master_queue_offset)
 
 
+def encode_timer_check(check: TimerCheck) -> bytes:
+    """Return the numbers as the file begins, and as slaves are told them."""
+    return _FIELDS.pack(*check)
+
+
+def decode_timer_check(data: bytes) -> TimerCheck | None:
+    """Return the numbers; ``None`` when they are too few or senseless."""
+    if len(data) != _FIELDS.size:
+        return None
+    found = TimerCheck(*_FIELDS.unpack(data))
+    return found if min(found[:4]) >= 0 and found.read_at_ms < LATEST_MS else None
+
+
 def timer_check_path(root: str) -> str:
     """Return where the file lies below a store directory."""
     return f"{root}/config/timercheck"
@@ -49,11 +62,7 @@ def timer_check_path(root: str) -> str:
 
 def load_timer_check(files: Files, path: str) -> TimerCheck | None:
     """Read the file; ``None`` when there is none, or when it is short or senseless."""
-    data = read_head(files, path, _FIELDS.size)
-    if len(data) != _FIELDS.size:
-        return None
-    found = TimerCheck(*_FIELDS.unpack(data))
-    return found if min(found[:4]) >= 0 and found.read_at_ms < LATEST_MS else None
+    return decode_timer_check(read_head(files, path, _FIELDS.size))
 
 
 def save_timer_check(files: Files, path: str, check: TimerCheck) -> None:
@@ -61,6 +70,6 @@ def save_timer_check(files: Files, path: str, check: TimerCheck) -> None:
     directory = os.path.dirname(path)
     make_lasting_directory(files, directory)
     is_new = not files.exists(path)
-    write_head(files, path, _FIELDS.pack(*check), TIMER_CHECK_BYTES)
+    write_head(files, path, encode_timer_check(check), TIMER_CHECK_BYTES)
     if is_new:
         files.sync_directory(directory)

@@ -1,0 +1,320 @@
+"""The slave's copy of its master's tables (``SlaveSynchronize``; spec replication.md §7).
+
+    topics, offsets, delay progress, groups, request modes, timer counts     every 60 s
+    timer check                                                               every 3 s
+
+Rules
+
+    1. The first copy is begun as soon as the master is known, and again when it is another one, or comes back. What
+       failed is asked for again after 3 s, and said once; it does not stop the others. (Official slaves wait for 62 s.)
+    2. A table is replaced in one step: no topic is missing in between. It has the version of the master. Of offsets,
+       those that the master holds are replaced, and those that it holds no more dropped.
+    3. Nothing is copied from a master whose log ends before this one: it has lost records, and its tables may be as
+       empty. Both ends are told, once.
+    4. Delay progress and timer check say what was delivered: they count when this log has all that the master's had
+       when they were told. A slave that is made master would not deliver what it has not got else.
+    5. A message of a topic that is not known is a reason to copy at once, as is who asks for such a topic; one topic
+       once a minute. Topics that are gone take their queues and who waits there with them.
+    6. The store is marked as a copy when topics, groups and offsets are there. Up to then nobody is told that something
+       does not exist.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from ...common.clock import Clock
+from ...common.errors import ConfigError, RocketletError
+from ...common.metadata import SubscriptionGroupTable, TopicConfig, TopicConfigTable
+from ...remoting.transport.event_loop import wait_at_most
+from ...store.consumequeue.appended import Placed
+from ...store.message_store import MessageStore
+from ...store.timer.timer_check import TimerCheck
+from ..delay.delay_progress import DelayFile, DelayProgress
+from ..group.groups import GroupTable, OffsetFile, OffsetTable
+from ..outcomes.group_commit import wait_flushed
+from ..topic.topics import TopicTable, is_batch_topic
+from .kept_tables import KeptTables, RequestModes, TimerCounts
+from .known_master import KnownMaster
+
+PERIOD_MS: Final = 60_000
+LOOK_MS: Final = 3_000
+_MOST_MISSED: Final = 1_000
+_log = logging.getLogger(__name__)
+
+
+class CopiedTables(NamedTuple):
+    """What a slave has of its master."""
+
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    delays: DelayProgress
+    kept: KeptTables
+
+
+class Master(Protocol):
+    """Answers a slave (``MasterRequests``); each question may raise ``RemotingError`` or ``DecodeError``."""
+
+    async def topics(self) -> TopicConfigTable:
+        """Return all topics."""
+        ...
+
+    async def groups(self) -> SubscriptionGroupTable:
+        """Return all groups."""
+        ...
+
+    async def offsets(self) -> OffsetFile:
+        """Return the offsets of all groups."""
+        ...
+
+    async def delays(self) -> DelayFile:
+        """Return how far the delay levels have been delivered."""
+        ...
+
+    async def modes(self) -> RequestModes:
+        """Return which groups pull and which pop."""
+        ...
+
+    async def timer_counts(self) -> TimerCounts:
+        """Return how many timer messages wait."""
+        ...
+
+    async def timer_check(self) -> TimerCheck:
+        """Return how far timer messages have been delivered."""
+        ...
+
+    async def log_end(self) -> int | None:
+        """Return where the log of the master ends, ``None`` if it does not tell such things."""
+        ...
+
+
+class CopyHelpers(NamedTuple):
+    """Who saves all tables, lets go of topics that are gone, and runs slow work."""
+
+    save: Callable[[], Awaitable[object]]
+    forget_topics: Callable[[frozenset[str]], object]
+    run_in_thread: Callable[[Callable[[], None]], Awaitable[None]]
+
+
+class _Step:
+    """A question to the master, when it is asked next, and what was wrong with the last answer."""
+
+    def __init__(self, name: str, ask: Callable[[Master], Awaitable[None]], period_ms: int = PERIOD_MS) -> None:
+        self.name = name
+        self.ask = ask
+        self.period_ms = period_ms
+        self.asked_at_ms = self.due_at_ms = 0
+        self.is_done = False
+        self.failure = ""
+
+    def begin(self) -> None:
+        """Have it asked at once, of another master."""
+        self.due_at_ms = 0
+        self.is_done = False
+        self.failure = ""
+
+
+class _Told(NamedTuple):
+    """What a master has told that counts when this log has reached a position, ``None`` while that is not known."""
+
+    take: Callable[[], Awaitable[None]]
+    needed_offset: int | None = None
+
+
+class TableCopy:
+    """Keeps tables as those of the master."""
+
+    def __init__(
+        self, tables: CopiedTables, store: MessageStore, master: KnownMaster, helpers: CopyHelpers, clock: Clock
+    ) -> None:
+        self._tables, self._kept = tables, tables.kept
+        self._store = store
+        self._known_master = master
+        self._helpers = helpers
+        self._clock = clock
+        self._address = ""
+        self._master: Master | None = None
+        self._woken = asyncio.Event()
+        self._missed: set[str] = set()
+        self._told: dict[str, _Told] = {}
+        self._trusts_master = False
+        self._misfits: set[str] = set()
+        self._topics, self._offsets = _Step("topics", self._copy_topics), _Step("offsets", self._copy_offsets)
+        self._delays, self._groups = _Step("delay progress", self._copy_delays), _Step("groups", self._copy_groups)
+        self._rest = (_Step("request modes", self._copy_modes), _Step("timer counts", self._copy_counts))
+        self._check = _Step("timer check", self._copy_check, LOOK_MS)
+        self._end, self._settling = _Step("tables", self._compare_ends), _Step("progress", self._settle)
+        master.subscribe(self._woken.set)
+
+    def __repr__(self) -> str:
+        return f"<TableCopy of {self._address or 'no master'}, waiting for the log: {sorted(self._told)}>"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether topics, groups and offsets were copied, maybe before the start."""
+        return self._kept.mark.is_set
+
+    async def run(self, connect: Callable[[str], Master]) -> int:
+        """Copy what is due, and wait until something is; a job for ``repeat``."""
+        self._woken.clear()
+        address = self._known_master.address
+        if address != self._address:
+            self._turn_to(address, connect(address) if address else None)
+        if self._master is None:
+            await self._woken.wait()
+            return 0
+        await self._copy(self._master)
+        await wait_at_most(self._woken, LOOK_MS, self._clock)
+        return 0
+
+    # --- what is not known yet
+
+    def may_exist(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a topic that is not known may be there all the same, and have it asked for."""
+        is_new = self._miss(topic)
+        has_messages = self._store.max_offset(topic, queue_id) > 0
+        return not self.is_complete or (has_messages and (is_new or not self._topics.due_at_ms))
+
+    def notice(self, records: Sequence[Placed]) -> None:
+        """Look for topics that are not known among messages that have become readable."""
+        get = self._tables.topics.get
+        for record in records:
+            if get(record.topic) is None:
+                self._miss(record.topic)
+
+    def _miss(self, topic: str) -> bool:
+        if topic in self._missed or len(self._missed) >= _MOST_MISSED:
+            return False
+        self._missed.add(topic)
+        self._topics.due_at_ms = 0
+        if self._clock.monotonic_ms() - self._topics.asked_at_ms >= LOOK_MS:
+            self._woken.set()
+        return True
+
+    # --- rounds
+
+    def _turn_to(self, address: str, master: Master | None) -> None:
+        self._address, self._master = address, master
+        self._told.clear()
+        self._trusts_master = False
+        for step in (*self._all, self._check, self._end, self._settling):
+            step.begin()
+
+    @property
+    def _all(self) -> tuple[_Step, ...]:
+        return (self._topics, self._offsets, self._delays, self._groups, *self._rest)
+
+    async def _copy(self, master: Master) -> None:
+        now_ms = self._clock.monotonic_ms()
+        due = [step for step in self._all if step.due_at_ms <= now_ms]
+        if self._offsets in due:
+            self._missed.clear()
+        if due:
+            await self._ask(self._end, master)
+        if not self._trusts_master:
+            return
+        for step in due:
+            await self._ask(step, master)
+        if due:
+            if self._topics.is_done and self._offsets.is_done and self._groups.is_done:
+                self._kept.mark.put(self._address, self._clock.now_ms())
+            await self._helpers.save()
+        await self._ask(self._check, master)
+        await self._ask(self._settling, master)
+
+    async def _ask(self, step: _Step, master: Master) -> None:
+        """Ask one question; what is wrong with the answer is said once."""
+        step.asked_at_ms = self._clock.monotonic_ms()
+        try:
+            await step.ask(master)
+        except (RocketletError, OSError) as error:
+            failure = str(error)
+            level = logging.DEBUG if failure == step.failure else logging.WARNING
+            text = "copying the %s of the master at %s failed, trying again every %d ms: %s"
+            _log.log(level, text, step.name, self._address, LOOK_MS, failure)
+            step.failure, step.due_at_ms = failure, step.asked_at_ms + LOOK_MS
+            return
+        if step.failure:
+            _log.info("copying the %s of the master at %s again", step.name, self._address)
+        step.failure, step.is_done = "", True
+        step.due_at_ms = step.asked_at_ms + step.period_ms
+
+    # --- tables
+
+    async def _copy_topics(self, master: Master) -> None:
+        content = await master.topics()
+        self._set_batch_topics(content.topic_config_table)
+        gone = self._tables.topics.take_copy(content)
+        for topic in gone:
+            self._tables.offsets.drop_topic(topic)
+        if gone:
+            self._helpers.forget_topics(gone)
+
+    def _set_batch_topics(self, topics: Mapping[str, TopicConfig]) -> None:
+        """Have the queues of new batch topics made as such; what has come as others already stays so."""
+        for name, topic in topics.items():
+            if is_batch_topic(topic.attributes) and name not in self._misfits:
+                try:
+                    self._store.set_batch_topics([name])
+                except ConfigError as error:
+                    self._misfits.add(name)
+                    _log.error("%s: empty the store of this slave and start it again", error)
+
+    async def _copy_offsets(self, master: Master) -> None:
+        self._tables.offsets.take_copy(await master.offsets())
+
+    async def _copy_groups(self, master: Master) -> None:
+        self._tables.groups.take_copy(await master.groups())
+
+    async def _copy_modes(self, master: Master) -> None:
+        self._kept.modes.take_copy(await master.modes())
+
+    async def _copy_counts(self, master: Master) -> None:
+        self._kept.timer_counts.take_copy(await master.timer_counts())
+
+    # --- what depends on the log
+
+    async def _compare_ends(self, master: Master) -> None:
+        """Find out whether the log of the master has all that this one has."""
+        own_end = self._store.log_max_offset
+        self._trusts_master = True
+        end = await master.log_end()
+        if end is not None and end < own_end:
+            self._trusts_master = False
+            raise RocketletError(f"its log ends at {end}, before this one, which ends at {own_end}; nothing is copied")
+
+    async def _copy_delays(self, master: Master) -> None:
+        if self._delays.name not in self._told:
+            content = await master.delays()
+            if content != self._tables.delays.content():
+                self._told[self._delays.name] = _Told(partial(self._take_delays, content))
+
+    async def _take_delays(self, content: DelayFile) -> None:
+        self._tables.delays.take_copy(content)
+        await self._helpers.save()
+
+    async def _copy_check(self, master: Master) -> None:
+        if self._check.name not in self._told:
+            check = await master.timer_check()
+            if check != self._kept.timer_check.told:
+                self._told[self._check.name] = _Told(partial(self._take_check, check))
+
+    async def _take_check(self, check: TimerCheck) -> None:
+        if self._kept.timer_check.take(check):
+            await self._helpers.run_in_thread(self._kept.timer_check.save)
+
+    async def _settle(self, master: Master) -> None:
+        """Let count what was told, as far as the log has come."""
+        if any(told.needed_offset is None for told in self._told.values()):
+            end = await master.log_end() or 0
+            for name, told in self._told.items():
+                if told.needed_offset is None:
+                    self._told[name] = told._replace(needed_offset=end)
+        for name, (take, needed_offset) in tuple(self._told.items()):
+            if needed_offset is not None and needed_offset <= self._store.log_max_offset:
+                await wait_flushed(self._store)
+                del self._told[name]
+                await take()

@@ -1,0 +1,243 @@
+"""The tables of a master at its slave: both are ours, with a name server, under a clock that the test moves."""
+
+import json
+import pathlib
+from collections.abc import AsyncGenerator
+
+import pytest
+from broker_pairs import Member, pass_ms, run_member, until_copied, until_equal, until_so
+from raw_calls import open_caller
+
+from rocketlet.common.ids import format_address
+from rocketlet.namesrv.server import NameServer
+from rocketlet.remoting.codec.request_codes import RequestCode as Code
+from rocketlet.testing.manual_clock import ManualClock
+
+PERIOD_MS = 66_000
+"""So that a copy has come: its rounds end a little later than they should in steps."""
+
+
+@pytest.fixture
+async def master(tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer) -> AsyncGenerator[Member]:
+    """Run a master with a topic, a group and an offset."""
+    async with run_member(tmp_path / "master", clock, nameserver.address) as member:
+        await member.put_topic("T", 4)
+        await member.put_group("G")
+        await member.commit("G", "T", 1, 7)
+        yield member
+
+
+@pytest.fixture
+async def slave(
+    tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer, master: Member
+) -> AsyncGenerator[Member]:
+    """Run a slave that consumers may read."""
+    async with run_member(tmp_path / "slave", clock, nameserver.address, 1, slaveReadEnable="true") as member:
+        await until_equal(master, member)
+        yield member
+
+
+@pytest.mark.feature("R8", "R9", "R10")
+async def test_tables_are_equal_after_one_copy(master: Member, slave: Member) -> None:
+    """The first copy needs no time to pass; contents and versions are those of the master, settings of groups too."""
+    topics, groups, offsets = await slave.tables()
+    assert topics["topicConfigTable"]["T"]["writeQueueNums"] == 4
+    assert "G" in groups["subscriptionGroupTable"]
+    assert offsets["offsetTable"]["T@G"] == {"1": 7}
+    for code in (Code.GET_ALL_DELAY_OFFSET, Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_TIMER_METRICS):
+        assert await slave.table(code) == await master.table(code)
+
+
+@pytest.mark.feature("R10")
+async def test_what_is_removed_at_the_master_vanishes_within_a_minute(
+    master: Member, slave: Member, clock: ManualClock
+) -> None:
+    """Topics with their queues, groups, and the offsets of both."""
+    await master.caller.send("T", queue_id=1)
+    await until_copied(master, slave, clock)
+    assert slave.broker.store.max_offset("T", 1) == 1
+    for code, header in (
+        (Code.DELETE_TOPIC_IN_BROKER, {"topic": "T"}),
+        (Code.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"}),
+    ):
+        assert (await master.caller.ask(code, header)).code == 0
+    await pass_ms(clock, PERIOD_MS, master, slave)
+    await until_equal(master, slave)
+    topics, groups, offsets = await slave.tables()
+    assert "T" not in topics["topicConfigTable"]
+    assert "G" not in groups["subscriptionGroupTable"]
+    assert offsets["offsetTable"] == {}
+
+    async def has_no_queue() -> bool:
+        return slave.broker.store.max_offset("T", 1) == 0
+
+    await until_so(has_no_queue)
+
+
+async def test_more_topics_than_a_page_holds(master: Member, slave: Member, clock: ManualClock) -> None:
+    """A slave asks page by page; each topic and each group comes over."""
+    topics = [{"topicName": f"many-{number}", "readQueueNums": 1, "writeQueueNums": 1} for number in range(4_096)]
+    body = json.dumps({"topicConfigList": topics}).encode()
+    assert (await master.caller.ask(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, body)).code == 0
+    groups = [{"groupName": f"many-{number}"} for number in range(2_500)]
+    body = json.dumps({"groupConfigList": groups}).encode()
+    assert (await master.caller.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)).code == 0
+    await pass_ms(clock, PERIOD_MS, master, slave)
+    await until_equal(master, slave)
+    found, found_groups, _ = await slave.tables()
+    assert len(found["topicConfigTable"]) > 4_096
+    assert len(found_groups["subscriptionGroupTable"]) > 2_500
+
+
+@pytest.mark.feature("R9")
+async def test_pages_are_cut_in_the_order_of_names(master: Member) -> None:
+    """A page of another version begins at the first name; who asks for nothing in particular gets all."""
+    for name in ("A1", "A2", "A3"):
+        await master.put_topic(name)
+    whole = await master.caller.ask(Code.GET_ALL_TOPIC_CONFIG)
+    table = json.loads(whole.body)
+    names = sorted(table["topicConfigTable"])
+    assert whole.ext == {"totalTopicNum": str(len(names))}
+    version = json.dumps(table["dataVersion"], separators=(",", ":"))
+
+    async def page(first: int, seen: str, most: int) -> list[str]:
+        fields = {"topicSeq": str(first), "dataVersion": seen, "maxTopicNum": str(most)}
+        answer = await master.caller.ask(Code.GET_ALL_TOPIC_CONFIG, fields)
+        assert answer.ext == whole.ext
+        return sorted(json.loads(answer.body)["topicConfigTable"])
+
+    assert await page(0, "", 2) == names[:2]
+    assert await page(2, version, 2) == names[2:4]
+    assert await page(2, version.replace('"counter":', '"counter":9'), 2) == names[:2]
+    assert await page(len(names), version, 2) == []
+    assert await page(0, version, 100_000) == names
+    group = await master.caller.ask(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {"groupSeq": "0", "maxGroupNum": "1"})
+    assert len(json.loads(group.body)["subscriptionGroupTable"]) == 1
+    assert int(group.ext["totalGroupNum"]) > 1
+
+
+async def test_a_new_topic_is_there_with_its_first_message(master: Member, slave: Member, clock: ManualClock) -> None:
+    """The slave asks for the topics when a message of an unknown one comes, three seconds after the last copy."""
+    await pass_ms(clock, 3_000, master, slave)
+    await master.caller.send("New")
+    await until_copied(master, slave, clock)
+    await until_equal(master, slave)
+    answer = await slave.caller.pull("New")
+    assert (answer.code, answer.remark) == (0, "FOUND")
+
+
+@pytest.mark.feature("R10")
+async def test_delay_progress_is_that_of_the_master(master: Member, slave: Member, clock: ManualClock) -> None:
+    """What the master has delivered is known at the slave, which delivers nothing itself."""
+    await master.caller.send("T", properties="DELAY\x011\x02")
+    clock.advance(2_000)
+
+    async def is_delivered() -> bool:
+        return master.broker.store.max_offset("T", 0) == 1
+
+    await until_so(is_delivered)
+    await pass_ms(clock, 10_000, master, slave)  # the progress is saved
+
+    async def is_told() -> bool:
+        return (await master.table(Code.GET_ALL_DELAY_OFFSET))["offsetTable"] == {"1": 1}
+
+    await until_so(is_told)
+    await until_copied(master, slave, clock)
+    await pass_ms(clock, PERIOD_MS, master, slave)
+
+    async def is_equal() -> bool:
+        return await slave.table(Code.GET_ALL_DELAY_OFFSET) == await master.table(Code.GET_ALL_DELAY_OFFSET)
+
+    await until_so(is_equal)
+    assert slave.broker.store.log_max_offset == master.broker.store.log_max_offset
+
+
+async def test_own_commits_stay_until_the_master_says_otherwise(
+    master: Member, slave: Member, clock: ManualClock
+) -> None:
+    """A group that is known to the slave alone keeps its offset; the others go back to that of the master."""
+    await master.put_group("Late")
+    await pass_ms(clock, PERIOD_MS, master, slave)
+    await until_equal(master, slave)
+    await slave.commit("Late", "T", 0, 3)
+    await slave.commit("G", "T", 1, 9)
+    assert (await slave.table(Code.GET_ALL_CONSUMER_OFFSET))["offsetTable"] == {"T@G": {"1": 9}, "T@Late": {"0": 3}}
+    await pass_ms(clock, PERIOD_MS, master, slave)
+
+    async def is_set_back() -> bool:
+        offsets = (await slave.table(Code.GET_ALL_CONSUMER_OFFSET))["offsetTable"]
+        return offsets == {"T@G": {"1": 7}, "T@Late": {"0": 3}}
+
+    await until_so(is_set_back)
+
+
+async def test_tables_are_kept_over_a_restart_without_the_master(
+    tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer
+) -> None:
+    """A slave that has copied once serves what it has, though no name server knows its master."""
+    place = tmp_path / "slave"
+    async with run_member(tmp_path / "master", clock, nameserver.address) as master:
+        await master.put_topic("T", 1)
+        await master.caller.send("T")
+        clock.advance(1)
+        async with run_member(place, clock, nameserver.address, 1) as slave:
+            await until_equal(master, slave)
+            await until_copied(master, slave, clock)
+            tables = await slave.tables()
+    async with run_member(place, clock, nameserver.address, 1) as slave:
+        assert await slave.tables() == tables
+        assert (await slave.caller.pull("T")).remark == "FOUND"
+        assert (await slave.caller.pull("Nope")).code == 17
+
+
+async def test_nothing_is_denied_before_the_tables_are_there(
+    tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer
+) -> None:
+    """Without its master a new slave says that it is not ready, for topics and for offsets."""
+    async with run_member(tmp_path / "slave", clock, nameserver.address, 1, slaveReadEnable="true") as slave:
+        answer = await slave.caller.pull("T")
+        assert (answer.code, answer.remark) == (
+            14,
+            "this slave has not copied the tables of its master yet, try again",
+        )
+        offset = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+        assert (await slave.caller.ask(Code.QUERY_CONSUMER_OFFSET, offset)).code == 14
+
+
+async def test_a_slave_that_goes_on_as_master_keeps_what_it_has(
+    tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer
+) -> None:
+    """Offsets beyond its log are pulled back, a message that was delivered is not delivered again."""
+    place = tmp_path / "slave"
+    async with run_member(tmp_path / "master", clock, nameserver.address) as master:
+        await master.put_topic("T", 1)
+        await master.put_group("G")
+        await master.commit("G", "T", 0, 5)  # as if the master had more messages than the slave
+        async with run_member(place, clock, nameserver.address, 1) as slave:
+            await until_equal(master, slave)
+            await master.caller.send("T")
+            await master.caller.send("T", properties="DELAY\x011\x02UNIQ_KEY\x01k\x02")
+            clock.advance(2_000)
+
+            async def is_delivered() -> bool:
+                return master.broker.store.max_offset("T", 0) == 2
+
+            await until_so(is_delivered)
+            await until_copied(master, slave, clock)
+    async with run_member(place, clock, nameserver.address) as promoted:
+        offsets = await promoted.table(Code.GET_ALL_CONSUMER_OFFSET)
+        assert offsets["offsetTable"] == {"T@G": {"0": 2}}
+        clock.advance(2_000)
+        await promoted.caller.send("T", body=b"later")
+        assert promoted.broker.store.max_offset("T", 0) == 3
+        assert "T" in (await promoted.table(Code.GET_ALL_TOPIC_CONFIG))["topicConfigTable"]
+
+
+@pytest.mark.feature("R8")
+async def test_tables_are_told_at_the_fast_port(master: Member) -> None:
+    """The port below the one below it answers the same."""
+    host, port = master.broker.advertised.told
+    async with open_caller(format_address(host, port - 2)) as fast:
+        for code in (Code.GET_ALL_TOPIC_CONFIG, Code.GET_TIMER_METRICS):
+            assert (await fast.ask(code)).body == (await master.caller.ask(code)).body
+        assert len((await fast.ask(Code.GET_TIMER_CHECK_POINT)).body) == 56

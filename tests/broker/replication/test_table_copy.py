@@ -1,0 +1,403 @@
+"""The slave's copy of its master's tables: when it asks, what it takes over and what not."""
+
+import asyncio
+import logging
+import pathlib
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from raw_calls import until
+from stores import StoreDirectory, new_record
+
+from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
+from rocketlet.broker.group.groups import GroupTable, OffsetFile, OffsetTable
+from rocketlet.broker.replication.kept_tables import RequestMode, RequestModes, TimerCount, TimerCounts, keep_tables
+from rocketlet.broker.replication.known_master import KnownMaster
+from rocketlet.broker.replication.table_copy import LOOK_MS, CopiedTables, CopyHelpers, TableCopy
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.broker.settings.live import LiveSettings
+from rocketlet.broker.settings.replication import ReplicationConfig
+from rocketlet.broker.topic.topics import TopicTable, make_topic
+from rocketlet.common.errors import DecodeError, RemotingError
+from rocketlet.common.metadata import DataVersion, SubscriptionGroupConfig, SubscriptionGroupTable, TopicConfigTable
+from rocketlet.remoting.transport.event_loop import TaskScope, repeat
+from rocketlet.store.files.files import OS_FILES
+from rocketlet.store.message_store import MessageStore
+from rocketlet.store.timer.timer_check import REBUILDING, TimerCheck, load_timer_check
+from rocketlet.testing.manual_clock import ManualClock
+
+NAMESRV, MASTER = "127.0.0.1:9876", "127.0.0.1:10911"
+VERSION = DataVersion(counter=7, timestamp=1_700_000_000_000)
+
+
+class ScriptedMaster:
+    """A master with tables that a test sets; ``failing`` names the questions that it does not answer."""
+
+    def __init__(self) -> None:
+        self.topic_table = TopicConfigTable(data_version=VERSION, topic_config_table={"A": make_topic("A", 4)})
+        group = SubscriptionGroupConfig(group_name="G")
+        self.group_table = SubscriptionGroupTable(data_version=VERSION, subscription_group_table={"G": group})
+        self.offset_file = OffsetFile(offset_table={"A@G": {0: 5}})
+        self.delay_file = DelayFile(offset_table={3: 2})
+        mode = RequestMode(consumer_group="G", mode="POP", topic="A")
+        self.mode_table = RequestModes(message_request_mode_map={"A": {"G": mode}})
+        self.counts = TimerCounts(data_version=VERSION, timing_count={"A": TimerCount(count=3, time_stamp=9)})
+        self.check = TimerCheck(read_at_ms=1_700_000_000_000, queue_offset=4, master_queue_offset=4, counter=2)
+        self.end: int | None = 0
+        self.failing: dict[str, Exception] = {}
+        self.asked: list[str] = []
+
+    def __repr__(self) -> str:
+        return "<ScriptedMaster>"
+
+    def _answer(self, name: str, answer: Any) -> Any:
+        self.asked.append(name)
+        if name in self.failing:
+            raise self.failing[name]
+        return answer
+
+    async def topics(self) -> TopicConfigTable:
+        """Return all topics."""
+        return self._answer("topics", self.topic_table)
+
+    async def groups(self) -> SubscriptionGroupTable:
+        """Return all groups."""
+        return self._answer("groups", self.group_table)
+
+    async def offsets(self) -> OffsetFile:
+        """Return the offsets of all groups."""
+        return self._answer("offsets", self.offset_file)
+
+    async def delays(self) -> DelayFile:
+        """Return how far the delay levels were delivered."""
+        return self._answer("delays", self.delay_file)
+
+    async def modes(self) -> RequestModes:
+        """Return which groups pull and which pop."""
+        return self._answer("modes", self.mode_table)
+
+    async def timer_counts(self) -> TimerCounts:
+        """Return how many timer messages wait."""
+        return self._answer("timer_counts", self.counts)
+
+    async def timer_check(self) -> TimerCheck:
+        """Return how far timer messages were delivered."""
+        return self._answer("timer_check", self.check)
+
+    async def log_end(self) -> int | None:
+        """Return where the log ends."""
+        return self._answer("log_end", self.end)
+
+
+class Slave:
+    """A slave's tables and store, with a copy of a scripted master under way."""
+
+    def __init__(self, store: MessageStore, root: pathlib.Path, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.master = ScriptedMaster()
+        self.known = KnownMaster(ReplicationConfig(role="SLAVE"))
+        settings = LiveSettings(BrokerConfig.from_java({"brokerName": "b", "brokerClusterName": "c"}), "127.0.0.1")
+        self.tables = CopiedTables(
+            topics=TopicTable(settings, clock.now_ms),
+            groups=GroupTable(clock.now_ms),
+            offsets=OffsetTable(clock.now_ms, version_step=500),
+            delays=DelayProgress(clock.now_ms, version_step=200),
+            kept=keep_tables(str(root), clock.now_ms(), OS_FILES, is_slave=True),
+        )
+        self.forgotten: set[str] = set()
+        self.saves = 0
+        helpers = CopyHelpers(self._save, self.forgotten.update, self._run_in_thread)
+        self.copy = TableCopy(self.tables, store, self.known, helpers, clock)
+
+    async def _save(self) -> None:
+        self.saves += 1
+
+    async def _run_in_thread(self, work: Callable[[], None]) -> None:
+        await asyncio.to_thread(work)
+
+    def connect(self, address: str) -> ScriptedMaster:
+        """Return the master, which is at one address."""
+        assert address == MASTER
+        return self.master
+
+    def find_master(self) -> None:
+        """Have a name server say where the master is."""
+        self.known.tell(NAMESRV, MASTER, "127.0.0.1:10912")
+
+    async def copy_once(self) -> list[str]:
+        """Let the copy do what is due now; return what it has asked."""
+        before = len(self.master.asked)
+        await self.clock.settle()
+        if self.known.address:
+            await until(lambda: self.clock.next_at_ms is not None)  # it waits, and nothing of it runs in a thread
+        return self.master.asked[before:]
+
+    async def pass_ms(self, time_ms: int) -> list[str]:
+        """Let time pass; return what the copy has asked."""
+        asked: list[str] = []
+        for _ in range(0, time_ms, LOOK_MS):
+            self.clock.advance(LOOK_MS)
+            asked += await self.copy_once()
+        return asked
+
+
+@asynccontextmanager
+async def slave(tmp_path: pathlib.Path, clock: ManualClock) -> AsyncGenerator[Slave]:
+    """Run a copy over an empty store."""
+    directory = StoreDirectory(tmp_path / "slave", segment_bytes=1 << 16)
+    one = Slave(await asyncio.to_thread(directory.open_at, clock), directory.root, clock)
+    try:
+        async with TaskScope() as tasks:
+            tasks.start(repeat(lambda: one.copy.run(one.connect), clock), "copy the tables")
+            await clock.settle()
+            yield one
+    finally:
+        await asyncio.to_thread(directory.close_all)
+
+
+FULL = ["log_end", "topics", "offsets", "delays", "groups", "modes", "timer_counts", "timer_check", "log_end"]
+
+
+@pytest.mark.feature("R10")
+async def test_one_copy_makes_the_tables_those_of_the_master(tmp_path: pathlib.Path) -> None:
+    """It is made as soon as the master is known: contents and versions are the master's, own topics vanish."""
+    async with slave(tmp_path, ManualClock()) as one:
+        assert not one.copy.is_complete
+        one.find_master()
+        assert await one.copy_once() == FULL
+        tables, master = one.tables, one.master
+        assert tables.topics.content() == master.topic_table
+        assert tables.groups.content() == master.group_table
+        assert tables.offsets.content().offset_table == master.offset_file.offset_table
+        assert tables.delays.content() == master.delay_file
+        assert tables.kept.modes.content() == master.mode_table
+        assert tables.kept.timer_counts.content() == master.counts
+        assert tables.kept.timer_check.told == master.check
+        assert "TBW102" in one.forgotten
+        assert one.copy.is_complete
+        assert one.saves
+
+
+async def test_copies_come_each_minute_and_checks_each_three_seconds(tmp_path: pathlib.Path) -> None:
+    """What has not changed is asked for all the same, as official slaves do."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.find_master()
+        await one.copy_once()
+        assert await one.pass_ms(57_000) == ["timer_check"] * 19
+        assert await one.pass_ms(3_000) == FULL[:-1]
+
+
+async def test_a_failure_is_said_once_and_stops_nothing(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other tables are copied; the failed one is asked for again after 3 s, and its return is said as well."""
+    caplog.set_level(logging.INFO)
+    async with slave(tmp_path, ManualClock()) as one:
+        one.master.failing["topics"] = RemotingError("no answer")
+        one.find_master()
+        assert await one.copy_once() == FULL
+        assert one.tables.groups.content() == one.master.group_table
+        assert not one.copy.is_complete
+        assert await one.pass_ms(6_000) == ["log_end", "topics", "timer_check"] * 2
+        assert caplog.text.count("copying the topics of the master at 127.0.0.1:10911 failed") == 1
+        del one.master.failing["topics"]
+        await one.pass_ms(3_000)
+        assert one.copy.is_complete
+        assert "copying the topics of the master at 127.0.0.1:10911 again" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["topics", "offsets", "delays", "groups", "modes", "timer_counts", "timer_check"])
+async def test_garbage_changes_nothing(tmp_path: pathlib.Path, name: str) -> None:
+    """An answer that makes no sense leaves its table as it was, and the others are copied."""
+    async with slave(tmp_path, ManualClock()) as one:
+        before = {field: getattr(one.tables, field) for field in ("topics", "groups", "offsets", "delays")}
+        contents = {field: repr(table.content()) for field, table in before.items()}
+        one.master.failing[name] = DecodeError("garbage")
+        one.find_master()
+        assert await one.copy_once() == FULL
+        assert {field for field, table in before.items() if repr(table.content()) == contents[field]} == (
+            {name} & before.keys()
+        )
+
+
+async def test_removed_topics_and_groups_vanish_with_their_offsets(tmp_path: pathlib.Path) -> None:
+    """What the slave's own clients have committed elsewhere stays; who goes is told to the rest of the broker."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.master.topic_table.topic_config_table["B"] = make_topic("B", 1)
+        one.master.group_table.subscription_group_table["H"] = SubscriptionGroupConfig(group_name="H")
+        one.master.offset_file.offset_table |= {"B@G": {0: 1}, "A@H": {0: 9}}
+        one.find_master()
+        await one.copy_once()
+        one.tables.offsets.commit("own", "A", 0, 3)
+        one.forgotten.clear()
+        later = DataVersion(counter=8, timestamp=VERSION.timestamp)
+        one.master.topic_table = TopicConfigTable(data_version=later, topic_config_table={"A": make_topic("A", 8)})
+        one.master.group_table = SubscriptionGroupTable(
+            data_version=later, subscription_group_table={"G": SubscriptionGroupConfig(group_name="G")}
+        )
+        one.master.offset_file = OffsetFile(offset_table={"A@G": {0: 6, 1: 2}})
+        await one.pass_ms(60_000)
+        assert set(one.tables.topics.names()) == {"A"}
+        assert one.tables.topics.version == later
+        assert one.tables.groups.names() == ["G"]
+        assert one.tables.offsets.content().offset_table == {"A@G": {0: 6, 1: 2}, "A@own": {0: 3}}
+        assert one.forgotten == {"B"}
+
+
+async def test_a_topic_is_never_missing_while_tables_are_replaced(tmp_path: pathlib.Path) -> None:
+    """A table that has stayed the same keeps the very same topics."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.find_master()
+        await one.copy_once()
+        topic = one.tables.topics.get("A")
+        later = DataVersion(counter=8, timestamp=VERSION.timestamp)
+        table = {"A": make_topic("A", 4), "C": make_topic("C", 1)}
+        one.master.topic_table = TopicConfigTable(data_version=later, topic_config_table=table)
+        await one.pass_ms(60_000)
+        assert one.tables.topics.get("A") is topic
+        assert one.tables.topics.get("C") is not None
+
+
+async def test_nothing_is_copied_from_a_master_that_has_lost_records(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its log ends before the slave's: both ends are said, once, and the tables stay as they are."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.store.append(new_record("A"))
+        one.store.commit()
+        own_end = one.store.log_max_offset
+        one.find_master()
+        assert await one.copy_once() == ["log_end"]
+        assert await one.pass_ms(6_000) == ["log_end"] * 2
+        assert caplog.text.count(f"its log ends at 0, before this one, which ends at {own_end}") == 1
+        assert one.tables.topics.get("A") is None
+        one.master.end = own_end
+        await one.pass_ms(3_000)
+        assert one.tables.topics.get("A") is not None
+
+
+@pytest.mark.parametrize("end", [None, RemotingError("no answer")])
+async def test_a_master_that_does_not_tell_its_end_is_copied(tmp_path: pathlib.Path, end: RemotingError | None) -> None:
+    """Official slaves do not ask for it."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.master.end = None
+        if end is not None:
+            one.master.failing["log_end"] = end
+        one.find_master()
+        await one.copy_once()
+        assert one.copy.is_complete
+        assert one.tables.delays.content().offset_table == ({3: 2} if end is None else {})
+
+
+async def test_progress_counts_when_the_log_has_come_as_far(tmp_path: pathlib.Path) -> None:
+    """Delay progress and timer check wait for the records that the master had when it told them."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.master.end = 1
+        one.find_master()
+        await one.copy_once()
+        assert one.tables.delays.content().offset_table == {}
+        assert await one.pass_ms(3_000) == []
+        one.store.append(new_record("A"))
+        one.store.commit()
+        await one.pass_ms(3_000)
+        assert one.tables.kept.timer_check.told == one.master.check
+        assert one.tables.delays.content() == one.master.delay_file
+
+
+async def test_timer_check_is_saved_for_a_broker_that_goes_on_as_master(tmp_path: pathlib.Path) -> None:
+    """It says that the timer files are to be made anew, and what was put before; that time passes, once a minute."""
+    async with slave(tmp_path, ManualClock()) as one:
+
+        async def saved() -> TimerCheck:
+            path = f"{one.store.config.root}/config/timercheck"
+            return await asyncio.to_thread(load_timer_check, OS_FILES, path) or TimerCheck()
+
+        one.find_master()
+        await one.copy_once()
+        check = one.master.check
+        assert await saved() == check._replace(log_end=REBUILDING, queue_offset=4, master_queue_offset=0)
+        one.master.check = check._replace(read_at_ms=check.read_at_ms + 30_000)
+        await one.pass_ms(3_000)
+        assert one.tables.kept.timer_check.check.read_at_ms == check.read_at_ms + 30_000
+        assert (await saved()).read_at_ms == check.read_at_ms
+        one.master.check = check._replace(read_at_ms=check.read_at_ms + 60_000)
+        await one.pass_ms(3_000)
+        assert (await saved()).read_at_ms == check.read_at_ms + 60_000
+
+
+async def test_no_file_is_made_where_no_timer_message_was(tmp_path: pathlib.Path) -> None:
+    """The check of such a master is a time that passes."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.master.check = TimerCheck(read_at_ms=1_700_000_000_000)
+        one.find_master()
+        await one.copy_once()
+        assert one.tables.kept.timer_check.check.read_at_ms == 1_700_000_000_000
+        assert not await asyncio.to_thread((tmp_path / "slave" / "config").exists)
+
+
+async def test_a_master_that_comes_back_is_copied_at_once(tmp_path: pathlib.Path) -> None:
+    """While it is gone nothing is asked, and what was copied stays."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.find_master()
+        await one.copy_once()
+        one.known.tell(NAMESRV, None, None)
+        assert await one.pass_ms(120_000) == []
+        assert one.copy.is_complete
+        one.find_master()
+        assert (await one.copy_once())[:2] == ["log_end", "topics"]
+
+
+async def test_a_message_of_an_unknown_topic_has_the_topics_copied(tmp_path: pathlib.Path) -> None:
+    """At once if the last copy is not just over, and once a minute for each topic."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.find_master()
+        await one.copy_once()
+        later = DataVersion(counter=8, timestamp=VERSION.timestamp)
+        table = {"A": make_topic("A", 4), "New": make_topic("New", 2)}
+        one.master.topic_table = TopicConfigTable(data_version=later, topic_config_table=table)
+        await one.pass_ms(3_000)
+        one.store.append(new_record("New"))
+        one.store.subscribe(one.copy.notice)
+        one.store.commit()
+        one.master.end = one.store.log_max_offset
+        assert (await one.copy_once())[:2] == ["log_end", "topics"]
+        assert one.tables.topics.get("New") is not None
+        assert one.copy.may_exist("Gone", 0) is False
+        assert "topics" in await one.pass_ms(3_000)
+        assert one.copy.may_exist("Gone", 0) is False
+        assert "topics" not in await one.pass_ms(3_000)
+
+
+async def test_a_topic_with_messages_may_exist_until_it_was_asked_for(tmp_path: pathlib.Path) -> None:
+    """Before the first copy each may; after it those do not that the master does not know."""
+    async with slave(tmp_path, ManualClock()) as one:
+        assert one.copy.may_exist("Nope", 0)
+        one.store.append(new_record("Old"))
+        one.store.commit()
+        one.master.end = one.store.log_max_offset
+        one.find_master()
+        await one.copy_once()
+        assert not one.copy.may_exist("Nope", 0)
+        assert one.copy.may_exist("Old", 0)
+        await one.pass_ms(3_000)
+        assert not one.copy.may_exist("Old", 0)
+
+
+async def test_new_batch_topics_have_batch_queues(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One whose messages came before its settings cannot become one, which is said; it is copied all the same."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.store.append(new_record("Early"))
+        one.store.commit()
+        one.master.end = one.store.log_max_offset
+        for name in ("Early", "Batch"):
+            topic = make_topic(name, 1)
+            topic.attributes = {"queue.type": "BatchCQ"}
+            one.master.topic_table.topic_config_table[name] = topic
+        one.find_master()
+        await one.copy_once()
+        assert one.tables.topics.get("Early") is not None
+        assert "topic Early has queues that are no batch queues" in caplog.text
+        assert set(one.store.batch_topics()) <= {"Batch"}
