@@ -85,9 +85,9 @@ class PeerHandlers:
     def exchange_addresses(self, command: Command, _connection: Connection) -> Command:
         """Tell a slave where this master is, or hear it of a master."""
         told = decode_header(HaAddressesHeader, command)
-        if self._master.is_needed:
-            if told.ha_address:
-                self._master.learn_ha_address(told.ha_address)
+        if told.ha_address is not None and self._master.is_needed:
+            self._master.learn_ha_address(told.ha_address)
+        if told.ha_address is not None or self._master.is_needed:
             return Command.response(ResponseCode.SUCCESS)
         address = self._own_address()
         ha_host = self._ha_host or address.rpartition(":")[0]
