@@ -160,10 +160,10 @@ def lock_body(group: str, client_id: str, queues: list[MessageQueue]) -> bytes:
     return json.dumps({"consumerGroup": group, "clientId": client_id, "mqSet": mq_set}).encode()
 
 
-def recorded_calls(vectors: pathlib.Path, scenario: str) -> Iterator[RecordedCall]:
-    """Yield the calls of a scenario of ``vectors/frames`` that clients made and that were answered, or are one-way."""
+def recorded_calls(vectors: pathlib.Path, scenario: str, folder: str = "frames") -> Iterator[RecordedCall]:
+    """Yield the calls of a scenario of ``vectors`` that clients made and that were answered, or are one-way."""
     asked: dict[tuple[int, int], tuple[Command, str]] = {}
-    for frame, command in _recorded_frames(vectors, scenario):
+    for frame, command in _recorded_frames(vectors / folder, scenario):
         key = frame["conn"], command.opaque
         if frame["dir"] == "c2s" and command.is_oneway and not command.is_response:
             yield RecordedCall(command, None, frame["server"])
@@ -176,17 +176,17 @@ def recorded_calls(vectors: pathlib.Path, scenario: str) -> Iterator[RecordedCal
 
 def recorded_questions(vectors: pathlib.Path, scenario: str) -> Iterator[Command]:
     """Yield the requests of a scenario that servers made."""
-    for frame, command in _recorded_frames(vectors, scenario):
+    for frame, command in _recorded_frames(vectors / "frames", scenario):
         if frame["dir"] == "s2c" and not command.is_response:
             yield command
 
 
-def _recorded_frames(vectors: pathlib.Path, scenario: str) -> Iterator[tuple[dict[str, Any], Command]]:
-    with gzip.open(vectors / "frames" / f"{scenario}.jsonl.gz", "rt") as lines:
-        for line in lines:
-            frame = json.loads(line)
-            (command,) = FrameParser().feed(bytes.fromhex(frame["hex"]))
-            yield frame, command
+def _recorded_frames(folder: pathlib.Path, scenario: str) -> Iterator[tuple[dict[str, Any], Command]]:
+    with gzip.open(folder / f"{scenario}.jsonl.gz", "rt") as lines:
+        for frame in map(json.loads, lines):
+            if "hex" in frame:  # and not the end of a connection
+                (command,) = FrameParser().feed(bytes.fromhex(frame["hex"]))
+                yield frame, command
 
 
 def _request(
