@@ -59,7 +59,7 @@ class HaStatus(msgspec.Struct, rename="camel", kw_only=True):
 
 
 _QUOTED_NUMBER = re.compile(rb'"(\d+)":')
-_BARE_NUMBER = re.compile(rb"([{,])(-?\d+):")
+_BARE_NUMBER = re.compile(rb"([{,]\s*)(-?\d+)\s*:")
 _NULL_MEMBERS = (re.compile(rb',"\w+":null'), re.compile(rb'"\w+":null,?'))
 """Behind others, and before them."""
 

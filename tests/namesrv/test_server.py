@@ -153,7 +153,7 @@ async def test_unregistered_broker_is_gone(caller: Caller) -> None:
     assert (await route(caller)).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-@pytest.mark.feature("N9", "N10")
+@pytest.mark.feature("N9", "N10", "R18")
 async def test_slave_learns_its_master_and_outlives_it(caller: Caller) -> None:
     """A slave is told the master's addresses; without the master the route has no key 0."""
     await register(caller)
@@ -163,6 +163,7 @@ async def test_slave_learns_its_master_and_outlives_it(caller: Caller) -> None:
     assert b'{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"}' in (await route(caller)).body
     await caller.ask(RequestCode.UNREGISTER_BROKER, BROKER)
     assert b'{"1":"10.0.0.2:10911"}' in (await route(caller)).body
+    assert (await register(caller, **slave)).ext == {}
 
 
 @pytest.mark.feature("N14")
