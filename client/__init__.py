@@ -42,6 +42,7 @@ from .admin.admin_values import (
     GroupSettings,
     QueueExtent,
     QueueProgress,
+    ReplicaState,
     TopicSettings,
     TopicState,
 )
@@ -176,6 +177,7 @@ __all__ = [
     "RecallRecord",
     "ReceivedMessage",
     "RemotingError",
+    "ReplicaState",
     "ReplyTimeoutError",
     "RequestTimeoutError",
     "ResponseError",

@@ -23,7 +23,12 @@ _FIGURES: Final = {
     "behind_bytes": "dispatchBehindBytes",
     "runtime": "runtime",
 }
-_STATUS: Final = ("cluster", "broker", "address", *(name for name in _FIGURES if name != "in_yesterday_night"))
+_COPY: Final = ("in_sync_slaves", "log_end", "copy_behind_bytes", "copy_bytes_s")
+_STATUS: Final = (
+    *("cluster", "broker", "id", "role", "address"),
+    *(name for name in _FIGURES if name != "in_yesterday_night"),
+    *_COPY,
+)
 
 
 class BrokerFlags(ClusterFlags):
@@ -58,7 +63,7 @@ async def _list_clusters(flags: ClusterFlags, admin: "Admin") -> None:
 @cluster.command("status")
 @cluster_options
 def cluster_status(**flags: Unpack[ClusterFlags]) -> None:
-    """Show figures of each broker that has a master; one that does not answer is exit code 1."""
+    """Show figures of each broker, and how far slaves have copied; one that does not answer is exit code 1."""
     silent: list[str] = []
     run(flags, partial(_cluster_status, flags, silent))
     if silent:
@@ -68,14 +73,32 @@ def cluster_status(**flags: Unpack[ClusterFlags]) -> None:
 async def _cluster_status(flags: ClusterFlags, silent: list[str], admin: "Admin") -> None:
     rows: list[dict[str, object]] = []
     for node in await admin.brokers():
-        row: dict[str, object] = {"cluster": node.cluster, "broker": node.name, "address": node.addresses.get(0)}
-        if 0 in node.addresses:
+        copies = await _copies_of(admin, node, silent)
+        for row in _node_rows(node):
+            broker_id = int(str(row["id"]))
             try:
-                row.update(_figures_of(await admin.figures(node.name)))
+                row.update(_figures_of(await admin.figures(node.name, broker_id)))
             except RocketletError as error:
-                silent.append(f"broker {node.name}: {explain(error)}")
-        rows.append(row)
+                silent.append(f"broker {node.name}, id {broker_id}: {explain(error)}")
+            rows.append({**row, **copies.get(broker_id, {})})
     show_rows(_STATUS, rows, as_json=flags["as_json"])
+
+
+async def _copies_of(admin: "Admin", node: "BrokerNode", silent: list[str]) -> dict[int, dict[str, object]]:
+    """Return how far each copy of a broker has come, by ids; none of a broker that has no slaves."""
+    if len(node.addresses) == 1:
+        return {}
+    try:
+        states = await admin.replicas(node.name)
+    except RocketletError as error:
+        silent.append(f"copies of broker {node.name}: {explain(error)}")
+        return {}
+    return {
+        state.broker_id: dict(
+            zip(_COPY, (state.in_sync_slaves, state.log_end, state.behind_bytes, state.bytes_in_second), strict=True)
+        )
+        for state in states
+    }
 
 
 def _figures_of(told: dict[str, str]) -> dict[str, object]:

@@ -31,7 +31,7 @@ from ...common.message import MessageQueue, ReceivedMessage
 from ...common.names import client_group_remark
 from ...common.subscription import ALL
 from ...remoting.bodies.body import decode_answer, encode_body
-from ...remoting.bodies.route import KVTable, TopicList
+from ...remoting.bodies.route import MASTER_ID, KVTable, TopicList
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import DeleteGroupHeader
@@ -50,6 +50,7 @@ from .admin_values import (
     GroupProgress,
     GroupSettings,
     QueueExtent,
+    ReplicaState,
     TopicSettings,
     TopicState,
     read_group,
@@ -62,6 +63,7 @@ from .group_connections import GroupConnections
 from .group_offsets import AT_END_MS, GroupOffsets, Reset
 from .member_inspection import DirectConsumption, MemberInfo, MemberInspection, Track
 from .replays import Replays
+from .replicas import ask_replicas
 from .stored_messages import MAX_MS, READER_GROUP, StoredMessages, TimeSpan
 from .topic_tail import Position, TailPlan, TopicTail
 from .topics import Topics
@@ -502,15 +504,23 @@ class Admin:
         """
         return ClusterView(self._session, self._calls, await self._calls.brokers(cluster))
 
-    async def figures(self, broker: str) -> dict[str, str]:
-        """Return what the master of a broker tells of itself, such as ``putTps`` and ``commitLogDiskRatio``.
+    async def figures(self, broker: str, broker_id: int = MASTER_ID) -> dict[str, str]:
+        """Return what a broker tells of itself, such as ``putTps`` and ``commitLogDiskRatio``; the master unless told.
 
         Raises:
             ValueError: there is no such broker.
         """
-        masters = await self._calls.masters(None, [broker])
-        answer = await self._calls.ask_broker(masters[broker], Command.request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        address = await self._calls.address_of(broker, broker_id)
+        answer = await self._calls.ask_broker(address, Command.request(RequestCode.GET_BROKER_RUNTIME_INFO))
         return decode_answer(KVTable, answer.body).table
+
+    async def replicas(self, broker: str) -> tuple[ReplicaState, ...]:
+        """Return master and slaves of a broker, by their ids, and how far the copies of the log have come.
+
+        Raises:
+            ValueError: there is no such broker.
+        """
+        return await ask_replicas(self._calls, await self._calls.node(broker))
 
     async def delete_expired_files(self, broker: str) -> None:
         """Have a broker delete log files that are older than it is told to keep them, without waiting for its hour.

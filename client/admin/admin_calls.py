@@ -107,6 +107,30 @@ class AdminCalls:
             raise RouteNotFoundError("no name server knows a master of any broker")
         return masters
 
+    async def node(self, name: str) -> BrokerNode:
+        """Return the broker group of a name.
+
+        Raises:
+            ValueError: there is none.
+        """
+        nodes = {node.name: node for node in await self.brokers(None)}
+        if name not in nodes:
+            raise ValueError(f"there is no broker {name}, but {', '.join(sorted(nodes)) or 'none at all'}")
+        return nodes[name]
+
+    async def address_of(self, name: str, broker_id: int) -> str:
+        """Return the address of a broker.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if broker_id == MASTER_ID:
+            return (await self.masters(None, [name]))[name]
+        addresses = (await self.node(name)).addresses
+        if broker_id not in addresses:
+            raise ValueError(f"broker {name} has no id {broker_id}, but {', '.join(map(str, addresses))}")
+        return addresses[broker_id]
+
     async def masters_of_topic(self, topic: str) -> dict[str, str]:
         """Return the addresses of the masters that have a topic, by broker name."""
         route = await self.route(topic)

@@ -61,6 +61,21 @@ class BrokerNode(NamedTuple):
     addresses: Mapping[int, str]
 
 
+class ReplicaState(NamedTuple):
+    """One of the brokers of a group, which has id 0 if it is the master, and how far its copy of the log has come.
+
+    ``behind_bytes`` is what the master has and this one has not: below 0 it is ahead, ``None`` without a master.
+    ``in_sync_slaves`` is how many slaves a master counts as in sync.
+    """
+
+    broker_id: int
+    address: str
+    log_end: int
+    behind_bytes: int | None
+    bytes_in_second: int
+    in_sync_slaves: int | None = None
+
+
 class GroupConnection(NamedTuple):
     """A member of a group; what a broker does not say is empty, or 0."""
 

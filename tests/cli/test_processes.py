@@ -1,5 +1,6 @@
 """`rocketlet up` with several brokers: each a process of its own, watched over."""
 
+import json
 import os
 import pathlib
 import re
@@ -97,6 +98,18 @@ async def test_slaves_have_their_masters(start: Start, tmp_path: pathlib.Path) -
     async with Producer("cli", nameserver=addresses["namesrv"]) as producer:
         for number in range(8):
             await producer.send(Message("spread", b"body %d" % number))
+    told = subprocess.run(
+        [*COMMAND, "cluster", "status", "--json", "--namesrv", addresses["namesrv"]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rows = {(row["broker"], row["role"]): row for row in json.loads(told.stdout)}
+    assert len(rows) == 4
+    for name in ("broker-a", "broker-b"):
+        master, slave = rows[name, "master"], rows[name, "slave"]
+        assert (master["in_sync_slaves"], slave["copy_behind_bytes"]) == (1, 0)
+        assert master["log_end"] == slave["log_end"] > 0
     assert running.stop()[0] == 0
     for name in ("broker-a", "broker-b"):
         logs = [next((tmp_path / "store" / place / "commitlog").iterdir()) for place in (name, f"{name}-1")]

@@ -140,7 +140,7 @@ def test_messages_and_dead_letters_are_sent_again(done: Done, failed: Done, new_
 def test_servers_are_listed_and_set(done: Done, failed: Done) -> None:
     """Clusters, brokers, figures; a setting that is changed, and one that there is none of."""
     assert done("cluster", "list").endswith("DefaultCluster\t1\t1\t0\n")
-    assert "DefaultCluster\tbroker-a\t127.0.0.1:" in done("cluster", "status")
+    assert "DefaultCluster\tbroker-a\t0\tmaster\t127.0.0.1:" in done("cluster", "status")
     assert "DefaultCluster\tbroker-a\t0\tmaster\t127.0.0.1:" in done("broker", "list")
     assert json.loads(done("broker", "status", "broker-a", "--json"))["brokerActive"] == "true"
     done("config", "set", "maxMessageSize=65537", "--broker", "broker-a")
