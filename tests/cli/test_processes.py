@@ -1,5 +1,6 @@
 """`rocketlet up` with several brokers: each a process of its own, watched over."""
 
+import asyncio
 import json
 import os
 import pathlib
@@ -32,6 +33,11 @@ def children(running: Running) -> dict[str, int]:
         if parent == running.process.pid and "brokerName" in pairs:
             found["-".join(filter(None, [pairs["brokerName"], pairs.get("brokerId")]))] = int(path.parent.name)
     return found
+
+
+def run_verb(*arguments: str) -> str:
+    """Return what a verb prints."""
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 async def routes(running: Running) -> dict[str, dict[int, str]]:
@@ -98,13 +104,8 @@ async def test_slaves_have_their_masters(start: Start, tmp_path: pathlib.Path) -
     async with Producer("cli", nameserver=addresses["namesrv"]) as producer:
         for number in range(8):
             await producer.send(Message("spread", b"body %d" % number))
-    told = subprocess.run(
-        [*COMMAND, "cluster", "status", "--json", "--namesrv", addresses["namesrv"]],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rows = {(row["broker"], row["role"]): row for row in json.loads(told.stdout)}
+    shown = await asyncio.to_thread(run_verb, "cluster", "status", "--json", "--namesrv", addresses["namesrv"])
+    rows = {(row["broker"], row["role"]): row for row in json.loads(shown)}
     assert len(rows) == 4
     for name in ("broker-a", "broker-b"):
         master, slave = rows[name, "master"], rows[name, "slave"]
