@@ -6,7 +6,7 @@ Its commands ``list`` and ``status`` ask a running cluster (docs/decisions/first
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
@@ -18,6 +18,9 @@ from .metrics import METRICS_PORT, check_metrics, enter_metrics, metrics_setting
 if TYPE_CHECKING:
     from ..broker.server import Broker
     from ..broker.settings.config import BrokerConfig
+
+
+_ROLES: Final = {"async-master": "ASYNC_MASTER", "sync-master": "SYNC_MASTER", "slave": "SLAVE"}
 
 
 class BrokerFlags(TypedDict):
@@ -40,6 +43,9 @@ class AloneFlags(BrokerFlags):
     """The options of ``broker``."""
 
     namesrv: str | None
+    role: str | None
+    id: int | None
+    master: settings.Address | None
     watched: bool
 
 
@@ -53,6 +59,18 @@ class AloneFlags(BrokerFlags):
     settings.BROKER_PORT,
     METRICS_PORT,
     click.option("--namesrv", metavar="A;B", help="Name servers to register at.  [default: NAMESRV_ADDR]"),
+    click.option(
+        "--role",
+        type=click.Choice([*_ROLES]),
+        help="What it is to others of its name; a sync-master waits for slaves.  [default: async-master]",
+    ),
+    click.option("--id", type=click.IntRange(1), help="Number of a slave among those of its master.  [default: 1]"),
+    click.option(
+        "--master",
+        metavar="HOST:PORT",
+        callback=settings.parse_address,
+        help="Broker that a slave copies.  [default: the one of its name that the name servers know]",
+    ),
     click.option("--watched", is_flag=True, hidden=True),  # by ``up``: see ``processes.py``
     *settings.STORE_OPTIONS,
     *settings.SHARED_OPTIONS,
@@ -62,7 +80,7 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
 
     "rocketlet broker list" lists the brokers of a cluster, "rocketlet broker status BROKER" shows how one is doing.
     """
-    given = gather_broker_settings(flags, flags["namesrv"])
+    given = {**gather_broker_settings(flags, flags["namesrv"]), **_role_settings(flags)}
     given.setdefault("namesrvAddr", os.environ.get("NAMESRV_ADDR", ""))
     notes = settings.set_host(given, given.get("brokerIP1", ""))
     if not given["namesrvAddr"].strip():
@@ -81,6 +99,21 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
         return f"{ready} port={started.advertised.bound[1]}" if flags["watched"] else ready
 
     serve(start, notes, log_level=flags["log_level"], is_watched=flags["watched"])
+
+
+def _role_settings(flags: AloneFlags) -> dict[str, str]:
+    """Return what the options say about the role.
+
+    Raises:
+        UsageError: they contradict each other.
+    """
+    role = flags["role"]
+    if role != "slave":
+        for name in ("id", "master"):
+            if flags[name] is not None:
+                raise click.UsageError(f"--{name} needs --role slave")
+        return {} if role is None else {"brokerRole": _ROLES[role]}
+    return {"brokerRole": _ROLES[role], "brokerId": str(flags["id"] or 1)}
 
 
 def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -> dict[str, str]:

@@ -33,7 +33,8 @@ class Address(NamedTuple):
     port: int = 0
 
 
-def _parse_address(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Address | None:
+def parse_address(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Address | None:
+    """Read an option that names a host, perhaps with a port."""
     if text is None:
         return None
     host, port = _split_address(text)
@@ -88,7 +89,7 @@ EPHEMERAL = click.option("--ephemeral", is_flag=True, help="Keep the store in a 
 ADVERTISE = click.option(
     "--advertise",
     metavar="HOST[:PORT]",
-    callback=_parse_address,
+    callback=parse_address,
     help="Address that clients shall use.  [default: the one each client reached the server by]",
 )
 CONFIG = click.option(
