@@ -40,6 +40,7 @@ from .jobs import SaveJob
 from .parts import StoredState
 from .ports import BrokerPorts
 from .replication.kept_tables import keep_tables
+from .replication.ha_server import SlaveState
 from .role import Role, slave_handlers
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
@@ -94,6 +95,12 @@ class Broker:
         """The clients of a started broker: their connections, each with its groups."""
         assert self._parts is not None, "clients are known between start and stop"
         return self._parts.clients.connected()
+
+    @property
+    def slaves(self) -> list[SlaveState]:
+        """The slaves that copy the log of a started broker, and how far they have come."""
+        assert self._parts is not None, "slaves are known between start and stop"
+        return self._parts.replication.server.states()
 
     @property
     def figures(self) -> "Figures":

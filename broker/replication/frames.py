@@ -54,7 +54,7 @@ class FrameParser:
         """Yield the whole frames; each is to be used before the next is asked for.
 
         Raises:
-            FrameError: A frame has a size that none can have.
+            FrameError: A frame has a size or a place that none can have.
         """
         if self._left:
             self._left += data
@@ -69,7 +69,7 @@ class FrameParser:
         self._wanted = HEAD.size
         while len(view) - at >= HEAD.size:
             log_offset, size = HEAD.unpack_from(view, at)
-            if not 0 <= size <= MOST_TAKEN_BYTES:
+            if log_offset < 0 or not 0 <= size <= MOST_TAKEN_BYTES:
                 raise FrameError(f"HA frame at log offset {log_offset} is {size} bytes, limit is {MOST_TAKEN_BYTES}")
             self._admit(log_offset)
             end = at + HEAD.size + size

@@ -20,14 +20,14 @@ from rocketlet.store.message_store import MessageStore
 VECTORS = pathlib.Path(__file__).parent.parent / "vectors" / "ha"
 SIZES = {"segment_bytes": 65_536, "queue_file_bytes": 2_000, "index_slots": 100, "index_entries": 400}
 """Those of the brokers that were recorded."""
-BURST_SECONDS = 0.05
-"""An official master looks for something to send each 100 ms: what it sends within less was written before."""
+BATCH_BYTES = 32_768
+SCENARIOS = ("fresh-catchup", "slave-restart", "slave-killed")
+"""What happened to one pair, in this order."""
 
 
 class Sent(NamedTuple):
-    """A frame or a report that was recorded; ``at`` is in seconds."""
+    """A frame or a report that was recorded."""
 
-    at: float
     connection: int
     kind: str
     log_offset: int
@@ -43,24 +43,21 @@ def read_recording(name: str) -> list[Sent]:
     """Return what was recorded, in its order."""
     with gzip.open(VECTORS / f"{name}.jsonl.gz", "rt") as file:
         rows: list[dict[str, Any]] = [json.loads(line) for line in file]
-    return [
-        Sent(row["t"], row["conn"], row["kind"], row["offset"], bytes.fromhex(row["hex"]))
-        for row in rows
-        if "kind" in row
-    ]
+    return [Sent(row["conn"], row["kind"], row["offset"], bytes.fromhex(row["hex"])) for row in rows if "kind" in row]
 
 
-def bursts(sent: Iterable[Sent]) -> list[list[Sent]]:
-    """Return the data frames that a master sent at once, together."""
-    found: list[list[Sent]] = []
+def steps_of(sent: Iterable[Sent]) -> list[list[Sent]]:
+    """Return the data frames of a master in groups, each up to where its log ended when it sent them.
+
+    That is behind each frame that is neither full nor at the end of a file.
+    """
+    steps: list[list[Sent]] = [[]]
     for one in sent:
-        if one.kind != "data":
-            continue
-        if found and one.at - found[-1][-1].at < BURST_SECONDS:
-            found[-1].append(one)
-        else:
-            found.append([one])
-    return found
+        if one.kind == "data":
+            steps[-1].append(one)
+            if len(one.data) - HEAD.size < BATCH_BYTES and one.end % SIZES["segment_bytes"]:
+                steps.append([])
+    return [step for step in steps if step]
 
 
 def without_repeats(offsets: Iterable[int]) -> list[int]:
@@ -163,6 +160,17 @@ def frame(log_offset: int, body: bytes = b"") -> bytes:
     return HEAD.pack(log_offset, len(body)) + body
 
 
+def stream_from(log: bytes, start: int) -> bytes:
+    """Return what a master sends of a log from a position on."""
+    frames: list[bytes] = []
+    while start < len(log):
+        file_end = start - start % SIZES["segment_bytes"] + SIZES["segment_bytes"]
+        end = min(start + BATCH_BYTES, file_end, len(log))
+        frames.append(frame(start, log[start:end]))
+        start = end
+    return b"".join(frames)
+
+
 def fill_log(store: MessageStore, frames: Iterable[Sent]) -> None:
     """Write to a log what was recorded of another one."""
     for one in frames:
@@ -172,6 +180,36 @@ def fill_log(store: MessageStore, frames: Iterable[Sent]) -> None:
 def small_store(root: pathlib.Path) -> StoreDirectory:
     """Return the directory of a store with files as those of the recorded brokers."""
     return StoreDirectory(root, **SIZES)
+
+
+class MemoryLog:
+    """A log of any bytes, as a master sees it."""
+
+    def __init__(self, data: bytes = b"", *, begins_at: int = 0, file_bytes: int = 1_000) -> None:
+        self._data = bytes(begins_at) + data
+        self._file_bytes = file_bytes
+        self.log_min_offset = begins_at
+        self.failure: OSError | None = None
+
+    @property
+    def log_max_offset(self) -> int:
+        """The end."""
+        return len(self._data)
+
+    def add(self, data: bytes) -> None:
+        """Write."""
+        self._data += data
+
+    def newest_file(self) -> int:
+        """Return where the last file begins."""
+        return len(self._data) - len(self._data) % self._file_bytes
+
+    def log_bytes(self, log_offset: int, most: int) -> memoryview:
+        """Return what stands in one file from a position on, unless that fails."""
+        if self.failure is not None:
+            raise self.failure
+        end = min(log_offset + most, log_offset - log_offset % self._file_bytes + self._file_bytes)
+        return memoryview(self._data)[log_offset:end]
 
 
 class PlayedSlave:

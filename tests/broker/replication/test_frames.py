@@ -51,6 +51,12 @@ def test_impossible_size(size: int) -> None:
         list(parser.feed(HEAD.pack(9, size)))
 
 
+def test_impossible_place() -> None:
+    """Nothing stands before the log."""
+    with pytest.raises(FrameError, match="HA frame at log offset -65536 is 1 bytes"):
+        list(FrameParser(lambda _log_offset: None).feed(HEAD.pack(-65_536, 1)))
+
+
 @pytest.mark.parametrize("place", range(8 * len(REPORTS) + 1))
 def test_reports_cut_anywhere(place: int) -> None:
     """A stream that is cut at any place gives the same reports."""

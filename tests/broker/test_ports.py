@@ -1,0 +1,134 @@
+"""The three ports of a broker, and what becomes of it when one of them is taken."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from raw_calls import open_caller
+from replicas import play_slave
+
+import rocketlet.broker.ports as broker_ports
+from rocketlet.broker.server import Broker
+from rocketlet.broker.settings.config import BrokerConfig
+from rocketlet.common.codes import ResponseCode
+from rocketlet.common.errors import AddressInUseError, ConfigError
+from rocketlet.remoting.codec.request_codes import RequestCode
+from rocketlet.testing.manual_clock import ManualClock
+
+SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
+SYNC_MASTER = {"brokerRole": "SYNC_MASTER"}
+
+
+def listen(port: int = 0) -> socket.socket:
+    """Return a socket that listens."""
+    return socket.create_server(("127.0.0.1", port))
+
+
+def port_of(address: str) -> int:
+    """Return the port of an address."""
+    return int(address.rpartition(":")[2])
+
+
+@pytest.fixture
+def free_port() -> int:
+    """Return a port that is free with its neighbours."""
+    for _ in range(100):
+        with ExitStack() as stack:
+            port = stack.enter_context(listen()).getsockname()[1]
+            try:
+                for step in (-2, -1, 1):
+                    stack.enter_context(listen(port + step))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no port has free neighbours")
+
+
+@pytest.fixture(params=[-2, 1])
+def taken(request: pytest.FixtureRequest, free_port: int) -> Iterator[int]:
+    """Take a neighbour of the free port."""
+    with listen(free_port + request.param):
+        yield free_port + request.param
+
+
+@pytest.mark.feature("R8", "R24")
+@pytest.mark.parametrize("role", [{}, SYNC_MASTER, SLAVE])
+async def test_free_port_has_free_neighbours(broker: Broker, settings: dict[str, str], role: dict[str, str]) -> None:
+    """The same requests are answered two ports below, and the log is given away one above; by slaves, too."""
+    store = settings["storePathRootDir"] + "-other"
+    config = BrokerConfig.from_java({**settings, **role, "storePathRootDir": store})
+    async with Broker(config, ManualClock()) as other:
+        for address in (broker.address, other.address):
+            async with open_caller(f"127.0.0.1:{port_of(address) - 2}") as caller:
+                answer = await caller.ask(RequestCode.GET_MIN_OFFSET, {"topic": "TBW102", "queueId": "0"})
+                assert answer.code == ResponseCode.SUCCESS
+            async with play_slave(address, -1) as slave:
+                await slave.wait_end()
+
+
+async def test_given_port_takes_its_neighbours(settings: dict[str, str], free_port: int) -> None:
+    """All three are released by a stop."""
+    for _ in range(2):
+        async with Broker(BrokerConfig.from_java({**settings, "listenPort": str(free_port)}), ManualClock()) as broker:
+            assert broker.address == f"127.0.0.1:{free_port}"
+            for port in (free_port - 2, free_port, free_port + 1):
+                with pytest.raises(OSError, match="in use"):
+                    listen(port)
+
+
+async def test_async_master_goes_on_without_a_neighbour(
+    settings: dict[str, str], free_port: int, taken: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says which port is taken, and what slaves cannot do therefore."""
+    config = BrokerConfig.from_java({**settings, "listenPort": str(free_port)})
+    async with Broker(config, ManualClock()) as broker, open_caller(broker.address) as caller:
+        assert (await caller.send()).code == ResponseCode.SUCCESS
+    [said] = caplog.messages
+    what = "cannot copy the log" if taken > free_port else "cannot copy the tables"
+    assert f"127.0.0.1:{taken}" in said
+    assert what in said
+
+
+@pytest.mark.parametrize("role", [SYNC_MASTER, SLAVE])
+async def test_who_needs_its_neighbours_does_not_start(
+    settings: dict[str, str], free_port: int, taken: int, role: dict[str, str]
+) -> None:
+    """The error names the port; nothing is left listening."""
+    with pytest.raises(AddressInUseError, match=str(taken)) as refused:
+        async with Broker(BrokerConfig.from_java({**settings, **role, "listenPort": str(free_port)}), ManualClock()):
+            pass
+    assert refused.value.port == taken
+    for port in {free_port - 2, free_port, free_port + 1} - {taken}:
+        listen(port).close()
+
+
+async def test_given_port_of_the_log(settings: dict[str, str], free_port: int) -> None:
+    """An haListenPort that is given is taken, whatever the other ports are; one in use ends the start of a slave."""
+    given = {**settings, "haListenPort": str(free_port)}
+    async with Broker(BrokerConfig.from_java(given), ManualClock()):
+        with pytest.raises(OSError, match="in use"):
+            listen(free_port)
+        other = {**given, **SLAVE, "storePathRootDir": settings["storePathRootDir"] + "-other"}
+        with pytest.raises(AddressInUseError, match=str(free_port)):
+            async with Broker(BrokerConfig.from_java(other), ManualClock()):
+                pass
+
+
+@pytest.mark.parametrize(
+    ("port", "why"), [(65_535, "the port above it would be 65536"), (2, "the port below it would be 0")]
+)
+async def test_port_at_the_end_of_the_range(settings: dict[str, str], port: int, why: str) -> None:
+    """It has no neighbour there, so no slave and no master with slaves can use it."""
+    config = BrokerConfig.from_java({**settings, **SYNC_MASTER, "listenPort": str(port)})
+    with pytest.raises(ConfigError, match=why):
+        async with Broker(config, ManualClock()):
+            pass
+
+
+async def test_no_port_has_free_neighbours(settings: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many tries that is said."""
+    monkeypatch.setattr(broker_ports, "FAST_PORT_STEP", 0)
+    with pytest.raises(ConfigError, match=r"no free port on 127\.0\.0\.1 has free neighbours"):
+        async with Broker(BrokerConfig.from_java(settings), ManualClock()):
+            pass
