@@ -39,8 +39,8 @@ from .group.members import Presence
 from .jobs import SaveJob
 from .parts import StoredState
 from .ports import BrokerPorts
-from .replication.kept_tables import keep_tables
 from .replication.ha_server import SlaveState
+from .replication.kept_tables import keep_tables
 from .role import Role, slave_handlers
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
