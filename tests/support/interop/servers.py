@@ -212,3 +212,26 @@ class JavaServer:
     def kill(self) -> None:
         """Send SIGKILL and wait for the end."""
         self.driver.kill()
+
+
+class JavaBroker:
+    """An official broker alone, in a driver process of its own, on free ports: a member of somebody's cluster."""
+
+    def __init__(self, store: pathlib.Path, namesrv: str, settings: Mapping[str, str]) -> None:
+        self.driver = Driver("java-broker", partial(java_command, options=QUICK_JVM, tls_mode="disabled"))
+        try:
+            started = self.driver.call(
+                "broker.start", name="b", namesrv=namesrv, store=str(store), settings={**JAVA_SETTINGS, **settings}
+            )
+            self.address: str = started["address"]
+        except BaseException:
+            self.driver.close()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the running broker."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self.driver.kill()
