@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 import click
 
 from ..common.clock import Clock
+from ..common.ids import format_address
 from . import settings
 from .lazy_group import FirstWordGroup
 from .metrics import METRICS_PORT, check_metrics, enter_metrics, metrics_settings
@@ -80,7 +81,8 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
 
     "rocketlet broker list" lists the brokers of a cluster, "rocketlet broker status BROKER" shows how one is doing.
     """
-    given = {**gather_broker_settings(flags, flags["namesrv"]), **_role_settings(flags)}
+    given = gather_broker_settings(flags, flags["namesrv"])
+    given.update(_role_settings(flags, given))
     given.setdefault("namesrvAddr", os.environ.get("NAMESRV_ADDR", ""))
     notes = settings.set_host(given, given.get("brokerIP1", ""))
     if not given["namesrvAddr"].strip():
@@ -101,7 +103,7 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
     serve(start, notes, log_level=flags["log_level"], is_watched=flags["watched"])
 
 
-def _role_settings(flags: AloneFlags) -> dict[str, str]:
+def _role_settings(flags: AloneFlags, given: Mapping[str, str]) -> dict[str, str]:
     """Return what the options say about the role.
 
     Raises:
@@ -113,7 +115,10 @@ def _role_settings(flags: AloneFlags) -> dict[str, str]:
             if flags[name] is not None:
                 raise click.UsageError(f"--{name} needs --role slave")
         return {} if role is None else {"brokerRole": _ROLES[role]}
-    return {"brokerRole": _ROLES[role], "brokerId": str(flags["id"] or 1)}
+    if "brokerName" not in given:
+        raise click.UsageError("--role slave needs the name of its master: --set brokerName=NAME")
+    master = flags["master"] and {"masterAddress": format_address(*flags["master"])}
+    return {"brokerRole": _ROLES[role], "brokerId": str(flags["id"] or 1), **(master or {})}
 
 
 def gather_broker_settings(flags: BrokerFlags, nameservers: str | None = None) -> dict[str, str]:

@@ -5,7 +5,8 @@ Rules
     1. Who says last where it is counts. It is gone when no name server knows it any more, by the last answer of each.
     2. The address of its HA port stays when it is gone, so that the copy goes on with the master that comes back;
        ``haMasterAddress`` stands above all answers.
-    3. On a master nobody tells anything, and both addresses are empty.
+    3. Where it is by the settings (``masterAddress``) counts until a name server has answered.
+    4. On a master nobody tells anything, and both addresses are empty.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ class KnownMaster:
     def __init__(self, config: ReplicationConfig) -> None:
         self.is_needed = config.is_slave
         """Whether the broker is a slave."""
-        self.address = ""
+        self.address = config.master_address
         self._ha_address = self._named = config.named_master
         self._told: dict[str, str] = {}
         self._subscribers: list[Callable[[], object]] = []

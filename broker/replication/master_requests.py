@@ -8,6 +8,7 @@
     61   timer counts      fast port
     60   timer check       fast port
     907  end of the log    main port   official slaves do not ask it
+    906  HA address        main port   the same; only where no name server has said it
 
 Rules
 
@@ -28,7 +29,13 @@ from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.replication import HaStatus, quote_numbers
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode as Code
-from ...remoting.headers.replication import GroupPageHeader, GroupPageReply, TopicPageHeader, TopicPageReply
+from ...remoting.headers.replication import (
+    GroupPageHeader,
+    GroupPageReply,
+    HaAddressesHeader,
+    TopicPageHeader,
+    TopicPageReply,
+)
 from ...remoting.transport.client import ConnectionPool, parse_address
 from ...store.timer.timer_check import TimerCheck, decode_timer_check
 from ..delay.delay_progress import DelayFile
@@ -120,6 +127,15 @@ class MasterRequests:
         if not status.master:
             raise RemotingError(f"{self.address} is no master")
         return status.master_commit_log_max_offset
+
+    async def ha_address(self) -> str:
+        """Return where the log of the master is copied from."""
+        header = HaAddressesHeader()
+        answer = await self._ask(Command.request(Code.EXCHANGE_BROKER_HA_INFO, header), _TABLE_MS)
+        told = decode_header(HaAddressesHeader, answer).ha_address
+        if not told:
+            raise DecodeError(f"{self.address} answered without the address of its HA port: it is no master")
+        return told
 
     async def _topic_page(self, first: int, version: str) -> _Page[TopicConfigTable]:
         header = TopicPageHeader(topic_seq=first, data_version=version, max_topic_num=PAGE_ENTRIES)

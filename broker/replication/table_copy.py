@@ -90,6 +90,10 @@ class Master(Protocol):
         """Return where the log of the master ends, ``None`` if it does not tell such things."""
         ...
 
+    async def ha_address(self) -> str:
+        """Return where the log of the master is copied from."""
+        ...
+
 
 class CopyHelpers(NamedTuple):
     """Who saves all tables, lets go of topics that are gone, and runs slow work."""
@@ -147,6 +151,7 @@ class TableCopy:
         self._rest = (_Step("request modes", self._copy_modes), _Step("timer counts", self._copy_counts))
         self._check = _Step("timer check", self._copy_check, LOOK_MS)
         self._end, self._settling = _Step("tables", self._compare_ends), _Step("progress", self._settle)
+        self._place = _Step("HA address", self._find_log)
         master.subscribe(self._woken.set)
 
     def __repr__(self) -> str:
@@ -208,6 +213,8 @@ class TableCopy:
         return (self._topics, self._offsets, self._delays, self._groups, *self._rest)
 
     async def _copy(self, master: Master) -> None:
+        if not self._known_master.ha_address:
+            await self._ask(self._place, master)
         now_ms = self._clock.monotonic_ms()
         due = [step for step in self._all if step.due_at_ms <= now_ms]
         if self._offsets in due:
@@ -274,6 +281,9 @@ class TableCopy:
 
     async def _copy_counts(self, master: Master) -> None:
         self._kept.timer_counts.take_copy(await master.timer_counts())
+
+    async def _find_log(self, master: Master) -> None:
+        self._known_master.learn_ha_address(await master.ha_address())
 
     # --- what depends on the log
 

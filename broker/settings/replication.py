@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 
 from ...common.errors import ConfigError
+from ...common.ids import is_address
 from ...common.settings import Key
 
 ASYNC_MASTER: Final = "ASYNC_MASTER"
@@ -35,6 +36,9 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
     ha_host: Annotated[str, Key("brokerIP2", "address that slaves shall use; that of clients unless given")] = ""
     master_ha_address: Annotated[
         str, Key("haMasterAddress", "where a slave copies from; what the name server says unless given")
+    ] = ""
+    master_address: Annotated[
+        str, Key("masterAddress", "broker that a slave copies, until a name server has said where it is; not Java's")
     ] = ""
     heartbeat_ms: Annotated[
         int, Key("haSendHeartbeatInterval", "silence after which master and slave tell where they are", least=1)
@@ -71,6 +75,8 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
             raise ConfigError(f"brokerRole is {self.role!r}, it must be one of {', '.join(_ROLES)}", key="brokerRole")
+        if self.master_address and not is_address(self.master_address):
+            raise ConfigError(f"masterAddress is {self.master_address!r}, which is no host:port", key="masterAddress")
 
     @property
     def is_slave(self) -> bool:

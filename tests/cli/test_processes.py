@@ -12,7 +12,7 @@ import subprocess
 import pytest
 from command_line import COMMAND, Refuse, Running, Start
 from local_spark import watch_children
-from polling import ask_until_async
+from polling import ask_until, ask_until_async
 
 from rocketlet.client import Admin, Message, Producer
 
@@ -33,6 +33,12 @@ def children(running: Running) -> dict[str, int]:
         if parent == running.process.pid and "brokerName" in pairs:
             found["-".join(filter(None, [pairs["brokerName"], pairs.get("brokerId")]))] = int(path.parent.name)
     return found
+
+
+def log_start(path: pathlib.Path) -> bytes:
+    """Return the first bytes of a file of the log, which hold all that tests send."""
+    with path.open("rb") as file:
+        return file.read(1 << 16)
 
 
 def run_verb(*arguments: str) -> str:
@@ -113,9 +119,10 @@ async def test_slaves_have_their_masters(start: Start, tmp_path: pathlib.Path) -
         assert master["log_end"] == slave["log_end"] > 0
     assert running.stop()[0] == 0
     for name in ("broker-a", "broker-b"):
-        logs = [next((tmp_path / "store" / place / "commitlog").iterdir()) for place in (name, f"{name}-1")]
-        with logs[0].open("rb") as own, logs[1].open("rb") as copied:
-            assert own.read(1 << 16) == copied.read(1 << 16) != bytes(1 << 16)
+        own, copied = (
+            log_start(tmp_path / "store" / place / "commitlog" / f"{0:020}") for place in (name, f"{name}-1")
+        )
+        assert own == copied != bytes(len(own))
 
 
 @pytest.mark.parametrize(
@@ -142,3 +149,33 @@ def test_places_of_slaves(tmp_path: pathlib.Path) -> None:
     places = re.findall(r"^storePathRootDir +(\S+)", listed, flags=re.MULTILINE)
     names = ["broker-a", "broker-b", "broker-a-1", "broker-a-2", "broker-b-1", "broker-b-2"]
     assert places == [str(tmp_path / "s" / name) for name in names]
+
+
+async def test_slave_on_its_own_is_told_its_master(start: Start, tmp_path: pathlib.Path) -> None:
+    """Without a name server it copies the log and the topics of the broker that it is told of."""
+    master = start("up", "--store", "one", *FREE_PORTS)
+    async with Producer("cli", nameserver=master.addresses["namesrv"]) as producer:
+        await producer.send(Message("told", b"body"))
+    role = ("--role", "slave", "--master", master.addresses["broker"], "--set", "brokerName=broker-a")
+    slave = start("broker", *role, "--broker-port", "0", "--store", "two", NAMESRV_ADDR="")
+    own, copied = (tmp_path / place / "commitlog" / f"{0:020}" for place in ("one", "two"))
+    ask_until(lambda: copied.exists() and log_start(copied) == log_start(own))
+    ask_until(lambda: "told" in (tmp_path / "two" / "config" / "topics.json").read_text())
+    assert slave.stop()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--id", "2"], "--id needs --role slave"),
+        (["--role", "sync-master", "--master", "h:1"], "--master needs --role slave"),
+        (["--role", "slave"], "--role slave needs the name of its master: --set brokerName=NAME"),
+        (
+            ["--role", "slave", "--set", "brokerName=a", "--master", "h"],
+            "masterAddress is 'h:0', which is no host:port",
+        ),
+    ],
+)
+def test_contradictions_of_roles(refuse: Refuse, options: list[str], said: str) -> None:
+    """What is for a slave alone, and what a slave needs."""
+    assert said in refuse("broker", "--ephemeral", "--broker-port", "0", *options)
