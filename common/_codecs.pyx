@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 """Compiled twins of what runs for each message of a batch, each that a filter looks at, or each that is indexed.
 
-The functions in Python are the reference (``record.py``, ``store/index/property_keys.py``, ``tag_code_filter.py``);
+The functions in Python are the reference (``record.py``, ``store/index/property_keys.py``, ``entry_filters.py``);
 tests hold both equal. A twin does what is usual, and returns ``None`` for all else, which is then left to Python:
 unusual records, characters outside ASCII, and whatever is an error.
 """
@@ -194,6 +194,29 @@ def encode_records(bytes begin, list parts, bytes topic, int64_t queue_offset, i
     return result, sizes
 
 
+def format_offset_ids(str host_text, log_offsets):
+    """Return the ids of records, with commas between them (``ids.format_offset_ids``)."""
+    cdef Py_ssize_t host_size, count = len(log_offsets)
+    cdef const char *host = PyUnicode_AsUTF8AndSize(host_text, &host_size)
+    cdef uint64_t value
+    cdef int digit
+    if count == 0:
+        return ""
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, count * (host_size + 17) - 1)
+    cdef char *out = PyBytes_AS_STRING(result)
+    cdef char *end = out + PyBytes_GET_SIZE(result)
+    for value in log_offsets:
+        memcpy(out, host, host_size)
+        out += host_size
+        for digit in range(16):
+            out[digit] = b"0123456789ABCDEF"[(value >> (60 - 4 * digit)) & 15]
+        out += 16
+        if out < end:
+            out[0] = 44  # a comma
+            out += 1
+    return PyUnicode_FromStringAndSize(PyBytes_AS_STRING(result), PyBytes_GET_SIZE(result))
+
+
 def parse_properties(str text):
     """Return name and value of every usable chunk (``properties.parse_properties``)."""
     cdef Py_ssize_t size
@@ -250,6 +273,78 @@ def find_tagged(bytes entries, array.array codes, Py_ssize_t most):
             end = place + 1
             break
         data += 20
+    if count:
+        bounds.append(run_end)
+    return bounds, count, total, end
+
+
+def join_runs(log, int64_t base, list bounds, Py_ssize_t size):
+    """Return the bytes of runs, ``size`` together, of a file that begins at ``base``; ``None`` if they are not in it."""
+    cdef Py_buffer buffer
+    cdef Py_ssize_t place, count = len(bounds), length, left = size
+    cdef int64_t start, stop
+    cdef bytes result = PyBytes_FromStringAndSize(NULL, size)
+    cdef char *out = PyBytes_AS_STRING(result)
+    PyObject_GetBuffer(log, &buffer, PyBUF_SIMPLE)
+    try:
+        for place in range(0, count - 1, 2):
+            start, stop = bounds[place], bounds[place + 1]
+            length = stop - start
+            if start < base or stop - base > buffer.len or length < 0 or length > left:
+                return None
+            memcpy(out, <const char *>buffer.buf + (start - base), length)
+            out += length
+            left -= length
+    finally:
+        PyBuffer_Release(&buffer)
+    return result if left == 0 else None
+
+
+def find_known(bytes entries, log, int64_t base, tuple known, Py_ssize_t most):
+    """Return bounds, count and size of records, and entries seen, by verdicts on their values (``SqlFilter.find_runs``).
+
+    ``known`` are the marks of the values, and the verdicts by values. Returns the place of the first entry about whose
+    values there is no verdict; ``None`` for records in another order, in another file or of another kind than most.
+    """
+    cdef const uint8_t *entry = <const uint8_t *>PyBytes_AS_STRING(entries)
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(entries) // 20, place, count = 0, start, stop, text_at
+    cdef int64_t run_end = 0, log_offset = 0, total = 0
+    cdef const uint8_t *data
+    cdef Py_buffer buffer
+    cdef tuple marks = known[0]
+    cdef dict verdicts = known[1]
+    cdef list bounds = []
+    PyObject_GetBuffer(log, &buffer, PyBUF_SIMPLE)
+    try:
+        data = <const uint8_t *>buffer.buf
+        for place in range(end):
+            log_offset = <int64_t>((<uint64_t>read_int(entry) << 32) | read_int(entry + 4))
+            start = log_offset - base
+            stop = start + <int32_t>read_int(entry + 8)
+            if log_offset < base or log_offset < run_end or stop < start or stop > buffer.len:
+                return None
+            text_at = find_text(data, start, stop)
+            if text_at < 0:
+                return None
+            verdict = verdicts.get(tuple([find_value(data + text_at, stop - text_at, mark) for mark in marks]))
+            if verdict is None:
+                return place
+            entry += 20
+            if verdict is False:
+                continue
+            if count == 0:
+                bounds.append(log_offset)
+            elif log_offset != run_end:
+                bounds.append(run_end)
+                bounds.append(log_offset)
+            run_end = base + stop
+            total += stop - start
+            count += 1
+            if count >= most:
+                end = place + 1
+                break
+    finally:
+        PyBuffer_Release(&buffer)
     if count:
         bounds.append(run_end)
     return bounds, count, total, end

@@ -22,11 +22,12 @@ import random
 import re
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from .errors import DecodeError
+from .properties import codecs
 
 _VERSION: Final = "v1"
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9_-]+(={1,2})?")
@@ -79,6 +80,13 @@ def decode_host(host: bytes) -> tuple[str, int]:
 def format_offset_id(host: bytes, log_offset: int) -> str:
     """Return the id that names a record by broker and position."""
     return f"{host.hex()}{log_offset & 0xFFFFFFFFFFFFFFFF:016x}".upper()
+
+
+def format_offset_ids(host_text: str, log_offsets: Sequence[int]) -> str:
+    """Return the offset ids of records at one host, with commas between them; each begins with the text of the host."""
+    if codecs is not None:
+        return codecs.format_offset_ids(host_text, log_offsets)
+    return ",".join([f"{host_text}%016X"] * len(log_offsets)) % tuple(log_offsets)
 
 
 def parse_offset_id(text: str) -> tuple[bytes, int]:

@@ -34,10 +34,11 @@ character is passed a fixed number of times.
 """
 
 import re
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from .properties import find_value, parse_properties
+from .properties import codecs, find_value, parse_properties
 from .record import find_values, read_property_text
 from .sql_terms import (
     MAX_DEPTH,
@@ -155,9 +156,14 @@ MAX_CHARACTERS: Final = 32_768
 MAX_TERMS: Final = 4_096
 _MOST_NAMES: Final = 8
 """That are looked for one by one; of more it takes less to parse all properties once."""
+_MOST_NEW: Final = 4
 _MOST_SEEN: Final = 128
 _MOST_VALUE_BYTES: Final = 128
 """Of the values together that are remembered: with both limits 40 KB for an expression."""
+
+
+_ENTRY: Final = struct.Struct(">qi")  # of a queue entry, where its record is
+_ENTRY_BYTES: Final = 20
 
 
 class SqlFilter:
@@ -198,6 +204,23 @@ class SqlFilter:
             if known is not None:
                 return known
         return self.matches_text(read_property_text(log, start, end))
+
+    def find_runs(
+        self, entries: bytes, log: memoryview, base: int, most: int
+    ) -> tuple[list[int], int, int, int] | None:
+        """Return where the first ``most`` records that are delivered are (``entry_filters.RecordFilter``).
+
+        ``None`` without the compiled codecs, and if more than a few records have values that are not remembered.
+        """
+        if codecs is None or len(self._marks) > _MOST_NAMES:
+            return None
+        for _ in range(_MOST_NEW):
+            found = codecs.find_known(entries, log, base, (self._marks, self._seen), most)
+            if not isinstance(found, int):
+                return found
+            log_offset, size = _ENTRY.unpack_from(entries, found * _ENTRY_BYTES)
+            self.matches_record(log, log_offset - base, log_offset - base + size)  # which is remembered
+        return None
 
     def matches_text(self, property_text: bytes) -> bool:
         """Return whether a message with this text of properties is delivered.

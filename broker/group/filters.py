@@ -52,7 +52,7 @@ from ...common.subscription import (
     parse_tag_expression,
 )
 from ...store.consumequeue.appended import Appended
-from ...store.consumequeue.tag_code_filter import TagCodeFilter
+from ...store.consumequeue.entry_filters import RecordFilter, Runs, TagCodeFilter
 from ..settings.live import LiveSettings
 from ..settings.refusal import Refusal
 
@@ -137,7 +137,7 @@ class PullFilter(NamedTuple):
     """The stages of a filter, each ``None`` when it takes all: queue entry, record, record on its way into a queue."""
 
     accepts_code: Callable[[int], bool] | None = None
-    accepts_record: Callable[[memoryview, int, int], bool] | None = None
+    accepts_record: RecordFilter | None = None
     accepts_arrival: Callable[[Appended], bool] | None = None
     kept_bytes: int = 0
     """About how much the stages keep in memory for as long as a pull waits."""
@@ -171,16 +171,53 @@ def _parse_tag_filter(expression: str) -> PullFilter:
 _cached_tag_filter = lru_cache(maxsize=_MOST_CACHED)(_parse_tag_filter)  # pulls bring theirs again and again
 
 
+class PropertyRecords(RecordFilter):
+    """Looks at the properties of each record."""
+
+    __slots__ = ("_accepts",)
+
+    def __init__(self, accepts: AcceptsProperties) -> None:
+        self._accepts = accepts
+
+    def __repr__(self) -> str:
+        return f"<PropertyRecords {self._accepts!r}>"
+
+    def __call__(self, log: memoryview, start: int, end: int) -> bool:
+        """Tell whether the record is wanted."""
+        return self._accepts(parse_properties(read_property_text(log, start, end)))
+
+    def find_runs(self, entries: bytes, log: memoryview, base: int, most: int) -> None:
+        """Ask to be asked about each."""
+
+
+class SqlRecords(RecordFilter):
+    """Looks at the values that an expression names, which many records share."""
+
+    __slots__ = ("_compiled",)
+
+    def __init__(self, compiled: "SqlFilter") -> None:
+        self._compiled = compiled
+
+    def __repr__(self) -> str:
+        return f"<SqlRecords {self._compiled!r}>"
+
+    def __call__(self, log: memoryview, start: int, end: int) -> bool:
+        """Tell whether the record is wanted."""
+        return self._compiled.matches_record(log, start, end)
+
+    def find_runs(self, entries: bytes, log: memoryview, base: int, most: int) -> Runs | None:
+        """Return where the first records are that are wanted."""
+        found = self._compiled.find_runs(entries, log, base, most)
+        return None if found is None else Runs(*found)
+
+
 def property_filter(accepts: AcceptsProperties, terms: int = 1) -> PullFilter:
     """Return the filter that looks at properties."""
-
-    def accepts_record(log: memoryview, start: int, end: int) -> bool:
-        return accepts(parse_properties(read_property_text(log, start, end)))
 
     def accepts_arrival(record: Appended) -> bool:
         return accepts(record.properties)
 
-    return PullFilter(None, accepts_record, accepts_arrival, _TERM_BYTES * terms)
+    return PullFilter(None, PropertyRecords(accepts), accepts_arrival, _TERM_BYTES * terms)
 
 
 def sql_filter(expression: str) -> PullFilter:
@@ -196,7 +233,7 @@ def sql_stages(compiled: "SqlFilter") -> PullFilter:
     def accepts_arrival(record: Appended) -> bool:
         return matches(record.property_text)
 
-    return PullFilter(None, compiled.matches_record, accepts_arrival, _TERM_BYTES * compiled.terms)
+    return PullFilter(None, SqlRecords(compiled), accepts_arrival, _TERM_BYTES * compiled.terms)
 
 
 class FilterCache:

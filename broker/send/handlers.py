@@ -19,7 +19,7 @@ from ...common.errors import (
     RemotingError,
     StoreError,
 )
-from ...common.ids import format_address, format_offset_id
+from ...common.ids import format_address, format_offset_id, format_offset_ids
 from ...common.outcome import Outcome
 from ...common.properties import PUSH_REPLY_TIME, UNIQ_KEY, encode_properties
 from ...remoting.codec.command import ONEWAY, Command, decode_header
@@ -124,7 +124,7 @@ class SendHandlers:
         else:
             log_offsets, key = sent.log_offsets, sent.unique_key
             is_usual = code == ResponseCode.SUCCESS and not (sent.batch_key or sent.recall_handle)
-        message_ids = ",".join([self._host_text + "%016X"] * len(log_offsets)) % tuple(log_offsets)
+        message_ids = format_offset_ids(self._host_text, log_offsets)
         if is_usual:
             return self._answers.stored(command, message_ids, sent.queue_id, sent.queue_offset, key)
         header = self._answers.describe(message_ids, sent.queue_id, sent.queue_offset, key)

@@ -24,19 +24,21 @@ from typing import Final, NamedTuple, Protocol
 from msgspec import Struct
 
 from ...common.message import BORN_HOST_V6
-from ...common.properties import to_int
+from ...common.properties import codecs, to_int
 from ...common.record import MAGIC_V1, MAGIC_V2
 from ..commitlog.cold_records import RECORD_START
 from ..commitlog.commit_log import CommitLog
 from ..files.store_config import BATCH_UNIT_BYTES, ENTRY_BYTES, StoreConfig
 from .batch_queue import NO_MIN_OFFSET, BatchQueue, Unit
 from .consume_queue import ENTRY, PRE_BLANK_SIZE, Entry
+from .entry_filters import INT_CODES, SMALL_BYTES, RecordFilter, TagCodeFilter, are_small
 from .offset_by_time import Boundary, batch_offset_by_time, offset_by_time
 from .queue_table import QueueTable
-from .tag_code_filter import INT_CODES, SMALL_BYTES, TagCodeFilter, are_small
 
 _STORED_AT: Final = struct.Struct(">q")
 _LEAST_BYTES: Final = 91
+_FEW_BOUNDS: Final = 8
+_SHORT_BYTES: Final = 512
 
 AcceptsCode = Callable[[int], bool]
 """Told the tags code of an entry, as Java's int."""
@@ -147,12 +149,14 @@ class QueueReader:
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, next_file, low, high, [])
         taken = None
         if isinstance(accepts, TagCodeFilter):
-            taken = self._take_tagged(entries, limits, accepts) if accepts_record is None else None
+            taken = self._take_found(entries, limits, accepts) if accepts_record is None else None
             accepts = accepts.codes.__contains__  # no call of Python for each entry
+        elif accepts is None and isinstance(accepts_record, RecordFilter):
+            taken = self._take_found(entries, limits, accepts_record)
         if taken is None:
             taken = self._take(layout.iter_unpack(entries), limits, accepts, accepts_record)
         is_far_behind = self._log.max_offset - taken.last_log_offset > self.near_bytes
-        records = self._slices(taken.runs)
+        records = self._slices(taken.runs, taken.size)
         next_offset = queue_offset + taken.seen
         return ReadResult(taken.status, next_offset, low, high, records, taken.message_count, taken.size, is_far_behind)
 
@@ -248,11 +252,10 @@ class QueueReader:
         runs.append(run_end)
         return _Taken(status, seen, count, total, runs[1:], log_offset)
 
-    def _take_tagged(self, entries: bytes, limits: ReadLimits, codes: TagCodeFilter) -> "_Taken | None":
+    def _take_found(self, entries: bytes, limits: ReadLimits, wanted: TagCodeFilter | RecordFilter) -> "_Taken | None":
         """Do what ``_take`` does where the limit of messages alone decides; ``None`` where it may be otherwise.
 
-        Only the entries that may match are looked at: a pull that gets 32 of 128 takes two thirds of the broker's time,
-        one that gets 32 of 512 a third.
+        With tags a pull that gets 32 of 128 takes half of the broker's time, with an expression a third.
         """
         config, log = self._config, self._log
         near_from, last_place = log.max_offset - self.near_bytes, len(entries) // ENTRY_BYTES - 1
@@ -263,7 +266,14 @@ class QueueReader:
             return None
         most = min(limits.max_messages, config.max_memory_messages if is_near else config.max_disk_messages)
         most_bytes = min(limits.max_bytes, config.max_memory_bytes if is_near else config.max_disk_bytes)
-        found = codes.find_runs(entries, most)
+        if isinstance(wanted, TagCodeFilter):
+            found = wanted.find_runs(entries, most)
+        else:
+            first = ENTRY.unpack_from(entries)[0]
+            base = first - first % log.file_bytes
+            if not log.min_offset <= first < log.max_offset:
+                return None
+            found = wanted.find_runs(entries, log.segment_view(base)[: log.max_offset - base], base, most)
         if found is None:
             return None
         bounds, count, size, seen = found
@@ -273,13 +283,17 @@ class QueueReader:
         last_log_offset = ENTRY.unpack_from(entries, min(seen, last_place) * ENTRY_BYTES)[0]
         return _Taken(status, seen, count, size, bounds, last_log_offset)
 
-    def _slices(self, runs: list[int]) -> list[memoryview]:
-        """Return a slice for every run (start, end), cut where a file ends."""
+    def _slices(self, runs: list[int], size: int) -> list[memoryview]:
+        """Return a slice for every run (start, end), cut where a file ends.
+
+        Many short ones are one copy where that is compiled: 32 slices and to join them took 9 us, of 27 of a pull.
+        """
         log = self._log
-        first = min(runs, default=0) // log.file_bytes * log.file_bytes
-        if runs and max(runs) - first <= log.file_bytes:
-            view = log.segment_view(first)
-            return [view[start - first : end - first] for start, end in zip(runs[::2], runs[1::2], strict=True)]
+        if codecs is not None and len(runs) > _FEW_BOUNDS and size <= _SHORT_BYTES * len(runs):
+            base = runs[0] - runs[0] % log.file_bytes
+            joined = codecs.join_runs(log.segment_view(base), base, runs, size)
+            if joined is not None:
+                return [memoryview(joined)]
         slices: list[memoryview] = []
         view, base, end_of_file = None, 0, -1
         for start, end in zip(runs[::2], runs[1::2], strict=True):

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocketlet.common import properties, record
+from rocketlet.common import ids, properties, record
 from rocketlet.common.errors import RecordError
 from rocketlet.common.properties import find_value
 from rocketlet.common.record import BatchPart, NewRecord, encode_batch, encode_record, encode_records, split_batch
-from rocketlet.store.consumequeue import tag_code_filter
-from rocketlet.store.consumequeue.tag_code_filter import INT_CODES, TagCodeFilter
+from rocketlet.common.sql_filter import compile_sql
+from rocketlet.store.consumequeue import entry_filters, queue_reader
+from rocketlet.store.consumequeue.entry_filters import INT_CODES, TagCodeFilter
 from rocketlet.store.index import index_build
 
 codecs: Any = properties.codecs
@@ -41,7 +42,7 @@ HOSTS = st.sampled_from([bytes(range(8)), bytes(range(20))])
 def in_python(function: Any, *arguments: Any) -> Any:
     """Return what a function does without its twin; of an error its kind."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (properties, record, index_build, tag_code_filter):
+        for module in (ids, properties, record, index_build, entry_filters, queue_reader):
             patch.setattr(module, "codecs", None)
         try:
             return function(*arguments)
@@ -196,6 +197,12 @@ def test_index_entries_are_alike(records: list[tuple[str, bytes]]) -> None:
     assert (codecs.key_entries(texts, topics, prefixes) is not None) is is_ascii
 
 
+@given(st.sampled_from(["7F00000100002A9F", "", "FE80" * 4]), st.lists(st.integers(0, (1 << 63) - 1), max_size=5))
+def test_offset_ids_are_alike(host_text: str, log_offsets: list[int]) -> None:
+    """Of any host, none for no record."""
+    assert ids.format_offset_ids(host_text, log_offsets) == in_python(ids.format_offset_ids, host_text, log_offsets)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([1, 2, -1, 257])), max_size=9),
     st.sets(st.sampled_from([1, -1, 257, 7])),
@@ -213,6 +220,56 @@ def test_tagged_entries_are_found_alike(
         log_offset += size - (gap == 3 and 2)
     wanted = TagCodeFilter(codes)
     assert wanted.find_runs(entries, most) == in_python(wanted.find_runs, entries, most)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([b"1", b"2", b"3", b"\xff", b""]), st.booleans()), max_size=7),
+    st.integers(1, 7),
+    st.sampled_from([0, 1 << 30]),
+    st.sampled_from([0, 0, -1, 1, 1 << 40, -(1 << 62)]),
+    st.data(),
+)
+def test_wanted_records_are_found_alike(
+    stored: list[tuple[bytes, bool]], most: int, base: int, shift: int, data: st.DataObject
+) -> None:
+    """By an expression, with gaps between records, in no order, outside of the file, or cut short."""
+    log, places = b"", list[tuple[int, int]]()
+    for number, has_entry in stored:
+        new = NewRecord("T", 0, b"body", b"number\x01" + number + b"\x02", {}, 0, 0, 0, bytes(8))
+        record_bytes = encode_record(new, 0, 0, 0, bytes(8))
+        places += [(base + len(log), len(record_bytes))] if has_entry else []
+        log += record_bytes
+    order = data.draw(st.one_of(st.just(places), st.permutations(places)))
+    entries = b"".join([INT_CODES.pack(log_offset + shift, size, 0) for log_offset, size in order])
+    view = memoryview(log[: data.draw(st.sampled_from([len(log), len(log) // 2]))])
+    wanted = compile_sql("number = '1' OR number = '3'")
+    found = wanted.find_runs(entries, view, base, most)
+    seen = places if order == places else order
+    if found is None:
+        assert seen != sorted(seen) or shift or len(view) < len(log)
+        return
+    taken, count = list[tuple[int, int]](), 0
+    for log_offset, size in seen:
+        count += 1
+        start = log_offset - base
+        taken += [(log_offset, size)] if wanted.matches_record(view, start, start + size) else []
+        if len(taken) == most:
+            break
+    bounds, message_count, total, looked_at = found
+    assert (message_count, total, looked_at) == (len(taken), sum(size for _, size in taken), count)
+    starts, ends = bounds[::2], bounds[1::2]
+    assert sorted({*starts} - {*ends}) == sorted(
+        {start for start, _ in taken} - {start + size for start, size in taken}
+    )
+    assert sum(end - start for start, end in zip(starts, ends, strict=True)) == total
+    view = memoryview(log)
+    joined = b"".join([log[start - base : end - base] for start, end in zip(starts, ends, strict=True)])
+    assert codecs.join_runs(view, base, bounds, total) == joined
+    for other in (total + 1, total - 1):
+        assert other < 0 or codecs.join_runs(view, base, bounds, other) is None
+    if bounds:
+        assert codecs.join_runs(view, base + 1, bounds, total) is None or bounds[0] > base
+        assert codecs.join_runs(view[: ends[-1] - base - 1], base, bounds, total) is None
 
 
 def test_hash_without_a_positive_counterpart_is_zero() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlet.common.properties import java_hash
 from rocketlet.store.consumequeue.consume_queue import ENTRY, PRE_BLANK_SIZE
-from rocketlet.store.consumequeue.tag_code_filter import SMALL_BYTES, TagCodeFilter, are_small
+from rocketlet.store.consumequeue.entry_filters import SMALL_BYTES, TagCodeFilter, are_small
 
 
 def entries_of(*codes: int, size: int = 200) -> bytes:

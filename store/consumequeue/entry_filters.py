@@ -1,4 +1,6 @@
-r"""Finds the entries of a queue that have one of some tags codes, without a loop over all of them.
+r"""Filters that find what they take among many entries of a queue, without a call for each.
+
+A tag filter (``TagCodeFilter``) looks at the entries alone:
 
     entry     log offset (8) | size (4) | tags code (8), the hash of the tags in its last four bytes
     marks     last byte of each entry -> \1 where a wanted code ends with it, else \0
@@ -10,9 +12,12 @@ Rules:
 
 ``find_runs`` has a compiled twin (``common/_codecs.pyx``): with it a pull that gets 32 of 128 takes 27 us in the broker
 instead of 38.
+
+A filter of records (``RecordFilter``) looks at their bytes in the log.
 """
 
 import struct
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Collection
 from itertools import compress
@@ -36,6 +41,21 @@ class Runs(NamedTuple):
     message_count: int
     size: int
     seen: int
+
+
+class RecordFilter(ABC):
+    """Accepts records; it is called with some bytes of the log, and where in them a record begins and ends."""
+
+    @abstractmethod
+    def __call__(self, log: memoryview, start: int, end: int) -> bool:
+        """Tell whether the record is wanted."""
+
+    @abstractmethod
+    def find_runs(self, entries: bytes, log: memoryview, base: int, most: int) -> Runs | None:
+        """Return where the first ``most`` records that are wanted are; ``None`` to be asked about each.
+
+        ``log`` is the file that begins at ``base``, as far as it may be read.
+        """
 
 
 class TagCodeFilter:
