@@ -141,7 +141,7 @@ class TableCopy:
         self._clock = clock
         self._address = ""
         self._master: Master | None = None
-        self._woken = asyncio.Event()
+        self._woken, self._has_asked = asyncio.Event(), asyncio.Event()
         self._missed: set[str] = set()
         self._told: dict[str, _Told] = {}
         self._trusts_master = False
@@ -161,6 +161,14 @@ class TableCopy:
     def is_complete(self) -> bool:
         """Whether topics, groups and offsets were copied, maybe before the start."""
         return self._kept.mark.is_set
+
+    async def wait_topics(self) -> None:
+        """Return when the topics of a known master were asked for, which say what kinds of queues its log needs.
+
+        Who does not answer is not waited for longer than ``LOOK_MS``.
+        """
+        if self._known_master.address:
+            await wait_at_most(self._has_asked, LOOK_MS, self._clock)
 
     async def run(self, connect: Callable[[str], Master]) -> int:
         """Copy what is due, and wait until something is; a job for ``repeat``."""
@@ -225,6 +233,7 @@ class TableCopy:
             return
         for step in due:
             await self._ask(step, master)
+            self._has_asked.set()  # the first are the topics
         if due:
             if self._topics.is_done and self._offsets.is_done and self._groups.is_done:
                 self._kept.mark.put(self._address, self._clock.now_ms())

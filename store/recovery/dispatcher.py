@@ -22,10 +22,11 @@ numpy (``recovery.block_dispatch``); a test holds both equal.
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
-from ...common.errors import MessageIllegalError, StoreFullError, StoreNotWritableError
+from ...common.errors import ConfigError, MessageIllegalError, StoreFullError, StoreNotWritableError
 from ...common.message import INNER_BATCH, TRANSACTION_PREPARED
 from ...common.names import SCHEDULE_TOPIC
 from ...common.properties import DELAY, TAGS, tags_code, tags_code_in, tags_codes_in
@@ -73,6 +74,13 @@ class EntryRules:
         if topic in self._queues.batch_topics:
             return self._queues.batches.obtain(topic, queue_id)
         return None if sys_flag & INNER_BATCH else self._queues.obtain(topic, queue_id)
+
+    def queue_for_copy(self, topic: str, queue_id: int, sys_flag: int) -> ConsumeQueue | BatchQueue | None:
+        """Return the same for a record that a master has taken, which knows its topic."""
+        if sys_flag & INNER_BATCH and not sys_flag & TRANSACTION_PREPARED and topic not in self._queues.batch_topics:
+            with suppress(ConfigError):  # its queues were made of other records before, and stay
+                self._queues.set_batch_topics([topic])
+        return self.queue_of(topic, queue_id, sys_flag)
 
     def entries_of(self, run: Sequence[Placed]) -> bytes:
         """Return what stands in one queue of records that follow each other there, and note the codes in them."""
@@ -183,12 +191,13 @@ class Dispatcher:
     def take_from(self, log: CommitLog) -> int:
         """Take the whole records that a copy has brought into the log; return the store time of the last one, or 0.
 
-        What is none yet is looked at again when more has come: a slave never skips bytes (replication.md §5).
+        What is none yet is looked at again when more has come: a slave never skips bytes (replication.md §5). A topic
+        with an inner batch keeps batches whole, though its settings may come later.
         """
         stored_at_ms = 0
         for data in log.records_from(max(self.taken_offset, log.min_offset)):
             record = describe(data)
-            queue = record.queue = self._rules.queue_of(record.topic, record.queue_id, record.sys_flag)
+            queue = record.queue = self._rules.queue_for_copy(record.topic, record.queue_id, record.sys_flag)
             if queue is not None:
                 if not queue.next_offset:
                     queue.begin_at(record.queue_offset)

@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from broker_pairs import Member, pass_ms, run_member, until_copied, until_equal, until_so
-from raw_calls import open_caller
+from raw_calls import open_caller, send_header, topic_header
 
 from rocketlet.common.ids import format_address
+from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.testing.manual_clock import ManualClock
@@ -150,6 +151,22 @@ async def test_delay_progress_is_that_of_the_master(master: Member, slave: Membe
 
     await until_so(is_equal)
     assert slave.broker.store.log_max_offset == master.broker.store.log_max_offset
+
+
+async def test_batches_of_the_master_are_batches_at_the_slave(
+    tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer, master: Member
+) -> None:
+    """The log of a new slave comes behind the topics, which say that their queues keep batches whole."""
+    await master.caller.ask(Code.UPDATE_AND_CREATE_TOPIC, topic_header("Batches", "BatchCQ"))
+    await master.caller.send("Batches", b"single")
+    parts = encode_batch([BatchPart(0, b"first", b""), BatchPart(0, b"second", b"")])
+    header = send_header("Batches", batch=True)
+    assert (await master.caller.ask(Code.SEND_BATCH_MESSAGE, header, parts)).code == 0
+    async with run_member(tmp_path / "slave", clock, nameserver.address, 1, slaveReadEnable="true") as slave:
+        await until_copied(master, slave, clock)
+        await until_equal(master, slave)
+        assert slave.broker.store.max_offset("Batches", 0) == 3
+        assert (await slave.caller.pull("Batches")).body == (await master.caller.pull("Batches")).body
 
 
 async def test_own_commits_stay_until_the_master_says_otherwise(
