@@ -10,11 +10,17 @@ from contextlib import asynccontextmanager
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from raw_calls import Caller, send_header
 from stores import StoreDirectory
 
 from rocketlet.broker.replication.frames import HEAD, REPORT, FrameParser
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
+from rocketlet.common.codes import ResponseCode
+from rocketlet.common.ids import UniqueIds
+from rocketlet.common.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketlet.common.record import BatchPart, encode_batch
+from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.store.message_store import MessageStore
 
 VECTORS = pathlib.Path(__file__).parent.parent / "vectors" / "ha"
@@ -210,6 +216,32 @@ class MemoryLog:
             raise self.failure
         end = min(log_offset + most, log_offset - log_offset % self._file_bytes + self._file_bytes)
         return memoryview(self._data)[log_offset:end]
+
+
+async def send_all_kinds(caller: Caller, topic: str = "T", count: int = 40) -> None:
+    """Send messages of all kinds, more than a file of the log holds, and settle the transactions."""
+    for number in range(count):
+        answer = await caller.send(topic, b"x" * 2_000, queue_id=number % 4, properties="KEYS\x01every\x02")
+        assert answer.code == ResponseCode.SUCCESS, answer
+    body = encode_batch([BatchPart(0, b"a", b"TAGS\x01x\x02"), BatchPart(0, b"b", b"")])
+    answer = await caller.ask(RequestCode.SEND_BATCH_MESSAGE, send_header(topic, batch=True), body)
+    assert answer.code == ResponseCode.SUCCESS, answer
+    await caller.send(topic, properties="DELAY\x011\x02")
+    for outcome in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        key = UniqueIds(b"\x7f\x00\x00\x01", 1, lambda: 0).next_id()
+        properties = f"TRAN_MSG\x01true\x02PGROUP\x01producers\x02UNIQ_KEY\x01{key}{outcome}\x02"
+        half = await caller.send(topic, properties=properties, sys_flag=TRANSACTION_PREPARED)
+        end = {
+            "producerGroup": "producers",
+            "tranStateTableOffset": half.ext["queueOffset"],
+            "commitLogOffset": str(int(half.ext["msgId"][-16:], 16)),
+            "commitOrRollback": str(outcome),
+            "fromTransactionCheck": "false",
+            "msgId": half.ext["transactionId"],
+            "transactionId": half.ext["transactionId"],
+        }
+        answer = await caller.ask(RequestCode.END_TRANSACTION, end)
+        assert answer.code == ResponseCode.SUCCESS, answer
 
 
 class PlayedSlave:

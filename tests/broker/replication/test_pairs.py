@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import pytest
-from raw_calls import Caller, open_caller, send_header, until
-from replicas import log_checksums
+from raw_calls import open_caller, until
+from replicas import log_checksums, send_all_kinds
 from slow_disk import SlowDisk
 from stores import new_record
 
@@ -17,7 +17,7 @@ from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.codes import ResponseCode
 from rocketlet.common.errors import StoreNotWritableError
 from rocketlet.common.message import PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocketlet.common.record import BatchPart, encode_batch, iter_records
+from rocketlet.common.record import iter_records
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.bodies.body import decode_body
 from rocketlet.remoting.bodies.route import TopicRouteData
@@ -57,28 +57,6 @@ def is_same_log(tmp_path: pathlib.Path, *numbers: int) -> bool:
     """Tell whether stopped brokers have left the same log."""
     first, *others = (log_checksums(tmp_path / f"store-{number}") for number in numbers)
     return bool(first) and all(first == other for other in others)
-
-
-async def send_all_kinds(caller: Caller) -> None:
-    """Send messages of all kinds, more than a file of the log holds, and settle the transactions."""
-    for number in range(40):
-        assert (await caller.send(body=b"x" * 2_000, queue_id=number % 4)).code == ResponseCode.SUCCESS
-    body = encode_batch([BatchPart(0, b"a", b"TAGS\x01x\x02"), BatchPart(0, b"b", b"")])
-    answer = await caller.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("T", batch=True), body)
-    assert answer.code == ResponseCode.SUCCESS
-    await caller.send(properties="DELAY\x011\x02")
-    for flag in (8, 12):
-        half = await caller.send(properties="TRAN_MSG\x01true\x02PGROUP\x01producers\x02", sys_flag=4)
-        end = {
-            "producerGroup": "producers",
-            "tranStateTableOffset": half.ext["queueOffset"],
-            "commitLogOffset": str(int(half.ext["msgId"][-16:], 16)),
-            "commitOrRollback": str(flag),
-            "fromTransactionCheck": "false",
-            "msgId": half.ext["transactionId"],
-            "transactionId": half.ext["transactionId"],
-        }
-        assert (await caller.ask(RequestCode.END_TRANSACTION, end)).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.feature("R7", "H1")

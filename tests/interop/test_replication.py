@@ -1,0 +1,276 @@
+"""Mixed pairs: an official slave under our master, and our slave under an official master.
+
+After each turn of traffic, kills and restarts both have the same log, from the slave's first byte on, and give the same
+answers. An official slave knows topics a minute after its start only: what it answers without is asked sooner.
+"""
+
+import asyncio
+import hashlib
+import pathlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Protocol, Self
+
+import pytest
+from interop.driver import Driver
+from interop.parts import Part
+from interop.servers import BROKER_NAME, JavaServer, RocketletServer, free_port
+from interop.toolchain import java_command
+from interop.traffic import SMALL_FILES
+from interop.versions import skipped_without
+from polling import ask_until, ask_until_async
+from raw_calls import Caller, open_caller
+from replicas import send_all_kinds
+
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode as Code
+
+SETTINGS = {**SMALL_FILES, "mappedFileSizeCommitLog": "65536", "slaveReadEnable": "true"}
+SLAVE = {**SETTINGS, "brokerName": BROKER_NAME, "brokerRole": "SLAVE", "brokerId": "1"}
+TOPIC = "T"
+PAGE_MESSAGES = 32
+
+
+class Process(Protocol):
+    """A slave in a process of its own."""
+
+    address: str
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def kill(self) -> None:
+        """Send SIGKILL and wait for the end."""
+        ...
+
+
+class JavaSlave:
+    """The official broker as a slave."""
+
+    def __init__(self, store: pathlib.Path, namesrv: str, port: int) -> None:
+        with skipped_without("the official broker"):
+            self._driver = Driver("java-server", java_command)
+        settings = {**SLAVE, "brokerClusterName": "DefaultCluster", "listenPort": str(port)}
+        started = self._driver.call("broker.start", name="b", namesrv=namesrv, store=str(store), settings=settings)
+        self.address: str = started["address"]
+
+    def __enter__(self) -> Self:
+        """Return the running slave."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill it."""
+        self.kill()
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait for the end."""
+        self._driver.kill()
+
+
+def start_our_slave(store: pathlib.Path, namesrv: str, port: int) -> Part:
+    """Return our broker as a slave."""
+    settings = [word for key, value in SLAVE.items() for word in ("--set", f"{key}={value}")]
+    return Part("broker", "--broker-port", str(port), "--namesrv", namesrv, "--store", store, *settings)
+
+
+def start_java_master(store: pathlib.Path, replaced: Any = None) -> JavaServer:
+    """Return an official master with its name server."""
+    with skipped_without("the official broker"):
+        return JavaServer(store, SETTINGS, replaced)
+
+
+def start_our_master(store: pathlib.Path, replaced: Any = None) -> RocketletServer:
+    """Return our master with its name server."""
+    return RocketletServer(store, {**SETTINGS, "brokerClusterName": "DefaultCluster"}, replaced)
+
+
+def log_files(store: pathlib.Path) -> dict[str, str]:
+    """Return the checksums of the files of a log that hold anything, by their names."""
+    found: dict[str, str] = {}
+    for path in sorted((store / "commitlog").glob("*")):
+        data = path.read_bytes()
+        if any(data):
+            found[path.name] = hashlib.sha256(data).hexdigest()
+    return found
+
+
+class Pair:
+    """A master and a slave, each of one of the kinds; ``master`` and ``slave`` are those that run."""
+
+    def __init__(
+        self,
+        root: pathlib.Path,
+        start_master: Callable[..., JavaServer | RocketletServer],
+        start_slave: Callable[[pathlib.Path, str, int], Process],
+    ) -> None:
+        self._root = root
+        self._start_master = start_master
+        self._start_slave = start_slave
+        self._slave_port = free_port(4) - 1
+        self.master = start_master(root / "master")
+        try:
+            self.slave = self.start_slave()
+        except BaseException:
+            self.master.kill()
+            raise
+
+    def __enter__(self) -> Self:
+        """Return the running pair."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill both."""
+        self.slave.kill()
+        self.master.kill()
+
+    def start_slave(self) -> Process:
+        """Start a slave on the store of the slave."""
+        return self._start_slave(self._root / "slave", self.master.namesrv, self._slave_port)
+
+    def send(self, topic: str = TOPIC) -> None:
+        """Send messages of all kinds to the master."""
+
+        async def send() -> None:
+            async with open_caller(self.master.broker) as caller:
+                await send_all_kinds(caller, topic)
+
+        asyncio.run(send())
+
+    def restart_slave(self) -> None:
+        """Kill the slave, send, and start it again."""
+        self.slave.kill()
+        self.send()
+        self.slave = self.start_slave()
+
+    def restart_master(self) -> None:
+        """Kill the master, and start it again at the same addresses."""
+        self.master.kill()
+        self.master = self._start_master(self._root / "master", self.master)
+
+    def wait_level(self) -> None:
+        """Wait until the slave has the log of its master from its first file on."""
+
+        def is_level() -> bool:
+            master, slave = log_files(self._root / "master"), log_files(self._root / "slave")
+            return bool(slave) and slave == {name: found for name, found in master.items() if name >= min(slave)}
+
+        ask_until(is_level)
+
+    def empty_slave(self) -> None:
+        """Kill the slave, and start it again without what it had."""
+        self.slave.kill()
+        (self._root / "slave").rename(self._root / "slave before")
+        self.slave = self.start_slave()
+
+    def slave_files(self) -> list[str]:
+        """Return the names of the slave's log files that hold anything."""
+        return sorted(log_files(self._root / "slave"))
+
+    def compare_answers(self, asked: "list[Question]") -> None:
+        """Ask both until they answer alike: messages become due, and the slave makes queues of its log."""
+
+        async def compare() -> None:
+            async with open_caller(self.master.broker) as master, open_caller(self.slave.address) as slave:
+                for ask in asked:
+                    await ask_until_async(partial(ask_both, ask, master, slave), lambda both: both[0] == both[1])
+
+        asyncio.run(compare())
+
+
+async def ask_both(ask: "Question", master: Caller, slave: Caller) -> tuple[Any, Any]:
+    """Return what they answer."""
+    return await ask(master), await ask(slave)
+
+
+Question = Callable[[Caller], Any]
+
+
+def shown(answer: Command) -> tuple[int, dict[str, str], bytes]:
+    """Return what two brokers with the same log have to say alike."""
+    own = (
+        "indexLastUpdateTimestamp",
+        "indexLastUpdatePhyoffset",
+        "suggestWhichBrokerId",
+        "groupSysFlag",
+        "topicSysFlag",
+    )
+    return answer.code, {key: value for key, value in answer.ext.items() if key not in own}, bytes(answer.body)
+
+
+def questions(pulls: bool) -> list[Question]:
+    """Return what to ask about queues, keys and places in the log."""
+
+    async def ends(caller: Caller) -> Any:
+        codes = (Code.GET_MIN_OFFSET, Code.GET_MAX_OFFSET, Code.GET_EARLIEST_MSG_STORETIME)
+        return [
+            shown(await caller.ask(code, {"topic": topic, "queueId": str(queue_id)}))
+            for topic in (TOPIC, "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC")
+            for queue_id in range(4)
+            for code in codes
+        ]
+
+    async def by_key(caller: Caller) -> Any:
+        header = {"topic": TOPIC, "key": "every", "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(1 << 60)}
+        return shown(await caller.ask(Code.QUERY_MESSAGE, header))[2]
+
+    async def by_place(caller: Caller) -> Any:
+        return shown(await caller.ask(Code.VIEW_MESSAGE_BY_ID, {"offset": str(65_536 * 2)}))
+
+    async def by_time(caller: Caller) -> Any:
+        header = {"topic": TOPIC, "queueId": "1", "timestamp": str(1 << 60)}
+        return shown(await caller.ask(Code.SEARCH_OFFSET_BY_TIMESTAMP, header))
+
+    async def pulled(caller: Caller) -> Any:
+        found: list[Any] = []
+        for queue_id in range(4):
+            offset = 0
+            while (answer := shown(await caller.pull(TOPIC, offset, queue_id=queue_id)))[0] == 0:
+                found.append(answer)
+                offset = int(answer[1]["nextBeginOffset"])
+            found.append(answer)
+        return found
+
+    return [ends, by_key, by_place, by_time, *([pulled] if pulls else [])]
+
+
+@pytest.fixture(params=["our master", "our slave"])
+def pair(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Pair]:
+    """Run a mixed pair."""
+    if request.param == "our master":
+        started = Pair(tmp_path, start_our_master, JavaSlave)
+    else:
+        started = Pair(tmp_path, start_java_master, start_our_slave)
+    with started:
+        yield started
+
+
+@pytest.mark.feature("R3", "R4", "R7", "H1")
+def test_logs_are_equal_whoever_is_killed(pair: Pair) -> None:
+    """After messages of all kinds, a kill and a restart of the slave amid more, and of the master."""
+    for disturb in (lambda: None, pair.restart_slave, pair.restart_master):
+        disturb()
+        pair.send()
+        pair.wait_level()
+        pair.compare_answers(questions(pulls=isinstance(pair.slave, Part)))
+
+
+@pytest.mark.feature("R1", "R3", "R4")
+def test_emptied_slave_begins_anew(pair: Pair) -> None:
+    """Ours gives it all files, an official master the newest one; from there on the logs are equal."""
+    for _ in range(3):
+        pair.send()
+    pair.wait_level()
+    files = pair.slave_files()
+    pair.empty_slave()
+    pair.send()
+    pair.wait_level()
+    is_all = isinstance(pair.master, RocketletServer)
+    assert pair.slave_files()[0] == (files[0] if is_all else files[-1])
+
+
+@pytest.mark.feature("R3", "R8", "R9")
+def test_official_slave_has_our_tables(tmp_path: pathlib.Path) -> None:
+    """A minute after its start it answers pulls as we do: it has copied topics and groups, some by the fast port."""
+    with Pair(tmp_path, start_our_master, JavaSlave) as pair:
+        pair.send()
+        pair.wait_level()
+        pair.compare_answers(questions(pulls=True))
