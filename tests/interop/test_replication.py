@@ -265,12 +265,3 @@ def test_emptied_slave_begins_anew(pair: Pair) -> None:
     pair.wait_level()
     is_all = isinstance(pair.master, RocketletServer)
     assert pair.slave_files()[0] == (files[0] if is_all else files[-1])
-
-
-@pytest.mark.feature("R3", "R8", "R9")
-def test_official_slave_has_our_tables(tmp_path: pathlib.Path) -> None:
-    """A minute after its start it answers pulls as we do: it has copied topics and groups, some by the fast port."""
-    with Pair(tmp_path, start_our_master, JavaSlave) as pair:
-        pair.send()
-        pair.wait_level()
-        pair.compare_answers(questions(pulls=True))
