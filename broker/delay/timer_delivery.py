@@ -58,6 +58,7 @@ class TimerDelivery:
         self._is_slots_turn = False
         self._copies: DeliveredCopies | None = None  # of what was delivered before a kill, once it is known
         self._last_copied_tick = 0
+        self._idle_check: TimerCheck | None = None
         self.taken_out = 0  # of the wheel, since the start
         self.has_arrivals = asyncio.Event()
         """Set when a message has come to the timer topic; whoever waits for it clears it."""
@@ -68,13 +69,13 @@ class TimerDelivery:
     @property
     def check(self) -> TimerCheck | None:
         """How far timer messages have come for certain; ``None`` while that is being found out."""
-        if self.timers.is_open:
-            return self.timers.saved if self.timers.saved.read_at_ms else None
-        if self._has_messages:
-            return None
-        precision_ms = self.timers.config.precision_ms
-        read_at_ms = self._now_ms() // precision_ms * precision_ms  # there was nothing to deliver
-        return TimerCheck(read_at_ms=read_at_ms, changed_at_ms=read_at_ms)
+        if self.timers.is_open and self.timers.saved.read_at_ms:
+            return self.timers.saved
+        if not self._has_messages:
+            precision_ms = self.timers.config.precision_ms
+            read_at_ms = self._now_ms() // precision_ms * precision_ms
+            self._idle_check = TimerCheck(read_at_ms=read_at_ms, changed_at_ms=read_at_ms)
+        return self._idle_check  # of when there was nothing to deliver
 
     @property
     def due_at_ms(self) -> int | None:

@@ -225,9 +225,11 @@ class FetchOperation:
             counts.missed += 1
         # In a queue without messages it depends on what was asked for (B.4.4).
         is_at_end = status in _NOTHING_NEW or (status is ReadStatus.NO_MESSAGE_IN_QUEUE and fetch.queue_offset == 0)
-        may_lag = status in _OUTSIDE and not is_at_end and self._settings.config.replication.may_lag
-        if may_lag:
-            result.next_offset = fetch.queue_offset
+        may_lag = False
+        if not result.message_count and not is_at_end and status in _OUTSIDE:
+            may_lag = self._settings.config.replication.may_lag
+            if may_lag:
+                result.next_offset = fetch.queue_offset
         is_elsewhere = self._settings.config.reads_slaves
         broker_id = self._validator.suggest_broker(fetch.consumer_group, result) if is_elsewhere else MASTER_ID
         return Fetched(result, broker_id, is_at_end, may_lag)

@@ -12,6 +12,7 @@ from rocketlet.common.ids import format_address
 from rocketlet.common.record import BatchPart, encode_batch
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
+from rocketlet.store.timer.timer_check import decode_timer_check
 from rocketlet.testing.manual_clock import ManualClock
 
 PERIOD_MS = 66_000
@@ -248,6 +249,45 @@ async def test_a_slave_that_goes_on_as_master_keeps_what_it_has(
         await promoted.caller.send("T", body=b"later")
         assert promoted.broker.store.max_offset("T", 0) == 3
         assert "T" in (await promoted.table(Code.GET_ALL_TOPIC_CONFIG))["topicConfigTable"]
+
+
+async def test_timers_go_on_where_the_master_was(
+    tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer
+) -> None:
+    """A slave that is made master delivers what is still to come, and nothing twice."""
+    place, now_ms = tmp_path / "slave", clock.now_ms()
+    async with run_member(tmp_path / "master", clock, nameserver.address) as master:
+        await master.put_topic("T", 1)
+        async with run_member(place, clock, nameserver.address, 1) as slave:
+            await until_equal(master, slave)
+            for number, delay_ms in enumerate((2_000, 12_000, 300_000)):
+                due = f"TIMER_DELIVER_MS\x01{now_ms + delay_ms}\x02UNIQ_KEY\x01k{number}\x02"
+                assert (await master.caller.send("T", b"%d" % number, properties=due)).code == 0
+            await pass_ms(clock, 9_000, master, slave)  # the first is delivered, and the slave knows it
+
+            async def is_known() -> bool:
+                answers = [await member.caller.ask(Code.GET_TIMER_CHECK_POINT) for member in (master, slave)]
+                checks = [decode_timer_check(answer.body) for answer in answers]
+                return checks[0] is not None and checks[1] is not None and checks[0][:1] == checks[1][:1]
+
+            await until_so(is_known)
+            assert master.broker.store.max_offset("T", 0) == 1
+            clock.advance(5_000)  # the second is delivered, and the master ends before the slave has asked again
+
+            async def is_delivered() -> bool:
+                return master.broker.store.max_offset("T", 0) == 2
+
+            await until_so(is_delivered)
+            await until_copied(master, slave, clock)
+    async with run_member(place, clock, nameserver.address) as promoted:
+        await pass_ms(clock, 5_000, promoted)
+        assert promoted.broker.store.max_offset("T", 0) == 2
+        await pass_ms(clock, 300_000, promoted)
+
+        async def is_last() -> bool:
+            return promoted.broker.store.max_offset("T", 0) == 3
+
+        await until_so(is_last)
 
 
 @pytest.mark.feature("R8")

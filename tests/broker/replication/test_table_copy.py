@@ -86,6 +86,10 @@ class ScriptedMaster:
         """Return how far timer messages were delivered."""
         return self._answer("timer_check", self.check)
 
+    async def ha_address(self) -> str:
+        """Return where the log is copied from."""
+        return self._answer("ha_address", "127.0.0.1:10912")
+
     async def log_end(self) -> int | None:
         """Return where the log ends."""
         return self._answer("log_end", self.end)
