@@ -286,7 +286,10 @@ def test_copy_at_another_place_is_refused(log: CommitLog, end: int, log_offset: 
 def test_copy_over_the_end_of_a_file_is_refused(log: CommitLog) -> None:
     """What it does not fit is not cut; what just fits is taken."""
     log.add_copy(0, b"a" * 4_000)
-    with pytest.raises(ValueError, match=r"^copied bytes are 97, the file has room for 96: mappedFileSizeCommitLog must be that of the master$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^copied bytes are 97, the file has room for 96: mappedFileSizeCommitLog must be that of the master$",
+    ):
         log.add_copy(4_000, b"b" * 97)
     log.add_copy(4_000, b"b" * 96)
     assert log.append_offset == FILE_BYTES
