@@ -160,7 +160,8 @@ async def test_slave_on_its_own_is_told_its_master(start: Start, tmp_path: pathl
     slave = start("broker", *role, "--broker-port", "0", "--store", "two", NAMESRV_ADDR="")
     own, copied = (tmp_path / place / "commitlog" / f"{0:020}" for place in ("one", "two"))
     ask_until(lambda: copied.exists() and log_start(copied) == log_start(own))
-    ask_until(lambda: "told" in (tmp_path / "two" / "config" / "topics.json").read_text())
+    topics = tmp_path / "two" / "config" / "topics.json"
+    ask_until(lambda: topics.exists() and "told" in topics.read_text())
     assert slave.stop()[0] == 0
 
 
