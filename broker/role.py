@@ -79,14 +79,15 @@ def slave_jobs(parts: Components, pool: ConnectionPool) -> Mapping[str, Job]:
     client, copy = parts.replication.client, parts.table_copy
     assert client is not None, "only a slave has such jobs"
     assert copy is not None, "as before"
+    ask = partial(MasterRequests, pool)
 
     async def copy_log() -> int | None:
         await parts.replication.master.wait_ha_address()
         await copy.wait_topics()
-        return await client.run()
+        return await client.run(ask)
 
     async def copy_tables() -> int:
-        return await copy.run(partial(MasterRequests, pool))
+        return await copy.run(ask)
 
     return {"copy the log": copy_log, "copy the tables": copy_tables}
 

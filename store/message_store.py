@@ -356,6 +356,14 @@ class MessageStore:
         size = min(most, log.max_offset - log_offset, log.file_bytes - log_offset % log.file_bytes)
         return log.slice(log_offset, size) or memoryview(b"")
 
+    def last_copied_record(self) -> tuple[int, bytes] | None:
+        """Return place and bytes of the last record of a log that takes copies, ``None`` without one."""
+        log_offset = self._dispatcher.last_copied_offset
+        if log_offset < 0:
+            log_offset = self._parts.recovered.last_offset
+        record = self._reader.record_at(log_offset) if log_offset >= 0 else None
+        return None if record is None else (log_offset, bytes(record))
+
     def cold_records(self) -> ColdRecords:
         """Return a reader of records for another thread."""
         return ColdRecords(self._parts.files, self._log)

@@ -19,12 +19,15 @@ _log = logging.getLogger(__name__)
 
 
 class KnownMaster:
-    """The addresses of the master: ``address`` for requests, empty while it is gone, and that of its HA port."""
+    """The addresses of the master: ``address`` for requests, empty while it is gone, and that of its HA port.
+
+    ``last_address`` stays when it is gone.
+    """
 
     def __init__(self, config: ReplicationConfig) -> None:
         self.is_needed = config.is_slave
         """Whether the broker is a slave."""
-        self.address = config.master_address
+        self.address = self.last_address = config.master_address
         self._ha_address = self._named = config.named_master
         self._told: dict[str, str] = {}
         self._subscribers: list[Callable[[], object]] = []
@@ -53,6 +56,7 @@ class KnownMaster:
         """Take over what a name server has said; ``None`` when it knows no master."""
         before, self._told[nameserver] = self.address, address or ""
         self.address = address or next(filter(None, self._told.values()), "")
+        self.last_address = self.address or self.last_address
         if self.address and self.address != before:
             _log.info("the master is at %s, its log at %s", self.address, self._named or ha_address)
         elif before and not self.address:

@@ -9,6 +9,8 @@
     60   timer check       fast port
     907  end of the log    main port   official slaves do not ask it
     906  HA address        main port   the same; only where no name server has said it
+    33   a record          main port   the same
+    28   ends of the log   main port   the same
 
 Rules
 
@@ -24,11 +26,14 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from ...common.codes import ResponseCode
 from ...common.errors import DecodeError, RemotingError
 from ...common.ids import format_address
+from ...common.java_numbers import parse_int64
 from ...common.metadata import DataVersion, SubscriptionGroupTable, TopicConfigTable
 from ...remoting.bodies.body import decode_answer, encode_body
 from ...remoting.bodies.replication import HaStatus, quote_numbers
+from ...remoting.bodies.route import KVTable
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode as Code
+from ...remoting.headers.pull import ViewMessageHeader
 from ...remoting.headers.replication import (
     GroupPageHeader,
     GroupPageReply,
@@ -127,6 +132,21 @@ class MasterRequests:
         if not status.master:
             raise RemotingError(f"{self.address} is no master")
         return status.master_commit_log_max_offset
+
+    async def record_at(self, log_offset: int) -> bytes | None:
+        """Return the record at a position of the log, ``None`` if the master has none there."""
+        command = Command.request(Code.VIEW_MESSAGE_BY_ID, ViewMessageHeader(log_offset=log_offset))
+        answer = await self._pool.request(self.address, command, _TABLE_MS)
+        return bytes(answer.body) if answer.code == ResponseCode.SUCCESS else None
+
+    async def log_bounds(self) -> tuple[int, int]:
+        """Return where the log of the master begins and ends."""
+        answer = await self._ask(Command.request(Code.GET_BROKER_RUNTIME_INFO), _TABLE_MS)
+        told = decode_answer(KVTable, answer.body).table
+        bounds = [parse_int64(told.get(key, "")) for key in ("commitLogMinOffset", "commitLogMaxOffset")]
+        if bounds[0] is None or bounds[1] is None:
+            raise DecodeError(f"{self.address} answered without the ends of its log")
+        return bounds[0], bounds[1]
 
     async def ha_address(self) -> str:
         """Return where the log of the master is copied from."""

@@ -156,6 +156,8 @@ class Dispatcher:
         self._subscribers: tuple[Arrivals, ...] = ()
         self.dispatched_offset = dispatched_offset
         self.last_stored_at_ms = 0
+        self.last_copied_offset = -1
+        """Where the last record begins that was taken from the log."""
 
     def __repr__(self) -> str:
         return f"<Dispatcher at {self.dispatched_offset}, {len(self._waiting)} waiting>"
@@ -197,6 +199,7 @@ class Dispatcher:
         stored_at_ms = 0
         for data in log.records_from(max(self.taken_offset, log.min_offset)):
             record = describe(data)
+            self.last_copied_offset = record.log_offset
             queue = record.queue = self._rules.queue_for_copy(record.topic, record.queue_id, record.sys_flag)
             if queue is not None:
                 if not queue.next_offset:

@@ -115,6 +115,7 @@ class LogReplay:
         self.index = index
         self.index_end = index.end_log_offset if index is not None else sys.maxsize
         self.last_at_ms = 0
+        self.last_offset = -1
 
     def run(self, start: int, end: int = sys.maxsize) -> Stop | None:
         """Walk from a record's position up to ``end``; return what ended the walk before that (raises ``OSError``)."""
@@ -126,7 +127,7 @@ class LogReplay:
             if log_offset - start >= SMALL_BYTES:
                 return self._run_in_blocks(log_offset, end)
             self._take(log_offset, record)
-            last = record
+            self.last_offset, last = log_offset, record
         if last is not None:
             self.last_at_ms = decode_record(last).stored_at_ms
         return walk.stop
@@ -158,6 +159,7 @@ class LogReplay:
         from .block_dispatch import describe_block, rebuild_from_block
 
         self.last_at_ms = int(block.heads["stored_at_ms"][-1])
+        self.last_offset = int(block.heads["log_offset"][-1])
         if self.rebuild is not None:
             rebuild_from_block(block, self.rebuild)
         if block.end > self.index_end:
@@ -175,11 +177,15 @@ class LogReplay:
 
 
 class Recovered(NamedTuple):
-    """What the store goes on from: the end of the log, the store time of its last record, where the walk began."""
+    """What the store goes on from: the end of the log, the store time of its last record, where the walk began.
+
+    ``last_offset`` is where the last record begins, -1 without one.
+    """
 
     end: int
     last_stored_at_ms: int
     start: int = 0
+    last_offset: int = -1
 
 
 class Recovery:
@@ -259,7 +265,7 @@ class Recovery:
         if self._index is not None and self._index.end_log_offset >= stop.log_offset:
             self._index.restore(-1, stop.log_offset)
             index_before(self._index, self._source, stop.log_offset)
-        return Recovered(stop.log_offset, walk.last_at_ms, start)
+        return Recovered(stop.log_offset, walk.last_at_ms, start, walk.last_offset)
 
     def _begin_rebuild(self, start: int) -> ConsumeQueueRebuild:
         rebuild = ConsumeQueueRebuild(self._queues, self._rules, start, is_whole_log=start == self._source.first)

@@ -5,10 +5,10 @@ import gzip
 import hashlib
 import json
 import pathlib
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from raw_calls import Caller, send_header
 from stores import StoreDirectory
@@ -17,6 +17,7 @@ from rocketlet.broker.replication.frames import HEAD, REPORT, FrameParser
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.common.codes import ResponseCode
+from rocketlet.common.errors import RemotingError
 from rocketlet.common.ids import UniqueIds
 from rocketlet.common.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketlet.common.record import BatchPart, encode_batch
@@ -242,6 +243,35 @@ async def send_all_kinds(caller: Caller, topic: str = "T", count: int = 40) -> N
         }
         answer = await caller.ask(RequestCode.END_TRANSACTION, end)
         assert answer.code == ResponseCode.SUCCESS, answer
+
+
+class StatedMaster:
+    """A master whose log has these records, and these bounds."""
+
+    def __init__(
+        self, records: Mapping[int, bytes] | None = None, bounds: tuple[int, int] = (0, 0), failure: str = ""
+    ) -> None:
+        self.records = records or {}
+        self.bounds = bounds
+        self.failure = failure
+        self.asked: list[str] = []
+
+    def connect(self, address: str) -> Self:
+        """Take note of the address."""
+        self.asked.append(address)
+        return self
+
+    async def record_at(self, log_offset: int) -> bytes | None:
+        """Return the record."""
+        if self.failure:
+            raise RemotingError(self.failure)
+        return self.records.get(log_offset)
+
+    async def log_bounds(self) -> tuple[int, int]:
+        """Return the bounds."""
+        if self.failure:
+            raise RemotingError(self.failure)
+        return self.bounds
 
 
 class PlayedSlave:

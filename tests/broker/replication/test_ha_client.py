@@ -52,8 +52,9 @@ class Slave:
 
     def __init__(self, store: MessageStore) -> None:
         self.clock = ManualClock()
-        self.link = MasterLink(store, SETTINGS, self.clock, store.advance)
+        self.link = MasterLink(store, SETTINGS, self.clock, lambda _log_offset: True, store.advance)
         self.transport: PeerTransport = connect(self.link)
+        self.link.begin(store.log_max_offset)
 
     def take(self, *pieces: bytes) -> None:
         """Receive pieces of the master's stream."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import pathlib
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
@@ -189,3 +190,32 @@ async def test_acknowledged_by_a_real_slave(start: Start, clock: ManualClock) ->
         for count in range(1, 20):
             assert (await caller.send(body=b"x" * 4_000)).code == ResponseCode.SUCCESS
             assert slave.store.max_offset("T", 0) == count
+
+
+@pytest.mark.feature("R21")
+@pytest.mark.parametrize("later", [1, 30])
+async def test_master_that_has_lost_messages_is_not_mixed_with_its_slave(
+    start: Start, clock: ManualClock, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, later: int
+) -> None:
+    """Whether it has come less far than its slave by then or further, the slave's log stays as it is, and says why."""
+    async with start(0) as master, open_caller(master.address) as caller:
+        await caller.send(body=b"kept")
+    shutil.copytree(tmp_path / "store-0", tmp_path / "before")
+    async with start(0) as master, open_caller(master.address) as caller, start(1) as slave:
+        for number in range(10):
+            await caller.send(body=b"lost %d" % number)
+        await is_level(master, slave, clock)
+        end = slave.store.log_max_offset
+    copied = log_checksums(tmp_path / "store-1")
+    shutil.rmtree(tmp_path / "store-0")
+    (tmp_path / "before").rename(tmp_path / "store-0")
+    async with start(0) as master, open_caller(master.address) as caller:
+        for number in range(later):
+            await caller.send(body=b"other %d" % number)
+        async with start(1) as slave:
+            why = "ahead of the master's" if later == 1 else "at log offset"
+            await until(lambda: clock.advance(1) or any(why in text for text in caplog.messages))
+            await clock.elapse(12_000)
+            assert slave.store.log_max_offset == end
+            assert f"{end}" in next(text for text in caplog.messages if why in text)
+    assert log_checksums(tmp_path / "store-1") == copied

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 from raw_calls import until
-from replicas import frame, replication_settings
+from replicas import StatedMaster, frame, replication_settings
 
 from rocketlet.broker.replication.frames import REPORT
 from rocketlet.broker.replication.ha_client import REFUSED_MS, RETRY_MS, HaClient
@@ -23,6 +23,10 @@ class AppendedBytes:
     def log_max_offset(self) -> int:
         """The end."""
         return len(self.data)
+
+    def last_copied_record(self) -> tuple[int, bytes] | None:
+        """Return the last record."""
+        return (0, self.data) if self.data else None
 
     def append_copy(self, log_offset: int, data: memoryview) -> None:
         """Append."""
@@ -83,7 +87,7 @@ async def test_lost_connection_goes_on_where_the_log_ends(
     client = make(played.address)
     async with asyncio.TaskGroup() as group:
         for reported, sent in ((0, b"first"), (5, b"second")):
-            running = group.create_task(client.run())
+            running = group.create_task(client.run(StatedMaster().connect))
             found, reader, writer = await played.next_slave()
             assert found == reported
             writer.write(frame(reported, sent) + frame(reported + len(sent), b"cut off")[:-1])
@@ -101,7 +105,7 @@ async def test_silent_master_is_connected_to_at_once(
     """The silence has lasted long enough."""
     client = make(played.address)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(client.run())
+        running = group.create_task(client.run(StatedMaster().connect))
         _, reader, writer = await played.next_slave()
         for _ in range(21):
             clock.advance(1_000)
@@ -118,13 +122,14 @@ async def test_refused_bytes_are_asked_for_after_a_while(
     client = make(played.address)
     for _ in range(3):
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(client.run())
+            running = group.create_task(client.run(StatedMaster().connect))
             _, _, writer = await played.next_slave()
             writer.write(frame(9, b"elsewhere"))
             assert await running == REFUSED_MS
             writer.close()
-    [said] = caplog.messages
-    assert "the master sends log offset 9, this log ends at 7; trying again" in said
+    [unseen, refused] = caplog.messages
+    assert unseen == "copying without a look at the master's records: nobody has said where it takes requests"
+    assert refused.endswith(": the master sends log offset 9, this log ends at 7; trying again")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no host:port"])
@@ -133,7 +138,7 @@ async def test_master_that_cannot_be_reached(
 ) -> None:
     """It is tried again after a moment, and said once."""
     client = make(address)
-    assert [await client.run() for _ in range(3)] == [RETRY_MS] * 3
+    assert [await client.run(StatedMaster().connect) for _ in range(3)] == [RETRY_MS] * 3
     [said] = caplog.messages
     assert said.startswith(f"cannot connect to the master's HA port {address}: ")
 
@@ -142,7 +147,7 @@ async def test_end_of_the_slave_ends_the_connection(make: Callable[[str], HaClie
     """A stop leaves nothing open."""
     client = make(played.address)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(client.run())
+        running = group.create_task(client.run(StatedMaster().connect))
         _, reader, writer = await played.next_slave()
         running.cancel()
         await until(running.done)
@@ -159,7 +164,7 @@ async def test_master_that_is_not_known_yet_is_waited_for(
     master = KnownMaster(settings.config.replication)
     client = HaClient(log, master, settings, clock, lambda: None)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(client.run())
+        running = group.create_task(client.run(StatedMaster().connect))
         await clock.settle()
         master.tell("a", "127.0.0.1:1", played.address)
         _, _, writer = await played.next_slave()
