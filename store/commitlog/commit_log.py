@@ -383,13 +383,16 @@ class CommitLog:
         """
         while log_offset < self.max_offset:
             base = log_offset - log_offset % self.file_bytes
-            view, end = self.segment_view(base), min(self.max_offset - base, self.file_bytes)
-            size = check_record(view[:end], log_offset - base, log_offset, checks_crc=False, reserved_bytes=0)
-            if size > 0:
-                yield view[log_offset - base : log_offset - base + size]
-            elif size != Verdict.BLANK or end < self.file_bytes:
+            end = min(self.max_offset - base, self.file_bytes)
+            written, position = self.segment_view(base)[:end], log_offset - base
+            size = check_record(written, position, log_offset, checks_crc=False, reserved_bytes=0)
+            while size > 0:
+                yield written[position : position + size]
+                position += size
+                size = check_record(written, position, base + position, checks_crc=False, reserved_bytes=0)
+            if size != Verdict.BLANK or end < self.file_bytes:
                 return
-            log_offset = log_offset + size if size > 0 else base + self.file_bytes
+            log_offset = base + self.file_bytes
 
     def segment_view(self, base_offset: int) -> memoryview:
         """Return the map of a whole file, written or not (raises ``OSError``, also for one that was cut)."""

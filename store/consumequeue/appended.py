@@ -1,14 +1,16 @@
 """Records that have their place in the log, on their way to queue and index: one, or a batch of them as one thing."""
 
+import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import final
 
 import msgspec
 
-from ...common.message import TRANSACTION_ROLLBACK
+from ...common.message import HOSTS_V6, TRANSACTION_ROLLBACK
 from ...common.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
-from ...common.record import NewRecord, decode_record
+from ...common.record import MAGIC_V1, NewRecord, decode_record
 from .batch_queue import BatchQueue
 from .consume_queue import ConsumeQueue
 
@@ -81,20 +83,30 @@ class AppendedRun(msgspec.Struct, gc=False):
 Placed = Appended | AppendedRun
 
 
+# TOTALSIZE, MAGIC, QUEUEID, QUEUEOFFSET, PHYSICALOFFSET, SYSFLAG, STORETIMESTAMP, BODYLENGTH (for IPv4 hosts)
+_PLACED = struct.Struct(">iI4xi4xqqi16xq20xi")
+
+
 def describe(record: memoryview) -> Appended:
-    """Return what queue and index need of a stored record."""
-    found = decode_record(record)
-    return Appended(
-        found.log_offset,
-        found.queue_offset,
-        found.total_size,
-        found.topic,
-        found.queue_id,
-        found.sys_flag,
-        found.stored_at_ms,
-        found.property_text,
-        None,
-    )
+    """Return what queue and index need of a stored record, which has been checked."""
+    head: tuple[int, ...] = _PLACED.unpack_from(record)
+    size, magic, queue_id, queue_offset, log_offset, sys_flag, stored_at_ms, body_bytes = head
+    if sys_flag & HOSTS_V6:
+        found = decode_record(record)
+        topic, text, stored_at_ms = found.topic, found.property_text, found.stored_at_ms
+    else:
+        topic_at = _PLACED.size + body_bytes
+        if magic == MAGIC_V1:
+            topic_at, length = topic_at + 1, record[topic_at]
+        else:
+            topic_at, length = topic_at + 2, record[topic_at] << 8 | record[topic_at + 1]
+        topic, text = _read_topic(bytes(record[topic_at : topic_at + length])), bytes(record[topic_at + length + 2 :])
+    return Appended(log_offset, queue_offset, size, topic, queue_id, sys_flag, stored_at_ms, text, None)
+
+
+@lru_cache(maxsize=4_096)
+def _read_topic(text: bytes) -> str:
+    return str(text, "utf-8", "replace")
 
 
 def leave_topic(records: Iterable[Placed], topic: str) -> None:

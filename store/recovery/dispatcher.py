@@ -77,6 +77,8 @@ class EntryRules:
 
     def queue_for_copy(self, topic: str, queue_id: int, sys_flag: int) -> ConsumeQueue | BatchQueue | None:
         """Return the same for a record that a master has taken, which knows its topic."""
+        if not sys_flag & WITHOUT_ENTRY and (queue := self._queues.by_key.get((topic, queue_id))) is not None:
+            return queue
         if sys_flag & INNER_BATCH and not sys_flag & TRANSACTION_PREPARED and topic not in self._queues.batch_topics:
             with suppress(ConfigError):  # its queues were made of other records before, and stay
                 self._queues.set_batch_topics([topic])
@@ -204,7 +206,9 @@ class Dispatcher:
             if queue is not None:
                 if not queue.next_offset:
                     queue.begin_at(record.queue_offset)
-                queue.next_offset = record.queue_offset + count_of(record.sys_flag, record.properties)
+                is_batch = record.sys_flag & INNER_BATCH
+                count = count_of(record.sys_flag, record.properties) if is_batch else 1
+                queue.next_offset = record.queue_offset + count
             self._waiting.append(record)
             stored_at_ms = record.stored_at_ms
         return stored_at_ms

@@ -3,11 +3,12 @@
 import pathlib
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 from stores import HOST, new_record
 
 from rocketlet.common.properties import encode_properties
-from rocketlet.common.record import encode_record
+from rocketlet.common.record import decode_record, encode_record
 from rocketlet.store.consumequeue.appended import Appended, describe, has_keys, leave_topic, place_run
 from rocketlet.store.consumequeue.consume_queue import ConsumeQueue, QueueSpace
 from rocketlet.store.files.files import OS_FILES, Descriptors
@@ -30,6 +31,19 @@ def test_stored_record_is_described() -> None:
     data = encode_record(new, 7, 400, AT_MS, HOST)
     assert describe(memoryview(data)) == Appended(400, 7, len(data), "T", 3, 8, AT_MS, new.property_text, None)
     assert describe(memoryview(data)).tags_code == 0
+
+
+@pytest.mark.parametrize("born_host", [HOST, bytes(16) + HOST[4:]])
+@pytest.mark.parametrize("store_host", [HOST, bytes(16) + HOST[4:]])
+@pytest.mark.parametrize("topic", ["T", "t" * 127, "t" * 128, "t" * 300, "täglich"])
+def test_description_is_what_the_record_says(topic: str, store_host: bytes, born_host: bytes) -> None:
+    """Whatever its hosts and its topic take in bytes."""
+    new = msgspec.structs.replace(new_record(topic, 3, b"body", KEYS="k", TAGS="t"), born_host=born_host)
+    data = encode_record(new, 7, 400, AT_MS, store_host)
+    found, told = decode_record(data), describe(memoryview(data))
+    assert (told.topic, told.property_text, told.stored_at_ms) == (topic, new.property_text, AT_MS)
+    assert (told.log_offset, told.queue_offset, told.size) == (found.log_offset, found.queue_offset, found.total_size)
+    assert (told.queue_id, told.sys_flag) == (found.queue_id, found.sys_flag)
 
 
 @pytest.mark.parametrize("has_queue", [True, False])
