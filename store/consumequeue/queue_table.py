@@ -330,6 +330,7 @@ class QueueTable:
 
     def clear(self, queue: ConsumeQueue | BatchQueue) -> None:
         """Remove whatever files the queue's directory holds; the queue begins anew at 0."""
+        self._change_count += 1
         queue.remove()
         self.space.clear_directory(queue.directory)
 

@@ -20,6 +20,7 @@ numpy (``recovery.block_dispatch``); a test holds both equal.
   tells other levels from damage, a single wrong bit always.
 """
 
+import logging
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -45,6 +46,7 @@ WITHOUT_ENTRY: Final = INNER_BATCH | TRANSACTION_PREPARED
 """Flags of records that get no entry in a consume queue; the prepared bit is also set in "rolled back"."""
 UNKNOWN_LEVEL_MS: Final = 1_000
 _CODE: Final = struct.Struct(">12xq")
+_log = logging.getLogger(__name__)
 
 
 class EntryRules:
@@ -83,6 +85,10 @@ class EntryRules:
             with suppress(ConfigError):  # its queues were made of other records before, and stay
                 self._queues.set_batch_topics([topic])
         return self.queue_of(topic, queue_id, sys_flag)
+
+    def clear(self, queue: ConsumeQueue | BatchQueue) -> None:
+        """Remove the entries of a queue, which begins anew (raises ``OSError``)."""
+        self._queues.clear(queue)
 
     def entries_of(self, run: Sequence[Placed]) -> bytes:
         """Return what stands in one queue of records that follow each other there, and note the codes in them."""
@@ -196,7 +202,7 @@ class Dispatcher:
         """Take the whole records that a copy has brought into the log; return the store time of the last one, or 0.
 
         What is none yet is looked at again when more has come: a slave never skips bytes (replication.md §5). A topic
-        with an inner batch keeps batches whole, though its settings may come later.
+        with an inner batch keeps batches whole, though its settings may come later (raises ``OSError``).
         """
         stored_at_ms = 0
         for data in log.records_from(max(self.taken_offset, log.min_offset)):
@@ -204,6 +210,8 @@ class Dispatcher:
             self.last_copied_offset = record.log_offset
             queue = record.queue = self._rules.queue_for_copy(record.topic, record.queue_id, record.sys_flag)
             if queue is not None:
+                if record.queue_offset < queue.next_offset:
+                    self._begin_anew(queue, record)
                 if not queue.next_offset:
                     queue.begin_at(record.queue_offset)
                 is_batch = record.sys_flag & INNER_BATCH
@@ -212,6 +220,15 @@ class Dispatcher:
             self._waiting.append(record)
             stored_at_ms = record.stored_at_ms
         return stored_at_ms
+
+    def _begin_anew(self, queue: ConsumeQueue | BatchQueue, record: Appended) -> None:
+        """Do what a master has done that has deleted a topic and made it again: its queues count from 0."""
+        text = "queue %s begins anew at %d, it ended at %d: the master has deleted its topic meanwhile"
+        _log.warning(text, queue.directory, record.queue_offset, queue.next_offset)
+        for waiting in self._waiting:
+            if waiting.queue is queue:
+                waiting.queue = None
+        self._rules.clear(queue)
 
     def forget_topic(self, topic: str) -> None:
         """Let the waiting records of a topic have no queue: it is gone."""

@@ -150,3 +150,37 @@ def test_replica_goes_on_as_master(pair: tuple[StoreDirectory, StoreDirectory]) 
         assert placed.queue_offset == source.max_offset("T", 0)
         assert placed.stored_at_ms >= newest_at_ms
         assert target.max_offset("T", 0) == placed.queue_offset + 1
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+@pytest.mark.parametrize("topic", ["T", BATCHES])
+def test_topic_that_was_deleted_and_made_again(
+    pair: tuple[StoreDirectory, StoreDirectory], topic: str, is_readable: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its queues begin anew as those of the master, whether what was in them could be read by then or not."""
+    master, replica = pair
+    with master.open() as source, replica.open() as target:
+        for store in (source, target):
+            store.set_batch_topics([BATCHES])
+        parts = [BatchPart(0, b"one", b""), BatchPart(0, b"two", b"")]
+        batch = msgspec.structs.replace(new_record(topic, 0, encode_batch(parts)), sys_flag=INNER_BATCH_FLAGS)
+        for count in (6, 2, 5):
+            for _ in range(count):
+                source.append(batch if topic == BATCHES else new_record(topic, 0))
+                source.commit()
+            start = target.log_max_offset
+            target.append_copy(start, source.log_bytes(start, 1 << 20))
+            if is_readable:
+                target.advance()
+            if count == 6:
+                source.delete_topic(topic)
+                source.set_batch_topics([BATCHES])
+        target.advance()
+        assert target.max_offset(topic, 0) == source.max_offset(topic, 0) == (14 if topic == BATCHES else 7)
+        assert target.min_offset(topic, 0) == source.min_offset(topic, 0) == 0
+        for offset in range(source.max_offset(topic, 0)):
+            assert target.stored_at(topic, 0, offset) == source.stored_at(topic, 0, offset)
+            assert target.entries(topic, 0, offset, 1) == source.entries(topic, 0, offset, 1)
+    assert "begins anew at 0, it ended at" in caplog.text
+    copied = {path: data for path, data in contents(replica).items() if not path.startswith("index")}
+    assert copied == {path: data for path, data in contents(master).items() if not path.startswith("index")}
