@@ -49,27 +49,32 @@ class Role:
 
     async def __aenter__(self) -> Self:
         """Start what the role does."""
-        tasks = await self._stack.enter_async_context(TaskScope())
-        if self._parts.replication.client is None:
-            self._start_deliveries(tasks)
-        else:
-            copy = self._parts.table_copy
-            if copy is not None:
-                self._stack.callback(self._parts.scheduler.store.subscribe(copy.notice))
-            for name, job in slave_jobs(self._parts, self._pool).items():
-                tasks.start(repeat(job, self._clock), name)
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(TaskScope())
+            if self._parts.replication.client is None:
+                self._start_deliveries(stack, tasks)
+            else:
+                self._start_copies(stack, tasks)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Stop it."""
         await self._stack.aclose()
 
-    def _start_deliveries(self, tasks: TaskScope) -> None:
-        stack, clock, parts = self._stack, self._clock, self._parts
+    def _start_deliveries(self, stack: AsyncExitStack, tasks: TaskScope) -> None:
+        clock, parts = self._clock, self._parts
         start_delivery(stack, tasks, clock, parts.delay_delivery, self._delay_saving)
         if parts.timer_delivery is not None:
             start_timers(stack, tasks, clock, parts.timer_delivery)
         start_checks(stack, tasks, clock, *parts.build_checks(self._give_up))
+
+    def _start_copies(self, stack: AsyncExitStack, tasks: TaskScope) -> None:
+        copy = self._parts.table_copy
+        assert copy is not None, "a slave copies tables"
+        stack.callback(self._parts.scheduler.store.subscribe(copy.notice))
+        for name, job in slave_jobs(self._parts, self._pool).items():
+            tasks.start(repeat(job, self._clock), name)
 
 
 def slave_jobs(parts: Components, pool: ConnectionPool) -> Mapping[str, Job]:

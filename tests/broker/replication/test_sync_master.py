@@ -249,7 +249,7 @@ async def test_failure_of_disk_and_slave(
         await slave.copy_until(end)
         if reports:
             slave.report(end)
-            await caller.pull()
+            await until(lambda: broker.slaves[0].acknowledged == end)
         await clock.elapse(3_000)
         assert (await sending).code == code
         disk.go_on()
