@@ -14,7 +14,6 @@ from feature_page import Feature, FeatureRecorder, format_page, load_features, p
 ROWS = {"N": 25, "S": 27, "P": 29, "C": 32, "T": 11, "L": 9, "Q": 8, "O": 9, "H": 9, "K": 20, "B": 28, "D": 22, "R": 24}
 
 UNKNOWN_TO_OLD_JAVA = {"C9"}  # 4.9.8 takes any error of an offset query for a new group
-WITHOUT_REPLICATION = {"S20"}  # waits for it
 
 
 def feature(row: str, section: str = "Send", text: str = "sync send") -> Feature:
@@ -95,7 +94,7 @@ def test_page_is_in_step_with_the_markers(fresh_page: str, checkout: pathlib.Pat
 def test_old_java_client_shows_sending_and_consuming(fresh_page: str):
     """Each row of sending and consuming that Java's client shows is run with 4.9.8 too, where that client knows it."""
     rows = {row.id for row in load_features() if row.id[0] in "SPC" and "J" in row.shown_by}
-    assert rows - parse_old_java(fresh_page) == UNKNOWN_TO_OLD_JAVA | WITHOUT_REPLICATION
+    assert rows - parse_old_java(fresh_page) == UNKNOWN_TO_OLD_JAVA
 
 
 def test_page_names_rows_with_old_java():

@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, Protocol, Self
 
 import pytest
+from interop.clients import Outgoing, Producer, PullConsumer
 from interop.driver import Driver
 from interop.parts import Part
-from interop.servers import BROKER_NAME, JavaServer, RocketletServer, free_port
+from interop.servers import BROKER_NAME, JavaServer, RocketletServer, Server, free_port
 from interop.toolchain import java_command
 from interop.traffic import SMALL_FILES
-from interop.versions import skipped_without
+from interop.versions import every_java, skipped_without
 from polling import ask_until, ask_until_async
 from raw_calls import Caller, open_caller
 from replicas import send_all_kinds
@@ -28,6 +29,7 @@ from rocketlet.remoting.codec.request_codes import RequestCode as Code
 SETTINGS = {**SMALL_FILES, "mappedFileSizeCommitLog": "65536", "slaveReadEnable": "true"}
 SLAVE = {**SETTINGS, "brokerName": BROKER_NAME, "brokerRole": "SLAVE", "brokerId": "1"}
 TOPIC = "T"
+StartServer = Callable[..., Server]
 PAGE_MESSAGES = 32
 
 
@@ -267,3 +269,24 @@ def test_emptied_slave_begins_anew(pair: Pair) -> None:
     pair.wait_level()
     is_all = isinstance(pair.master, RocketletServer)
     assert pair.slave_files()[0] == files[0 if is_all else 1]
+
+
+@pytest.mark.feature("R11", "S20")
+@every_java
+def test_sends_wait_for_the_slave(rocketlet_up: StartServer, java: Driver, tmp_path: pathlib.Path) -> None:
+    """With a slave each is SEND_OK, without FLUSH_SLAVE_TIMEOUT unless it does not want to wait; all are stored."""
+    sync = {**SETTINGS, "brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "500"}
+    server = rocketlet_up(tmp_path / "master", **sync)
+    with Producer(java, namesrv=server.namesrv) as producer, PullConsumer(java, namesrv=server.namesrv) as reader:
+        (lonely,) = producer.send(TOPIC, Outgoing(b"lonely"))
+        (unawaited,) = producer.send(TOPIC, Outgoing(b"unawaited", waits_for_store=False))
+        assert (lonely.status, unawaited.status) == ("FLUSH_SLAVE_TIMEOUT", "SEND_OK")
+        with start_our_slave(tmp_path / "slave", server.namesrv, 0) as slave:
+            ask_until(lambda: producer.send(TOPIC, Outgoing(b"first"))[0].status, "SEND_OK".__eq__)
+            for mode in ("sync", "async", "batch"):
+                producer.send_all(TOPIC, *[Outgoing(f"{mode} {number}".encode()) for number in range(20)], mode=mode)
+            slave.kill()
+        (late,) = producer.send(TOPIC, Outgoing(b"late"))
+        assert late.status == "FLUSH_SLAVE_TIMEOUT"
+        stored = {message.body for message in reader.read_all(TOPIC)}
+    assert {b"lonely", b"unawaited", b"first", b"sync 19", b"async 19", b"batch 19", b"late"} <= stored
