@@ -115,6 +115,7 @@ class NameServerLink:
             cluster_name=self._config.cluster_name,
             ha_server_addr=format_address(replication.ha_host or host, replication.ha_port or self._config.port + 1),
             broker_id=self._config.broker_id,
+            enable_acting_master=False,  # said at all, it lets a slave that is alone register its topics
             compressed=registration.is_compressed,
             body_crc32=crc31(body),
             follows_clients=not self._config.advertised_host,

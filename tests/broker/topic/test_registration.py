@@ -48,6 +48,17 @@ async def test_broker_is_in_the_route_when_it_is_ready(broker: Broker, nameserve
     )
 
 
+@pytest.mark.feature("N10")
+async def test_slave_that_is_alone_is_in_the_route(
+    settings: dict[str, str], clock: ManualClock, nameserver: NameServer
+) -> None:
+    """A name server that starts when the master is gone has the topics from the slave."""
+    settings |= {"brokerRole": "SLAVE", "brokerId": "1"}
+    async with Broker(BrokerConfig.from_java(settings), clock) as slave:
+        answer = await route_at(nameserver.address)
+    assert b'{"brokerAddrs":{"1":"%b"}' % slave.address.encode() in answer.body
+
+
 @pytest.mark.feature("N8")
 async def test_stopped_broker_is_out_of_the_route(
     settings: dict[str, str], clock: ManualClock, nameserver: NameServer

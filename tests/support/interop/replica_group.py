@@ -1,0 +1,115 @@
+"""A name server, a master and its slave as processes of their own, and places on the wire before both of the brokers.
+
+The master can be killed, and started again where it was with the same store. Clients that shall be listened to are
+given ``namesrv`` of the taps: what they ask the master passes one tap, what they ask the slave the other.
+"""
+
+import asyncio
+import pathlib
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from interop.parts import Part, start_nameserver
+from interop.servers import BROKER_NAME, free_port
+from interop.tap import Place, Tap
+from polling import ask_until
+from raw_calls import open_caller
+
+from rocketlet.remoting.bodies.body import decode_answer
+from rocketlet.remoting.bodies.replication import HaStatus
+from rocketlet.remoting.bodies.route import ClusterInfo
+from rocketlet.remoting.codec.command import Command
+from rocketlet.remoting.codec.request_codes import RequestCode
+
+_PORTS = 4  # of a broker: two below its own, and one above
+
+
+class ReplicaGroup:
+    """The processes; they end with the stack on which they are started."""
+
+    def __init__(self, started: ExitStack, directory: pathlib.Path, **settings: str) -> None:
+        self._started = started
+        self._directory = directory
+        self._settings = settings
+        self._port = str(free_port(_PORTS) - 1)
+        self.namesrv = started.enter_context(start_nameserver(directory)).address
+        self.master = self.start_broker(port=self._port, **settings)
+        self.slave = self.start_broker(**{**settings, "brokerRole": "SLAVE", "brokerId": "1"})
+
+    def start_broker(self, port: str = "0", **settings: str) -> Part:
+        """Run a broker that registers at the name server."""
+        given = {"brokerName": BROKER_NAME, **settings}
+        place = self._directory / f"{given['brokerName']}-{given.get('brokerId', '0')}"
+        told = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
+        where = ["--broker-port", port, "--namesrv", self.namesrv, "--store", place]
+        return self._started.enter_context(Part("broker", *where, *told))
+
+    def kill_master(self) -> None:
+        """Kill the master, and return when the name server does not know it any more."""
+        self.master.kill()
+        ask_until(lambda: 0 not in self._addresses())
+
+    def restart_master(self) -> None:
+        """Start the master again, where it was."""
+        self.master = self.start_broker(port=self._port, **self._settings)
+
+    def wait_copied(self, topic: str) -> None:
+        """Return when the slave knows a topic, and has all that is in the master's log now."""
+        end = _status_of(self.master).master_commit_log_max_offset
+        ask_until(lambda: ask_once(self.slave.address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic}).code == 0)
+        ask_until(lambda: _status_of(self.slave).ha_client_runtime_info.max_offset >= end)
+
+    @contextmanager
+    def tapped(self) -> Generator["GroupTaps"]:
+        """Listen to what clients ask the two brokers."""
+        with (
+            Tap(Place(self.namesrv, self.master.address)) as master,
+            Tap(Place(master.namesrv, self.slave.address)) as slave,
+        ):
+            yield GroupTaps(master, slave)
+
+    def _addresses(self) -> dict[int, str]:
+        info = decode_answer(ClusterInfo, ask_once(self.namesrv, RequestCode.GET_BROKER_CLUSTER_INFO).body)
+        return dict(info.broker_addr_table[BROKER_NAME].broker_addrs)
+
+
+class GroupTaps(NamedTuple):
+    """Where a test listens."""
+
+    master: Tap
+    slave: Tap
+
+    @property
+    def namesrv(self) -> str:
+        """The name server as clients are given it."""
+        return self.slave.namesrv
+
+
+class GroupQueue(NamedTuple):
+    """A queue, and a group that reads it."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+def committed_at(broker: Part, asked: GroupQueue) -> int:
+    """Return how far a group has come as a broker says, -1 when it says nothing."""
+    header = {"consumerGroup": asked.group, "topic": asked.topic, "queueId": str(asked.queue_id)}
+    answer = ask_once(broker.address, RequestCode.QUERY_CONSUMER_OFFSET, header)
+    return int(answer.ext["offset"]) if answer.code == 0 else -1
+
+
+def _status_of(broker: Part) -> HaStatus:
+    return decode_answer(HaStatus, ask_once(broker.address, RequestCode.GET_BROKER_HA_STATUS).body)
+
+
+def ask_once(address: str, code: RequestCode, header: Mapping[str, str] | None = None) -> Command:
+    """Ask a server on a connection of its own."""
+
+    async def ask() -> Command:
+        async with open_caller(address) as caller:
+            return await caller.ask(code, header)
+
+    return asyncio.run(ask())
