@@ -4,14 +4,14 @@
     every name server        what only they know: a topic's deletion, write permissions
     one name server          routes, lists
     masters of a cluster     topics and groups, which each broker keeps for itself
-    a queue's master         offsets and messages
+    a queue's master         offsets and messages; where it is gone, a slave is asked for them
 
 An answer with another code than the expected ones is a ``ResponseError``, no answer a ``RemotingError``. A broker that
 does not know a request at all answers 3, ``request type … not supported``.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,7 +24,7 @@ from ...remoting.bodies.route import MASTER_ID, ClusterInfo
 from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ..session.lifecycle import Lifecycle
-from ..session.routes import TopicRoute, publish_queues, subscribe_queues
+from ..session.routes import TopicRoute, choose_address, publish_queues, subscribe_queues
 from ..session.session import Session
 from .admin_values import BrokerNode
 
@@ -136,6 +136,10 @@ class AdminCalls:
         route = await self.route(topic)
         return {name: ids[MASTER_ID] for name, ids in route.brokers.items() if MASTER_ID in ids}
 
+    async def readers_of_topic(self, topic: str) -> dict[str, str]:
+        """Return where messages of a topic are read, by broker name: at masters, and slaves of those that are gone."""
+        return readers_of((await self.route(topic)).brokers)
+
     async def ask_broker(
         self, address: str, command: Command, expected: Sequence[int] = (), timeout_ms: int = 0
     ) -> Command:
@@ -154,6 +158,12 @@ class AdminCalls:
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
         return [task.result() for task in tasks]
+
+
+def readers_of(brokers: Mapping[str, Mapping[int, str]]) -> dict[str, str]:
+    """Return where groups of brokers are asked what slaves know as well: at the master, else at a slave."""
+    found = {name: choose_address(ids, MASTER_ID) for name, ids in brokers.items()}
+    return {name: chosen.address for name, chosen in found.items() if chosen is not None}
 
 
 def checked(answer: Command, server: str, code: int, expected: Sequence[int] = ()) -> Command:

@@ -1,5 +1,7 @@
 """A cluster as a name server told it at one moment, and what its masters say since (28, 201 to 203, 208, 300, 351).
 
+Where a master was gone at that moment, a slave is asked, but not how the broker is doing (28).
+
 Whoever shows many topics or groups asks a name server once, when the view is made, and then each master for each of
 them, side by side; nothing of what brokers say is kept. A broker that does not have a topic adds nothing.
 """
@@ -16,7 +18,7 @@ from ...remoting.codec.command import Command
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.client import TopicHeader
 from ..session.session import Session
-from .admin_calls import AdminCalls
+from .admin_calls import AdminCalls, readers_of
 from .admin_values import BrokerNode, ConsumedQueue, ConsumerGroup, QueueExtent, TopicSettings, TopicState, read_topic
 from .changes import ConfigChanges
 from .group_connections import GroupConnections
@@ -32,6 +34,7 @@ class ClusterView:
     def __init__(self, session: Session, calls: AdminCalls, brokers: tuple[BrokerNode, ...]) -> None:
         self.brokers = brokers
         self._masters = {node.name: node.addresses[MASTER_ID] for node in brokers if MASTER_ID in node.addresses}
+        self._readers = readers_of({node.name: node.addresses for node in brokers})
         self._names = session.namespace
         self._calls = calls
         self._changes = ConfigChanges(calls)
@@ -39,7 +42,7 @@ class ClusterView:
         self._offsets = GroupOffsets(session, calls, self._connections)
 
     def __repr__(self) -> str:
-        return f"<ClusterView of {len(self._masters)} masters>"
+        return f"<ClusterView of {len(self._masters)} masters, {len(self._readers)} readable brokers>"
 
     async def figures(self, broker: str) -> Mapping[str, str]:
         """Return what the master of a broker tells of itself.
@@ -56,7 +59,7 @@ class ClusterView:
 
     async def groups(self) -> list[str]:
         """Return the names of all groups that masters know."""
-        tables = await self._calls.ask_each(self._masters.values(), self._changes.group_table)
+        tables = await self._calls.ask_each(self._readers.values(), self._changes.group_table)
         return self._own({name for table in tables for name in table.subscription_group_table})
 
     async def topic_state(self, name: str) -> TopicState:
@@ -79,11 +82,11 @@ class ClusterView:
     async def topic(self, name: str) -> dict[str, TopicSettings]:
         """Return the settings of a topic on each broker that has it."""
         configs = await self._calls.ask_each(
-            self._masters.values(), lambda address: self._changes.topic_config(address, name)
+            self._readers.values(), lambda address: self._changes.topic_config(address, name)
         )
         return {
             broker: read_topic(config)
-            for broker, config in zip(self._masters, configs, strict=True)
+            for broker, config in zip(self._readers, configs, strict=True)
             if config is not None
         }
 
@@ -94,16 +97,16 @@ class ClusterView:
 
     async def progress(self, group: str, topic: str | None = None) -> tuple[ConsumedQueue, ...]:
         """Return how far a group is in a topic, or in all queues it has offsets of; nothing if nobody knows it."""
-        return await self._offsets.all_progress(group, self._masters.values(), topic)
+        return await self._offsets.all_progress(group, self._readers.values(), topic)
 
     async def consumer_group(self, name: str) -> ConsumerGroup:
         """Return who consumes in a group now, how, and what each topic's expression is; nobody is no error."""
-        return await self._connections.consumer_group(name, self._masters.values())
+        return await self._connections.consumer_group(name, self._readers.values())
 
     async def _ask_with_topic(self, code: RequestCode, topic: str) -> list[Command]:
         """Return the answers of the masters that have a topic."""
         answers = await self._calls.ask_each(
-            self._masters.values(),
+            self._readers.values(),
             lambda address: self._calls.ask_broker(
                 address, Command.request(code, TopicHeader(topic=topic)), [ResponseCode.TOPIC_NOT_EXIST]
             ),

@@ -27,7 +27,7 @@ from ...remoting.headers.offset import ConsumerOffsetHeader, OffsetReply, ResetO
 from ..group.broker_requests import BrokerRequests
 from ..session.session import Session
 from ..session.settings import check_queue_offset
-from .admin_calls import AdminCalls
+from .admin_calls import AdminCalls, checked
 from .admin_values import ConsumedQueue, GroupProgress, QueueProgress
 from .group_connections import GroupConnections
 
@@ -162,8 +162,11 @@ class GroupOffsets:
             set_zero_if_not_found=False,  # else a broker answers 0 for a new group of a young topic
         )
         command = Command.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
-        answer = await self._calls.ask_broker(
-            self._session.master_of(queue.broker_name), command, [ResponseCode.QUERY_NOT_FOUND]
+        answer = checked(
+            await self._brokers.ask_broker(queue.broker_name, command, self._calls.timeout_ms),
+            queue.broker_name,
+            command.code,
+            [ResponseCode.QUERY_NOT_FOUND],
         )
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None

@@ -24,8 +24,9 @@ from ...remoting.headers.pull import QueryMessageHeader, ViewMessageHeader
 from ..group.broker_requests import BrokerRequests
 from ..group.queue_fetcher import PullStatus, SinglePull, pull_once
 from ..group.subscriptions import Sql
+from ..session.routes import MASTER_ID
 from ..session.session import Session
-from .admin_calls import AdminCalls
+from .admin_calls import AdminCalls, readers_of
 
 MAX_MS = (1 << 63) - 1
 UNIQUE_KEY_MESSAGES = 32
@@ -51,8 +52,10 @@ class StoredMessages:
 
     async def find_by_id(self, topic: str, message_id: str) -> ReceivedMessage | None:
         """Return a message by its unique key or its offset id, or None when it is not there."""
-        brokers = await self._calls.masters_of_topic(topic)
-        viewed = await self._view(brokers, topic, message_id)
+        route = await self._calls.route(topic)
+        brokers = readers_of(route.brokers)
+        slaves = {name: address for name, address in brokers.items() if MASTER_ID not in route.brokers[name]}
+        viewed = await self._view(brokers, slaves, topic, message_id)
         if viewed is not None:
             return viewed
         found = await self._query(
@@ -78,7 +81,7 @@ class StoredMessages:
             end_ms=span.end_ms,
             is_unique_key=False,
         )
-        found = await self._query(await self._calls.masters_of_topic(topic), header)
+        found = await self._query(await self._calls.readers_of_topic(topic), header)
         wanted = (each for each in found if span.begin_ms <= each.stored_at_ms < span.end_ms)
         return [each for each in wanted if each.topic == topic and key in each.keys][:max_messages]
 
@@ -139,20 +142,31 @@ class StoredMessages:
                 return
             first = result.next_offset
 
-    async def _view(self, brokers: dict[str, str], topic: str, message_id: str) -> ReceivedMessage | None:
-        """Return the message at an offset id; None when it is none, or of no broker of the topic."""
+    async def _view(
+        self, brokers: dict[str, str], slaves: dict[str, str], topic: str, message_id: str
+    ) -> ReceivedMessage | None:
+        """Return the message at an offset id; None when it is none, or of no broker of the topic.
+
+        The id names the master that took the message. Slaves whose master is gone may have it under the same id.
+        """
         try:
             host, log_offset = parse_offset_id(message_id)
             address = format_address(*decode_host(host))
         except DecodeError:
             return None
-        for broker_name, master in brokers.items():
-            if master == address:
-                header = ViewMessageHeader(log_offset=log_offset, topic=topic)
-                command = Command.request(RequestCode.VIEW_MESSAGE_BY_ID, header)
-                answer = await self._calls.ask_broker(address, command, [ResponseCode.SYSTEM_ERROR])
+        named = {name: reader for name, reader in brokers.items() if reader == address}
+        command = Command.request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageHeader(log_offset=log_offset, topic=topic))
+        for broker_name, reader in (named or slaves).items():
+            answer = await self._calls.ask_broker(reader, command, [ResponseCode.SYSTEM_ERROR])
+            try:
                 messages = self._read_records(answer, broker_name) if answer.code == ResponseCode.SUCCESS else []
-                return next((each for each in messages if each.topic == topic), None)
+            except DecodeError:
+                if named:
+                    raise
+                continue  # another broker's place in this log
+            for message in messages:
+                if message.topic == topic and (named or message.offset_message_id == message_id):
+                    return message
         return None
 
     async def _query(self, brokers: dict[str, str], header: QueryMessageHeader) -> list[ReceivedMessage]:

@@ -227,8 +227,10 @@ class TopicTail:
                 raise
             _log.warning("%s is busy at offset %d, trying again: %s", queue, next_offset, error)
         else:
-            strip = self._session.namespace.strip_message
-            return pulled._replace(messages=[strip(message) for message in pulled.messages])
+            if pulled.status is not PullStatus.NO_MATCHED_MESSAGE or pulled.next_offset > next_offset:
+                strip = self._session.namespace.strip_message
+                return pulled._replace(messages=[strip(message) for message in pulled.messages])
+            _log.info("%s: a slave that is asked for offset %d has not got as far, trying again", queue, next_offset)
         await self._session.clock.sleep(PAUSE_MS)
         return None
 

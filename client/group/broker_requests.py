@@ -6,10 +6,10 @@
     addresses_of      203                                the same
     stored_offset     QUERY_CONSUMER_OFFSET (14)         the queue's master, else a slave
     store_offset      UPDATE_CONSUMER_OFFSET (15)        the same
-    first, end, at    30, 31, 29                         the queue's master
-    ask_broker        any                                the queue's master, else a slave
+    first, end, at    30, 31, 29                         the same (Java asks masters only)
+    ask_broker        any                                the same
     check_filter      CHECK_CLIENT_CONFIG (46)           any broker of the topic
-    send_back         CONSUMER_SEND_MSG_BACK (36)        the message's broker
+    send_back         CONSUMER_SEND_MSG_BACK (36)        the master of the message's broker: slaves take nothing
 
 An answer with an unexpected code is a ``ResponseError``.
 """
@@ -144,7 +144,7 @@ class BrokerRequests:
             broker_name=message.queue.broker_name,
         )
         command = Command.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
-        await self._ask(self._choose(message.queue.broker_name), command, SEND_BACK_TIMEOUT_MS)
+        await self._ask(self._session.master_of(message.queue.broker_name), command, SEND_BACK_TIMEOUT_MS)
 
     async def ask_broker(self, broker_name: str, command: Command, timeout_ms: int) -> Command:
         """Return a broker's answer, whatever its code."""
@@ -158,7 +158,7 @@ class BrokerRequests:
         return found.address
 
     async def _ask_offset(self, queue: MessageQueue, code: RequestCode, header: QueueHeader) -> int:
-        answer = await self._ask(self._session.master_of(queue.broker_name), Command.request(code, header))
+        answer = await self._ask(self._choose(queue.broker_name), Command.request(code, header))
         return decode_header(OffsetReply, answer).queue_offset
 
     async def _ask(self, address: str, command: Command, timeout_ms: int | None = None) -> Command:

@@ -3,10 +3,13 @@
 The fetch loop of an owned queue (``QueueFetcher``; Java's ``DefaultMQPushConsumerImpl.pullMessage``):
 
 1. One pull (PULL_MESSAGE, 11) is under way at a time; the next begins when the answer has been handed over. It goes to
-   the broker id that the last answer named. A pull consumer sends LITE_PULL_MESSAGE (361), and 11 to brokers older
-   than 5.0.
+   the broker id that the last answer named, without such a broker to the next id or any of the group, and after an
+   error to the master again (Java keeps to the id). A pull consumer sends LITE_PULL_MESSAGE (361), and 11 to brokers
+   older than 5.0.
 2. While the buffer is above a limit there is no pull; it goes on when the buffer says so (Java looks every 50 ms).
 3. After an error: 1 s; FLOW_CONTROL (215): 20 ms. A broker that does not know our subscription is sent a heartbeat.
+   After 20 with the asked offset: 1 s, unless the next pull goes elsewhere. So a slave answers that has not got as far
+   as we have; Java asks it again at once.
 4. A refused offset (21) ends the loop or moves it, as the consumer decides.
 
 An answer to a pull:
@@ -60,7 +63,7 @@ from ...remoting.codec.command import Command, header_reader
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.pull import PullHeader, PullReply
 from ...remoting.transport.event_loop import TaskScope
-from ..session.routes import MASTER_ID, choose_address
+from ..session.routes import MASTER_ID, BrokerAddress, choose_address
 from ..session.session import Session
 from ..session.settings import check_queue_offset
 from .broker_requests import BrokerRequests
@@ -77,6 +80,7 @@ SINGLE_PULL_TIMEOUT_MS = 10_000  # Java's consumerPullTimeoutMillis; with a wait
 MAX_MESSAGES = 1024
 _PULL = RequestCode.PULL_MESSAGE
 _LITE_PULL = RequestCode.LITE_PULL_MESSAGE
+_RETRY = ResponseCode.PULL_RETRY_IMMEDIATELY
 
 _PULL_CODES = frozenset(
     {
@@ -263,21 +267,26 @@ class QueueFetcher:
             _log.warning(text, context.plan.group, asked_offset, queue, pulled.next_offset)
             return 0 if await context.refuse(queue, pulled.next_offset) else None
         self._sink.accept(messages, pulled.next_offset)
-        return 0
+        is_stuck = answer.code == _RETRY and pulled.next_offset == asked_offset and self._goes_to(address)
+        return ERROR_PAUSE_MS if is_stuck else 0
 
     def _request(self, subscription: Subscription, commit_offset: int) -> tuple[str, Command]:
         """Return the next pull and where it goes; a slave is not asked to store offsets."""
-        context = self._context
-        brokers = context.session.routes.brokers.get(self.queue.broker_name, {})
-        address, is_slave = brokers.get(self._broker_id), self._broker_id != MASTER_ID
-        if address is None:
-            found = choose_address(brokers, self._broker_id)
-            if found is None:
-                raise RouteNotFoundError(f"no address of broker {self.queue.broker_name} is known")
-            address, is_slave = found
+        context, found = self._context, self._find_broker()
+        if found is None:
+            raise RouteNotFoundError(f"no address of broker {self.queue.broker_name} is known")
+        address, is_slave = found
         header = pull_header(context.plan, subscription, self.queue, self.next_offset, 0 if is_slave else commit_offset)
         is_lite = context.plan.is_lite and address not in context.without_lite_pull
         return address, Command.request(_LITE_PULL if is_lite else _PULL, header)
+
+    def _find_broker(self) -> BrokerAddress | None:
+        return choose_address(self._context.session.routes.brokers.get(self.queue.broker_name, {}), self._broker_id)
+
+    def _goes_to(self, address: str) -> bool:
+        """Tell whether the next pull goes to an address."""
+        found = self._find_broker()
+        return found is not None and found.address == address
 
     def _pause_after(self, error: RocketletError) -> int:
         code = error.code if isinstance(error, ResponseError) else None
@@ -287,6 +296,7 @@ class QueueFetcher:
         _log.warning(text, self._context.plan.group, self.queue, self.next_offset, error)
         if code in _UNKNOWN_CONSUMER_CODES:
             self._context.session.heartbeat_soon()
+        self._broker_id = MASTER_ID
         return ERROR_PAUSE_MS
 
 

@@ -96,11 +96,12 @@ def subscribe_queues(topic: str, route: TopicRoute) -> tuple[MessageQueue, ...]:
 
 def choose_address(brokers: Mapping[int, str], wanted_id: int) -> BrokerAddress | None:
     """Choose where to pull: the wanted broker, for a wanted slave the next id, else any of the group."""
-    candidates = (wanted_id, wanted_id + 1) if wanted_id != MASTER_ID else (wanted_id,)
-    for broker_id in (*candidates, *brokers):
-        if broker_id in brokers:
-            return BrokerAddress(brokers[broker_id], broker_id != MASTER_ID)
-    return None
+    if wanted_id in brokers:
+        return BrokerAddress(brokers[wanted_id], wanted_id != MASTER_ID)
+    broker_id = wanted_id + 1
+    if wanted_id == MASTER_ID or broker_id not in brokers:
+        broker_id = next(iter(brokers), None)
+    return None if broker_id is None else BrokerAddress(brokers[broker_id], broker_id != MASTER_ID)
 
 
 def _ordered_queues(topic: str, configuration: str) -> Iterable[MessageQueue]:
@@ -112,7 +113,10 @@ def _ordered_queues(topic: str, configuration: str) -> Iterable[MessageQueue]:
 
 
 class TopicRoutes:
-    """The routes that are in use, and the addresses of all brokers in them."""
+    """The routes that are in use, and the addresses of all brokers in them.
+
+    Where a broker is, the route says that came last: others may still name its master, which is gone.
+    """
 
     def __init__(self) -> None:
         self._routes: dict[str, TopicRoute] = {}
@@ -133,11 +137,11 @@ class TopicRoutes:
 
     def put(self, topic: str, route: TopicRoute) -> bool:
         """Keep a route; tell whether it differs from the last one."""
-        if self._routes.get(topic) == route:
-            return False
-        self._routes[topic] = route
-        self._collect_brokers()
-        return True
+        is_other = self._routes.pop(topic, None) != route
+        self._routes[topic] = route  # the last now
+        if is_other or any(self.brokers.get(name) != ids for name, ids in route.brokers.items()):
+            self._collect_brokers()
+        return is_other
 
     def discard(self, topic: str) -> None:
         """Forget a topic that is no longer in use, and brokers that only it had."""

@@ -5,6 +5,7 @@
     extents(queues)      which offsets each of them holds now; ends(queues) only up to where
     offsets_at(instants) the offset of the first message stored at an instant or later
     brokers()            the addresses of each broker, master and slaves
+    masterless()         the brokers of which only slaves are left
 
 Rules:
 
@@ -157,6 +158,11 @@ class Cluster:
             RemotingError, ResponseError: No name server tells.
         """
         return asyncio.run(self._with_session(self._brokers))
+
+    def masterless(self) -> frozenset[str]:
+        """Return the names of brokers whose master no name server knows; raises as ``brokers``."""
+        table = asyncio.run(self._with_session(self._info)).broker_addr_table
+        return frozenset(name for name, broker in table.items() if MASTER_ID not in broker.broker_addrs)
 
     async def _with_session(self, work: Callable[[Session], Awaitable[Found]]) -> Found:
         async with Session(self.access.nameserver, settings=self.access.client_settings) as session:

@@ -21,6 +21,7 @@ Rules:
 - A pull that fails is sent again after a pause, to the address that a name server tells then. When that is of no use
   either, the reading ends with one error that names queue, offset, broker and reason.
 - Offsets that a broker does not have any more are data loss (``DataLoss``); the reading goes on with those that it has.
+- Where the master is gone, a slave is read. Offsets that it has not copied yet are no loss, but an error.
 - Each ``collect`` has connections of its own and ends with nothing under way: what comes between two of them may last.
 - Where requests need nothing done to them (no keys of a user), their frames come ready from ``PullFrames``, and a
   future of the connection waits for the answer. A task is started for what an answer leaves over, which is rare. That
@@ -109,9 +110,10 @@ class ReadyRange(NamedTuple):
 
 @dataclass
 class BrokerKnowledge:
-    """What a reading has found out: where brokers are now, and which tags they shall filter by topic."""
+    """What a reading has found out: where brokers are now, at slaves too, and which tags they shall filter by topic."""
 
     addresses: dict[str, str] = field(default_factory=dict[str, str])
+    slaves: set[str] = field(default_factory=set[str])
     expressions: dict[str, str] = field(default_factory=dict[str, str])
 
 
@@ -144,6 +146,10 @@ class PullConnections:
     def filters(self, pulled: QueueRange) -> bool:
         """Tell whether the broker filters by tags."""
         return self._learned.expressions.get(pulled.topic, ALL) != ALL
+
+    def is_at_slave(self, pulled: QueueRange) -> bool:
+        """Tell whether a slave is read that was found after the planning."""
+        return pulled.broker in self._learned.slaves
 
     async def prepare(self, pulled: QueueRange) -> None:
         """Find out whether the broker of a range can filter by tags, before it is pulled.
@@ -203,6 +209,7 @@ class PullConnections:
         if found is None:
             return f"no name server knows broker {pulled.broker}"
         self._learned.addresses[pulled.broker] = found.address
+        (self._learned.slaves.add if found.is_slave else self._learned.slaves.discard)(pulled.broker)
         self._ready = None
         return None
 
@@ -483,9 +490,13 @@ class _Puller:
 
         Raises:
             DataLossError: Messages are lost, and that matters.
+            RemotingError: A slave has not got them yet.
         """
         queue = pulled.queue
         first, end = self._bounds.get(queue, (0, pulled.stop))
+        if found <= position < end and self.connections.is_at_slave(pulled):
+            place = f"{pulled} at {self.connections.address_of(pulled)}, a slave"
+            raise RemotingError(f"{place}, ends at offset {position}, and its master is gone")
         if found <= position:
             if position < end:
                 self._options.data_loss.beyond(queue, pulled.stop, found)

@@ -8,6 +8,8 @@ Rules:
   server answers it goes on with the queues that are known, which their brokers serve all the same.
 - Spark asks every 10 ms while there is nothing new; a poll that found nothing is followed by a pause, which is the
   longer the longer polls take, so that an idle stream takes a small part of a core however many queues it has.
+- A slave whose master is gone may not have all that was read: a queue that ends too early there is waited for, as one
+  of a broker that does not answer.
 - The first offset of a queue is asked for once, and again when the queue has become shorter. That messages were deleted
   in the meantime is found by those who read them.
 """
@@ -24,7 +26,7 @@ from ...common.message import MessageQueue
 from ...remoting.transport.event_loop import LoopClock
 from ..cluster.cluster import Addresses, Cluster
 from ..cluster.cluster_options import QueueChoice, find_present, find_queues
-from ..cluster.queue_ranges import QueueExtent
+from ..cluster.queue_ranges import QueueExtent, describe_queue
 
 _log = logging.getLogger(__name__)
 _PAUSE_MS: Final = 100
@@ -59,6 +61,7 @@ class ClusterPoller:
         self._poll_ms = self._discovery_took_ms = 0.0
         self._held: dict[MessageQueue, QueueExtent] = {}
         self._silent: set[str] = set()
+        self._behind: set[MessageQueue] = set()
         self._is_lost = False
 
     def __repr__(self) -> str:
@@ -124,6 +127,25 @@ class ClusterPoller:
         if left_ms > 0:
             asyncio.run(LoopClock().sleep(round(left_ms)))
 
+    def leave_out_copies_behind(self, snapshot: ClusterSnapshot, ends: Mapping[MessageQueue, int]) -> ClusterSnapshot:
+        """Leave out queues that end before these offsets at a slave: its master had more, and is gone.
+
+        Raises:
+            RemotingError, ResponseError: No name server tells.
+        """
+        short = _short_of(snapshot, ends)
+        masterless = self._cluster.masterless() if short else frozenset[str]()
+        behind = {queue for queue in short if queue.broker_name in masterless}
+        for queue in sorted(behind - self._behind):
+            end = snapshot.extents[queue].end
+            text = "%s ends at offset %d at a slave, before %d: waiting for its master"
+            _log.warning(text, describe_queue(queue), end, ends[queue])
+        self._behind = behind
+        if not behind:
+            return snapshot
+        left = {queue: extent for queue, extent in snapshot.extents.items() if queue not in behind}
+        return snapshot._replace(extents=left)
+
     def find_cut(
         self, snapshot: ClusterSnapshot, ends: Mapping[MessageQueue, int], seen_at_ms: int | None
     ) -> set[MessageQueue]:
@@ -133,7 +155,7 @@ class ClusterPoller:
             RemotingError, ResponseError: A broker cannot be asked.
         """
         extents = snapshot.extents
-        short = {queue for queue, end in ends.items() if queue in extents and extents[queue].end < end}
+        short = _short_of(snapshot, ends)
         if not short or seen_at_ms is None:
             return set()
         asked = {queue: snapshot.addresses[queue] for queue in short}
@@ -172,6 +194,11 @@ class ClusterPoller:
                     _log.warning("broker %s does not answer, skipping its queues until it does: %s", broker, error)
                 self._silent.add(broker)
         return found
+
+
+def _short_of(snapshot: ClusterSnapshot, ends: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+    extents = snapshot.extents
+    return {queue for queue, end in ends.items() if queue in extents and extents[queue].end < end}
 
 
 def pause_after(poll_ms: float) -> float:

@@ -156,6 +156,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return resolve_offsets(self._cluster, seen.addresses, seen.extents, live.starting, live.data_loss)
 
     def _go_on(self, begin: Offsets, seen_at_ms: int | None, seen: ClusterSnapshot, limit: ReadLimit) -> Offsets:
+        seen = self._poller.leave_out_copies_behind(seen, begin)
         cut = self._poller.find_cut(seen, begin, seen_at_ms)
         step = plan_batch_end(begin, seen.extents, limit.max_rows if isinstance(limit, ReadMaxRows) else None, cut)
         if self._waits(step.taken + step.backlog, limit):

@@ -114,3 +114,21 @@ def test_name_server_that_is_not_there_fails_in_planning() -> None:
     """After the attempts that the options allow."""
     with pytest.raises(RemotingError, match=r"127\.0\.0\.1:1"):
         plan_ranges_of(options_of(Clients("127.0.0.1:1"), subscribe="T"))
+
+
+def test_reading_goes_on_at_the_slave(alone: ThreadedCluster) -> None:
+    """When the master is gone after the planning; what the slave has not got is no loss, but an error."""
+    clients, _, planned = planned_topic(alone, "Copied", 60)
+    alone.start_slave()
+    alone.stop_broker("slave")
+    clients.send("Copied", numbered(10, 60))
+    lenient = options_of(clients, subscribe="Copied", failOnDataLoss="false")
+    options = replace(lenient, batch_messages=32, pulls_at_once=1)
+    batches = read_range([planned], RangeReading(options, LIVE_SCHEMA))
+    assert next(batches).num_rows == 32
+    alone.stop_broker()
+    alone.start_broker("slave")
+    assert next(batches).num_rows == 28
+    with pytest.raises(RemotingError, match="a slave, ends at offset 60, and its master is gone"):
+        list(read_range([replace(planned, start=50, stop=70)], RangeReading(options, LIVE_SCHEMA)))
+    assert len(read(clients, subscribe="Copied")) == 60

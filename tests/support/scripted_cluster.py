@@ -94,11 +94,16 @@ def scripted_server(name: str) -> AbstractAsyncContextManager[ScriptedServer]:
 
 
 class ScriptedCluster:
-    """A name server and brokers; ``routes`` says which broker has how many queues of a topic."""
+    """A name server and brokers; ``routes`` says which broker has how many queues of a topic.
+
+    Routes name masters, slaves by id 1, and the masters in ``gone`` not any more.
+    """
 
     def __init__(self) -> None:
         self.nameserver = ScriptedServer("name server", {RequestCode.GET_ROUTEINFO_BY_TOPIC: self._answer_route})
         self.brokers: dict[str, ScriptedServer] = {}
+        self.slaves: dict[str, ScriptedServer] = {}
+        self.gone: set[str] = set()
         self.routes: dict[str, dict[str, int]] = {}
         self._stack = AsyncExitStack()
 
@@ -118,26 +123,37 @@ class ScriptedCluster:
 
         Requests of the codes in ``answers`` it answers as these say.
         """
-        broker = ScriptedServer(name, {RequestCode.SEND_MESSAGE_V2: stored, RequestCode.PULL_MESSAGE: silent})
+        self.brokers[name] = await self._add(name, {RequestCode.SEND_MESSAGE_V2: stored, **(answers or {})})
+        return self.brokers[name]
+
+    async def add_slave(self, name: str, answers: dict[int, Answer] | None = None) -> ScriptedServer:
+        """Start the slave of a broker, which answers as a broker does."""
+        self.slaves[name] = await self._add(f"{name} as slave", answers or {})
+        return self.slaves[name]
+
+    async def _add(self, name: str, answers: dict[int, Answer]) -> ScriptedServer:
+        broker = ScriptedServer(name, {RequestCode.PULL_MESSAGE: silent})
         broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of(0)
         broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda _: members_in(broker)
-        broker.answers |= answers or {}
-        self.brokers[name] = await self._stack.enter_async_context(_open(broker))
-        return broker
+        broker.answers |= answers
+        return await self._stack.enter_async_context(_open(broker))
 
     def route_of(self, topic: str) -> TopicRouteData:
         """Return the route of a topic; a broker has its master's address unless it has ended."""
         shares = self.routes[topic]
         return TopicRouteData(
             broker_datas=[
-                BrokerData(broker_name=name, cluster="C", broker_addrs={0: self.brokers[name].address})
-                for name in shares
+                BrokerData(broker_name=name, cluster="C", broker_addrs=self._addresses_of(name)) for name in shares
             ],
             queue_datas=[
                 QueueData(broker_name=name, perm=READ_WRITE, read_queue_nums=count, write_queue_nums=count)
                 for name, count in shares.items()
             ],
         )
+
+    def _addresses_of(self, name: str) -> dict[int, str]:
+        master = {} if name in self.gone else {0: self.brokers[name].address}
+        return master | ({1: self.slaves[name].address} if name in self.slaves else {})
 
     def _answer_route(self, command: Command) -> Command:
         topic = decode_header(RouteHeader, command).topic

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
+from raw_calls import until
 from real_broker import running_broker, running_nameserver
 
 from rocketlet.broker.server import Broker
@@ -88,6 +89,13 @@ class ThreadedCluster:
         self._hosted[name] = started.result()
         self._hosted[name].ended = ended
         own["listenPort"] = self._hosted[name].broker.address.rpartition(":")[2]
+
+    def start_slave(self, master: str = "broker-a", name: str = "slave") -> None:
+        """Start a slave of a running broker, and wait until it has its log; ``start_broker`` starts it again."""
+        settings = {"brokerName": master, "brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
+        self.start_broker(name, {**self._settings[master], **settings, "listenPort": "0"})
+        logs = [self.broker(each).store for each in (master, name)]
+        self.run(until(lambda: logs[0].log_max_offset == logs[1].log_max_offset))
 
     def stop_broker(self, name: str = "broker-a") -> None:
         """Stop a broker cleanly."""

@@ -4,8 +4,9 @@ import pathlib
 from collections.abc import AsyncGenerator
 
 import pytest
+from push_bench import pulled
 from real_broker import restartable_broker, running_broker
-from scripted_cluster import ScriptedCluster, offset_of, refused
+from scripted_cluster import Answer, ScriptedCluster, offset_of, refused
 
 from rocketlet.client import (
     Admin,
@@ -147,11 +148,16 @@ async def test_broker_that_was_away_is_read_on(nameserver: NameServer, tmp_path:
 
 
 async def test_refusal_ends_the_following(cluster: ScriptedCluster) -> None:
-    """A busy broker is asked again after a second; what it refuses for good is an error, once."""
+    """A busy broker, or one that has not got so far, is asked a second later; what it refuses for good is an error."""
     cluster.routes["T"] = {"a": 1}
     broker = await cluster.add_broker("a")
     clock = ManualClock()
-    answers = [refused(ResponseCode.SYSTEM_BUSY, "busy"), refused(ResponseCode.NO_PERMISSION, "not for you")]
+    begun_at_ms = clock.now_ms()
+    answers: list[Answer] = [
+        refused(ResponseCode.SYSTEM_BUSY, "busy"),
+        lambda _: pulled(0, code=ResponseCode.PULL_RETRY_IMMEDIATELY),
+        refused(ResponseCode.NO_PERMISSION, "not for you"),
+    ]
     broker.answers[RequestCode.PULL_MESSAGE] = lambda command: answers.pop(0)(command)  # noqa: PLW0108 # one answer for each
     broker.answers[RequestCode.GET_MIN_OFFSET] = broker.answers[RequestCode.GET_MAX_OFFSET] = lambda _: offset_of(0)
     refusals: list[str] = []
@@ -170,6 +176,7 @@ async def test_refusal_ends_the_following(cluster: ScriptedCluster) -> None:
             await clock.elapse(100)
     assert len(refusals) == 1
     assert "not for you" in refusals[0]
+    assert clock.now_ms() - begun_at_ms >= 2_000
 
 
 async def test_route_that_is_gone_for_a_while_is_waited_for(cluster: ScriptedCluster) -> None:

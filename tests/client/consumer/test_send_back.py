@@ -98,6 +98,18 @@ async def test_message_that_is_stored_somehow_is_not_sent_again(cluster: Scripte
     assert len(broker.asked(SEND)) == 1
 
 
+async def test_slave_is_given_nothing_back(cluster: ScriptedCluster) -> None:
+    """Without the master a message goes to the retry topic at once, where another broker takes it."""
+    cluster.routes |= {"T": {"broker-a": 1}, RETRY_TOPIC: {"broker-a": 1, "broker-b": 1}}
+    await cluster.add_broker("broker-a")
+    slave, other = await cluster.add_slave("broker-a"), await cluster.add_broker("broker-b")
+    cluster.gone.add("broker-a")
+    async with Session(cluster.nameserver.address, ManualClock()) as session:
+        await session.route("T")
+        assert await MessageReturner("g", session, 16).send_back(received(1))
+    assert (slave.asked(BACK), slave.asked(SEND), len(other.asked(SEND))) == ([], [], 1)
+
+
 async def test_nowhere_to_send_to_is_a_failure(cluster: ScriptedCluster) -> None:
     """Neither without a route nor with one that has no queue is the message given away."""
     broker = await cluster.add_broker("broker-a", {BACK: refused(ResponseCode.SYSTEM_ERROR)})

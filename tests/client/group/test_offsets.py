@@ -74,6 +74,27 @@ async def test_start_is_unknown_when_the_broker_cannot_say(cluster: ScriptedClus
             await offsets.find_start(QUEUE)
 
 
+@pytest.mark.parametrize("consume_from", [ConsumeFrom.LAST, ConsumeFrom.TIMESTAMP])
+async def test_start_is_asked_of_the_slave_while_the_master_is_gone(
+    cluster: ScriptedCluster, consume_from: ConsumeFrom
+) -> None:
+    """What is stored, and by the rule without; a queue whose master is gone is not left alone."""
+    cluster.routes["T"] = {"broker-a": 1}
+    await cluster.add_broker("broker-a")
+    slave = await cluster.add_slave("broker-a")
+    slave.answers[RequestCode.GET_MAX_OFFSET] = slave.answers[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = lambda _: (
+        offset_of(7)
+    )
+    cluster.gone.add("broker-a")
+    async with Session(cluster.nameserver.address, None) as session:
+        await session.route("T")
+        offsets = GroupOffsets("g", BrokerRequests(session), start_rule(consume_from, None, NOW_MS))
+        slave.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of(5)
+        assert await offsets.find_start(QUEUE) == 5
+        slave.answers[RequestCode.QUERY_CONSUMER_OFFSET] = refused(ResponseCode.QUERY_NOT_FOUND)
+        assert await offsets.find_start(QUEUE) == 7
+
+
 def test_consuming_from_a_timestamp_begins_half_an_hour_ago_unless_set() -> None:
     """Java's default for ``consumeTimestamp``."""
     assert start_rule(ConsumeFrom.TIMESTAMP, None, NOW_MS).at_ms == NOW_MS - 1_800_000

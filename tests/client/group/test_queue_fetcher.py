@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from real_broker import running_broker
-from scripted_cluster import QUEUE, RETRY_QUEUE, ScriptedCluster, offset_of
+from scripted_cluster import QUEUE, RETRY_QUEUE, Answer, ScriptedCluster, offset_of, refused
 
 from rocketlet.client import (
     Admin,
@@ -259,13 +259,8 @@ async def test_pull_takes_a_condition(nameserver: NameServer, tmp_path: pathlib.
 
 async def test_slave_is_not_asked_to_store_offsets(cluster: ScriptedCluster) -> None:
     """The master that says to go on at its slave stores the offset with the pull; the slave gets none."""
-    cluster.routes["T"] = {"broker-a": 1}
-    master, slave = await cluster.add_broker("broker-a"), await cluster.add_broker("broker-a as slave")
-    route = cluster.route_of("T")
-    route.broker_datas[0].broker_addrs[1] = slave.address
-    cluster.nameserver.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _: Command.response(
-        0, body=encode_body(route)
-    )
+    cluster.routes[RETRY_QUEUE.topic] = {"broker-a": 1}
+    master, slave = await cluster.add_broker("broker-a"), await cluster.add_slave("broker-a")
     master.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: offset_of(8)
     master.answers[RequestCode.PULL_MESSAGE] = lambda _: answer(code=ResponseCode.PULL_NOT_FOUND)
     async with PushConsumer("g", cluster.nameserver.address):
@@ -342,6 +337,31 @@ async def test_pause_follows_from_the_answer(
         assert sink.accepted == ([([4] if reply.body else [], 9)] if is_taken else [])
         subscriptions.remove("T")
         assert await fetcher.step() == 1_000
+
+
+async def test_slave_that_fails_is_left(cluster: ScriptedCluster) -> None:
+    """The master is asked again, which names a broker anew; while it is gone, the slave is asked all the same."""
+    nothing_new: dict[int, Answer] = {RequestCode.PULL_MESSAGE: lambda _: answer(code=ResponseCode.PULL_NOT_FOUND)}
+    master = await cluster.add_broker("broker-a", nothing_new)
+    slave = await cluster.add_slave("broker-a", {RequestCode.PULL_MESSAGE: refused(ResponseCode.SYSTEM_BUSY)})
+    async with fetching(cluster) as (fetcher, _, _):
+        assert [await fetcher.step() for _ in range(4)] == [0, 1_000, 0, 1_000]
+    assert [len(each.asked(RequestCode.PULL_MESSAGE)) for each in (master, slave)] == [2, 2]
+    cluster.gone.add("broker-a")
+    async with fetching(cluster) as (fetcher, _, _):
+        assert [await fetcher.step() for _ in range(2)] == [1_000, 1_000]
+    assert [len(each.asked(RequestCode.PULL_MESSAGE)) for each in (master, slave)] == [2, 4]
+
+
+async def test_slave_that_is_behind_us_is_given_time(cluster: ScriptedCluster) -> None:
+    """It answers 20 with the offset that it was asked for, and is asked again later; another broker, at once."""
+    not_yet: dict[int, Answer] = {RequestCode.PULL_MESSAGE: lambda _: answer(code=ResponseCode.PULL_RETRY_IMMEDIATELY)}
+    master = await cluster.add_broker("broker-a", not_yet)
+    slave = await cluster.add_slave("broker-a", not_yet)
+    async with fetching(cluster) as (fetcher, _, _):
+        fetcher.next_offset = 9
+        assert [await fetcher.step() for _ in range(3)] == [0, 1_000, 1_000]
+    assert [len(each.asked(RequestCode.PULL_MESSAGE)) for each in (master, slave)] == [1, 2]
 
 
 async def test_old_broker_gets_plain_pulls(cluster: ScriptedCluster) -> None:

@@ -87,6 +87,18 @@ def test_template_is_cut_to_the_queues_of_a_new_topic() -> None:
     assert [share[2:] for share in limit_queues(route, 4).shares] == [(4, 4), (2, 2)]
 
 
+def test_last_route_says_where_brokers_are() -> None:
+    """That of another topic may still name the master that is gone; asked again, it counts, whatever it says."""
+    table = TopicRoutes()
+    old, new = ({"broker-a": {0: "a:1", 1: "a:2"}}, {"broker-a": {1: "a:2"}})
+    for topic in ("T", "U"):
+        table.put(topic, TWO_BROKERS._replace(brokers=old))
+    assert table.put("T", TWO_BROKERS._replace(brokers=new))
+    assert (dict(table.brokers), dict(table.masters)) == (new, {})
+    assert not table.put("U", TWO_BROKERS._replace(brokers=old))
+    assert (dict(table.brokers), dict(table.masters)) == (old, {"broker-a": "a:1"})
+
+
 @pytest.mark.parametrize(
     ("wanted", "address", "is_slave"),
     [(0, "m:1", False), (1, "s:2", True), (2, "s:2", True)],

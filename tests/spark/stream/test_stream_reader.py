@@ -331,3 +331,24 @@ def test_topic_that_is_not_there_is_refused_at_the_start(cluster: ThreadedCluste
     """A stream over a misspelt topic does not wait for it for ever."""
     with pytest.raises(ConfigError, match="there is no topic TT; did you mean T"):
         Stream(cluster, subscribe="TT").plan()
+
+
+def test_stream_goes_on_at_the_slave(cluster: ThreadedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """Without the master; queues that the slave has not all of are waited for, and nothing is lost or comes twice."""
+    cluster.send("T", numbers(9))
+    cluster.start_slave()
+    stream = Stream(cluster)
+    assert stream.plan()
+    cluster.stop_broker()
+    assert stream.drain() == [numbers(9)]
+    cluster.stop_broker("slave")
+    cluster.start_broker()
+    cluster.send("T", numbers(3, 9))
+    assert stream.drain() == [numbers(3, 9)]
+    cluster.stop_broker()
+    cluster.start_broker("slave")
+    assert stream.drain() == []
+    assert [text for text in caplog.messages if "at a slave, before" in text]
+    cluster.start_broker()
+    cluster.send("T", numbers(3, 12))
+    assert stream.drain() == [numbers(3, 12)]
