@@ -199,7 +199,7 @@ def test_slave_alone_answers_for_its_messages(java: Driver, start_group: StartGr
     assert {message.store_host for message in (*pulled, by_key, by_id, in_log)} == {group.master.address}
 
 
-@pytest.mark.feature("R11", "R12", "S20")
+@pytest.mark.feature("R11", "S20")
 @every_client
 def test_sends_that_wait_for_a_slave(
     client: str, driver: Driver, java: Driver, start_group: StartGroup, new_name: NewName

@@ -28,10 +28,17 @@ class Passed(NamedTuple):
     answered: int | None = None
 
 
+class Place(NamedTuple):
+    """A name server and one of the brokers that register there."""
+
+    namesrv: str
+    broker: str
+
+
 class Tap:
     """Two listeners, one before the name server and one before the broker; a context manager that closes them."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server | Place) -> None:
         self.refused: frozenset[int] = frozenset()
         """Requests that are answered 1 without having reached the broker, by their codes."""
         self._held: frozenset[int] = frozenset()
