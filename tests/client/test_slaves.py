@@ -144,16 +144,19 @@ async def test_consumer_goes_on_at_the_slave_and_back(nameserver: NameServer, tm
 
 
 @pytest.mark.feature("H3", "R16")
-async def test_consumers_begin_at_the_slave(nameserver: NameServer, tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("settings", [READABLE, {}], ids=["readable", "by default, without a master"])
+async def test_consumers_begin_at_the_slave(
+    nameserver: NameServer, tmp_path: pathlib.Path, settings: dict[str, str]
+) -> None:
     """Where the group was when the master went; a new group at the beginning, as it wants it, and one that polls."""
     first, rest, new = Inbox(), Inbox(), Inbox()
-    async with replica_pair(nameserver, tmp_path) as pair:
+    async with replica_pair(nameserver, tmp_path, settings) as pair:
         await send(nameserver, BODIES[:4])
         async with push_consumer(nameserver.address, first, commit_interval_ms=1):
             await first.wait_for(4)
         await send(nameserver, BODIES[4:])
         await pair.start_slave()
-        await pair.stop_master()
+        await pair.leave_alone(is_restarted=not settings)
         async with (
             push_consumer(nameserver.address, rest),
             push_consumer(nameserver.address, new, group="new"),

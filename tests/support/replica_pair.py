@@ -36,11 +36,16 @@ class ReplicaPair:
 
     async def start_slave(self) -> None:
         """Start the slave, and return when it has all that the master has."""
-        settings = {**self._settings, "listenPort": "0"}
-        run = run_member(self._directory / "1", LoopClock(), self._nameserver, 1, **settings)
-        self.slave = await self._ends_slave.enter_async_context(run)
+        await self._run_slave()
         await until_equal(self.master, self.slave)
         await until_so(self._is_copied)
+
+    async def leave_alone(self, *, is_restarted: bool) -> None:
+        """Stop the master, and start the slave anew, which name servers tell that there is none, or let it run on."""
+        await self.stop_master()
+        if is_restarted:
+            await self._ends_slave.aclose()
+            await self._run_slave()
 
     async def close(self) -> None:
         """Stop both."""
@@ -52,6 +57,11 @@ class ReplicaPair:
         header = {"consumerGroup": group, "topic": "T", "queueId": "0"}
         answer = await member.caller.ask(RequestCode.QUERY_CONSUMER_OFFSET, header)
         return int(answer.ext["offset"]) if answer.code == 0 else None
+
+    async def _run_slave(self) -> None:
+        settings = {**self._settings, "listenPort": "0"}
+        run = run_member(self._directory / "1", LoopClock(), self._nameserver, 1, **settings)
+        self.slave = await self._ends_slave.enter_async_context(run)
 
     async def _is_copied(self) -> bool:
         await self.slave.caller.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})  # something to wait for
