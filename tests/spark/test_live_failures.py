@@ -128,7 +128,7 @@ def test_reading_goes_on_at_the_slave(alone: ThreadedCluster) -> None:
     assert next(batches).num_rows == 32
     alone.stop_broker()
     alone.start_broker("slave")
-    assert next(batches).num_rows == 28
+    assert [batch.num_rows for batch in batches] == [28]
     with pytest.raises(RemotingError, match="a slave, ends at offset 60, and its master is gone"):
         list(read_range([replace(planned, start=50, stop=70)], RangeReading(options, LIVE_SCHEMA)))
     assert len(read(clients, subscribe="Copied")) == 60
