@@ -156,9 +156,8 @@ class QueueReader:
         if taken is None:
             taken = self._take(layout.iter_unpack(entries), limits, accepts, accepts_record)
         is_far_behind = self._log.max_offset - taken.last_log_offset > self.near_bytes
-        records = self._slices(taken.runs, taken.size)
-        next_offset = queue_offset + taken.seen
-        return ReadResult(taken.status, next_offset, low, high, records, taken.message_count, taken.size, is_far_behind)
+        found = self._slices(taken.runs, taken.size), taken.message_count, taken.size
+        return ReadResult(taken.status, queue_offset + taken.seen, low, high, *found, is_far_behind)
 
     def _read_batches(
         self,
