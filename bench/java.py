@@ -6,8 +6,9 @@ own scripts; the first round of a row warms them up and is not counted. A row is
 median of the ratios of neighbouring rounds, with the least and the greatest beside it. The last columns are the CPU
 time of a message in the broker: they say what a faster client would see.
 
-The long form has more rows, and three more tables: rocketlet's client beside the Java client (`clientload.py`), live
-readings in Spark beside it (`sparklive.py`), and what is to stay flat when a broker has much of something (`sizes.py`).
+The long form has more rows, and four more tables: rocketlet's client beside the Java client (`clientload.py`), live
+readings in Spark beside it (`sparklive.py`), a master with a slave beside an official pair (`pairs.py`), and what is to
+stay flat when a broker has much of something (`sizes.py`).
 
     python bench/java.py                        the short form: eight rows and the start
     python bench/java.py --long                 all rows
@@ -32,6 +33,7 @@ from clientload import CLIENTS, measure_clients
 from interop.driver import Driver
 from javarows import LONG, SHORT, Round, Row, Sample
 from javasides import Side, official, own, start_client
+from pairs import PAIRS, measure_pairs
 from rounds import take_turns
 from sizes import SIZES, measure_sizes
 from sparklive import LIVE, measure_live
@@ -75,6 +77,7 @@ def main(  # options
             BROKERS: (partial(measure_brokers, LONG), _ROUNDS_OF_LONG),
             CLIENTS: (measure_clients, _ROUNDS),
             LIVE: (measure_live, _ROUNDS_OF_LONG),
+            PAIRS: (measure_pairs, _ROUNDS_OF_LONG),
             SIZES: (measure_sizes, _ROUNDS_OF_LONG),
         }
     found: dict[Table, list[Line]] = {table: [] for table in parts}
