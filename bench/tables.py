@@ -71,8 +71,8 @@ class Comparison(NamedTuple):
 
     @property
     def ratios(self) -> list[float]:
-        """Rocketlet's part of the Java side's value in each round, sorted."""
-        return sorted(own / java for java, own in zip(self.java, self.own, strict=False))
+        """Rocketlet's part of the Java side's value in each round in which that is not 0, sorted."""
+        return sorted(own / java for java, own in zip(self.java, self.own, strict=False) if java)
 
     @property
     def ratio(self) -> float | None:
