@@ -58,7 +58,7 @@ bench-java: $(READY) ## measure the broker beside the Java broker, in 20 minutes
 	@.ci/tools --try jdk maven
 	@$(BIN)/python bench/java.py
 
-bench-long: $(READY) ## the same in all rows, the client, and what stays flat; write docs/reference/performance.md
+bench-long: $(READY) ## the same in all rows, the client, Spark, and what stays flat; write docs/reference/performance.md
 	@.ci/tools --try jdk maven
 	@$(BIN)/python bench/java.py --long --page docs/reference/performance.md --chart docs/images/performance.png
 
