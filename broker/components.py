@@ -146,7 +146,10 @@ class Components:
             await state.saving.run_once()
             await state.delay_saving.run_once()
 
-        helpers = CopyHelpers(save, self._forget_topics, self.cleaning.in_thread)
+        def make_known(names: Sequence[str]) -> None:
+            self.registration.make_known(names, lambda: None)
+
+        helpers = CopyHelpers(save, self._forget_topics, self.cleaning.in_thread, make_known)
         return TableCopy(tables, state.store, self.replication.master, helpers, self._clock)
 
     def _forget_topics(self, topics: frozenset[str]) -> None:

@@ -83,6 +83,7 @@ class MessageStore:
         self.read, self.entries, self.queues = reader.read, reader.entries, reader.queues
         self.batch_topics, self.offset_by_time = reader.batch_topics, reader.offset_by_time
         self.min_offset, self.max_offset, self.spans = reader.min_offset, reader.max_offset, reader.spans
+        self.queue_counts_since = reader.queue_counts_since
         self.stored_at, self.entry_stored_at = reader.stored_at, reader.entry_stored_at
         self.first_stored_at, self.earliest_stored_at = reader.first_stored_at, reader.earliest_stored_at
         self.file_start_before = reader.file_start_before

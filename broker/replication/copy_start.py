@@ -51,6 +51,30 @@ class AskedMaster(Protocol):
 Connect = Callable[[str], AskedMaster]
 
 
+async def compare_logs(log: ComparedLog, master: AskedMaster) -> None:
+    """Compare the last record of a copy with what the master has at its place.
+
+    Raises:
+        RemotingError, DecodeError: The master does not say.
+        RocketletError: It has something else, or less: the copy is not the beginning of its log.
+    """
+    last = log.last_copied_record()
+    if last is None:
+        return
+    log_offset, record = last
+    found = await master.record_at(log_offset)
+    if found == record:
+        return
+    least, end = await master.log_bounds()
+    own_end = log.log_max_offset
+    if end < own_end:
+        raise RocketletError(f"this log ends at {own_end}, ahead of the master's, which ends at {end}")
+    if found is not None or log_offset >= least:
+        what = "has another record" if found is not None else "has no record"
+        both = f"this log ends at {own_end}, the master's at {end}"
+        raise RocketletError(f"the master {what} at log offset {log_offset}, where the last one is here: {both}")
+
+
 class CopyStart:
     """Finds what to report first; ``file_bytes`` is the size of a file of the log."""
 
@@ -76,9 +100,7 @@ class CopyStart:
             self._say("copying without a look at the master's records: nobody has said where it takes requests")
             self._begins_at = end or self._empty_start
         elif end:
-            last = self._log.last_copied_record()
-            if last is not None:
-                await self._compare(connect(address), *last)
+            await compare_logs(self._log, connect(address))
             self._begins_at = end
         else:
             self._begins_at = 0 if self._wants_newest else await self._find_oldest(connect(address))
@@ -97,19 +119,6 @@ class CopyStart:
         if start:
             self._say(f"copying the master's log from {start} on: this slave will not have what was written before")
         return start
-
-    async def _compare(self, master: AskedMaster, log_offset: int, record: bytes) -> None:
-        found = await master.record_at(log_offset)
-        if found == record:
-            return
-        least, end = await master.log_bounds()
-        own_end = self._log.log_max_offset
-        if end < own_end:
-            raise RocketletError(f"this log ends at {own_end}, ahead of the master's, which ends at {end}")
-        if found is not None or log_offset >= least:
-            what = "has another record" if found is not None else "has no record"
-            both = f"this log ends at {own_end}, the master's at {end}"
-            raise RocketletError(f"the master {what} at log offset {log_offset}, where the last one is here: {both}")
 
     def _say(self, text: str) -> None:
         if text != self._said:

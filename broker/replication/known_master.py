@@ -49,21 +49,26 @@ class KnownMaster:
         return self._ha_address
 
     def subscribe(self, changed: Callable[[], object]) -> None:
-        """Have somebody called when ``address`` has become another one."""
+        """Have somebody called when ``address`` has become another one, or ``is_gone`` has."""
         self._subscribers.append(changed)
 
     def tell(self, nameserver: str, address: str | None, ha_address: str | None) -> None:
         """Take over what a name server has said; ``None`` when it knows no master."""
-        before, self._told[nameserver] = self.address, address or ""
+        before, was_gone = self.address, self.is_gone
+        self._told[nameserver] = address or ""
         self.address = address or next(filter(None, self._told.values()), "")
         self.last_address = self.address or self.last_address
-        if self.address and self.address != before:
+        if self.address and before not in ("", self.address):
+            text = "the master is at %s, it was at %s: two have the name of this broker, unless it was moved"
+            _log.warning(text, self.address, before)
+        elif self.address and not before:
             _log.info("the master is at %s, its log at %s", self.address, self._named or ha_address)
         elif before and not self.address:
             _log.warning("no name server knows the master that was at %s", before)
         if ha_address:
             self.learn_ha_address(ha_address)
-        for changed in self._subscribers if self.address != before else ():
+        has_changed = (self.address, self.is_gone) != (before, was_gone)
+        for changed in self._subscribers if has_changed else ():
             changed()
 
     def learn_ha_address(self, ha_address: str) -> None:

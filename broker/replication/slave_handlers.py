@@ -7,6 +7,7 @@
 222, 353                     1
 11, 361, 14, 15              14, as of a broker that is not ready, instead of what says that a topic or an offset does
                              not exist, as long as the tables were not copied
+11, 361                      what the log has of a topic or a queue that is too new for the copied tables
 
 Offsets are committed and queues locked here without the master's knowledge, as upstream has it.
 """
@@ -31,6 +32,8 @@ from .table_copy import TableCopy
 REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"  # Java's words, as the next ones
 NOT_HERE: Final = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 NOT_READY: Final = "this slave has not copied the tables of its master yet, try again"
+_UNKNOWN: Final = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TOPIC_NOT_EXIST)
+_UNKNOWN_QUEUE: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
 _read_pull = header_reader(PullHeader)
 
 
@@ -86,24 +89,19 @@ class SlaveReads:
         """Return what there is in a queue, or wait for it."""
         if not (self._settings.config.reads_slaves or self._master.is_gone):
             return _rejected()
-        reply = self._handlers[command.code](command, connection)
-        if isinstance(reply, Outcome) and isinstance(reply.answer, Refusal) and self._is_early(reply.answer, command):
-            return _not_ready()
-        return reply
+        pull = self._handlers[command.code]
+        reply = pull(command, connection)
+        if not (isinstance(reply, Outcome) and isinstance(reply.answer, Refusal)):
+            return reply
+        code = reply.answer.code
+        if code in _UNKNOWN_QUEUE and self._tables.finds(_read_pull(command).topic):
+            return pull(command, connection)
+        return _not_ready() if code in _UNKNOWN and not self._tables.is_complete else reply
 
     @answers(Code.QUERY_CONSUMER_OFFSET, Code.UPDATE_CONSUMER_OFFSET)
     def serve_offset(self, command: Command, connection: Connection) -> Reply:
         """Tell or store how far a group has come, when the master's offsets are there."""
         return self._handlers[command.code](command, connection) if self._tables.is_complete else _not_ready()
-
-    def _is_early(self, refusal: Refusal, command: Command) -> bool:
-        """Tell whether what a refusal says does not exist may be on its way."""
-        if refusal.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-            return not self._tables.is_complete
-        if refusal.code != ResponseCode.TOPIC_NOT_EXIST:
-            return False
-        header = _read_pull(command)
-        return self._tables.may_exist(header.topic, header.queue_id)
 
 
 class SlaveTables:

@@ -9,25 +9,29 @@ Rules
        failed is asked for again after 3 s, and said once; it does not stop the others. (Official slaves wait for 62 s.)
     2. A table is replaced in one step: no topic is missing in between. It has the version of the master. Of offsets,
        those that the master holds are replaced, and those that it holds no more dropped.
-    3. Nothing is copied from a master whose log ends before this one: it has lost records, and its tables may be as
-       empty. Both ends are told, once.
+    3. Nothing is copied from a master whose log ends before this one, or has another record where the last one is here:
+       it has lost records, or is a second one with the same name. Both ends are told, once.
     4. Delay progress and timer check say what was delivered: they count when this log has all that the master's had
        when they were told. A slave that is made master would not deliver what it has not got else.
-    5. A message of a topic that is not known is a reason to copy at once, as is who asks for such a topic; one topic
-       once a minute. Topics that are gone take their queues and who waits there with them.
-    6. The store is marked as a copy when topics, groups and offsets are there. Up to then nobody is told that something
+    5. A message of a topic that is not known, or of a queue that the topic does not have, is a reason to ask for the
+       topics at once, but not sooner than ``SOON_MS`` after the last time. So is who asks for a topic that is not
+       known; one topic once a minute, or when the master has changed some.
+    6. While the master is gone, or does not answer, such topics are made from what the log has of them
+       (``log_topics.py``). So are they for who asks for one before the master was: what was acknowledged can be read.
+    7. Topics that are gone take their queues and who waits there with them, unless the log has newer messages of them.
+    8. The store is marked as a copy when topics, groups and offsets are there. Up to then nobody is told that something
        does not exist.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from ...common.clock import Clock
-from ...common.errors import ConfigError, RocketletError
-from ...common.metadata import SubscriptionGroupTable, TopicConfig, TopicConfigTable
+from ...common.errors import ConfigError, DecodeError, RemotingError, RocketletError
+from ...common.metadata import DataVersion, SubscriptionGroupTable, TopicConfig, TopicConfigTable
 from ...remoting.transport.event_loop import wait_at_most
 from ...store.consumequeue.appended import Placed
 from ...store.message_store import MessageStore
@@ -36,12 +40,17 @@ from ..delay.delay_progress import DelayFile, DelayProgress
 from ..group.groups import GroupTable, OffsetFile, OffsetTable
 from ..outcomes.group_commit import wait_flushed
 from ..topic.topics import TopicTable, is_batch_topic
+from .copy_start import compare_logs
 from .kept_tables import KeptTables, RequestModes, TimerCounts
 from .known_master import KnownMaster
+from .log_topics import LogTopics
 
 PERIOD_MS: Final = 60_000
 LOOK_MS: Final = 3_000
+SOON_MS: Final = 100
 _MOST_MISSED: Final = 1_000
+_REST: Final = 10  # of the time, while topics come and come: so many times as long as an answer has taken
+_MOST_NAMED: Final = 5
 _log = logging.getLogger(__name__)
 
 
@@ -90,17 +99,26 @@ class Master(Protocol):
         """Return where the log of the master ends, ``None`` if it does not tell such things."""
         ...
 
+    async def record_at(self, log_offset: int) -> bytes | None:
+        """Return the record at a position of the log, ``None`` if there is none."""
+        ...
+
+    async def log_bounds(self) -> tuple[int, int]:
+        """Return where the log of the master begins and ends."""
+        ...
+
     async def ha_address(self) -> str:
         """Return where the log of the master is copied from."""
         ...
 
 
 class CopyHelpers(NamedTuple):
-    """Who saves all tables, lets go of topics that are gone, and runs slow work."""
+    """Who saves all tables, lets go of topics that are gone, runs slow work, and tells name servers of topics."""
 
     save: Callable[[], Awaitable[object]]
     forget_topics: Callable[[frozenset[str]], object]
     run_in_thread: Callable[[Callable[[], None]], Awaitable[None]]
+    make_known: Callable[[Sequence[str]], object]
 
 
 class _Step:
@@ -110,9 +128,19 @@ class _Step:
         self.name = name
         self.ask = ask
         self.period_ms = period_ms
-        self.asked_at_ms = self.due_at_ms = 0
+        self.asked_at_ms = self.took_ms = self.due_at_ms = 0
+        self.wishes = self.granted = 0  # how often somebody wanted it asked, and which of these were answered
         self.is_done = False
         self.failure = ""
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody wants it asked who has come since it was asked."""
+        return self.wishes > self.granted
+
+    def is_due(self, now_ms: int) -> bool:
+        """Tell whether it is to be asked now."""
+        return self.due_at_ms <= now_ms or (self.is_wanted and not self.failure)
 
     def begin(self) -> None:
         """Have it asked at once, of another master."""
@@ -141,10 +169,15 @@ class TableCopy:
         self._clock = clock
         self._address = ""
         self._master: Master | None = None
-        self._woken, self._has_asked = asyncio.Event(), asyncio.Event()
+        self._woken, self._has_asked, self._turned = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._missed: set[str] = set()
+        self._log_topics = LogTopics(tables.topics, store)
+        self._made: set[str] = set()  # topics made from the log since the last copy
+        self._is_alone = False
+        self._copied_version: DataVersion | None = None
         self._told: dict[str, _Told] = {}
         self._trusts_master = False
+        self._compared_at_ms: int | None = None
         self._misfits: set[str] = set()
         self._topics, self._offsets = _Step("topics", self._copy_topics), _Step("offsets", self._copy_offsets)
         self._delays, self._groups = _Step("delay progress", self._copy_delays), _Step("groups", self._copy_groups)
@@ -152,7 +185,7 @@ class TableCopy:
         self._check = _Step("timer check", self._copy_check, LOOK_MS)
         self._end, self._settling = _Step("tables", self._compare_ends), _Step("progress", self._settle)
         self._place = _Step("HA address", self._find_log)
-        master.subscribe(self._woken.set)
+        master.subscribe(self._hear_of_master)
 
     def __repr__(self) -> str:
         return f"<TableCopy of {self._address or 'no master'}, waiting for the log: {sorted(self._told)}>"
@@ -173,46 +206,107 @@ class TableCopy:
     async def run(self, connect: Callable[[str], Master]) -> int:
         """Copy what is due, and wait until something is; a job for ``repeat``."""
         self._woken.clear()
+        self._turned.clear()
         address = self._known_master.address
         if address != self._address:
             self._turn_to(address, connect(address) if address else None)
         if self._master is None:
-            await self._woken.wait()
+            if self._known_master.is_gone:
+                self._go_on_alone()
+            await self._turned.wait()
             return 0
         await self._copy(self._master)
-        await wait_at_most(self._woken, LOOK_MS, self._clock)
+        if not self._topics.is_wanted:
+            await wait_at_most(self._woken, LOOK_MS, self._clock)
+        if (rest_ms := self._rest_ms()) > 0:
+            await wait_at_most(self._turned, rest_ms, self._clock)
         return 0
 
     # --- what is not known yet
 
-    def may_exist(self, topic: str, queue_id: int) -> bool:
-        """Tell whether a topic that is not known may be there all the same, and have it asked for."""
-        is_new = self._miss(topic)
-        has_messages = self._store.max_offset(topic, queue_id) > 0
-        return not self.is_complete or (has_messages and (is_new or not self._topics.due_at_ms))
+    def finds(self, topic: str) -> bool:
+        """Tell whether the log had what the table lacks of a topic, which is there now; have the master asked, too."""
+        self._miss(topic)
+        if self._is_alone or not (self.is_complete and self._topics.is_wanted):
+            return False
+        return bool(self._make([topic]))
 
     def notice(self, records: Sequence[Placed]) -> None:
-        """Look for topics that are not known among messages that have become readable."""
+        """Look for topics and queues that are not known among messages that have become readable."""
         get = self._tables.topics.get
         for record in records:
-            if get(record.topic) is None:
-                self._miss(record.topic)
+            topic = get(record.topic)
+            if topic is None or record.queue_id >= topic.write_queue_nums:
+                self._meet(record)
 
-    def _miss(self, topic: str) -> bool:
-        if topic in self._missed or len(self._missed) >= _MOST_MISSED:
-            return False
+    def _meet(self, record: Placed) -> None:
+        lacks = record.queue is not None and self._log_topics.lacks(record.topic, record.queue_id)
+        if not lacks or record.stored_at_ms < self._since_ms:
+            return
+        if self._is_alone:
+            self._make()
+        elif record.topic not in self._missed:
+            self._want(record.topic)
+
+    def _miss(self, topic: str) -> None:
+        if topic not in self._missed and len(self._missed) < _MOST_MISSED:
+            self._want(topic)
+
+    def _want(self, topic: str) -> None:
         self._missed.add(topic)
-        self._topics.due_at_ms = 0
-        if self._clock.monotonic_ms() - self._topics.asked_at_ms >= LOOK_MS:
-            self._woken.set()
-        return True
+        self._topics.wishes += 1
+        self._woken.set()
+
+    @property
+    def _since_ms(self) -> int:
+        """Since when there may be topics that the table does not have."""
+        return self._tables.topics.saved_at_ms if self.is_complete or self._topics.is_done else 0
+
+    def _make(self, only: Collection[str] | None = None) -> list[str]:
+        """Make what the table lacks of topics; return which."""
+        names = self._log_topics.make(self._since_ms, only)
+        if names:
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            text = "topics are served as far as the log has them, their settings were not copied yet: %s%s"
+            _log.warning(text, ", ".join(names[:_MOST_NAMED]), more)
+            self._made.update(names)
+            self._tell_made()
+        return names
+
+    def _go_on_alone(self) -> None:
+        """Serve what the log has: the master cannot be asked."""
+        if not self._is_alone:
+            self._is_alone = True
+            self._make()
+        self._tell_made()
+
+    def _tell_made(self) -> None:
+        """Tell name servers, which know topics of the master as long as they know the master."""
+        if self._made and self._known_master.is_gone:
+            names, self._made = sorted(self._made), set()
+            self._helpers.make_known(names)
 
     # --- rounds
+
+    def _hear_of_master(self) -> None:
+        self._turned.set()
+        self._woken.set()
+
+    def _rest_ms(self) -> int:
+        """Return how long the topics are not to be asked for again, though somebody wants to."""
+        topics = self._topics
+        if not topics.is_wanted:
+            return 0
+        asked, pause_ms = topics, min(LOOK_MS, max(SOON_MS, _REST * topics.took_ms))
+        if topics.failure or not self._trusts_master:
+            asked, pause_ms = topics if self._trusts_master else self._end, LOOK_MS
+        return asked.asked_at_ms + pause_ms - self._clock.monotonic_ms()
 
     def _turn_to(self, address: str, master: Master | None) -> None:
         self._address, self._master = address, master
         self._told.clear()
         self._trusts_master = False
+        self._compared_at_ms = None
         for step in (*self._all, self._check, self._end, self._settling):
             step.begin()
 
@@ -224,26 +318,31 @@ class TableCopy:
         if not self._known_master.ha_address:
             await self._ask(self._place, master)
         now_ms = self._clock.monotonic_ms()
-        due = [step for step in self._all if step.due_at_ms <= now_ms]
+        due = [step for step in self._all if step.is_due(now_ms)]
         if self._offsets in due:
             self._missed.clear()
         if due:
             await self._ask(self._end, master)
+            if self._end.failure:
+                self._go_on_alone()
         if not self._trusts_master:
             return
         for step in due:
             await self._ask(step, master)
             self._has_asked.set()  # the first are the topics
+        if self._topics.failure:
+            self._go_on_alone()
         if due:
             if self._topics.is_done and self._offsets.is_done and self._groups.is_done:
                 self._kept.mark.put(self._address, self._clock.now_ms())
             await self._helpers.save()
-        await self._ask(self._check, master)
+        if self._check.is_due(now_ms):
+            await self._ask(self._check, master)
         await self._ask(self._settling, master)
 
     async def _ask(self, step: _Step, master: Master) -> None:
         """Ask one question; what is wrong with the answer is said once."""
-        step.asked_at_ms = self._clock.monotonic_ms()
+        wishes, step.asked_at_ms = step.wishes, self._clock.monotonic_ms()
         try:
             await step.ask(master)
         except (RocketletError, OSError) as error:
@@ -255,7 +354,8 @@ class TableCopy:
             return
         if step.failure:
             _log.info("copying the %s of the master at %s again", step.name, self._address)
-        step.failure, step.is_done = "", True
+        step.failure, step.is_done, step.granted = "", True, wishes
+        step.took_ms = self._clock.monotonic_ms() - step.asked_at_ms
         step.due_at_ms = step.asked_at_ms + step.period_ms
 
     # --- tables
@@ -263,11 +363,25 @@ class TableCopy:
     async def _copy_topics(self, master: Master) -> None:
         content = await master.topics()
         self._set_batch_topics(content.topic_config_table)
+        self._is_alone = False
+        self._made.clear()
+        if content.data_version != self._copied_version:
+            self._copied_version = content.data_version
+            self._missed.clear()
         gone = self._tables.topics.take_copy(content)
+        gone -= self._keep_newer(gone)
         for topic in gone:
             self._tables.offsets.drop_topic(topic)
         if gone:
             self._helpers.forget_topics(gone)
+
+    def _keep_newer(self, gone: frozenset[str]) -> frozenset[str]:
+        """Have topics again of which messages have come that are newer than the master's answer; return which."""
+        newer = frozenset(self._log_topics.make(self._tables.topics.saved_at_ms, gone)) if gone else gone
+        self._made |= newer
+        for topic in newer - self._missed:
+            self._want(topic)
+        return newer
 
     def _set_batch_topics(self, topics: Mapping[str, TopicConfig]) -> None:
         """Have the queues of new batch topics made as such; what has come as others already stays so."""
@@ -297,13 +411,23 @@ class TableCopy:
     # --- what depends on the log
 
     async def _compare_ends(self, master: Master) -> None:
-        """Find out whether the log of the master has all that this one has."""
-        own_end = self._store.log_max_offset
+        """Find out whether the log of the master has all that this one has; records are compared once a minute."""
+        own_end, now_ms = self._store.log_max_offset, self._clock.monotonic_ms()
         self._trusts_master = True
         end = await master.log_end()
         if end is not None and end < own_end:
             self._trusts_master = False
             raise RocketletError(f"its log ends at {end}, before this one, which ends at {own_end}; nothing is copied")
+        if self._compared_at_ms is not None and now_ms - self._compared_at_ms < PERIOD_MS:
+            return
+        try:
+            await compare_logs(self._store, master)
+        except (RemotingError, DecodeError):
+            raise
+        except RocketletError as error:
+            self._trusts_master = False
+            raise RocketletError(f"{error}; nothing is copied") from error
+        self._compared_at_ms = now_ms
 
     async def _copy_delays(self, master: Master) -> None:
         if self._delays.name not in self._told:

@@ -166,7 +166,7 @@ class TopicTable:
         self._settings = settings
         self._topics = {topic.topic_name: topic for topic in boot_topics(settings.config)}
         self.saved_at_ms = 0
-        """When the content of the file that was loaded had last changed."""
+        """When the content that was loaded, or copied of a master, had last changed."""
         self.unsaved: set[str] = set()
         """Topics that may not be on disk yet; whoever saves them takes them out."""
         self.get = self._topics.get
@@ -269,6 +269,7 @@ class TopicTable:
 
     def take_copy(self, content: TopicConfigTable) -> frozenset[str]:
         """Become the table of a master in one step, with its version; return the topics that are gone."""
+        self.saved_at_ms = content.data_version.timestamp
         if content == self.content():
             return frozenset()
         gone = frozenset(self._topics.keys() - content.topic_config_table.keys())
@@ -281,6 +282,21 @@ class TopicTable:
         self.version = content.data_version
         self.change_count += 1
         return gone
+
+    def take_from_log(self, queue_counts: Mapping[str, int], batch_topics: Collection[str]) -> None:
+        """Make topics of a copied log with so many queues, or widen them, until the master says what they are.
+
+        The version moves on and keeps its time, which is that of the master's last change.
+        """
+        for name, queues in queue_counts.items():
+            topic = self._topics.get(name)
+            if topic is None:
+                attributes = {QUEUE_TYPE: BATCH_TYPE} if name in batch_topics else {}
+                topic = replace(make_topic(name, queues), attributes=attributes)
+            reads, writes = max(topic.read_queue_nums, queues), max(topic.write_queue_nums, queues)
+            self._topics[name] = replace(topic, read_queue_nums=reads, write_queue_nums=writes)
+        self.version = replace(self.version, counter=self.version.counter + 1)
+        self.change_count += 1
 
     def renew_version(self) -> DataVersion:
         """Return a version that no name server has seen: it passes over topics that come with one that it knows."""

@@ -398,6 +398,19 @@ class QueueReader:
             return batch_offset_by_time(queue, at_ms, boundary)
         return offset_by_time(queue, at_ms, boundary, self.entry_stored_at, self._log.min_offset)
 
+    def queue_counts_since(self, at_ms: int, is_wanted: Callable[[str, int], bool]) -> dict[str, int]:
+        """Return topics of wanted queues whose newest message is not from before a time.
+
+        With each comes how many queues there are up to the last of these.
+        """
+        counts: dict[str, int] = {}
+        for topic, queue_id in self.queues():
+            if is_wanted(topic, queue_id):
+                newest = self.max_offset(topic, queue_id) - 1
+                if self.stored_at(topic, queue_id, newest) >= at_ms:
+                    counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        return counts
+
     def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
         """Tell whether a message exists and lies near the log's end (``checkInMemByConsumeOffset``)."""
         queue = self._queues.get(topic, queue_id)

@@ -27,6 +27,8 @@ async def test_last_answer_counts(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     master = make()
     assert (master.address, await ha_address(master)) == ("", "")
+    changes = list[bool]()
+    master.subscribe(lambda: changes.append(master.is_gone))
     master.tell("a", None, None)
     master.tell("a", "10.0.0.1:10911", "10.0.0.1:10912")
     master.tell("b", "10.0.0.1:10911", "10.0.0.1:10912")
@@ -38,6 +40,7 @@ async def test_last_answer_counts(caplog: pytest.LogCaptureFixture) -> None:
     master.tell("b", "10.0.0.2:10911", "10.0.0.2:10912")
     assert (master.address, await ha_address(master)) == ("10.0.0.2:10911", "10.0.0.2:10912")
     assert repr(master) == "<KnownMaster 10.0.0.2:10911, HA 10.0.0.2:10912>"
+    assert changes == [True, False, True, False]
     assert caplog.messages == [
         "the master is at 10.0.0.1:10911, its log at 10.0.0.1:10912",
         "no name server knows the master that was at 10.0.0.1:10911",

@@ -8,11 +8,17 @@ from contextlib import AsyncExitStack
 import pytest
 from broker_pairs import Member, pass_ms, run_member, until_copied, until_equal, until_so
 from raw_calls import open_caller, send_header, topic_header
+from replica_pair import replica_pair
 
+from rocketlet.broker.replication.table_copy import SOON_MS
 from rocketlet.common.ids import format_address
 from rocketlet.common.record import BatchPart, encode_batch
+from rocketlet.namesrv.config import NameServerConfig
 from rocketlet.namesrv.server import NameServer
+from rocketlet.remoting.bodies.body import decode_body
+from rocketlet.remoting.bodies.route import TopicRouteData
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
+from rocketlet.remoting.transport.event_loop import LoopClock
 from rocketlet.store.timer.timer_check import decode_timer_check
 from rocketlet.testing.manual_clock import ManualClock
 
@@ -41,7 +47,7 @@ async def slave(
         yield member
 
 
-@pytest.mark.feature("R8", "R9", "R10")
+@pytest.mark.feature("H2", "R8", "R9", "R10")
 async def test_tables_are_equal_after_one_copy(master: Member, slave: Member) -> None:
     """The first copy needs no time to pass; contents and versions are those of the master, settings of groups too."""
     topics, groups, offsets = await slave.tables()
@@ -130,7 +136,7 @@ async def test_a_new_topic_is_there_with_its_first_message(master: Member, slave
     assert (answer.code, answer.remark) == (0, "FOUND")
 
 
-@pytest.mark.feature("R10")
+@pytest.mark.feature("H2", "R10")
 async def test_delay_progress_is_that_of_the_master(master: Member, slave: Member, clock: ManualClock) -> None:
     """What the master has delivered is known at the slave, which delivers nothing itself."""
     await master.caller.send("T", properties="DELAY\x011\x02")
@@ -342,3 +348,85 @@ async def test_tables_are_told_at_the_fast_port(master: Member) -> None:
         for code in (Code.GET_ALL_TOPIC_CONFIG, Code.GET_TIMER_METRICS):
             assert (await fast.ask(code)).body == (await master.caller.ask(code)).body
         assert len((await fast.ask(Code.GET_TIMER_CHECK_POINT)).body) == 56
+
+
+async def routed_queues(nameserver: NameServer, topic: str) -> dict[str, int]:
+    """Return the addresses of a topic's brokers, each with the number of queues; nothing without a route."""
+    async with open_caller(nameserver.address) as caller:
+        answer = await caller.ask(Code.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+    if answer.code:
+        return {}
+    route = decode_body(TopicRouteData, answer.body)
+    [queues], [brokers] = route.queue_datas, route.broker_datas
+    return dict.fromkeys(brokers.broker_addrs.values(), queues.read_queue_nums)
+
+
+@pytest.mark.feature("R16", "S20")
+async def test_acknowledged_message_of_a_new_topic_outlives_the_master(
+    tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer
+) -> None:
+    """Its topic is younger than the copied tables: it can be read at once, is routed soon, and is a master's later."""
+    sync = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"}
+    place = tmp_path / "slave"
+    async with AsyncExitStack() as stack:
+        async with run_member(tmp_path / "master", clock, nameserver.address, 0, **sync) as master:
+            slave = await stack.enter_async_context(
+                run_member(place, clock, nameserver.address, 1, slaveReadEnable="true")
+            )
+            await until_equal(master, slave)
+            await until_so(lambda: has_slave(master))
+            assert (await master.caller.send("New", b"acknowledged", queue_id=2)).code == 0
+            assert "New" not in (await slave.table(Code.GET_ALL_TOPIC_CONFIG))["topicConfigTable"]
+        answer = await slave.caller.pull("New", queue_id=2)
+        assert (answer.remark, b"acknowledged" in answer.body) == ("FOUND", True)
+        await pass_ms(clock, REGISTER_MS, slave)
+        assert await routed_queues(nameserver, "New") == {slave.broker.address: 3}
+    async with run_member(place, clock, nameserver.address) as promoted:
+        assert (await promoted.caller.pull("New", queue_id=2)).remark == "FOUND"
+        assert (await promoted.caller.send("New", b"later", queue_id=2)).code == 0
+        assert promoted.broker.store.max_offset("New", 2) == 2
+
+
+async def has_slave(master: Member) -> bool:
+    """Tell whether a slave of the master has reported."""
+    await master.caller.ask(Code.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})  # something to wait for
+    return any(state.acknowledged >= 0 for state in master.broker.slaves)
+
+
+async def test_new_queues_of_a_topic_outlive_the_master(
+    master: Member, slave: Member, clock: ManualClock, nameserver: NameServer
+) -> None:
+    """A topic that was widened after the last copy is read in its new queues."""
+    await master.put_topic("T", 8)
+    await master.caller.send("T", b"beyond", queue_id=6)
+    await until_copied(master, slave, clock)
+    answer = await slave.caller.pull("T", queue_id=6)
+    assert (answer.remark, b"beyond" in answer.body) == ("FOUND", True)
+    clock.advance(SOON_MS)
+
+    async def has_all_queues() -> bool:
+        return await slave.table(Code.GET_ALL_TOPIC_CONFIG) == await master.table(Code.GET_ALL_TOPIC_CONFIG)
+
+    await until_so(has_all_queues)
+
+
+async def test_new_topic_of_a_master_that_is_gone_on_real_time(tmp_path: pathlib.Path) -> None:
+    """No time has to pass after its last message: a slave that runs on has all that it has copied."""
+    async with (
+        NameServer(NameServerConfig(port=0), LoopClock()) as nameserver,
+        replica_pair(nameserver, tmp_path) as pair,
+    ):
+        await pair.start_slave()
+        for number in range(20):
+            assert (await pair.master.caller.send(f"New{number}", queue_id=3)).code == 0
+            end = pair.master.broker.store.log_max_offset
+
+            async def is_copied(end: int = end) -> bool:
+                await pair.slave.caller.ask(Code.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+                return pair.slave.broker.store.log_max_offset == end
+
+            await until_so(is_copied)
+            assert (await pair.slave.caller.pull(f"New{number}", queue_id=3)).remark == "FOUND"
+        await pair.stop_master()
+        for number in range(20):
+            assert (await pair.slave.caller.pull(f"New{number}", queue_id=3)).remark == "FOUND"

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from raw_calls import until
 from stores import StoreDirectory, new_record
 
@@ -15,7 +16,7 @@ from rocketlet.broker.delay.delay_progress import DelayFile, DelayProgress
 from rocketlet.broker.group.groups import GroupTable, OffsetFile, OffsetTable
 from rocketlet.broker.replication.kept_tables import RequestMode, RequestModes, TimerCount, TimerCounts, keep_tables
 from rocketlet.broker.replication.known_master import KnownMaster
-from rocketlet.broker.replication.table_copy import LOOK_MS, CopiedTables, CopyHelpers, TableCopy
+from rocketlet.broker.replication.table_copy import LOOK_MS, SOON_MS, CopiedTables, CopyHelpers, TableCopy
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.broker.settings.live import LiveSettings
 from rocketlet.broker.settings.replication import ReplicationConfig
@@ -33,7 +34,10 @@ VERSION = DataVersion(counter=7, timestamp=1_700_000_000_000)
 
 
 class ScriptedMaster:
-    """A master with tables that a test sets; ``failing`` names the questions that it does not answer."""
+    """A master with tables that a test sets.
+
+    ``failing`` names the questions that it does not answer, and the answer about topics waits for ``may_tell_topics``.
+    """
 
     def __init__(self) -> None:
         self.topic_table = TopicConfigTable(data_version=VERSION, topic_config_table={"A": make_topic("A", 4)})
@@ -46,8 +50,11 @@ class ScriptedMaster:
         self.counts = TimerCounts(data_version=VERSION, timing_count={"A": TimerCount(count=3, time_stamp=9)})
         self.check = TimerCheck(read_at_ms=1_700_000_000_000, queue_offset=4, master_queue_offset=4, counter=2)
         self.end: int | None = 0
+        self.records: dict[int, bytes] = {}
         self.failing: dict[str, Exception] = {}
         self.asked: list[str] = []
+        self.may_tell_topics = asyncio.Event()
+        self.may_tell_topics.set()
 
     def __repr__(self) -> str:
         return "<ScriptedMaster>"
@@ -59,8 +66,17 @@ class ScriptedMaster:
         return answer
 
     async def topics(self) -> TopicConfigTable:
-        """Return all topics."""
-        return self._answer("topics", self.topic_table)
+        """Return all topics, as they are when it is asked."""
+        answer = self._answer("topics", self.topic_table)
+        await self.may_tell_topics.wait()
+        return answer
+
+    def change_topics(self, later_ms: int = 0, **queues: int) -> None:
+        """Have other topics, with so many queues, since some time after the first change."""
+        before = self.topic_table.data_version
+        version = DataVersion(counter=before.counter + 1, timestamp=VERSION.timestamp + later_ms)
+        table = {name: make_topic(name, count) for name, count in queues.items()}
+        self.topic_table = TopicConfigTable(data_version=version, topic_config_table=table)
 
     async def groups(self) -> SubscriptionGroupTable:
         """Return all groups."""
@@ -94,6 +110,14 @@ class ScriptedMaster:
         """Return where the log ends."""
         return self._answer("log_end", self.end)
 
+    async def record_at(self, log_offset: int) -> bytes | None:
+        """Return the record at a position."""
+        return self.records.get(log_offset)
+
+    async def log_bounds(self) -> tuple[int, int]:
+        """Return where the log begins and ends."""
+        return 0, self.end or 0
+
 
 class Slave:
     """A slave's tables and store, with a copy of a scripted master under way."""
@@ -112,8 +136,9 @@ class Slave:
             kept=keep_tables(str(root), clock.now_ms(), OS_FILES, is_slave=True),
         )
         self.forgotten: set[str] = set()
+        self.told: list[str] = []
         self.saves = 0
-        helpers = CopyHelpers(self._save, self.forgotten.update, self._run_in_thread)
+        helpers = CopyHelpers(self._save, self.forgotten.update, self._run_in_thread, self.told.extend)
         self.copy = TableCopy(self.tables, store, self.known, helpers, clock)
 
     async def _save(self) -> None:
@@ -130,6 +155,22 @@ class Slave:
     def find_master(self) -> None:
         """Have a name server say where the master is."""
         self.known.tell(NAMESRV, MASTER, "127.0.0.1:10912")
+
+    def lose_master(self) -> None:
+        """Have the name server say that there is no master."""
+        self.known.tell(NAMESRV, None, None)
+
+    def receive(self, topic: str, queue_id: int = 0) -> None:
+        """Get a message of the master."""
+        self.store.append(new_record(topic, queue_id))
+        self.store.commit()
+        self.master.end = self.store.log_max_offset
+
+    def queues(self, topic: str) -> int:
+        """Return how many queues a topic has, 0 without it."""
+        known = self.tables.topics.get(topic)
+        assert known is None or known.read_queue_nums == known.write_queue_nums
+        return 0 if known is None else known.read_queue_nums
 
     async def copy_once(self) -> list[str]:
         """Let the copy do what is due now; return what it has asked."""
@@ -155,6 +196,7 @@ async def slave(tmp_path: pathlib.Path, clock: ManualClock) -> AsyncGenerator[Sl
     one = Slave(await asyncio.to_thread(directory.open_at, clock), directory.root, clock)
     try:
         async with TaskScope() as tasks:
+            one.store.subscribe(one.copy.notice)
             tasks.start(repeat(lambda: one.copy.run(one.connect), clock), "copy the tables")
             await clock.settle()
             yield one
@@ -165,7 +207,7 @@ async def slave(tmp_path: pathlib.Path, clock: ManualClock) -> AsyncGenerator[Sl
 FULL = ["log_end", "topics", "offsets", "delays", "groups", "modes", "timer_counts", "timer_check", "log_end"]
 
 
-@pytest.mark.feature("R10")
+@pytest.mark.feature("H2", "R10")
 async def test_one_copy_makes_the_tables_those_of_the_master(tmp_path: pathlib.Path) -> None:
     """It is made as soon as the master is known: contents and versions are the master's, own topics vanish."""
     async with slave(tmp_path, ManualClock()) as one:
@@ -268,7 +310,7 @@ async def test_a_topic_is_never_missing_while_tables_are_replaced(tmp_path: path
 async def test_nothing_is_copied_from_a_master_that_has_lost_records(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its log ends before the slave's: both ends are said, once, and the tables stay as they are."""
+    """Its log ends before the slave's: both ends are said, once, and what is known here is what the log has."""
     async with slave(tmp_path, ManualClock()) as one:
         one.store.append(new_record("A"))
         one.store.commit()
@@ -277,10 +319,10 @@ async def test_nothing_is_copied_from_a_master_that_has_lost_records(
         assert await one.copy_once() == ["log_end"]
         assert await one.pass_ms(6_000) == ["log_end"] * 2
         assert caplog.text.count(f"its log ends at 0, before this one, which ends at {own_end}") == 1
-        assert one.tables.topics.get("A") is None
+        assert (one.queues("A"), one.queues("TBW102"), one.copy.is_complete) == (1, 8, False)
         one.master.end = own_end
         await one.pass_ms(3_000)
-        assert one.tables.topics.get("A") is not None
+        assert (one.queues("A"), one.queues("TBW102"), one.copy.is_complete) == (4, 0, True)
 
 
 @pytest.mark.parametrize("end", [None, RemotingError("no answer")])
@@ -355,39 +397,184 @@ async def test_a_master_that_comes_back_is_copied_at_once(tmp_path: pathlib.Path
 
 
 async def test_a_message_of_an_unknown_topic_has_the_topics_copied(tmp_path: pathlib.Path) -> None:
-    """At once if the last copy is not just over, and once a minute for each topic."""
+    """At once if they were not just asked for; who asks for a topic that is not there has them copied once a minute."""
     async with slave(tmp_path, ManualClock()) as one:
         one.find_master()
         await one.copy_once()
-        later = DataVersion(counter=8, timestamp=VERSION.timestamp)
-        table = {"A": make_topic("A", 4), "New": make_topic("New", 2)}
-        one.master.topic_table = TopicConfigTable(data_version=later, topic_config_table=table)
-        await one.pass_ms(3_000)
-        one.store.append(new_record("New"))
-        one.store.subscribe(one.copy.notice)
-        one.store.commit()
-        one.master.end = one.store.log_max_offset
+        one.clock.advance(SOON_MS)
+        one.master.change_topics(A=4, New=2)
+        one.receive("New")
         assert (await one.copy_once())[:2] == ["log_end", "topics"]
-        assert one.tables.topics.get("New") is not None
-        assert one.copy.may_exist("Gone", 0) is False
+        assert one.queues("New") == 2
+        for is_first in (True, False):
+            assert one.copy.finds("Gone") is False
+            assert ("topics" in await one.pass_ms(3_000)) is is_first
+        one.master.change_topics(1, A=4)
+        one.receive("New", 5)
+        await one.pass_ms(3_000)
+        assert one.copy.finds("Gone") is False
         assert "topics" in await one.pass_ms(3_000)
-        assert one.copy.may_exist("Gone", 0) is False
-        assert "topics" not in await one.pass_ms(3_000)
 
 
-async def test_a_topic_with_messages_may_exist_until_it_was_asked_for(tmp_path: pathlib.Path) -> None:
-    """Before the first copy each may; after it those do not that the master does not know."""
+async def test_many_new_topics_share_a_question(tmp_path: pathlib.Path) -> None:
+    """The first is asked for at once, the others together a little later; the longer answers take, the later."""
     async with slave(tmp_path, ManualClock()) as one:
-        assert one.copy.may_exist("Nope", 0)
-        one.store.append(new_record("Old"))
-        one.store.commit()
-        one.master.end = one.store.log_max_offset
         one.find_master()
         await one.copy_once()
-        assert not one.copy.may_exist("Nope", 0)
-        assert one.copy.may_exist("Old", 0)
-        await one.pass_ms(3_000)
-        assert not one.copy.may_exist("Old", 0)
+        one.clock.advance(SOON_MS)
+        asked = list[str]()
+        for number in range(50):
+            one.receive(f"New{number}")
+            asked += await one.copy_once()
+        assert asked.count("topics") == 1
+        one.clock.advance(SOON_MS - 1)
+        assert await one.copy_once() == []
+        one.clock.advance(1)
+        assert (await one.copy_once()).count("topics") == 1
+        one.master.may_tell_topics.clear()
+        one.clock.advance(SOON_MS)
+        one.receive("Slow")
+        await one.clock.settle()
+        one.clock.advance(200)
+        one.master.may_tell_topics.set()
+        await one.copy_once()
+        one.receive("Next")
+        one.clock.advance(1_799)
+        assert await one.copy_once() == []
+        one.clock.advance(1)
+        assert "topics" in await one.copy_once()
+
+
+async def test_a_message_that_comes_while_topics_are_asked_for(tmp_path: pathlib.Path) -> None:
+    """The answer is older than its topic, which is asked for again; what was made of it meanwhile is not taken away."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.find_master()
+        await one.copy_once()
+        one.master.may_tell_topics.clear()
+        one.clock.advance(SOON_MS)
+        one.receive("First")
+        await one.clock.settle()
+        assert one.master.asked[-1] == "topics"
+        one.receive("New", 2)
+        assert one.copy.finds("New")
+        one.master.change_topics(A=4, New=8)
+        one.forgotten.clear()
+        one.master.may_tell_topics.set()
+        await one.copy_once()
+        assert (one.queues("New"), one.forgotten) == (3, set())
+        one.clock.advance(SOON_MS)
+        assert "topics" in await one.copy_once()
+        assert (one.queues("New"), one.forgotten) == (8, set())
+
+
+async def test_who_asks_for_a_new_topic_gets_what_the_log_has(tmp_path: pathlib.Path) -> None:
+    """It is made with as many queues as have messages, until the master has said what it is; others are not there."""
+    async with slave(tmp_path, ManualClock()) as one:
+        assert not one.copy.finds("Nope")
+        one.find_master()
+        await one.copy_once()
+        one.receive("New", 2)
+        one.receive("A", 5)
+        assert [one.copy.finds(name) for name in ("Nope", "New", "New", "A")] == [False, True, False, True]
+        assert (one.queues("New"), one.queues("A"), one.told) == (3, 6, [])
+        made = one.tables.topics.get("New")
+        assert made is not None
+        assert (made.perm, made.attributes) == (6, {})
+        one.master.change_topics(1, A=8)
+        one.clock.advance(SOON_MS)
+        await one.copy_once()
+        assert (one.queues("A"), "New" in one.forgotten, one.copy.finds("New")) == (8, True, False)
+
+
+@pytest.mark.parametrize("is_first_copy_done", [True, False])
+async def test_new_topics_are_served_when_the_master_is_gone(
+    tmp_path: pathlib.Path, is_first_copy_done: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are made from the log, as are queues of topics that were known, and name servers hear of them."""
+    async with slave(tmp_path, ManualClock()) as one:
+        if is_first_copy_done:
+            one.find_master()
+            await one.copy_once()
+        for queue_id in (0, 3, 1):
+            one.receive("New", queue_id)
+        one.receive("A", 4)
+        one.receive("SCHEDULE_TOPIC_XXXX", 30)
+        before = one.tables.topics.version
+        one.lose_master()
+        await one.copy_once()
+        assert (one.queues("New"), one.queues("A"), sorted(one.told)) == (4, 5, ["A", "New"])
+        assert one.queues("SCHEDULE_TOPIC_XXXX") == (0 if is_first_copy_done else 18)
+        assert one.tables.topics.version == replace(before, counter=before.counter + 1)
+        assert "topics are served as far as the log has them" in caplog.text
+        one.receive("Late", 1)
+        one.receive("Late", 2)
+        assert (one.queues("Late"), one.told[2:]) == (3, ["Late", "Late"])
+        assert not one.copy.finds("Nope")
+
+
+async def test_new_topics_are_served_when_the_master_does_not_answer(tmp_path: pathlib.Path) -> None:
+    """Name servers are told when they do not know it any more: up to then they have its topics from the master."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.find_master()
+        await one.copy_once()
+        one.master.failing = {name: RemotingError("no answer") for name in ("log_end", "topics")}
+        one.receive("New", 1)
+        one.clock.advance(SOON_MS)
+        assert await one.copy_once() == ["log_end", "topics"]
+        assert (one.queues("New"), one.told) == (2, [])
+        one.receive("Next")
+        assert (one.queues("Next"), await one.copy_once()) == (1, [])
+        assert await one.pass_ms(6_000) == ["log_end", "topics", "timer_check"] * 2
+        one.lose_master()
+        await one.copy_once()
+        assert one.told == ["New", "Next"]
+
+
+async def test_new_topics_of_a_master_that_comes_back(tmp_path: pathlib.Path) -> None:
+    """Its settings replace what was made without it, and the next new topic is asked for again."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.find_master()
+        await one.copy_once()
+        one.receive("New")
+        one.lose_master()
+        await one.copy_once()
+        one.master.change_topics(A=4, New=16)
+        one.find_master()
+        await one.copy_once()
+        assert (one.queues("New"), one.tables.topics.version) == (16, one.master.topic_table.data_version)
+        one.receive("Next")
+        assert one.queues("Next") == 0
+        one.clock.advance(SOON_MS)
+        assert "topics" in await one.copy_once()
+
+
+async def test_topics_that_the_master_has_deleted_are_not_made_again(tmp_path: pathlib.Path) -> None:
+    """The log has messages of them that are older than the copied table: neither asked for nor served."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.master.change_topics(1, A=4)
+        one.find_master()
+        await one.copy_once()
+        one.receive("Deleted")
+        one.clock.advance(SOON_MS)
+        assert await one.copy_once() == []
+        assert not one.copy.finds("Deleted")
+        one.lose_master()
+        await one.copy_once()
+        assert (one.queues("Deleted"), one.told) == (0, [])
+
+
+async def test_new_batch_topics_are_made_as_such(tmp_path: pathlib.Path) -> None:
+    """A slave whose log has batches that are kept whole knows what kind of topic it serves."""
+    async with slave(tmp_path, ManualClock()) as one:
+        one.find_master()
+        await one.copy_once()
+        one.store.set_batch_topics(["Batches"])
+        one.receive("Batches")
+        one.lose_master()
+        await one.copy_once()
+        made = one.tables.topics.get("Batches")
+        assert made is not None
+        assert (made.read_queue_nums, made.attributes) == (1, {"queue.type": "BatchCQ"})
 
 
 async def test_new_batch_topics_have_batch_queues(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
