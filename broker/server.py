@@ -39,7 +39,6 @@ from .group.members import Presence
 from .jobs import SaveJob
 from .parts import StoredState
 from .ports import BrokerPorts
-from .replication.ha_server import SlaveState
 from .replication.kept_tables import keep_tables
 from .role import Role, slave_handlers
 from .settings.config import BrokerConfig
@@ -52,6 +51,7 @@ from .transaction.checks import GiveUp
 
 if TYPE_CHECKING:
     from .admin.figures import Figures
+    from .replication.slave_link import SlaveState
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class Broker:
         return self._parts.clients.connected()
 
     @property
-    def slaves(self) -> list[SlaveState]:
+    def slaves(self) -> "list[SlaveState]":
         """The slaves that copy the log of a started broker, and how far they have come."""
         assert self._parts is not None, "slaves are known between start and stop"
         return self._parts.replication.server.states()

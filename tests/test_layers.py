@@ -52,7 +52,8 @@ WIRE_MODULES = frozenset(
         *("handlers", "query_handlers", "report_handlers", "change_handlers", "setting_handlers"),
         *("absent_handlers", "client_handlers", "group_handlers", "offset_handlers"),
         *("registration", "components", "admin_components", "parts", "ports", "role", "server"),
-        *("ha_client", "master_requests", "peer_handlers", "slave_handlers", "table_handlers"),
+        *("ha_client", "ha_server", "master_requests", "peer_handlers", "slave_handlers", "slave_link"),
+        "table_handlers",
     }
 )
 """The modules of the broker that may import ``remoting``, where every module may import ``LOOP_TOOLS`` of it."""

@@ -30,7 +30,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import field
@@ -49,7 +49,9 @@ from ..settings.live import LiveSettings
 from .disk_stall import DiskStall
 from .group_commit import GroupCommit
 from .queue_counts import QueueCounts, count_by_queue
-from .replica_acks import ReplicaAcks
+
+if TYPE_CHECKING:
+    from .replica_acks import ReplicaAcks
 
 RECHECK_MS = 5000
 _log = logging.getLogger(__name__)
@@ -223,7 +225,7 @@ class Scheduler:
 
     # --- for the broker's life
 
-    def replicate(self, followers: Sequence[Follower], replicas: ReplicaAcks | None) -> None:
+    def replicate(self, followers: Sequence[Follower], replicas: "ReplicaAcks | None") -> None:
         """Tell ``followers``, who come and go, of each commit; senders wait for them where ``replicas`` says so."""
         self._followers, self._replicas = followers, replicas
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...common.clock import Clock
-from ..outcomes.replica_acks import ReplicaAcks
 from ..outcomes.scheduler import Scheduler
 from ..settings.live import LiveSettings
 from ..settings.replication import SYNC_MASTER
@@ -17,6 +16,7 @@ from .ha_server import HaServer
 from .known_master import KnownMaster
 
 if TYPE_CHECKING:
+    from ..outcomes.replica_acks import ReplicaAcks
     from .ha_client import HaClient
 
 
@@ -25,7 +25,7 @@ class LogReplication:
 
     def __init__(self, scheduler: Scheduler, settings: LiveSettings, clock: Clock) -> None:
         config, store = settings.config.replication, scheduler.store
-        acks = ReplicaAcks(settings, clock, scheduler.settle) if config.role == SYNC_MASTER else None
+        acks = self._build_acks(scheduler, settings, clock) if config.role == SYNC_MASTER else None
         self._scheduler = scheduler
         self._store = store
         self.first_end = store.log_max_offset
@@ -37,6 +37,11 @@ class LogReplication:
 
     def __repr__(self) -> str:
         return f"<LogReplication {self.server!r}, {self.client!r}>"
+
+    def _build_acks(self, scheduler: Scheduler, settings: LiveSettings, clock: Clock) -> "ReplicaAcks":
+        from ..outcomes.replica_acks import ReplicaAcks  # not for those whose senders do not wait
+
+        return ReplicaAcks(settings, clock, scheduler.settle)
 
     def _build_client(self, settings: LiveSettings, clock: Clock) -> "HaClient":
         from .ha_client import HaClient  # not for masters, which most brokers are

@@ -25,9 +25,9 @@ from ...remoting.transport.connection import Connection
 from ...remoting.transport.server import answers
 from ...store.message_store import MessageStore
 from ...store.timer.timer_check import TimerCheck, encode_timer_check
-from .ha_server import SlaveState
 from .kept_tables import KeptTables
 from .log_replication import LogReplication
+from .slave_link import SlaveState
 
 
 class KeptTableHandlers:

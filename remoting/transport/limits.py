@@ -71,12 +71,14 @@ def server_limits(idle_seconds: int, high_water_bytes: int, low_water_bytes: int
 
 
 class LogRateLimiter:
-    """Counts the mistakes of all peers of a server; in each period the first hundred may be logged."""
+    """Counts mistakes of all peers of a server, or ``what`` they do; the first ``most`` of a period may be logged."""
 
-    __slots__ = ("_clock", "_count", "_until_ms")
+    __slots__ = ("_clock", "_count", "_most", "_until_ms", "_what")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, what: str = "requests refused", most: int = MOST) -> None:
         self._clock = clock
+        self._what = what
+        self._most = most
         self._count = 0
         self._until_ms = clock.monotonic_ms()
 
@@ -89,10 +91,10 @@ class LogRateLimiter:
         if now_ms >= self._until_ms:
             self._count, self._until_ms = 0, now_ms + PERIOD_MS
         self._count += 1
-        if self._count == MOST + 1:
-            text = "%d requests refused within %d ms: logging no more of them for %d ms"
-            _log.warning(text, self._count, PERIOD_MS, self._until_ms - now_ms)
-        return self._count <= MOST
+        if self._count == self._most + 1:
+            text = "%d %s within %d ms: logging no more of them for %d ms"
+            _log.warning(text, self._count, self._what, PERIOD_MS, self._until_ms - now_ms)
+        return self._count <= self._most
 
 
 COUNTED_BYTES = 1 << 16

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from raw_calls import TIMEOUT_MS, Caller, open_caller
 
-from rocketlet.broker.replication.ha_server import GATHER_MS
+from rocketlet.broker.replication.slave_link import GATHER_MS
 from rocketlet.broker.server import Broker
 from rocketlet.broker.settings.config import BrokerConfig
 from rocketlet.common.clock import Clock

@@ -136,6 +136,22 @@ def test_any_cuts_give_the_same_log(places: list[int], arrived: list[int]) -> No
             assert written_files(directory.root) == truth
 
 
+@pytest.mark.feature("R2", "R7")
+def test_cut_at_every_byte_of_a_frame(tmp_path: pathlib.Path) -> None:
+    """Nothing is kept of a frame that does not come whole; the next connection begins where it stands."""
+    with small_store(tmp_path / "slave").open() as store:
+        frames = [one for one in read_recording("fresh-catchup") if one.kind == "data"]
+        for one in frames:
+            for end in range(len(one.data)) if len(one.data) < 10_000 else ():
+                slave = Slave(store)
+                slave.take(one.data[:end])
+                assert (slave.reports(), store.log_max_offset) == ([one.log_offset], one.log_offset)
+            slave = Slave(store)
+            slave.take(one.data)
+            assert slave.reports() == [one.log_offset, one.end]
+        assert (store.log_max_offset, store.dispatch_behind_bytes) == (frames[-1].end, 0)
+
+
 @pytest.mark.feature("R6")
 def test_record_that_is_cut_by_frames(tmp_path: pathlib.Path) -> None:
     """With a frame for each byte a message can be read with its last one, and not before."""

@@ -6,6 +6,8 @@ import pathlib
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from raw_calls import until
 from replicas import (
     SCENARIOS,
@@ -22,8 +24,9 @@ from replicas import (
     steps_of,
 )
 
-from rocketlet.broker.replication.frames import HEAD
-from rocketlet.broker.replication.ha_server import GATHER_MS, MOST_LINKS, CopiedLog, HaServer, SlaveLink
+from rocketlet.broker.replication.frames import HEAD, REPORT
+from rocketlet.broker.replication.ha_server import MOST_LINES, MOST_LINKS, HaServer
+from rocketlet.broker.replication.slave_link import GATHER_MS, CopiedLog, SlaveLink
 from rocketlet.testing.manual_clock import ManualClock
 
 FILE = 65_536
@@ -90,6 +93,31 @@ def test_recorded_frames_of_a_copy(tmp_path: pathlib.Path) -> None:
         assert master.told[-1] == [steps[-1][-1].end]
         _, behind = master.join(steps[5][0].log_offset)
         assert split_frames(behind.take())[0][0] == steps[5][0].log_offset
+
+
+@pytest.mark.feature("R1", "R7")
+@given(ends=st.lists(st.integers(0, 70_000), max_size=20), piece=st.integers(1, REPORT.size))
+def test_any_cuts_give_the_same_log(ends: list[int], piece: int) -> None:
+    """Wherever reports are cut and connections end: the next goes on behind the last frame that came whole."""
+    log = b"".join(one.data[HEAD.size :] for one in read_recording("fresh-catchup") if one.kind == "data")
+    master = Master(MemoryLog(log, file_bytes=FILE))
+    copied = b""
+
+    def say_where(link: SlaveLink) -> None:
+        data = report(len(copied))
+        for at in range(0, len(data), piece):
+            link.data_received(data[at : at + piece])
+
+    for end in (*ends, None):
+        link, transport = master.connect()
+        say_where(link)
+        for offset, body in split_frames(transport.take()[:end]):
+            assert offset == len(copied)
+            copied += body
+            say_where(link)
+        assert link.acknowledged == len(copied)
+        master.server.remove(link)
+    assert copied == log
 
 
 @pytest.mark.feature("R1")
@@ -290,17 +318,25 @@ async def test_later_report_that_no_slave_sends(reported: int, caplog: pytest.Lo
     assert master.told[-1] == [100]
     link.data_received(report(100, reported))
     assert (transport.is_aborted, master.told[-1]) == (True, [100])
-    assert f"reports log offset {reported}, it was sent what is before 100" in caplog.text
+    assert f"reports log offset {reported}, was sent what is before 100" in caplog.text
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n", bytes(range(1, 200)), b"\xff" * 64])
-async def test_garbage_gets_nothing(garbage: bytes) -> None:
-    """Whatever somebody else sends, no byte of the log goes to him, and nobody is told that he has it."""
+@pytest.mark.parametrize(
+    ("garbage", "said"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "ends at 5135603447292250196, ahead of this log, which ends at 100"),
+        (bytes(range(1, 200)), "ends at 72623859790382856, ahead of this log, which ends at 100"),
+        (b"\xff" * 64, "reports log offset -1"),
+    ],
+)
+async def test_garbage_gets_nothing(garbage: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever somebody else sends, no byte of the log goes to him, nobody is told that he has it, and it is logged."""
     master = Master(MemoryLog(bytes(100)))
     link, transport = master.connect()
     for at in range(0, len(garbage), 5):
         link.data_received(garbage[at : at + 5])
     assert (transport.take(), [log_ends for log_ends in master.told if log_ends]) == (b"", [])
+    assert said in caplog.text
 
 
 def test_acknowledgements_of_several_slaves() -> None:
@@ -354,23 +390,29 @@ async def test_unreadable_log_ends_the_connection(caplog: pytest.LogCaptureFixtu
 
 
 async def test_hundreds_of_connections(caplog: pytest.LogCaptureFixture) -> None:
-    """So many are kept, further ones are closed; when the silent ones are gone, a slave is served."""
+    """So many are kept; for more the oldest go that are no slaves, so a slave is served, and the log is not filled."""
     log = MemoryLog(b"x" * 100)
     master = Master(log)
     async with master.server as server:
         await server.listen("127.0.0.1", 0)
-        opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST_LINKS + 50)]
-        for reader, _ in opened[MOST_LINKS:]:
+        slave, to_master = await asyncio.open_connection("127.0.0.1", server.port)
+        to_master.write(report(0))
+        assert await slave.readexactly(HEAD.size + 100) == HEAD.pack(0, 100) + b"x" * 100
+        opened = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(MOST_LINKS + 49)]
+        for reader, _ in opened[:50]:
             assert await reads_nothing(reader)
-        assert len(server.links) == MOST_LINKS
-        master.clock.advance(21_000)
+        assert (len(server.links), server.links[0].next_offset) == (MOST_LINKS, 100)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(report(0))
         assert await reader.readexactly(HEAD.size + 100) == HEAD.pack(0, 100) + b"x" * 100
-        assert len(server.links) == 1
-        for _, other in [*opened, (reader, writer)]:
+        master.clock.advance(21_000)
+        await until(lambda: not server.links)
+        for _, other in [*opened, (slave, to_master), (reader, writer)]:
             other.close()
-    assert f"there are {MOST_LINKS} already" in caplog.text
+    assert f"there are {MOST_LINKS} others" in caplog.text
+    assert "no report for 21000 ms" in caplog.text
+    assert len([text for text in caplog.messages if text.startswith("closing the connection")]) == 2 * MOST_LINES
+    assert caplog.text.count("connections to the HA port refused within 10000 ms: logging no more of them") == 2
 
 
 async def test_stop_sends_the_rest() -> None:

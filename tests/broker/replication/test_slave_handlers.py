@@ -9,8 +9,8 @@ import pytest
 from broker_pairs import Member, run_member, until_copied, until_equal
 from raw_calls import pull_header, send_header
 
-from rocketlet.broker.replication.ha_server import GATHER_MS
 from rocketlet.broker.replication.slave_handlers import NOT_HERE, NOT_READY, REJECTED
+from rocketlet.broker.replication.slave_link import GATHER_MS
 from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 from rocketlet.testing.manual_clock import ManualClock

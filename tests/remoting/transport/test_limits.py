@@ -45,6 +45,13 @@ def test_hundred_mistakes_are_logged_in_ten_seconds(caplog: pytest.LogCaptureFix
     assert caplog.messages == ["101 requests refused within 10000 ms: logging no more of them for 10000 ms"] * 3
 
 
+def test_lines_of_other_kinds_are_counted_alike(caplog: pytest.LogCaptureFixture):
+    """Who limits something else says what, and how many of its lines are enough."""
+    comings = LogRateLimiter(ManualClock(), "visitors have come", 2)
+    assert [comings.may_log() for _ in range(5)] == [True, True, False, False, False]
+    assert caplog.messages == ["3 visitors have come within 10000 ms: logging no more of them for 10000 ms"]
+
+
 @pytest.mark.usefixtures("no_leftovers")
 async def test_peers_cannot_fill_the_log(dial: Dial, read_commands: ReadCommands, caplog: pytest.LogCaptureFixture):
     """Ten thousand unknown requests are all answered, and garbage ends 200 connections, in a hundred lines and one."""
