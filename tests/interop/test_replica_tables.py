@@ -75,7 +75,7 @@ def progress_on_disk(store: pathlib.Path) -> tuple[int, int]:
     return sum(offsets.get(f"replicated@{GROUP}", {}).values()), delays.get("1", 0)
 
 
-@pytest.mark.feature("R8", "R9")
+@pytest.mark.feature("H2", "R8", "R9")
 @pytest.mark.timeout(300, func_only=True)
 def test_official_slave_has_our_tables(java: Driver, rocketlet_up: StartServer, tmp_path: pathlib.Path) -> None:
     """A minute after its start, which is when it asks first, its files say what ours do."""
@@ -90,7 +90,7 @@ def test_official_slave_has_our_tables(java: Driver, rocketlet_up: StartServer, 
     assert progress_on_disk(theirs) == (13, 1)
 
 
-@pytest.mark.feature("R10")
+@pytest.mark.feature("H2", "R10")
 @pytest.mark.timeout(300, func_only=True)
 def test_our_slave_has_the_tables_of_an_official_master(
     java: Driver, java_broker: StartServer, tmp_path: pathlib.Path

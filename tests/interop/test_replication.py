@@ -1,13 +1,16 @@
 """Mixed pairs: an official slave under our master, and our slave under an official master.
 
-After each turn of traffic, kills and restarts both have the same log, from the slave's first byte on, and give the same
-answers. An official slave knows topics a minute after its start only: what it answers without is asked sooner.
+After each turn of traffic, kills, restarts and deletions both have the same log, from the slave's first byte on, and
+give the same answers. An official slave knows topics a minute after its start: what it answers without is asked sooner.
 """
 
 import asyncio
 import hashlib
+import os
 import pathlib
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -15,20 +18,34 @@ import pytest
 from interop.clients import Outgoing, Producer, PullConsumer
 from interop.driver import Driver
 from interop.parts import Part
+from interop.replica_group import ask_once
 from interop.servers import BROKER_NAME, JavaServer, RocketletServer, Server, free_port
 from interop.toolchain import java_command
 from interop.traffic import SMALL_FILES
 from interop.versions import every_java, skipped_without
 from polling import ask_until, ask_until_async
 from raw_calls import Caller, open_caller
-from replicas import send_all_kinds
+from replicas import RETRIERS, send_all_kinds, send_for_later
 
+from rocketlet.common.codes import ResponseCode
+from rocketlet.common.errors import RemotingError
 from rocketlet.remoting.codec.command import Command
 from rocketlet.remoting.codec.request_codes import RequestCode as Code
 
-SETTINGS = {**SMALL_FILES, "mappedFileSizeCommitLog": "65536", "slaveReadEnable": "true"}
+FILE_BYTES = 65_536
+SETTINGS = {
+    **SMALL_FILES,
+    "mappedFileSizeCommitLog": str(FILE_BYTES),
+    "slaveReadEnable": "true",
+    "fileReservedTime": "1",
+    "cleanFileForciblyEnable": "false",  # no file goes before its time, however full the disk of the tests is
+}
 SLAVE = {**SETTINGS, "brokerName": BROKER_NAME, "brokerRole": "SLAVE", "brokerId": "1"}
 TOPIC = "T"
+TOPICS = (
+    *(TOPIC, f"%RETRY%{RETRIERS}", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"),
+    *("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+)
 StartServer = Callable[..., Server]
 PAGE_MESSAGES = 32
 
@@ -134,18 +151,38 @@ class Pair:
         async def send() -> None:
             async with open_caller(self.master.broker) as caller:
                 await send_all_kinds(caller, TOPIC, count)
+                await send_for_later(caller, TOPIC)
 
         asyncio.run(send())
 
+    def send_amid(self, kill: Callable[[], None]) -> None:
+        """Kill somebody in the middle of many sends; those that are not answered may be stored or not."""
+
+        async def send(caller: Caller) -> None:
+            with suppress(RemotingError):
+                await caller.send(TOPIC, b"x" * 2_000)
+
+        async def send_many() -> None:
+            async with open_caller(self.master.broker) as caller, asyncio.TaskGroup() as tasks:
+                await caller.send(TOPIC, b"first")
+                for _ in range(200):
+                    tasks.create_task(send(caller))
+                await caller.send(TOPIC, b"last before the kill")
+                for _ in range(200):
+                    tasks.create_task(send(caller))
+                await asyncio.to_thread(kill)
+
+        asyncio.run(send_many())
+
     def restart_slave(self) -> None:
-        """Kill the slave, send, and start it again."""
-        self.slave.kill()
+        """Kill the slave amid sends, send more, and start it again."""
+        self.send_amid(self.slave.kill)
         self.send()
         self.slave = self.start_slave()
 
     def restart_master(self) -> None:
-        """Kill the master, and start it again at the same addresses."""
-        self.master.kill()
+        """Kill the master amid sends, and start it again at the same addresses."""
+        self.send_amid(self.master.kill)
         self.master = self._start_master(self._root / "master", self.master)
 
     def wait_level(self) -> None:
@@ -162,6 +199,24 @@ class Pair:
         self.slave.kill()
         (self._root / "slave").rename(self._root / "slave before")
         self.slave = self.start_slave()
+
+    def delete_first_file(self) -> None:
+        """Have both delete the first file of their logs, as if it had expired: one that is two hours old has."""
+        for store, address in (("master", self.master.broker), ("slave", self.slave.address)):
+            ask_until(partial(self._has_deleted, self._root / store, min(log_files(self._root / store)), address))
+
+    def _has_deleted(self, store: pathlib.Path, name: str, address: str) -> bool:
+        path = store / "commitlog" / name
+        if not path.exists():
+            return True
+        at_s = time.time() - 7_200
+        os.utime(path, (at_s, at_s))
+        assert ask_once(address, Code.DELETE_EXPIRED_COMMITLOG).code == ResponseCode.SUCCESS
+        return False
+
+    def master_files(self) -> list[str]:
+        """Return the names of the master's log files that hold anything."""
+        return sorted(log_files(self._root / "master"))
 
     def slave_files(self) -> list[str]:
         """Return the names of the slave's log files that hold anything."""
@@ -194,18 +249,19 @@ def shown(answer: Command) -> tuple[int, dict[str, str], bytes]:
         "suggestWhichBrokerId",
         "groupSysFlag",
         "topicSysFlag",
+        "minOffset",  # is asked for where it is alike
     )
     return answer.code, {key: value for key, value in answer.ext.items() if key not in own}, bytes(answer.body)
 
 
-def questions(pulls: bool) -> list[Question]:
-    """Return what to ask about queues, keys and places in the log."""
+def questions(*, pulls: bool, from_start: bool = True) -> list[Question]:
+    """Return what to ask about queues, keys and places in the log; where queues begin if that is alike."""
 
     async def ends(caller: Caller) -> Any:
-        codes = (Code.GET_MIN_OFFSET, Code.GET_MAX_OFFSET, Code.GET_EARLIEST_MSG_STORETIME)
+        codes = [Code.GET_MAX_OFFSET, *((Code.GET_MIN_OFFSET, Code.GET_EARLIEST_MSG_STORETIME) if from_start else ())]
         return [
             shown(await caller.ask(code, {"topic": topic, "queueId": str(queue_id)}))
-            for topic in (TOPIC, "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC")
+            for topic in TOPICS
             for queue_id in range(4)
             for code in codes
         ]
@@ -215,7 +271,7 @@ def questions(pulls: bool) -> list[Question]:
         return shown(await caller.ask(Code.QUERY_MESSAGE, header))[2]
 
     async def by_place(caller: Caller) -> Any:
-        return shown(await caller.ask(Code.VIEW_MESSAGE_BY_ID, {"offset": str(65_536 * 2)}))
+        return shown(await caller.ask(Code.VIEW_MESSAGE_BY_ID, {"offset": str(FILE_BYTES * 2)}))
 
     async def by_time(caller: Caller) -> Any:
         header = {"topic": TOPIC, "queueId": "1", "timestamp": str(1 << 60)}
@@ -224,7 +280,9 @@ def questions(pulls: bool) -> list[Question]:
     async def pulled(caller: Caller) -> Any:
         found: list[Any] = []
         for queue_id in range(4):
-            offset = 0
+            queue = {"topic": TOPIC, "queueId": str(queue_id)}
+            least, end = [await caller.ask(code, queue) for code in (Code.GET_MIN_OFFSET, Code.GET_MAX_OFFSET)]
+            offset = int(least.ext["offset"]) if from_start else int(end.ext["offset"]) - 10
             while (answer := shown(await caller.pull(TOPIC, offset, queue_id=queue_id)))[0] == 0:
                 found.append(answer)
                 offset = int(answer[1]["nextBeginOffset"])
@@ -259,16 +317,37 @@ def test_logs_are_equal_whoever_is_killed(pair: Pair) -> None:
 
 @pytest.mark.feature("R1", "R3", "R4")
 def test_emptied_slave_begins_anew(pair: Pair) -> None:
-    """Our master gives it all files, an official one all but the first; from there on the logs are equal."""
+    """Our master gives it all files, an official one all but the first; from there on logs and answers are equal."""
     for _ in range(3):
         pair.send()
     pair.wait_level()
-    files = pair.slave_files()
+    before = pair.master_files()
     pair.empty_slave()
     pair.send()
     pair.wait_level()
     is_all = isinstance(pair.master, RocketletServer)
-    assert pair.slave_files()[0] == files[0 if is_all else 1]
+    assert pair.slave_files()[0] == before[0 if is_all else 1]
+    pair.compare_answers(questions(pulls=isinstance(pair.slave, Part), from_start=is_all))
+
+
+@pytest.mark.feature("R3", "R4")
+@pytest.mark.timeout(400, func_only=True)
+def test_first_file_is_deleted(pair: Pair) -> None:
+    """By both, as it has expired: the copy goes on, and an emptied slave begins where its master does."""
+    for _ in range(3):
+        pair.send()
+    pair.wait_level()
+    first, second, *_ = pair.master_files()
+    pair.delete_first_file()
+    pair.send()
+    pair.wait_level()
+    assert pair.slave_files()[0] == pair.master_files()[0] == second > first
+    pair.compare_answers(questions(pulls=True))
+    pair.empty_slave()
+    pair.send()
+    pair.wait_level()
+    assert pair.slave_files()[0] == second
+    pair.compare_answers(questions(pulls=isinstance(pair.slave, Part)))
 
 
 @pytest.mark.feature("R11", "S20")

@@ -28,6 +28,7 @@ VECTORS = pathlib.Path(__file__).parent.parent / "vectors" / "ha"
 SIZES = {"segment_bytes": 65_536, "queue_file_bytes": 2_000, "index_slots": 100, "index_entries": 400}
 """Those of the brokers that were recorded."""
 BATCH_BYTES = 32_768
+RETRIERS = "retriers"
 SCENARIOS = ("fresh-catchup", "slave-restart", "slave-killed")
 """What happened to one pair, in this order."""
 
@@ -243,6 +244,24 @@ async def send_all_kinds(caller: Caller, topic: str = "T", count: int = 40) -> N
         }
         answer = await caller.ask(RequestCode.END_TRANSACTION, end)
         assert answer.code == ResponseCode.SUCCESS, answer
+
+
+async def send_for_later(caller: Caller, topic: str = "T") -> None:
+    """Send a message that is due in a second, and give one back for the group ``RETRIERS``, which is due then, too."""
+    answer = await caller.send(topic, b"timed", properties="TIMER_DELAY_MS\x011000\x02")
+    assert answer.code == ResponseCode.SUCCESS, answer
+    sent = await caller.send(topic, b"tried again", queue_id=1)
+    back = {
+        "group": RETRIERS,
+        "offset": str(int(sent.ext["msgId"][-16:], 16)),
+        "delayLevel": "1",
+        "originMsgId": sent.ext["msgId"],
+        "originTopic": topic,
+        "unitMode": "false",
+        "maxReconsumeTimes": "16",
+    }
+    answer = await caller.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
+    assert answer.code == ResponseCode.SUCCESS, answer
 
 
 class StatedMaster:
