@@ -6,6 +6,7 @@ It is imported with the first request of an administrator, or for metrics, since
 from ..common.names import SYSTEM_TOPICS
 from ..remoting.transport.connection import Handler
 from ..remoting.transport.server import handlers_of
+from ..store.files.files import OS_FILES
 from .admin.absent_handlers import OtherFeatures, OtherRoles, OtherStorage
 from .admin.change_handlers import GroupDeletion, OffsetResets, TopicDeletion
 from .admin.client_handlers import DirectConsumption, MemberCalls, MemberQuestions
@@ -23,6 +24,7 @@ from .admin.table_handlers import OffsetTables, SettingTables
 from .admin.topic_figures import TopicLooks, WatchedTables
 from .parts import AdminParts
 from .pull.query_handlers import QueryHandlers
+from .replication.kept_tables import keep_tables
 from .replication.peer_handlers import KeptTableHandlers, PeerHandlers
 from .topic.topics import boot_topics
 
@@ -92,7 +94,8 @@ def _build_changes(parts: AdminParts, own_topics: frozenset[str]) -> tuple[Topic
 
 def _build_peer_answers(parts: AdminParts) -> tuple[SettingTables, OffsetTables, KeptTableHandlers, PeerHandlers]:
     state, replication, delivery = parts.state, parts.replication, parts.timer_delivery
-    config, kept = parts.config.replication, state.kept
+    config = parts.config.replication
+    kept = state.kept or keep_tables(parts.config.store.root, parts.clock.now_ms(), OS_FILES, is_slave=False)
     check = delivery and (lambda: kept.timer_check.check if config.is_slave else delivery.check)
     return (
         SettingTables(state.topics, state.groups, parts.clock.now_ms()),

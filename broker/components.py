@@ -140,6 +140,7 @@ class Components:
         from .replication.table_copy import CopiedTables, CopyHelpers, TableCopy  # not for masters
 
         state = self._state
+        assert state.kept is not None, "a slave keeps tables"
         tables = CopiedTables(state.topics, state.groups, state.offsets, state.delays, state.kept)
 
         async def save() -> None:

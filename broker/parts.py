@@ -1,7 +1,7 @@
 """What the parts of a broker are handed: what was found on its disk, and for administrators also what runs."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..common.clock import Clock
 from ..remoting.transport.connection import Connection
@@ -17,7 +17,6 @@ from .group.groups import GroupTable, OffsetTable
 from .group.members import Members
 from .jobs import SaveJob
 from .outcomes.scheduler import LongPolling, Scheduler
-from .replication.kept_tables import KeptTables
 from .replication.log_replication import LogReplication
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
@@ -25,9 +24,15 @@ from .settings.saved import SettingsFile
 from .topic.registration import Registration
 from .topic.topics import TopicTable
 
+if TYPE_CHECKING:
+    from .replication.kept_tables import KeptTables
+
 
 class StoredState(NamedTuple):
-    """What a broker has found on its disk: the store, settings, the tables of ``config/``, and who saves these."""
+    """What a broker has found on its disk: the store, settings, the tables of ``config/``, and who saves these.
+
+    ``kept`` is ``None`` on a master that keeps nothing for slaves.
+    """
 
     store: MessageStore
     settings: LiveSettings
@@ -39,7 +44,7 @@ class StoredState(NamedTuple):
     delays: DelayProgress
     saving: SaveJob
     delay_saving: DelaySaveJob
-    kept: KeptTables
+    kept: "KeptTables | None"
 
 
 class AdminParts(NamedTuple):

@@ -39,20 +39,21 @@ from .group.members import Presence
 from .jobs import SaveJob
 from .parts import StoredState
 from .ports import BrokerPorts
-from .replication.kept_tables import keep_tables
 from .role import Role, slave_handlers
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
 from .settings.saved import SettingsFile, lay_under
-from .topic.config_table import ConfigFolder
+from .topic.config_table import JOURNAL, ConfigFolder
 from .topic.registration import NameServerLink
 from .topic.topics import TopicTable
 from .transaction.checks import GiveUp
 
 if TYPE_CHECKING:
     from .admin.figures import Figures
+    from .replication.kept_tables import KeptTables
     from .replication.slave_link import SlaveState
 
+_KEPT_FILES = ("replica.json", "messageRequestMode.json", JOURNAL)
 T = TypeVar("T")
 
 
@@ -162,13 +163,13 @@ class Broker:
         filters = FilterTable(now_ms, shape, keep_dead_ms=config.filter_keep_ms)
         delays = DelayProgress(now_ms, version_step=config.delay_version_step)
         folder = ConfigFolder(os.path.join(config.store.root, "config"), writer, self._files)
-        kept = keep_tables(config.store.root, now_ms(), self._files, is_slave=config.replication.is_slave)
-        saving = SaveJob(folder, (topics, groups, offsets, filters, *kept.tables), settings)
+        kept = await _run_in(writer, partial(_find_kept, config, now_ms(), self._files))
+        saving = SaveJob(folder, (topics, groups, offsets, filters, *(kept.tables if kept else ())), settings)
         await _run_in(writer, saving.load)
         await _run_in(writer, partial(folder.load, delays))
-        if config.replication.is_slave:
+        if kept is not None and config.replication.is_slave:
             await _run_in(writer, kept.timer_check.load)
-        else:
+        elif kept is not None:
             await _run_in(writer, partial(kept.modes.peek, config.store.root, self._files))
             if kept.mark.is_set:  # the tables are copies, older or newer than the log
                 store.doubt_end()
@@ -230,6 +231,16 @@ class Broker:
     def _store_host(self) -> bytes:
         """The host that message ids name: callers of 33 connect to it."""
         return encode_host(self._own_ip, self.advertised.port or self.advertised.bound[1])
+
+
+def _find_kept(config: BrokerConfig, now_ms: int, files: Files) -> "KeptTables | None":
+    """Return the tables that a slave keeps, or another broker has left; none where there is nothing of the sort."""
+    names = {entry.name.removesuffix(".bak") for entry in files.list(os.path.join(config.store.root, "config"))}
+    if not (config.replication.is_slave or names.intersection(_KEPT_FILES)):
+        return None
+    from .replication.kept_tables import keep_tables  # not for masters that were never slaves, as most brokers are
+
+    return keep_tables(config.store.root, now_ms, files, is_slave=config.replication.is_slave)
 
 
 async def _find_own_ip(config: BrokerConfig, clock: Clock) -> str:
