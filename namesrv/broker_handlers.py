@@ -1,5 +1,7 @@
 """What brokers, and administrators about brokers, ask of a name server (behaviour.md A.3, A.4, A.7)."""
 
+import logging
+
 from ..common.clock import Clock
 from ..common.codes import ResponseCode
 from ..common.errors import DecodeError
@@ -27,8 +29,10 @@ from .config import LiveSettings
 from .routes import BrokerRegistration, Identity, NameServerRoutes, QueueShape
 
 EXPIRY_MS = 120_000
+_MOST_RIVALS = 1_000
 V3_0_11 = 37
 """The first release whose registration is more than its topics."""
+_log = logging.getLogger(__name__)
 
 
 class BrokerHandlers:
@@ -39,6 +43,7 @@ class BrokerHandlers:
         self._settings = settings
         self._clock = clock
         self._links = WatchedConnections(routes.drop_link)
+        self._rivals: set[frozenset[str]] = set()
 
     @answers(RequestCode.REGISTER_BROKER)
     def register(self, command: Command, connection: Connection) -> Command:
@@ -47,6 +52,7 @@ class BrokerHandlers:
         if header.body_crc32 and crc31(command.body) != header.body_crc32:
             return Command.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         registration = _read_registration(header, command, connection)
+        self._look_for_rival(registration.identity)
         deletes_absent = self._settings.config.deletes_absent_topics
         outcome = self._routes.register(
             registration, connection, self._clock.monotonic_ms(), deletes_absent=deletes_absent
@@ -93,6 +99,19 @@ class BrokerHandlers:
         """Put a broker's topics back into what producers see."""
         count = self._routes.set_writable(decode_header(BrokerNameHeader, command).broker_name, is_writable=True)
         return Command.response(ResponseCode.SUCCESS, ext=AddWriteReply(add_topic_count=count))
+
+    def _look_for_rival(self, who: Identity) -> None:
+        """Say, once for each two, that brokers that are both alive register as one."""
+        rival = self._routes.rival_of(who)
+        if (
+            rival is None
+            or len(self._rivals) >= _MOST_RIVALS
+            or (both := frozenset({rival, who.address})) in self._rivals
+        ):
+            return
+        self._rivals.add(both)
+        text = "brokers at %s and %s both register as %s with id %d: clients are sent to the one that was heard of last"
+        _log.warning(text, rival, who.address, who.broker_name, who.broker_id)
 
     def _order_body(self) -> bytes:
         """Return the order configuration; an empty one clears the flags of topics, none leaves them."""

@@ -176,6 +176,14 @@ class NameServerRoutes:
         live = self._live.get(_LiveKey(cluster, address))
         return live is not None and live.said.follows_clients
 
+    def rival_of(self, who: Identity) -> str | None:
+        """Return the other address at which a live broker has the same name and id."""
+        group = self._groups.get(who.broker_name)
+        holder = group.addresses.get(who.broker_id) if group is not None else None
+        if holder is None or holder == who.address or _LiveKey(who.cluster, holder) not in self._live:
+            return None
+        return holder
+
     def route(self, topic: str) -> FoundRoute | None:
         """Return where a topic lives, None when no group with an address holds it (A.5)."""
         queues = self._queues.get(topic)

@@ -120,3 +120,21 @@ async def test_lost_connection_takes_every_broker_that_registered_on_it(caller: 
         answer = await caller.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
         clusters = json.loads(answer.body)["clusterAddrTable"]["c"]
     assert [broker["brokerName"] for broker in ((await route_body(caller)) or {})["brokerDatas"]] == ["broker-b"]
+
+
+async def test_two_masters_of_one_name_are_told(
+    caller: Caller, nameserver: NameServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, however often they register by turns; one that comes when the others are gone is no second."""
+    async with open_caller(nameserver.address) as other:
+        for _ in range(3):
+            await register(caller)
+            await register(other, brokerAddr="10.0.0.9:10911")
+        [said] = caplog.messages
+    assert said == (
+        f"brokers at {BROKER['brokerAddr']} and 10.0.0.9:10911 both register as broker-a with id 0: "
+        "clients are sent to the one that was heard of last"
+    )
+    await caller.ask(RequestCode.UNREGISTER_BROKER, BROKER)
+    await register(caller, brokerAddr="10.0.0.10:10911")
+    assert len(caplog.messages) == 1
