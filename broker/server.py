@@ -167,16 +167,19 @@ class Broker:
         saving = SaveJob(folder, (topics, groups, offsets, filters, *(kept.tables if kept else ())), settings)
         await _run_in(writer, saving.load)
         await _run_in(writer, partial(folder.load, delays))
+        topics_known_until_ms = topics.saved_at_ms
         if kept is not None and config.replication.is_slave:
+            kept.mark.begin()
             await _run_in(writer, kept.timer_check.load)
         elif kept is not None:
             await _run_in(writer, partial(kept.modes.peek, config.store.root, self._files))
-            if kept.mark.is_set:  # the tables are copies, older or newer than the log
+            if kept.mark.is_of_slave:  # the tables are copies, older or newer than the log, or were never copied
                 store.doubt_end()
+                topics_known_until_ms = topics.saved_at_ms if kept.mark.is_set else 0
                 kept.mark.remove()
         if not store.was_closed_cleanly:
             offsets.pull_back(store.max_offset)
-            find_unsaved = partial(store.topics_since, topics.saved_at_ms, lambda name: topics.get(name) is not None)
+            find_unsaved = partial(store.topics_since, topics_known_until_ms, lambda name: topics.get(name) is not None)
             topics.restore(await _run_in(writer, find_unsaved))
             await saving.run_once()  # before a message can arrive there
         topics.adopt_batch_topics(store.batch_topics())

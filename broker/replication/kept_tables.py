@@ -3,14 +3,14 @@
     messageRequestMode.json   whether the members of a group pull or pop, by topic and group (store.md §9.6)
     timermetrics              how many timer messages of each topic wait
     timercheck                how far the master has delivered timer messages (store.md §9.7)
-    replica.json              since when the store is the copy of a master
+    replica.json              whether the store is that of a slave, and since when all its tables are copies
 
 Rules
 
     1. A master tells what the first says, and leaves it alone: POP is not built. It counts no timer messages.
     2. A slave has no timer files but ``timercheck``. It says that they are to be made anew from the timer topic, and
        that whatever was due before its time is done: that is what a broker needs that goes on as master.
-    3. The mark of a copy is what a broker goes by that is started as master of it: tables and log were copied at
+    3. The mark of a slave is what a broker goes by that is started as master of it: tables and log were copied at
        different times, so their ends are compared as after a kill.
 """
 
@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...common.errors import ConfigError
 from ...common.java_json import Int32, Int64, read_table_as
@@ -171,6 +172,7 @@ def _put_until(check: TimerCheck) -> int:
 class ReplicaFile(Struct, rename="camel", kw_only=True):
     """The content of ``replica.json``; all zeros in the store of a master."""
 
+    is_slave: bool = False
     master_address: str = ""
     copied_at: Int64 = 0
 
@@ -193,15 +195,26 @@ class ReplicaMark:
         """Whether they are."""
         return self._file.copied_at > 0
 
+    @property
+    def is_of_slave(self) -> bool:
+        """Whether the store was that of a slave, maybe of one that has never copied all tables."""
+        return self._file.is_slave or self.is_set
+
+    def begin(self) -> None:
+        """Note that the store is that of a slave."""
+        if not self._file.is_slave:
+            self._file = replace(self._file, is_slave=True)
+            self.change_count += 1
+
     def put(self, master_address: str, now_ms: int) -> None:
         """Note that all tables were copied; what was noted of the same master stays."""
         if not self.is_set or self._file.master_address != master_address:
-            self._file = ReplicaFile(master_address=master_address, copied_at=max(1, now_ms))
+            self._file = ReplicaFile(is_slave=True, master_address=master_address, copied_at=max(1, now_ms))
             self.change_count += 1
 
     def remove(self) -> None:
         """Note that they are this broker's own from now on."""
-        if self.is_set:
+        if self.is_of_slave:
             self._file = ReplicaFile()
             self.change_count += 1
 

@@ -301,6 +301,24 @@ async def test_a_slave_that_goes_on_as_master_keeps_what_it_has(
         assert "T" in (await promoted.table(Code.GET_ALL_TOPIC_CONFIG))["topicConfigTable"]
 
 
+async def test_a_slave_without_tables_that_goes_on_as_master_knows_its_topics(
+    tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer
+) -> None:
+    """It was told the HA port of its master alone, so it has the log and nothing else; all of that can be read."""
+    place = tmp_path / "slave"
+    async with run_member(tmp_path / "master", clock, nameserver.address) as master:
+        await master.caller.send("T", queue_id=3)
+        clock.advance(1)
+        host, _, port = master.broker.address.rpartition(":")
+        async with run_member(place, clock, "", 1, haMasterAddress=f"{host}:{int(port) + 1}") as slave:
+            await until_copied(master, slave, clock)
+            assert (await slave.caller.pull("T", queue_id=3)).code == 2
+    async with run_member(place, clock, nameserver.address) as promoted:
+        assert (await promoted.caller.pull("T", queue_id=3)).remark == "FOUND"
+    async with run_member(place, clock, nameserver.address) as restarted:
+        assert restarted.broker.store.was_closed_cleanly
+
+
 async def test_timers_go_on_where_the_master_was(
     tmp_path: pathlib.Path, clock: ManualClock, nameserver: NameServer
 ) -> None:
