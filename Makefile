@@ -72,7 +72,7 @@ mqadmin: $(READY) ## run every command of mqadmin and write docs/reference/mqadm
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests/interop/test_mqadmin.py -k page_says --mqadmin-page=docs/reference/mqadmin.md
 
-durability: $(READY) ## try to lose messages: crashes, kills, rot, other brokers; write docs/reference/durability.md
+durability: $(READY) ## try to lose messages: crashes, kills, lost machines, rot, other brokers; write docs/reference/durability.md
 	@.ci/tools --try jdk maven go
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests -m durability --durability-page=docs/reference/durability.md

@@ -5,7 +5,6 @@ give the same answers. An official slave knows topics a minute after its start: 
 """
 
 import asyncio
-import hashlib
 import os
 import pathlib
 import time
@@ -18,7 +17,7 @@ import pytest
 from interop.clients import Outgoing, Producer, PullConsumer
 from interop.driver import Driver
 from interop.parts import Part
-from interop.replica_group import ask_once
+from interop.replica_group import ask_once, log_files
 from interop.servers import BROKER_NAME, JavaServer, RocketletServer, Server, free_port
 from interop.toolchain import java_command
 from interop.traffic import SMALL_FILES
@@ -100,16 +99,6 @@ def start_java_master(store: pathlib.Path, replaced: Any = None) -> JavaServer:
 def start_our_master(store: pathlib.Path, replaced: Any = None) -> RocketletServer:
     """Return our master with its name server."""
     return RocketletServer(store, {**SETTINGS, "brokerClusterName": "DefaultCluster"}, replaced)
-
-
-def log_files(store: pathlib.Path) -> dict[str, str]:
-    """Return the checksums of the files of a log that hold anything, by their names."""
-    found: dict[str, str] = {}
-    for path in sorted((store / "commitlog").glob("*")):
-        data = path.read_bytes()
-        if any(data):
-            found[path.name] = hashlib.sha256(data).hexdigest()
-    return found
 
 
 class Pair:

@@ -66,6 +66,18 @@ PARTS = (
         "pytest -m durability tests/interop",
     ),
     Part(
+        "Lost machines",
+        "A master with a slave, each a process, is ended by SIGKILL under load, and its store is thrown away. Every"
+        " message that it acknowledged is looked for in what the slave has, at the queue and offset of its answer;"
+        " FLUSH_SLAVE_TIMEOUT is no acknowledgement. Then the store of the slave goes on as that of the master, is read"
+        " once more, and gets an empty slave, until the next master is lost; up to twelve in a row. SYNC_MASTER, with"
+        " `inSyncReplicas=2`, may lose nothing. Under ASYNC_MASTER what the slave has is the beginning of what was"
+        " acknowledged; how much it lacks is measured, with both on one machine. A bad link is paused, slow,"
+        " half open, or cut again and again, while messages are sent, heals until both logs are equal, and is bad again"
+        " when the master is lost.",
+        "pytest -m durability tests/interop/test_lost_machines.py",
+    ),
+    Part(
         "Rot",
         "Bits are flipped and files cut at random places of every kind of file. Each is detected or harmless, never"
         " served as good data, and never a crash. *Lost* counts the messages that were missing, moved or changed in any"

@@ -1,11 +1,14 @@
 """A name server, a master and its slave as processes of their own, and places on the wire before both of the brokers.
 
-The master can be killed, and started again where it was with the same store. Clients that shall be listened to are
-given ``namesrv`` of the taps: what they ask the master passes one tap, what they ask the slave the other.
+The master can be killed, and started again where it was with the same store; or it is lost with its store, and the
+slave goes on in its place. Clients that shall be listened to are given ``namesrv`` of the taps: what they ask the
+master passes one tap, what they ask the slave the other.
 """
 
 import asyncio
+import hashlib
 import pathlib
+import shutil
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
@@ -28,14 +31,24 @@ _PORTS = 4  # of a broker: two below its own, and one above
 class ReplicaGroup:
     """The processes; they end with the stack on which they are started."""
 
-    def __init__(self, started: ExitStack, directory: pathlib.Path, **settings: str) -> None:
+    def __init__(self, started: ExitStack, directory: pathlib.Path, port: str = "", **settings: str) -> None:
         self._started = started
         self._directory = directory
         self._settings = settings
-        self._port = str(free_port(_PORTS) - 1)
+        self._port = port or choose_port()
         self.namesrv = started.enter_context(start_nameserver(directory)).address
         self.master = self.start_broker(port=self._port, **settings)
-        self.slave = self.start_broker(**{**settings, "brokerRole": "SLAVE", "brokerId": "1"})
+        self.slave = self._start_slave()
+
+    @property
+    def master_store(self) -> pathlib.Path:
+        """Where the master has its store."""
+        return self._directory / f"{BROKER_NAME}-0"
+
+    @property
+    def slave_store(self) -> pathlib.Path:
+        """Where the slave has its store."""
+        return self._directory / f"{BROKER_NAME}-1"
 
     def start_broker(self, port: str = "0", **settings: str) -> Part:
         """Run a broker that registers at the name server."""
@@ -54,11 +67,30 @@ class ReplicaGroup:
         """Start the master again, where it was."""
         self.master = self.start_broker(port=self._port, **self._settings)
 
+    def lose_master(self) -> None:
+        """Kill the master if it still runs, and throw away what it had."""
+        self.master.kill()
+        shutil.rmtree(self.master_store)
+
+    def promote_slave(self) -> None:
+        """Start what a slave that has ended had as the master, where the lost one was, and an empty slave beside it."""
+        self.slave_store.rename(self.master_store)
+        self.restart_master()
+        self.slave = self._start_slave()
+
     def wait_copied(self, topic: str) -> None:
         """Return when the slave knows a topic, and has all that is in the master's log now."""
         end = _status_of(self.master).master_commit_log_max_offset
         ask_until(lambda: ask_once(self.slave.address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic}).code == 0)
         ask_until(lambda: _status_of(self.slave).ha_client_runtime_info.max_offset >= end)
+
+    def wait_alone(self) -> None:
+        """Return when the slave has taken all that came from a master that has ended."""
+        ask_until(lambda: _status_of(self.slave).ha_client_runtime_info.last_read_timestamp, is_so=lambda at: not at)
+
+    def wait_level(self) -> None:
+        """Return when master and slave have the same log, byte for byte."""
+        ask_until(lambda: log_files(self.master_store) == log_files(self.slave_store))
 
     @contextmanager
     def tapped(self) -> Generator["GroupTaps"]:
@@ -68,6 +100,9 @@ class ReplicaGroup:
             Tap(Place(master.namesrv, self.slave.address)) as slave,
         ):
             yield GroupTaps(master, slave)
+
+    def _start_slave(self) -> Part:
+        return self.start_broker(**{**self._settings, "brokerRole": "SLAVE", "brokerId": "1"})
 
     def _addresses(self) -> dict[int, str]:
         info = decode_answer(ClusterInfo, ask_once(self.namesrv, RequestCode.GET_BROKER_CLUSTER_INFO).body)
@@ -103,6 +138,21 @@ def committed_at(broker: Part, asked: GroupQueue) -> int:
 
 def _status_of(broker: Part) -> HaStatus:
     return decode_answer(HaStatus, ask_once(broker.address, RequestCode.GET_BROKER_HA_STATUS).body)
+
+
+def choose_port() -> str:
+    """Return a port that a broker may take, with those beside it."""
+    return str(free_port(_PORTS) - 1)
+
+
+def log_files(store: pathlib.Path) -> dict[str, str]:
+    """Return the checksums of the files of a log that hold anything, by their names."""
+    found: dict[str, str] = {}
+    for path in sorted((store / "commitlog").glob("*")):
+        data = path.read_bytes()
+        if any(data):
+            found[path.name] = hashlib.sha256(data).hexdigest()
+    return found
 
 
 def ask_once(address: str, code: RequestCode, header: Mapping[str, str] | None = None) -> Command:

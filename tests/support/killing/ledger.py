@@ -9,6 +9,7 @@ Rules:
 - Where retention runs, a queue may begin later than before; what it served before that is retired, not lost.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -52,6 +53,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.acknowledged: dict[Identity, Place] = {}
+        self.unsure = Counter[str]()
+        """How many messages were stored, but not as they should be, by the status of the answer."""
         self.found: dict[Identity, Place] = {}
         self.ends: dict[tuple[str, int], int] = {}
         self.begins: dict[tuple[str, int], int] = {}

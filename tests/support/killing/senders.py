@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import msgspec
 from interop.driver import Driver
@@ -29,6 +30,13 @@ class Load(Protocol):
         ...
 
 
+class Moment(NamedTuple):
+    """What is done when there were so many answers."""
+
+    answers: int
+    act: Callable[[], object]
+
+
 class OurLoad:
     """Our client: single messages and batches, many in flight."""
 
@@ -37,17 +45,26 @@ class OurLoad:
 
     def run(self, namesrv: str, ledger: Ledger, count: int, kill: Callable[[], None]) -> None:
         """Send without a pause; after ``count`` answers call ``kill``, and note every answer in the ledger."""
-        asyncio.run(_OurRun(self._choose, ledger, count, kill).send_all(namesrv))
+        self.run_past(namesrv, ledger, [Moment(count, kill)])
+
+    def run_past(self, namesrv: str, ledger: Ledger, moments: Sequence[Moment]) -> None:
+        """Send without a pause until the broker is gone; some moment kills it."""
+        asyncio.run(_OurRun(self._choose, ledger, moments, ends_by_kill=True).send_all(namesrv))
+
+    def send_past(self, namesrv: str, ledger: Ledger, moments: Sequence[Moment]) -> None:
+        """Send without a pause up to the last of the moments; a send that is not answered is a fault."""
+        asyncio.run(_OurRun(self._choose, ledger, moments, ends_by_kill=False).send_all(namesrv))
 
 
 class _OurRun:
     """One run: a producer whose workers send one request after the other."""
 
-    def __init__(self, choose: random.Random, ledger: Ledger, count: int, kill: Callable[[], None]) -> None:
+    def __init__(self, choose: random.Random, ledger: Ledger, moments: Sequence[Moment], *, ends_by_kill: bool) -> None:
         self._choose = choose
         self._ledger = ledger
-        self._left = count
-        self._kill = kill
+        self._moments = deque(moments)
+        self._ends_by_kill = ends_by_kill
+        self._answered = 0
         self._sender = f"ours{next(_runs)}"
         self._next = 0
 
@@ -58,16 +75,17 @@ class _OurRun:
                 tasks.create_task(self._work(producer))
 
     async def _work(self, producer: Producer) -> None:
-        while True:
+        while self._ends_by_kill or self._moments:
             count = self._choose.randrange(2, 9) if self._choose.random() < 0.1 else 1
             first, self._next = self._next, self._next + count
             topic = self._choose.choice(TOPICS)
             try:
                 result = await self._send(producer, topic, range(first, self._next))
-            except _NO_ANSWER:
+            except _NO_ANSWER as error:
+                if not self._ends_by_kill:
+                    self._ledger.faults.append(f"{Identity(self._sender, first)} was not answered: {error}")
                 return
-            if result.status is SendStatus.SEND_OK:
-                self._note(result, first, count)
+            self._note(result, first, count)
 
     async def _send(self, producer: Producer, topic: str, numbers: Sequence[int]) -> SendResult:
         identities = [Identity(self._sender, number) for number in numbers]
@@ -78,11 +96,14 @@ class _OurRun:
         return await producer.send_batch(messages, queue=queue)
 
     def _note(self, result: SendResult, first: int, count: int) -> None:
-        place = Place(result.queue.topic, result.queue.queue_id, result.queue_offset)
-        self._ledger.acknowledge(self._sender, first, place, count)
-        self._left -= count
-        if -count < self._left <= 0:
-            self._kill()
+        if result.status is SendStatus.SEND_OK:
+            place = Place(result.queue.topic, result.queue.queue_id, result.queue_offset)
+            self._ledger.acknowledge(self._sender, first, place, count)
+        else:
+            self._ledger.unsure[result.status.name] += count
+        self._answered += count
+        while self._moments and self._answered >= self._moments[0].answers:
+            self._moments.popleft().act()
 
 
 class _Stored(msgspec.Struct, rename="camel"):
