@@ -101,7 +101,7 @@ def _build_peer_answers(parts: AdminParts) -> tuple[SettingTables, OffsetTables,
         SettingTables(state.topics, state.groups, parts.clock.now_ms()),
         OffsetTables(state.offsets, state.delays),
         KeptTableHandlers(kept, check),
-        PeerHandlers(replication, state.store, parts.clock, parts.own_address, config.ha_host),
+        PeerHandlers(replication, state.store, parts.clock),
     )
 
 

@@ -57,6 +57,7 @@ from .transaction.transactions import Transactions
 
 if TYPE_CHECKING:
     from .admin.figures import Figures
+    from .replication.pre_online import MasterProgress
     from .replication.table_copy import TableCopy
 
 
@@ -97,7 +98,7 @@ class Components:
         self.scheduler = Scheduler(
             store, clock, self.registration.make_known, self.settings if config.fails_fast else None
         )
-        self.replication = LogReplication(self.scheduler, self.settings, clock)
+        self.replication = LogReplication(self.scheduler, self.settings, clock, self._own_address)
         self.cleaning = CleaningJob(store.cleaner, files, tasks, clock)
         self.long_polling = LongPolling(clock)
         self.table_copy = self._build_table_copy() if config.replication.is_slave else None
@@ -143,15 +144,24 @@ class Components:
         assert state.kept is not None, "a slave keeps tables"
         tables = CopiedTables(state.topics, state.groups, state.offsets, state.delays, state.kept)
 
-        async def save() -> None:
-            await state.saving.run_once()
-            await state.delay_saving.run_once()
-
         def make_known(names: Sequence[str]) -> None:
             self.registration.make_known(names, lambda: None)
 
-        helpers = CopyHelpers(save, self._forget_topics, self.cleaning.in_thread, make_known)
+        helpers = CopyHelpers(self._save_progress, self._forget_topics, self.cleaning.in_thread, make_known)
         return TableCopy(tables, state.store, self.replication.master, helpers, self._clock)
+
+    async def _save_progress(self) -> None:
+        await self._state.saving.run_once()
+        await self._state.delay_saving.run_once()
+
+    def master_progress(self) -> "MasterProgress":
+        """Return how far consumers and delay levels have come, for a master that takes back what is further."""
+        from .replication.pre_online import MasterProgress
+
+        state = self._state
+        return MasterProgress(
+            state.store, state.topics, state.offsets, state.delays, self.delay_delivery, self._save_progress
+        )
 
     def _forget_topics(self, topics: frozenset[str]) -> None:
         """Let go of topics that the master has no more."""

@@ -5,7 +5,8 @@
     haListenPort        the copy of the log; unless given, listenPort + 1
 
 A free port is one whose neighbours are free as well. Where the port is given and a neighbour of it is taken, an
-ASYNC_MASTER goes on without that neighbour and says what that means; SYNC_MASTER and SLAVE do not start.
+ASYNC_MASTER goes on without that neighbour and says what that means; SYNC_MASTER and SLAVE do not start, nor does a
+master that is to wait for its slaves.
 """
 
 import logging
@@ -99,6 +100,7 @@ class BrokerPorts:
         raise error
 
     def _say_missing(self, consequence: str, error: ConfigError) -> None:
-        if self._config.replication.role != ASYNC_MASTER:
+        replication = self._config.replication
+        if replication.role != ASYNC_MASTER or replication.begins_isolated:
             raise error
         _log.warning("%s: %s; going on without", consequence, error)

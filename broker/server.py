@@ -39,7 +39,7 @@ from .group.members import Presence
 from .jobs import SaveJob
 from .parts import StoredState
 from .ports import BrokerPorts
-from .role import Role, slave_handlers
+from .role import Reach, Role, slave_handlers
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
 from .settings.saved import SettingsFile, lay_under
@@ -205,13 +205,14 @@ class Broker:
         for job in parts.jobs:
             tasks.start(repeat(job.run, self._clock, first_ms=job.period_ms), type(job).__name__)
         tasks.start(repeat(parts.cleaning.run, self._clock, first_ms=FIRST_ROUND_MS), "cleaning")
-        await stack.enter_async_context(Role(parts, state.delay_saving, self._clock, pool, self._give_up))
-        stack.push_async_callback(parts.registration.stop)
         replication = replace(self._config.replication, ha_port=ports.ha_port)
         bound = replace(self._config, port=self.advertised.bound[1], replication=replication)
         tell = parts.replication.master.tell
         links = [NameServerLink(address, pool, bound, tell) for address in bound.nameserver_list]
-        await parts.registration.start(links)
+        role = Role(parts, state.delay_saving, self._clock, Reach(pool, links, bound), self._give_up)
+        await stack.enter_async_context(role)
+        stack.push_async_callback(parts.registration.stop)
+        await role.go_online()
 
     async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
         by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}

@@ -29,6 +29,11 @@ class DataVersion(msgspec.Struct, rename="camel", kw_only=True, frozen=True):
     state_version: Int64 = 0
     timestamp: Int64 = 0
 
+    def is_older(self, than: "DataVersion") -> bool:
+        """Tell whether it stands for a state before another one (``DataVersion.compare``)."""
+        own, other = ((each.state_version, each.counter, each.timestamp) for each in (self, than))
+        return own < other
+
 
 class TopicConfig(msgspec.Struct, rename="camel", kw_only=True):
     """A topic of a broker."""

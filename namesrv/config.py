@@ -30,6 +30,9 @@ class NameServerConfig(Struct, frozen=True, kw_only=True):
         bool,
         Key("supportActingMaster", "show the first slave of a group without master as its master, to be read from"),
     ] = False
+    notifies_first: Annotated[
+        bool, Key("notifyMinBrokerIdChanged", "tell brokers of a group when another one has the least brokerId")
+    ] = False
     deletes_absent_topics: Annotated[
         bool, Key("deleteTopicWithBrokerRegistration", "a registration takes back the topics that it leaves out")
     ] = False
@@ -74,7 +77,7 @@ class NameServerConfig(Struct, frozen=True, kw_only=True):
 
 
 _ALWAYS_BLACK = frozenset(["configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"])
-_AT_START = frozenset(["bindAddress", "listenPort", "serverChannelMaxIdleTimeSeconds"])
+_AT_START = frozenset(["bindAddress", "listenPort", "serverChannelMaxIdleTimeSeconds", "notifyMinBrokerIdChanged"])
 _log = logging.getLogger(__name__)
 
 

@@ -89,6 +89,19 @@ class FoundRoute(NamedTuple):
     groups: list[BrokerGroup]
 
 
+class FirstChange(NamedTuple):
+    """A group whose broker with the least number is another one; ``told`` are the addresses whom it concerns.
+
+    ``offline_address`` is that of the one before if it has gone, ``ha_address`` where the new one gives its log.
+    """
+
+    first_id: int
+    first_address: str
+    offline_address: str | None
+    ha_address: str | None
+    told: tuple[str, ...]
+
+
 class _LiveKey(NamedTuple):
     cluster: str
     address: str
@@ -101,9 +114,14 @@ class NameServerRoutes:
         self._queues: dict[str, dict[str, QueueShape]] = {}
         self._groups: dict[str, BrokerGroup] = {}
         self._live: dict[_LiveKey, LiveBroker] = {}
+        self._on_first_changed: Callable[[FirstChange], object] | None = None
 
     def __repr__(self) -> str:
         return f"<NameServerRoutes topics={len(self._queues)} groups={len(self._groups)} live={len(self._live)}>"
+
+    def subscribe(self, first_changed: Callable[[FirstChange], object]) -> None:
+        """Have somebody told whenever another broker of a group is the first; it must not fail."""
+        self._on_first_changed = first_changed
 
     def register(
         self, registration: BrokerRegistration, link: object, now_ms: int, *, deletes_absent: bool = False
@@ -118,6 +136,7 @@ class NameServerRoutes:
         if holder is None and len(registration.topics) == 1:
             return Registered(is_accepted=False)
         group = self._groups.setdefault(who.broker_name, BrokerGroup(who.cluster, who.broker_name))
+        is_first = bool(group.addresses) and who.broker_id < min(group.addresses)
         _move_address(group, who)
         group.zone, group.acts_as_master = registration.zone, registration.acts_as_master is True
         if who.broker_id == MASTER_ID or (
@@ -129,6 +148,8 @@ class NameServerRoutes:
                 )
             self._take_topics(registration, is_first=holder is None)
         self._live[_LiveKey(who.cluster, who.address)] = LiveBroker(registration, now_ms, link)
+        if is_first:
+            self._tell_first(group, None, registration.ha_address)
         return self._registered(group, who)
 
     def unregister(self, *whose: Identity) -> None:
@@ -139,12 +160,15 @@ class NameServerRoutes:
             group = self._groups.get(who.broker_name)
             if group is None:
                 continue
+            was_first = bool(group.addresses) and who.broker_id == min(group.addresses)
             _drop_address(group, who.address)
             if not group.addresses:
                 del self._groups[who.broker_name]
                 gone.add(who.broker_name)
             elif group.acts_as_master and MASTER_ID not in group.addresses:
                 self.set_writable(who.broker_name, is_writable=False)
+            if was_first and group.addresses and group.acts_as_master:
+                self._tell_first(group, who.address, None)
         if gone:
             self._forget_topics(gone, self.topics())
 
@@ -240,6 +264,16 @@ class NameServerRoutes:
                 queues[broker_name] = shape._replace(perm=perm)
                 count += 1
         return count
+
+    def _tell_first(self, group: BrokerGroup, offline_address: str | None, ha_address: str | None) -> None:
+        """Tell all of a group that is left by its first, or the others that somebody comes before them."""
+        if self._on_first_changed is None:
+            return
+        first = min(group.addresses)
+        is_alone = offline_address is not None or len(group.addresses) == 1
+        told = [address for number, address in group.addresses.items() if is_alone or number != first]
+        change = FirstChange(first, group.addresses[first], offline_address, ha_address, tuple(told))
+        self._on_first_changed(change)
 
     def _names_in(self, cluster: str) -> set[str]:
         return {group.broker_name for group in self._groups.values() if group.cluster == cluster}

@@ -80,6 +80,8 @@ class NameServer:
                     self._kv.load(content)
             await stack.enter_async_context(self._tasks)
             config = self._config
+            if config.notifies_first:
+                await self._notify_first(stack)
             limits = server_limits(config.max_idle_seconds, config.high_water_bytes, config.low_water_bytes)
             server = RemotingServer(self._config.host, self._config.port, self._request_handlers(), self._clock, limits)
             await stack.enter_async_context(server)
@@ -91,6 +93,13 @@ class NameServer:
     async def __aexit__(self, *_: object) -> None:
         """Close the port and every connection."""
         await self._stack.aclose()
+
+    async def _notify_first(self, stack: AsyncExitStack) -> None:
+        from ..remoting.transport.client import ConnectionPool  # only here does a name server ask anybody
+        from .first_notices import FirstNotices
+
+        pool = await stack.enter_async_context(ConnectionPool(self._clock))
+        self._routes.subscribe(FirstNotices(pool, self._tasks).tell)
 
     def _request_handlers(self) -> RequestHandlers:
         save = self._save_kv if self._config.kv_path else None

@@ -111,6 +111,14 @@ class DelayedDelivery:
         except (RecordError, MessageIllegalError):
             return True
 
+    def pass_until(self, offsets: Mapping[int, int]) -> None:
+        """Move levels behind what another broker has delivered; before the first delivery."""
+        for level in self._levels.values():
+            offset = offsets.get(level.number, 0)
+            if offset > level.next_offset:
+                level.next_offset = offset
+                self._arm(level)
+
     def find_delivered(self) -> DeliveredCopies:
         """Return the copies of waiting messages that the log may show as delivered; slow (raises ``OSError``)."""
         store, now_ms = self._store, self._time.elapsed_ms()

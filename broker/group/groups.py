@@ -291,6 +291,25 @@ class OffsetTable:
         self._version = content.data_version
         self.change_count += is_changed
 
+    def take_back(self, content: OffsetFile, is_known: Callable[[str], bool]) -> int:
+        """Go on where groups have come further at a slave; return for how many queues that is so.
+
+        Topics that are not known are left, and so are groups of the broker itself; and all of it if it is older.
+        """
+        if content.data_version.is_older(self._version):
+            return 0
+        count = 0
+        for name, queues in content.offset_table.items():
+            pair = _pair_of(name)
+            if pair is None or not is_known(pair[1]) or is_system_group(pair[0]):
+                continue
+            for queue_id, queue_offset in queues.items():
+                if queue_offset > self.of_topic(*pair).get(queue_id, -1) and self.takes(*pair, queue_id):
+                    self.commit(*pair, queue_id, queue_offset)
+                    count += 1
+        self._version = content.data_version
+        return count
+
     def pull_back(self, max_offset: Callable[[str, int], int]) -> None:
         """Set offsets that lie behind the end of their queue to it: after a power failure a queue may be shorter.
 

@@ -4,6 +4,8 @@
    one acknowledgement serves all who wait for something before it. The number is that of its commit.
 2. Whoever waits longer than slaveTimeout is told so (FLUSH_SLAVE_TIMEOUT): its message is stored and can be read.
 3. With the property WAIT=false, and for one-way requests, nobody waits.
+4. Where slaves may act as master (``count_in_sync``), a message is not written at all while fewer are in sync than it
+   needs; with ``enableAutoInSyncReplicas`` it needs no more than are in sync, but ``minInSyncReplicas``.
 """
 
 import asyncio
@@ -28,8 +30,15 @@ class _Group(NamedTuple):
 class ReplicaAcks:
     """All outcomes of a broker that wait for slaves; ``settle`` is called with each when that is over."""
 
-    def __init__(self, settings: LiveSettings, clock: Clock, settle: Callable[[Outcome[Any]], None]) -> None:
+    def __init__(
+        self,
+        settings: LiveSettings,
+        clock: Clock,
+        settle: Callable[[Outcome[Any]], None],
+        count_in_sync: Callable[[], int] | None = None,
+    ) -> None:
         self._settings = settings
+        self._count_in_sync = count_in_sync
         self._clock = clock
         self._settle = settle
         self._waiting: deque[_Group] = deque()
@@ -40,15 +49,28 @@ class ReplicaAcks:
         return f"<ReplicaAcks {sum(len(group.outcomes) for group in self._waiting)} waiting>"
 
     @property
-    def is_needed(self) -> bool:
-        """Whether what is committed now waits for slaves."""
-        return self._settings.config.replication.needed_acks > 0
+    def may_lack(self) -> bool:
+        """Whether messages may be refused for want of slaves."""
+        return self._count_in_sync is not None
 
-    def take(self, waiting: list[Outcome[Any]], log_end: int) -> None:
-        """Keep those who wait for slaves to have the log up to there."""
+    @property
+    def lacks_slaves(self) -> bool:
+        """Whether fewer are in sync than a message needs."""
+        if self._count_in_sync is None:
+            return False
+        in_sync = self._count_in_sync()
+        return self._settings.config.replication.replicas_for(in_sync) > in_sync
+
+    @property
+    def needed(self) -> int:
+        """How many slaves are to acknowledge what is committed now."""
         config = self._settings.config.replication
-        until_ms = self._clock.monotonic_ms() + config.slave_timeout_ms
-        self._waiting.append(_Group(log_end, until_ms, config.needed_acks, waiting))
+        return config.needed_acks if self._count_in_sync is None else config.replicas_for(self._count_in_sync()) - 1
+
+    def take(self, waiting: list[Outcome[Any]], log_end: int, needed: int) -> None:
+        """Keep those who wait for so many slaves to have the log up to there."""
+        until_ms = self._clock.monotonic_ms() + self._settings.config.replication.slave_timeout_ms
+        self._waiting.append(_Group(log_end, until_ms, needed, waiting))
         self._set_timer()
 
     def acknowledged(self, log_ends: Sequence[int]) -> None:

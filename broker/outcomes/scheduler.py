@@ -118,6 +118,11 @@ class Scheduler:
         return self._group is not None or self._replicas is not None
 
     @property
+    def replicas(self) -> "ReplicaAcks | None":
+        """Who keeps those who wait for slaves; ``None`` where nobody does."""
+        return self._replicas
+
+    @property
     def stall(self) -> DiskStall | None:
         """Keeps requests from being begun while the disk stalls; ``None`` where nobody waits for it."""
         return self._stall
@@ -210,8 +215,8 @@ class Scheduler:
         """Keep who waits for the disk or for slaves; return the others."""
         waiting = [outcome for outcome in turn if outcome.waits_for_store]
         conditions = 0
-        if self._replicas is not None and waiting and self._replicas.is_needed:
-            self._replicas.take(waiting, self.store.log_max_offset)
+        if self._replicas is not None and waiting and (needed := self._replicas.needed) > 0:
+            self._replicas.take(waiting, self.store.log_max_offset, needed)
             conditions += 1
         if self._group is not None:
             self._group.take(waiting)

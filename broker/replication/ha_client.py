@@ -189,6 +189,8 @@ class HaClient:
         self._said = ""
         self.link: MasterLink | None = None
         """The connection, while there is one."""
+        self.has_begun = asyncio.Event()
+        """Set while the log is copied, or is level."""
 
     def __repr__(self) -> str:
         return f"<HaClient of {self._master!r}, {self.link!r}>"
@@ -206,12 +208,14 @@ class HaClient:
         self.link = link
         try:
             link.begin(await self._start.find(connect))
+            self.has_begun.set()
             _log.info("copying the log of the master at %s from log offset %d", address, link.reported)
             await link.closed.wait()
         except RocketletError as error:
             link.failure = str(error)
         finally:
             self.link = None
+            self.has_begun.clear()
             link.close()
             await link.closed.wait()
         if link.failure:

@@ -55,6 +55,8 @@ class HaServer:
         self.refusals = LogRateLimiter(clock, "connections to the HA port refused", MOST_LINES)
         self.links: list[SlaveLink] = []
         """The slaves that are connected."""
+        self.has_reports = asyncio.Event()
+        """Set when a slave has said how far it has come; whoever waits for it clears it."""
 
     def __repr__(self) -> str:
         return f"<HaServer at port {self.port}, {len(self.links)} slaves>"
@@ -106,6 +108,14 @@ class HaServer:
                 raise AddressInUseError(f"cannot listen on {where} for slaves: it is in use", port=port) from error
             raise ConfigError(f"cannot listen on {where} for slaves: {error.strerror}", key="haListenPort") from error
 
+    def count_copies(self) -> int:
+        """Return how many slaves copy this log."""
+        return sum(link.counts for link in self.links)
+
+    def count_in_sync(self) -> int:
+        """Return how many slaves are in sync."""
+        return sum(link.is_in_sync for link in self.links)
+
     def states(self) -> "list[SlaveState]":
         """Return how far each slave has come."""
         return [link.state() for link in self.links]
@@ -140,6 +150,7 @@ class HaServer:
 
     def note_acknowledged(self) -> None:
         """Tell how far the slaves have come."""
+        self.has_reports.set()
         self._on_acknowledged(sorted([link.acknowledged for link in self.links if link.counts], reverse=True))
 
     def _connect(self) -> "SlaveLink":

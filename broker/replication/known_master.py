@@ -71,8 +71,9 @@ class KnownMaster:
         for changed in self._subscribers if has_changed else ():
             changed()
 
-    def learn_ha_address(self, ha_address: str) -> None:
-        """Take over where its HA port is, unless the settings say it."""
+    def learn_ha_address(self, ha_address: str, address: str | None = None) -> None:
+        """Take over where its HA port is, unless the settings say it, and where the records there can be asked for."""
+        self.last_address = address or self.last_address
         if not self._named:
             self._ha_address = ha_address
             self._is_known.set()

@@ -5,8 +5,9 @@ slave    appends to its store, which takes no records of its own, and makes that
          that a slave may have slaves
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...common.clock import Clock
 from ..outcomes.scheduler import Scheduler
@@ -20,16 +21,34 @@ if TYPE_CHECKING:
     from .ha_client import HaClient
 
 
-class LogReplication:
-    """The copy of one log: ``server`` gives it to slaves, ``client`` takes it from the master if this is a slave."""
+class MasterPlace(NamedTuple):
+    """Where slaves find a master, and where its log ended at its start."""
 
-    def __init__(self, scheduler: Scheduler, settings: LiveSettings, clock: Clock) -> None:
+    ha_address: str
+    flushed_offset: int
+    address: str
+
+
+class LogReplication:
+    """The copy of one log: ``server`` gives it to slaves, ``client`` takes it from the master if this is a slave.
+
+    ``own_address`` tells where the broker takes requests.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, settings: LiveSettings, clock: Clock, own_address: Callable[[], str]
+    ) -> None:
         config, store = settings.config.replication, scheduler.store
         acks = self._build_acks(scheduler, settings, clock) if config.role == SYNC_MASTER else None
         self._scheduler = scheduler
         self._store = store
-        self.first_end = store.log_max_offset
-        """Where the log ended at the start."""
+        self._own_address = own_address
+        self._ha_host = config.ha_host
+        self._first_end = store.log_max_offset
+        self.alive_members = config.total_replicas
+        """How many brokers of the group are alive, this one among them, as name servers say."""
+        self.asks_members = asyncio.Event()
+        """Set when the group may have changed: whoever follows that asks the name servers."""
         self.master = KnownMaster(config)
         self.server = HaServer(store, settings, clock, _pass_over if acks is None else acks.acknowledged)
         scheduler.replicate(self.server.links, acks)
@@ -41,7 +60,18 @@ class LogReplication:
     def _build_acks(self, scheduler: Scheduler, settings: LiveSettings, clock: Clock) -> "ReplicaAcks":
         from ..outcomes.replica_acks import ReplicaAcks  # not for those whose senders do not wait
 
-        return ReplicaAcks(settings, clock, scheduler.settle)
+        count = self._count_in_sync if settings.config.replication.acts_as_master else None
+        return ReplicaAcks(settings, clock, scheduler.settle, count)
+
+    def _count_in_sync(self) -> int:
+        return min(self.alive_members, 1 + self.server.count_in_sync())
+
+    @property
+    def place(self) -> MasterPlace:
+        """Where slaves find this broker, if it is a master."""
+        address = self._own_address()
+        host = self._ha_host or address.rpartition(":")[0]
+        return MasterPlace(f"{host}:{self.server.port}", self._first_end, address)
 
     def _build_client(self, settings: LiveSettings, clock: Clock) -> "HaClient":
         from .ha_client import HaClient  # not for masters, which most brokers are

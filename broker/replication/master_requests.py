@@ -1,4 +1,6 @@
-"""What a slave asks its master (``BrokerOuterAPI``; spec replication.md §7).
+"""What members of a group ask each other: a slave its master, and 43, 45 and 906 also a master its slaves.
+
+Upstream: ``BrokerOuterAPI``; spec replication.md §7.
 
     21   topics            fast port   in pages of 2,000
     201  groups            main port   the same
@@ -46,6 +48,7 @@ from ...store.timer.timer_check import TimerCheck, decode_timer_check
 from ..delay.delay_progress import DelayFile
 from ..group.groups import OffsetFile
 from .kept_tables import RequestModes, TimerCounts
+from .log_replication import MasterPlace
 
 FAST_PORT_STEP: Final = -2
 PAGE_ENTRIES: Final = 2_000
@@ -65,7 +68,7 @@ class _Page(NamedTuple, Generic[T]):
 
 
 class MasterRequests:
-    """Asks one master.
+    """Asks one master, or slave.
 
     Each call raises ``RemotingError`` when there is no answer or a refusal, ``DecodeError`` when it makes no sense.
     """
@@ -156,6 +159,11 @@ class MasterRequests:
         if not told:
             raise DecodeError(f"{self.address} answered without the address of its HA port: it is no master")
         return told
+
+    async def introduce(self, place: MasterPlace) -> None:
+        """Tell a slave where its master is."""
+        header = HaAddressesHeader(**place._asdict())
+        await self._ask(Command.request(Code.EXCHANGE_BROKER_HA_INFO, header), _TABLE_MS)
 
     async def _topic_page(self, first: int, version: str) -> _Page[TopicConfigTable]:
         header = TopicPageHeader(topic_seq=first, data_version=version, max_topic_num=PAGE_ENTRIES)

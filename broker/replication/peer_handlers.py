@@ -3,7 +3,7 @@
 60   GET_TIMER_CHECK_POINT         how far timer messages have been delivered: the seven numbers of ``timercheck``
 61   GET_TIMER_METRICS             how many of them wait; a master does not count them
 402  GET_ALL_MESSAGE_REQUEST_MODE  which groups pull, and which pop
-905  NOTIFY_MIN_BROKER_ID_CHANGE   for slaves that act as master
+905  NOTIFY_MIN_BROKER_ID_CHANGE   has slaves that may act as master ask who is there
 906  EXCHANGE_BROKER_HA_INFO       where the master is; a slave that is told so copies from there
 907  GET_BROKER_HA_STATUS          how far slaves have come, or this slave has
 908  RESET_MASTER_FLUSH_OFFSET     a number that slaves keep
@@ -61,19 +61,10 @@ class KeptTableHandlers:
 class PeerHandlers:
     """Answers how this broker and the others of its group stand."""
 
-    def __init__(
-        self,
-        replication: LogReplication,
-        store: MessageStore,
-        clock: Clock,
-        own_address: Callable[[], str],
-        ha_host: str,
-    ) -> None:
+    def __init__(self, replication: LogReplication, store: MessageStore, clock: Clock) -> None:
         self._replication, self._master = replication, replication.master
         self._store = store
         self._clock = clock
-        self._own_address = own_address
-        self._ha_host = ha_host
 
     @answers(Code.GET_BROKER_HA_STATUS)
     def tell_status(self, _command: Command, _connection: Connection) -> Command:
@@ -86,16 +77,10 @@ class PeerHandlers:
         """Tell a slave where this master is, or hear it of a master."""
         told = decode_header(HaAddressesHeader, command)
         if told.ha_address is not None and self._master.is_needed:
-            self._master.learn_ha_address(told.ha_address)
+            self._master.learn_ha_address(told.ha_address, told.address)
         if told.ha_address is not None or self._master.is_needed:
             return Command.response(ResponseCode.SUCCESS)
-        address = self._own_address()
-        ha_host = self._ha_host or address.rpartition(":")[0]
-        reply = HaAddressesHeader(
-            ha_address=f"{ha_host}:{self._replication.server.port}",
-            flushed_offset=self._replication.first_end,
-            address=address,
-        )
+        reply = HaAddressesHeader(**self._replication.place._asdict())
         return Command.response(ResponseCode.SUCCESS, ext=reply)
 
     @answers(Code.RESET_MASTER_FLUSH_OFFSET)
@@ -107,8 +92,9 @@ class PeerHandlers:
         return Command.response(ResponseCode.SUCCESS)
 
     @answers(Code.NOTIFY_MIN_BROKER_ID_CHANGE)
-    def pass_over(self, _command: Command, _connection: Connection) -> Command:
-        """Take note of what would concern slaves that act as master."""
+    def look_at_members(self, _command: Command, _connection: Connection) -> Command:
+        """Have name servers asked who is there, where slaves may act as master; what is told is not read."""
+        self._replication.asks_members.set()
         return Command.response(ResponseCode.SUCCESS)
 
     def _master_status(self) -> HaStatus:

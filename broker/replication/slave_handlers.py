@@ -1,6 +1,7 @@
 """What a slave answers otherwise than a master (spec replication.md §9); all else it answers from its own copies.
 
-10, 310, 320, 36, 324, 325   2, before any other check: nothing is written but what the master sends
+10, 310, 320, 36, 324, 325   2, before any other check: nothing is written but what the master sends; where slaves may
+                             act as master 14, and 36 is answered 1, whether the master is there or not
 11, 361                      2 as well, unless ``slaveReadEnable`` is set, or the master is gone
 37, 370, 323                 11; 16 where recalls are off; 1
 17, 18, 200, 207, 215, 225   1: the tables are those of the master (official slaves take them, and forget them again)
@@ -30,6 +31,10 @@ from .known_master import KnownMaster
 from .table_copy import TableCopy
 
 REJECTED: Final = "[REJECTREQUEST]system busy, start flow control for a while"  # Java's words, as the next ones
+NOT_WRITABLE: Final = (
+    "service not available now. It may be caused by one of the following reasons: "
+    "messages are put to the slave, message store has been shut down, etc."
+)
 NOT_HERE: Final = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 NOT_READY: Final = "this slave has not copied the tables of its master yet, try again"
 _UNKNOWN: Final = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.TOPIC_NOT_EXIST)
@@ -43,15 +48,26 @@ class SlaveSends:
     def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
 
-    @answers(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, Code.CONSUMER_SEND_MSG_BACK)
+    @answers(Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE)
     def refuse_send(self, _command: Command, _connection: Connection) -> Command:
         """Refuse a message."""
-        return _rejected()
+        config = self._settings.config
+        if not config.replication.acts_as_master:
+            return _rejected()
+        fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.is_trace_on).lower()}
+        return Command.response(ResponseCode.SERVICE_NOT_AVAILABLE, NOT_WRITABLE, fields)
+
+    @answers(Code.CONSUMER_SEND_MSG_BACK)
+    def refuse_send_back(self, _command: Command, _connection: Connection) -> Command:
+        """Refuse a message that could not be consumed."""
+        if not self._settings.config.replication.acts_as_master:
+            return _rejected()
+        return Command.response(ResponseCode.SYSTEM_ERROR, f"no master available along with {self._settings.ip}")
 
     @answers(Code.SEND_REPLY_MESSAGE, Code.SEND_REPLY_MESSAGE_V2)
-    def refuse_reply(self, _command: Command, _connection: Connection) -> Command:
+    def refuse_reply(self, command: Command, connection: Connection) -> Command:
         """Refuse a reply: producers are not connected to slaves."""
-        return _rejected()
+        return self.refuse_send(command, connection)
 
     @answers(Code.END_TRANSACTION)
     def refuse_end(self, _command: Command, _connection: Connection) -> Command:

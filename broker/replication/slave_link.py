@@ -185,13 +185,18 @@ class SlaveLink(asyncio.Protocol):
         """Whether nothing is lost with the connection, which has not ended."""
         return not self.counts and self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether the slave is not far behind; one that has reported nothing yet is as far as the log is long."""
+        behind = self._log.log_max_offset - self.acknowledged
+        return not self._is_foreign and behind < self._home.config.most_gap_bytes
+
     def state(self) -> SlaveState:
         """Return how far the slave has come."""
         behind = self._log.log_max_offset - self.acknowledged
-        is_in_sync = not self._is_foreign and behind < self._home.config.most_gap_bytes
         is_recent = self._clock.monotonic_ms() - self._window[0] < 2 * _SECOND_MS
         sent = self._bytes_in_second if is_recent else 0
-        return SlaveState(self.peer, self.acknowledged, self.next_offset, behind, is_in_sync, sent)
+        return SlaveState(self.peer, self.acknowledged, self.next_offset, behind, self.is_in_sync, sent)
 
     def end_moved(self) -> None:
         """Send what has been written, at once or a little later."""

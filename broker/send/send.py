@@ -256,6 +256,7 @@ MAX_BATCH_MESSAGES: Final = 65_536
 """Of one request: they are stored in one turn of the loop."""
 _INNER_NUM = INNER_NUM.encode()
 _NO_BODY = Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message has no body")
+_TOO_FEW_REPLICAS = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 _NO_BATCH = Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the message has the property {INNER_NUM} but is no inner batch")
 
 
@@ -311,6 +312,8 @@ class SendOperations:
         self._send_backs = send_backs
         self._may_wait = scheduler.may_wait
         self._stall = scheduler.stall
+        replicas = scheduler.replicas
+        self._replicas = replicas if replicas is not None and replicas.may_lack else None
         self._validator = validator
         self._enricher = enricher
         self._routing = routing
@@ -330,6 +333,8 @@ class SendOperations:
         admission = self._validator.validate(message, sender.version, sender.address)
         if type(admission) is Refusal:
             return self._refuse(admission)
+        if waits and self._replicas is not None and self._replicas.lacks_slaves:
+            return self._refuse(_TOO_FEW_REPLICAS._replace(new_topics=admission.new_topics))
         if admission.given_up_by:
             stored = self._give_up(stored, message.topic, admission.given_up_by)
         record = _new_record(body, stored, message, admission, sender)
@@ -350,7 +355,7 @@ class SendOperations:
         waits = not self._may_wait or _waits_for_store(batch, sender)
         if waits and self._stall is not None and self._stall.is_stalled:
             return self._stall.park(partial(self.send_batch, batch, body, sender))
-        outcome = self._store_batch(batch, body, sender)
+        outcome = self._store_batch(batch, body, sender, waits=waits)
         outcome.waits_for_store = waits
         return outcome
 
@@ -380,7 +385,7 @@ class SendOperations:
         key = placed.properties.get(UNIQ_KEY)
         return SendReceipt((stored.log_offset,), sent.queue_id, stored.queue_offset, key, recall_handle=handle)
 
-    def _store_batch(self, batch: SendRequest, body: bytes, sender: Sender) -> Outcome[Sent]:
+    def _store_batch(self, batch: SendRequest, body: bytes, sender: Sender, *, waits: bool) -> Outcome[Sent]:
         if batch.topic.startswith(RETRY_PREFIX):
             remark = f"batch request does not support retry group {batch.topic}"
             return Outcome(Refusal(ResponseCode.MESSAGE_ILLEGAL, remark), is_settled=True)
@@ -398,6 +403,8 @@ class SendOperations:
         is_whole = is_batch_topic(admission.topic.attributes) and UNIQ_KEY in properties
         if not is_whole and (INNER_NUM in properties or _hold_inner_batch(body, parts)):
             return self._refuse(_NO_BATCH._replace(new_topics=admission.new_topics))
+        if waits and self._replicas is not None and self._replicas.lacks_slaves:
+            return self._refuse(_TOO_FEW_REPLICAS._replace(new_topics=admission.new_topics))
         outcome: Outcome[Any]
         try:
             if is_whole:

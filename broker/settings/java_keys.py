@@ -156,6 +156,7 @@ _REFUSED = {
     "allAckInSyncStateSet": _unless("false", "controller mode is not built"),
     "enableDLegerCommitLog": _unless("false", "the DLedger log is not built"),
     "enableControllerMode": _unless("false", "controller mode is not built"),
+    "enableRemoteEscape": _unless("false", "what an acting master cannot write is not sent to other brokers"),
     "duplicationEnable": _unless("false", "a replicated log is not built"),
     "storeType": _unless("default", "the RocksDB store is not built"),
     "configManagerVersion": _unless("v1", "only the JSON config files are built"),

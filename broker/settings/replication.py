@@ -19,7 +19,7 @@ LIVE_REPLICATION_KEYS: Final = frozenset(
     [
         *("haSendHeartbeatInterval", "haHousekeepingInterval", "haTransferBatchSize", "haMaxGapNotInSync"),
         *("haFlowControlEnable", "maxHaTransferByteInSecond", "slaveTimeout", "inSyncReplicas", "minInSyncReplicas"),
-        *("syncFromLastFile", "offsetCheckInSlave"),
+        *("enableAutoInSyncReplicas", "syncFromLastFile", "offsetCheckInSlave"),
     ]
 )
 
@@ -65,12 +65,42 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
     least_in_sync_replicas: Annotated[
         int, Key("minInSyncReplicas", "with fewer no message is taken where a slave may act as master", least=1)
     ] = 1
+    adapts_in_sync_replicas: Annotated[
+        bool,
+        Key("enableAutoInSyncReplicas", "with enableSlaveActingMaster, no more than are in sync need to have it"),
+    ] = False
     starts_at_newest_file: Annotated[
         bool, Key("syncFromLastFile", "give an empty slave the newest file only, as before; else all there are")
     ] = False
     checks_offset_in_slave: Annotated[
         bool, Key("offsetCheckInSlave", "correct readers beyond the end of a slave's queue; else they wait for it")
     ] = False
+    acts_as_master: Annotated[
+        bool,
+        Key("enableSlaveActingMaster", "let the first slave stand in for a master that is gone; set at all members"),
+    ] = False
+    total_replicas: Annotated[
+        int,
+        Key(
+            "totalReplicas",
+            "members of such a group; above 1 a broker is level with the others before clients find it",
+            least=1,
+            most=_MOST_REPLICAS,
+        ),
+    ] = 1
+    skips_pre_online: Annotated[bool, Key("skipPreOnline", "let clients find it at once all the same")] = False
+    sign_of_life_ms: Annotated[
+        int, Key("brokerHeartbeatInterval", "how often such members say that they are alive", least=1)
+    ] = 1_000
+    not_active_ms: Annotated[
+        int, Key("brokerNotActiveTimeoutMillis", "silence after which name servers take them for gone", least=1)
+    ] = 10_000
+    ask_members_ms: Annotated[
+        int, Key("syncBrokerMemberGroupPeriod", "how often they ask name servers who is there", least=1)
+    ] = 1_000
+    asks_as_before_5: Annotated[
+        bool, Key("compatibleWithOldNameSrv", "do both by requests that name servers before 5.0 know")
+    ] = True
 
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
@@ -97,3 +127,14 @@ class ReplicationConfig(Struct, frozen=True, kw_only=True):
     def needed_acks(self) -> int:
         """How many slaves must have a message before its sender is answered."""
         return self.in_sync_replicas - 1 if self.role == SYNC_MASTER else 0
+
+    def replicas_for(self, in_sync: int) -> int:
+        """Return how many must have a message in a group whose slaves may act as master; so many are in sync."""
+        if not self.adapts_in_sync_replicas:
+            return self.in_sync_replicas
+        return max(min(self.in_sync_replicas, in_sync), self.least_in_sync_replicas)
+
+    @property
+    def begins_isolated(self) -> bool:
+        """Whether clients find the broker only when it is level with the others of its group."""
+        return self.acts_as_master and self.total_replicas > 1 and not self.skips_pre_online

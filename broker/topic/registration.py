@@ -21,6 +21,8 @@ Rules
        two cases a name server of ours on this machine is told that clients may use any host that leads here
        (``namesrv/route_handlers.py``); others ignore that.
     8. Answers to a slave say where its master is, or nothing while there is none.
+    9. Where slaves may act as master (``enableSlaveActingMaster``) registrations say so, and after how long a silence
+       the broker is gone. Between them it says that it is alive, and asks who else is there (``group_watch.py``).
 """
 
 import asyncio
@@ -35,11 +37,13 @@ from ...common.clock import Clock
 from ...common.codes import ResponseCode
 from ...common.errors import RemotingError, RocketletError
 from ...common.ids import format_address
-from ...common.metadata import TopicConfig
+from ...common.metadata import DataVersion, TopicConfig
+from ...common.names import BROKER_MEMBER_TOPIC_PREFIX
 from ...common.properties import crc31
-from ...remoting.bodies.body import decode_body, encode_body
+from ...remoting.bodies.body import decode_answer, decode_body, encode_body
 from ...remoting.bodies.route import (
     MAX_PLAIN_TOPICS,
+    BrokerMemberGroupBody,
     EncodedRegistration,
     KVTable,
     QueueData,
@@ -49,9 +53,13 @@ from ...remoting.bodies.route import (
 from ...remoting.codec.command import Command, decode_header
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.namesrv import (
+    BrokerGroupHeader,
+    BrokerHeader,
+    BrokerHeartbeatHeader,
     RegisterBrokerHeader,
     RegisterBrokerReply,
     RegisterTopicHeader,
+    RouteHeader,
     UnregisterBrokerHeader,
 )
 from ...remoting.transport.addresses import ANY_HOSTS, is_loopback, reachable_host
@@ -64,6 +72,7 @@ from .config_table import RETRY_MS
 from .topics import READ_WRITE, TopicTable
 
 UNREGISTER_TIMEOUT_MS = 3000
+MEMBERS_TIMEOUT_MS = 3000
 
 
 class RegisterOutcome(NamedTuple):
@@ -108,14 +117,15 @@ class NameServerLink:
             RemotingError: no answer.
         """
         body, replication = registration.body, self._config.replication
-        host = await self._own_host()
+        host, may_act = await self._own_host(), replication.acts_as_master
         header = RegisterBrokerHeader(
             broker_name=self._config.broker_name,
             broker_addr=format_address(host, self._config.advertised_port or self._config.port),
             cluster_name=self._config.cluster_name,
             ha_server_addr=format_address(replication.ha_host or host, replication.ha_port or self._config.port + 1),
             broker_id=self._config.broker_id,
-            enable_acting_master=False,  # said at all, it lets a slave that is alone register its topics
+            heartbeat_timeout_ms=replication.not_active_ms if may_act else None,
+            enable_acting_master=may_act,  # said at all, it lets a slave that is alone register its topics
             compressed=registration.is_compressed,
             body_crc32=crc31(body),
             follows_clients=not self._config.advertised_host,
@@ -147,6 +157,48 @@ class NameServerLink:
         command = Command.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header, body)
         answer = await self._pool.request(self.address, command, self._config.register_timeout_ms)
         return answer.code == ResponseCode.SUCCESS
+
+    async def say_alive(self, version: DataVersion) -> None:
+        """Send a sign of life with the version of the topics; it is not answered.
+
+        Raises:
+            RemotingError: no connection.
+        """
+        name, cluster, host = self._config.broker_name, self._config.cluster_name, await self._own_host()
+        address = format_address(host, self._config.advertised_port or self._config.port)
+        if self._config.replication.asks_as_before_5:
+            who = BrokerHeader(
+                broker_name=name, broker_addr=address, cluster_name=cluster, broker_id=self._config.broker_id
+            )
+            command = Command.request(RequestCode.QUERY_DATA_VERSION, who, encode_body(version))
+        else:
+            sign = BrokerHeartbeatHeader(cluster_name=cluster, broker_addr=address, broker_name=name)
+            command = Command.request(RequestCode.BROKER_HEARTBEAT, sign)
+        await self._pool.oneway(self.address, command)
+
+    async def members(self) -> Mapping[int, str]:
+        """Return the addresses of the brokers of this name by their numbers; nothing where there are none.
+
+        Raises:
+            RemotingError: no answer.
+        """
+        name, cluster = self._config.broker_name, self._config.cluster_name
+        is_route = self._config.replication.asks_as_before_5
+        if is_route:
+            route = RouteHeader(topic=BROKER_MEMBER_TOPIC_PREFIX + name)
+            command = Command.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, route)
+        else:
+            group = BrokerGroupHeader(cluster_name=cluster, broker_name=name)
+            command = Command.request(RequestCode.GET_BROKER_MEMBER_GROUP, group)
+        answer = await self._pool.request(self.address, command, MEMBERS_TIMEOUT_MS)
+        if answer.code != ResponseCode.SUCCESS or not answer.body:
+            return {}
+        if not is_route:
+            return decode_answer(BrokerMemberGroupBody, answer.body).broker_member_group.broker_addrs
+        for data in decode_answer(TopicRouteData, answer.body).broker_datas:
+            if (data.broker_name, data.cluster) == (name, cluster):
+                return data.broker_addrs
+        return {}
 
     async def unregister(self) -> None:
         """Take the broker out of the routes; a name server that cannot be reached forgets it by itself."""
@@ -219,6 +271,8 @@ class Registration:
 
     async def start(self, links: Sequence[NameServerLink]) -> None:
         """Begin to register; return when each name server was told or failed once, or after a second."""
+        if self.is_stopped:
+            return
         self._links = list(links)
         firsts: list[asyncio.Task[bool]] = []
         for link in links:
@@ -261,6 +315,15 @@ class Registration:
         if outcome.ordered is not None:
             self._topics.set_ordered(outcome.ordered)
         return self._settings.config.register_every_ms
+
+    async def say_alive(self) -> int:
+        """Tell all name servers that the broker is alive; return the pause until the next time."""
+        for link in self._links:
+            try:
+                await link.say_alive(self._topics.version)
+            except RemotingError as error:
+                _log.debug("name server %s is not told that the broker is alive: %s", link.address, error)
+        return self._settings.config.replication.sign_of_life_ms
 
     async def tell_everybody(self) -> None:
         """Register everything anew at all name servers; return when that is done or has failed, or after a second."""

@@ -9,6 +9,10 @@
     901  GET_BROKER_MEMBER_GROUP      BrokerGroupHeader       -
     904  BROKER_HEARTBEAT             BrokerHeartbeatHeader   -
 
+what it tells brokers:
+
+    905  NOTIFY_MIN_BROKER_ID_CHANGE  FirstBrokerHeader       -
+
 and to administrators:
 
     100  PUT_KV_CONFIG                PutKvHeader             -
@@ -88,6 +92,15 @@ class BrokerHeartbeatHeader(msgspec.Struct, rename="camel", kw_only=True):
     confirm_offset: Int64 | None = None
     heartbeat_timeout_ms: Int64 | None = msgspec.field(name="heartbeatTimeoutMills", default=None)  # Java's spelling
     election_priority: Int32 | None = None
+
+
+class FirstBrokerHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Which broker of a group has the least number by now, who has gone, and where a new one gives its log."""
+
+    first_id: Int64 | None = msgspec.field(name="minBrokerId", default=None)
+    first_address: str | None = msgspec.field(name="minBrokerAddr", default=None)
+    offline_address: str | None = msgspec.field(name="offlineBrokerAddr", default=None)
+    ha_address: str | None = msgspec.field(name="haBrokerAddr", default=None)
 
 
 class RouteHeader(msgspec.Struct, rename="camel", kw_only=True):

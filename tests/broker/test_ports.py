@@ -18,6 +18,7 @@ from rocketlet.testing.manual_clock import ManualClock
 
 SLAVE = {"brokerRole": "SLAVE", "brokerId": "1"}
 SYNC_MASTER = {"brokerRole": "SYNC_MASTER"}
+WAITING_MASTER = {"enableSlaveActingMaster": "true", "totalReplicas": "2"}
 
 
 def listen(port: int = 0) -> socket.socket:
@@ -90,7 +91,7 @@ async def test_async_master_goes_on_without_a_neighbour(
     assert what in said
 
 
-@pytest.mark.parametrize("role", [SYNC_MASTER, SLAVE])
+@pytest.mark.parametrize("role", [SYNC_MASTER, SLAVE, WAITING_MASTER])
 async def test_who_needs_its_neighbours_does_not_start(
     settings: dict[str, str], free_port: int, taken: int, role: dict[str, str]
 ) -> None:

@@ -22,6 +22,7 @@ def test_defaults_are_those_of_java() -> None:
         "returnOrderTopicConfigToBroker": "true",
         "orderMessageEnable": "false",
         "supportActingMaster": "false",
+        "notifyMinBrokerIdChanged": "false",
         "deleteTopicWithBrokerRegistration": "false",
         "enableAllTopicList": "true",
         "enableTopicList": "true",

@@ -30,6 +30,7 @@ SETTINGS = {
 }
 TABLES = (Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_ALL_CONSUMER_OFFSET)
 STEP_MS = 500
+_TURNS = 5  # of the loop, in which a millisecond passes
 _clock = LoopClock()
 
 
@@ -93,6 +94,24 @@ async def pass_ms(clock: ManualClock, time_ms: int, *members: Member) -> None:
         clock.advance(STEP_MS)
         for member in (*members, *members):
             await member.caller.ask(Code.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})
+
+
+@asynccontextmanager
+async def passing_time(clock: ManualClock) -> AsyncGenerator[None]:
+    """Let time pass as long as the block lasts: whoever waits in it has not to be helped."""
+
+    async def pass_on() -> None:
+        while True:
+            clock.advance(1)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as tasks:
+        passing = tasks.create_task(pass_on())
+        try:
+            yield
+        finally:
+            passing.cancel()
 
 
 async def until_equal(master: Member, slave: Member) -> None:

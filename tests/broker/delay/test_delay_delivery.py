@@ -117,6 +117,17 @@ def test_tag_is_that_of_the_message(world: World) -> None:
     assert world.store.entries("T", 0, 0, 9) == [(world.records()[0].log_offset, world.records()[0].total_size, 97)]
 
 
+def test_levels_pass_what_another_broker_has_delivered(world: World) -> None:
+    """What is behind that is delivered; a level is not set back, nor moved behind its end."""
+    world.send(1, b"a", b"b", b"c")
+    world.send(2, b"d")
+    world.delivery.pass_until({1: 2, 2: 9, 3: 4})
+    assert world.progress.latest() == {1: 2, 2: 1}
+    world.delivery.pass_until({1: 1})
+    world.pass_ms(HOUR_MS)
+    assert world.bodies() == [b"c"]
+
+
 def test_levels_do_not_wait_for_each_other(world: World) -> None:
     """Messages of several levels come in order of their times, those of one level in the order of sending."""
     world.send(3, b"3")

@@ -125,6 +125,20 @@ def test_other_shape_is_refused(text: str) -> None:
         read_json_as(text, OffsetFile)
 
 
+def test_progress_of_a_slave_is_taken_back() -> None:
+    """Where it is further, in topics that are known; groups of the broker and what is older are left."""
+    offsets = offset_table()
+    offsets.load(OffsetFile(data_version=DataVersion(counter=2), offset_table={"T@g": {0: 5, 1: 5}}))
+    told = {"T@g": {0: 7, 1: 3, 2: 1}, "T@new": {0: 0}, "gone@g": {0: 9}, "T@CID_RMQ_SYS_TRANS": {0: 9}, "T": {0: 9}}
+    older = OffsetFile(data_version=DataVersion(counter=1), offset_table=told)
+    assert offsets.take_back(older, "T".__eq__) == 0
+    assert offsets.content().offset_table == {"T@g": {0: 5, 1: 5}}
+    newer = OffsetFile(data_version=DataVersion(counter=3), offset_table=told)
+    assert offsets.take_back(newer, "T".__eq__) == 3
+    assert offsets.content().offset_table == {"T@g": {0: 7, 1: 5, 2: 1}, "T@new": {0: 0}}
+    assert offsets.content().data_version == DataVersion(counter=3)
+
+
 def test_version_moves_with_every_step() -> None:
     """The data version grows once per 500 commits."""
     offsets = offset_table()

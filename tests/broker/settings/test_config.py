@@ -73,6 +73,7 @@ def test_every_default_is_that_of_java(vectors: pathlib.Path) -> None:
         ("enableDLegerCommitLog", "true"),
         ("storeType", "defaultRocksDB"),
         ("enableControllerMode", "true"),
+        ("enableRemoteEscape", "true"),
         ("enableLmq", "true"),
     ],
 )
@@ -123,6 +124,10 @@ def test_bad_value_stops_the_start(key: str, value: str) -> None:
         ("slaveTimeout", 0, None),
         ("inSyncReplicas", 1, 100),
         ("minInSyncReplicas", 1, None),
+        ("totalReplicas", 1, 100),
+        ("brokerHeartbeatInterval", 1, None),
+        ("brokerNotActiveTimeoutMillis", 1, None),
+        ("syncBrokerMemberGroupPeriod", 1, None),
         ("listenPort", 0, 65_535),
         ("haListenPort", 0, 65_535),
         ("brokerPermission", 0, 7),

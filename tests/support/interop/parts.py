@@ -65,9 +65,11 @@ class Part:
         return ready[1]
 
 
-def start_nameserver(directory: pathlib.Path, port: str = "0") -> Part:
+def start_nameserver(directory: pathlib.Path, port: str = "0", **settings: str) -> Part:
     """Run a name server that keeps its key-value table in a directory."""
-    return Part("namesrv", "--namesrv-port", port, "--set", f"kvConfigPath={directory / 'kvConfig.json'}")
+    told = {"kvConfigPath": str(directory / "kvConfig.json"), **settings}
+    words = [word for each in told.items() for word in ("--set", "=".join(each))]
+    return Part("namesrv", "--namesrv-port", port, *words)
 
 
 def start_broker(directory: pathlib.Path, name: str, namesrv: str) -> Part:

@@ -11,7 +11,7 @@ import pathlib
 import shutil
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from interop.parts import Part, start_nameserver
 from interop.servers import BROKER_NAME, free_port
@@ -29,14 +29,18 @@ _PORTS = 4  # of a broker: two below its own, and one above
 
 
 class ReplicaGroup:
-    """The processes; they end with the stack on which they are started."""
+    """The processes; they end with the stack on which they are started.
+
+    The name server shows acting masters if the settings of the brokers want one.
+    """
 
     def __init__(self, started: ExitStack, directory: pathlib.Path, port: str = "", **settings: str) -> None:
         self._started = started
         self._directory = directory
         self._settings = settings
         self._port = port or choose_port()
-        self.namesrv = started.enter_context(start_nameserver(directory)).address
+        shows = {"supportActingMaster": settings.get("enableSlaveActingMaster", "false")}
+        self.namesrv = started.enter_context(start_nameserver(directory, **shows)).address
         self.master = self.start_broker(port=self._port, **settings)
         self.slave = self._start_slave()
 
@@ -129,7 +133,13 @@ class GroupQueue(NamedTuple):
     queue_id: int
 
 
-def committed_at(broker: Part, asked: GroupQueue) -> int:
+class Addressed(Protocol):
+    """A broker, whoever made it."""
+
+    address: str
+
+
+def committed_at(broker: Addressed, asked: GroupQueue) -> int:
     """Return how far a group has come as a broker says, -1 when it says nothing."""
     header = {"consumerGroup": asked.group, "topic": asked.topic, "queueId": str(asked.queue_id)}
     answer = ask_once(broker.address, RequestCode.QUERY_CONSUMER_OFFSET, header)
