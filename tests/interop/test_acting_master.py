@@ -158,6 +158,9 @@ def test_our_slave_acts_under_an_official_master(
             producer.send_all(topic, *numbered(0, 20))
         ask_until(partial(knows, slave, topic))
         ask_until(partial(end_of, slave, Queue(topic, BROKER_NAME, 0)), "20".__eq__)
+        master.driver.call(
+            "broker.stop", name="b"
+        )  # a kill may come before it has saved of what version its offsets are
     ask_until(partial(shown, namesrv, topic), ({0: slave.address}, 4).__eq__)
     with PushConsumer(java, **ordered(namesrv, topic)) as consumer:
         assert is_each_once_in_order(consumer.received(20, LOOK_MS), 20)
