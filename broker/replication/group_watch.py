@@ -83,7 +83,7 @@ class GroupWatch:
                 answers[server.address] = await server.members()
             except RocketletError as error:
                 _log.debug("name server %s does not say who is there: %s", server.address, error)
-        if not answers:
+        if self._servers and not answers:
             return None
         known = {number: address for members in answers.values() for number, address in members.items()}
         others = {number: address for number, address in known.items() if number != self._own_id}

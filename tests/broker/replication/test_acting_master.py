@@ -285,6 +285,20 @@ async def test_master_waits_for_its_slave(
             assert await members(names) == {0: master.broker.address, 1: slave.broker.address}
 
 
+async def test_master_without_name_servers_waits_for_nobody(tmp_path: pathlib.Path, clock: ManualClock) -> None:
+    """With some it waits until one of them says who is there."""
+    group = {**ACTING, "totalReplicas": "2", "messageDelayLevel": "1s"}
+    async with passing_time(clock), run_member(tmp_path / "store", clock, "", 0, **group) as master:
+        await master.put_topic("T", 1)
+        await master.caller.send("T", properties=DELAYED)
+        await until(lambda: master.broker.store.max_offset("T", 0) == 1)
+    async with passing_time(clock), run_member(tmp_path / "store", clock, "127.0.0.1:9", 0, **group) as master:
+        await master.caller.send("T", properties=DELAYED)
+        late_ms = clock.monotonic_ms() + 5_000
+        await until(lambda: clock.monotonic_ms() > late_ms)
+        assert master.broker.store.max_offset("T", 0) == 1
+
+
 async def test_slave_waits_for_the_log_of_its_master(start: Start, clock: ManualClock, names: Caller) -> None:
     """It is in no route before it copies; without a master it is there at once."""
     group = {"totalReplicas": "2"}
