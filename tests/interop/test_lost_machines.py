@@ -51,7 +51,7 @@ def test_slave_lacks_the_newest_of_a_lost_async_master(java: Driver, trials: Tri
 @pytest.mark.parametrize("kind", KINDS)
 def test_sends_over_a_bad_link_are_answered_and_kept(kind: str, trials: Trials, tmp_path: pathlib.Path) -> None:
     """Each send is SEND_OK or FLUSH_SLAVE_TIMEOUT, both logs become equal again, and the slave has what was SEND_OK."""
-    rounds = trials.rounds(1, 5)
+    rounds = trials.rounds(1, 8)
     losses = lose_behind_bad_links(tmp_path, rounds, SEED, kind)
     add_rows(trials, losses, "SYNC_MASTER, ")
     assert losses.faults == []

@@ -52,7 +52,7 @@ def troubles(proxy: Proxy, group: ReplicaGroup, choose: random.Random) -> dict[s
         group.slave.send_signal(number)
 
     def slow() -> None:
-        proxy.slow(Pace(choose.randint(200, 2_000), choose.randint(20, 100)))
+        proxy.slow(Pace(choose.randint(200, 800), choose.randint(40, 100)))
 
     def flap() -> None:
         proxy.flap(lambda: choose.randint(1, MOST_BYTES_OF_A_CONNECTION))
