@@ -63,7 +63,7 @@ from ...remoting.codec.command import Command, header_reader
 from ...remoting.codec.request_codes import RequestCode
 from ...remoting.headers.pull import PullHeader, PullReply
 from ...remoting.transport.event_loop import TaskScope
-from ..session.routes import MASTER_ID, BrokerAddress, choose_address
+from ..session.routes import MASTER_ID, choose_address
 from ..session.session import Session
 from ..session.settings import check_queue_offset
 from .broker_requests import BrokerRequests
@@ -272,20 +272,21 @@ class QueueFetcher:
 
     def _request(self, subscription: Subscription, commit_offset: int) -> tuple[str, Command]:
         """Return the next pull and where it goes; a slave is not asked to store offsets."""
-        context, found = self._context, self._find_broker()
-        if found is None:
-            raise RouteNotFoundError(f"no address of broker {self.queue.broker_name} is known")
-        address, is_slave = found
+        context = self._context
+        brokers = context.session.routes.brokers.get(self.queue.broker_name, {})
+        address, is_slave = brokers.get(self._broker_id), self._broker_id != MASTER_ID
+        if address is None:
+            found = choose_address(brokers, self._broker_id)
+            if found is None:
+                raise RouteNotFoundError(f"no address of broker {self.queue.broker_name} is known")
+            address, is_slave = found
         header = pull_header(context.plan, subscription, self.queue, self.next_offset, 0 if is_slave else commit_offset)
         is_lite = context.plan.is_lite and address not in context.without_lite_pull
         return address, Command.request(_LITE_PULL if is_lite else _PULL, header)
 
-    def _find_broker(self) -> BrokerAddress | None:
-        return choose_address(self._context.session.routes.brokers.get(self.queue.broker_name, {}), self._broker_id)
-
     def _goes_to(self, address: str) -> bool:
         """Tell whether the next pull goes to an address."""
-        found = self._find_broker()
+        found = choose_address(self._context.session.routes.brokers.get(self.queue.broker_name, {}), self._broker_id)
         return found is not None and found.address == address
 
     def _pause_after(self, error: RocketletError) -> int:
