@@ -1,5 +1,6 @@
 """The page of what was tried and what was lost."""
 
+import dataclasses
 from datetime import UTC, datetime
 
 import pytest
@@ -15,7 +16,21 @@ def test_row_stands_in_its_part() -> None:
     sections = {part.partition("\n")[0]: part for part in page.split("\n## ")}
     assert r"| bit flips in queues | 1,500 flips | 80,000 | 2 | message 7 \| 8 | oak |" in sections["Rot"]
     assert all("Not run here." in sections[part.name] for part in PARTS if part.name != "Rot")
-    assert "2026-01-02" in sections["# Durability"]
+    assert "Run on 2026-01-02 by rocketlet" in sections["Rot"]
+    assert "Not passed" not in page
+
+
+def test_part_that_did_not_run_keeps_its_rows() -> None:
+    """A part that ran has its new rows and date, the others stay as they are; what had not passed is forgotten."""
+    kill = Trial("Kill", "kills", 3, "cycles", 40, 0)
+    before = format_page([ROW, kill], {"interop/test_kill.py::test_x": "failed"}, AT)
+    page = format_page([dataclasses.replace(kill, count=5)], {}, datetime(2026, 3, 4, tzinfo=UTC), before)
+    assert page == format_page([dataclasses.replace(kill, count=5)], {}, datetime(2026, 3, 4, tzinfo=UTC), page)
+    sections = {part.partition("\n")[0]: part for part in page.split("\n## ")}
+    assert sections["Rot"] == {part.partition("\n")[0]: part for part in before.split("\n## ")}["Rot"]
+    assert "| 5 cycles |" in sections["Kill"]
+    assert "Run on 2026-03-04" in sections["Kill"]
+    assert page.count("Not run here.") == len(PARTS) - 2
     assert "Not passed" not in page
 
 

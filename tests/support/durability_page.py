@@ -3,7 +3,8 @@
 A test that tries something marks itself with ``@pytest.mark.durability`` and adds a ``Trial`` to the fixture
 ``trials`` before it asserts anything about it; how much it tries, it asks ``trials.rounds(few, many)``: few in an
 ordinary run, many when the page is written. ``make durability`` runs all tests with the marker with
-``--durability-page FILE`` and so writes the page, whose rows are these trials in the order of their parts.
+``--durability-page FILE`` and so writes the page, whose rows are these trials in the order of their parts. A part of
+which nothing ran keeps what the file says about it.
 """
 
 import importlib.metadata
@@ -132,27 +133,35 @@ class Trials:
     def pytest_sessionfinish(self) -> None:
         """Write the page when it was asked for."""
         if self._page is not None:
-            self._page.write_text(format_page(self.rows, self.outcomes, datetime.now(UTC)))
+            before = self._page.read_text() if self._page.exists() else ""
+            self._page.write_text(format_page(self.rows, self.outcomes, datetime.now(UTC), before))
 
 
-def format_page(rows: Iterable[Trial], outcomes: Mapping[str, str], at: datetime) -> str:
-    """Write the page; ``outcomes`` are the tests that did not pass."""
+def format_page(rows: Iterable[Trial], outcomes: Mapping[str, str], at: datetime, before: str = "") -> str:
+    """Write the page in place of the one ``before``; ``outcomes`` are the tests that did not pass."""
     by_part: dict[str, list[Trial]] = defaultdict(list)
     for row in rows:
         by_part[row.part].append(row)
-    lines = [HEAD, f"Written on {at:%Y-%m-%d} by {_versions()}."]
+    lines = [HEAD.rstrip()]
     for part in PARTS:
-        lines += ["", f"## {part.name}", "", part.about, "", *_format_rows(by_part[part.name])]
+        found = by_part[part.name]
+        table = _format_rows(found, at) if found else _kept_rows(before, part.name)
+        lines += ["", f"## {part.name}", "", part.about, "", *table]
         lines += ["", f"Alone: `.venv/bin/{part.command} --durability-page=PAGE`"]
     if outcomes:
         lines += ["", "## Not passed", "", *(f"- `{name}`: {outcome}" for name, outcome in sorted(outcomes.items()))]
     return "\n".join(lines) + "\n"
 
 
-def _format_rows(rows: list[Trial]) -> list[str]:
-    if not rows:
+def _format_rows(rows: list[Trial], at: datetime) -> list[str]:
+    return [*_TABLE, *map(_format_row, rows), "", f"Run on {at:%Y-%m-%d} by {_versions()}."]
+
+
+def _kept_rows(page: str, part: str) -> list[str]:
+    section = page.partition(f"\n## {part}\n")[2].partition("\n## ")[0]
+    if "\nRun on " not in section:
         return ["Not run here."]
-    return [*_TABLE, *map(_format_row, rows)]
+    return section[section.index("| ") : section.index("\nAlone:")].strip().split("\n")
 
 
 def _format_row(row: Trial) -> str:
