@@ -91,6 +91,7 @@ class MasterLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take note of the master; it is told nothing yet."""
         self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(0)  # a report goes out before queues are written
         self._plan_look()
 
     def begin(self, log_offset: int) -> None:

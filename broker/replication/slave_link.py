@@ -27,7 +27,6 @@ from ..settings.replication import ReplicationConfig
 from .frames import HEAD, ReportParser
 
 GATHER_MS: Final = 5
-_MOST_UNSENT_BYTES: Final = 1 << 20
 _SECOND_MS: Final = 1_000
 _NOTHING: Final = memoryview(b"")
 _log = logging.getLogger(__name__)
@@ -129,7 +128,7 @@ class SlaveLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take note of the slave."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=_MOST_UNSENT_BYTES)
+        self._transport.set_write_buffer_limits(0)  # what is written goes out at once, not when the turn is over
         peer = transport.get_extra_info("peername")
         self.peer = format_address(*peer[:2]) if peer else "somebody who has gone"
         self._home.add(self)
