@@ -44,10 +44,11 @@ async def broker(settings: dict[str, str], clock: ManualClock, disk: SlowDisk) -
 async def begin(
     group: asyncio.TaskGroup, caller: Caller, disk: SlowDisk, *bodies: bytes
 ) -> list[asyncio.Task[Command]]:
-    """Send while the disk is stuck, and return when it is held back amid the flush; the answers are owed."""
+    """Send while the disk is stuck, and return when all is written and a flush held back; the answers are owed."""
     disk.get_stuck()
     sending = [asyncio.ensure_future(caller.send(body=body)) for body in bodies]  # noqa: TID251 # awaited by the test
     await until(disk.waiting.is_set)
+    await max_offset(caller)  # a flush from before may be the one that is held back; what was sent is served by now
     return sending
 
 
@@ -139,6 +140,7 @@ async def test_timeout_is_each_senders_own(caller: Caller, disk: SlowDisk, clock
         clock.advance(900)
         header = send_header("T")
         second = group.create_task(caller.ask(RequestCode.SEND_MESSAGE_V2, header, b"two", serialize=1))
+        await max_offset(caller)  # when this has been asked, it is sent
         await max_offset(caller)
         clock.advance(4_100)
         assert (await first).code == ResponseCode.FLUSH_DISK_TIMEOUT
