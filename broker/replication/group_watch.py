@@ -2,7 +2,7 @@
 
 Rules (``enableSlaveActingMaster``; spec replication.md §12.1)
 
-    1. Each second name servers are asked who is there; at once when one says that the group has changed (905). One that
+    1. Each second name servers are asked who is there, side by side; at once when one says that the group has changed (905). One that
        does not answer, or knows nobody, says nothing about the others; while none answers all stays as it was.
     2. A slave's master is gone when nobody who answers knows it: consumers read here then, and no tables are copied.
        The copy of the log goes on where it was: a master that comes back sends before it is registered.
@@ -13,17 +13,18 @@ Rules (``enableSlaveActingMaster``; spec replication.md §12.1)
     4. When the master is there again it is asked for its HA address (906) before tables are copied from it.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from ...common.clock import Clock
 from ...common.errors import RocketletError
 from ...remoting.transport.event_loop import wait_at_most
+from ..pull.fetch import MASTER_ID
 from ..settings.config import BrokerConfig
 from .log_replication import LogReplication
 
-MASTER_ID: Final = 0
 _log = logging.getLogger(__name__)
 
 
@@ -77,12 +78,10 @@ class GroupWatch:
 
     async def look(self) -> Mapping[int, str] | None:
         """Return the addresses of the others by their numbers, ``None`` if no name server has answered."""
-        answers: dict[str, Mapping[int, str]] = {}
-        for server in self._servers:
-            try:
-                answers[server.address] = await server.members()
-            except RocketletError as error:
-                _log.debug("name server %s does not say who is there: %s", server.address, error)
+        async with asyncio.TaskGroup() as group:
+            asking = {server.address: group.create_task(_members_of(server)) for server in self._servers}
+        told = {address: task.result() for address, task in asking.items()}
+        answers = {address: members for address, members in told.items() if members is not None}
         if self._servers and not answers:
             return None
         known = {number: address for members in answers.values() for number, address in members.items()}
@@ -115,3 +114,11 @@ class GroupWatch:
             text = "broker %s-%d acts as master no more: number %d is there"
             _log.info(text, self._broker_name, self._own_id, min(others))
         self.is_acting = acts
+
+
+async def _members_of(server: MemberSource) -> Mapping[int, str] | None:
+    try:
+        return await server.members()
+    except RocketletError as error:
+        _log.debug("name server %s does not say who is there: %s", server.address, error)
+        return None

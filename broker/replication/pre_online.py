@@ -23,8 +23,9 @@ from ...store.message_store import MessageStore
 from ..delay.delay_delivery import DelayedDelivery
 from ..delay.delay_progress import DelayFile, DelayProgress
 from ..group.groups import OffsetFile, OffsetTable
+from ..pull.fetch import MASTER_ID
 from ..topic.topics import TopicTable
-from .group_watch import MASTER_ID, GroupWatch
+from .group_watch import GroupWatch
 from .log_replication import LogReplication, MasterPlace
 
 WAIT_MS: Final = 1_000

@@ -120,7 +120,7 @@ class NameServerLink:
         host, may_act = await self._own_host(), replication.acts_as_master
         header = RegisterBrokerHeader(
             broker_name=self._config.broker_name,
-            broker_addr=format_address(host, self._config.advertised_port or self._config.port),
+            broker_addr=self._address_at(host),
             cluster_name=self._config.cluster_name,
             ha_server_addr=format_address(replication.ha_host or host, replication.ha_port or self._config.port + 1),
             broker_id=self._config.broker_id,
@@ -164,8 +164,8 @@ class NameServerLink:
         Raises:
             RemotingError: no connection.
         """
-        name, cluster, host = self._config.broker_name, self._config.cluster_name, await self._own_host()
-        address = format_address(host, self._config.advertised_port or self._config.port)
+        name, cluster = self._config.broker_name, self._config.cluster_name
+        address = self._address_at(await self._own_host())
         if self._config.replication.asks_as_before_5:
             who = BrokerHeader(
                 broker_name=name, broker_addr=address, cluster_name=cluster, broker_id=self._config.broker_id
@@ -206,7 +206,7 @@ class NameServerLink:
             host = await self._own_host()
             header = UnregisterBrokerHeader(
                 broker_name=self._config.broker_name,
-                broker_addr=format_address(host, self._config.advertised_port or self._config.port),
+                broker_addr=self._address_at(host),
                 cluster_name=self._config.cluster_name,
                 broker_id=self._config.broker_id,
             )
@@ -230,6 +230,9 @@ class NameServerLink:
     def _hear_end(self, ended: Connection) -> None:
         if ended is self._connection:
             self.lost.set()
+
+    def _address_at(self, host: str) -> str:
+        return format_address(host, self._config.advertised_port or self._config.port)
 
     async def _own_host(self) -> str:
         if self._config.advertised_host:
@@ -317,13 +320,17 @@ class Registration:
         return self._settings.config.register_every_ms
 
     async def say_alive(self) -> int:
-        """Tell all name servers that the broker is alive; return the pause until the next time."""
-        for link in self._links:
-            try:
-                await link.say_alive(self._topics.version)
-            except RemotingError as error:
-                _log.debug("name server %s is not told that the broker is alive: %s", link.address, error)
+        """Tell all name servers that the broker is alive, side by side; return the pause until the next time."""
+        async with asyncio.TaskGroup() as group:
+            for link in self._links:
+                group.create_task(self._say_alive_at(link))
         return self._settings.config.replication.sign_of_life_ms
+
+    async def _say_alive_at(self, link: NameServerLink) -> None:
+        try:
+            await link.say_alive(self._topics.version)
+        except RemotingError as error:
+            _log.debug("name server %s is not told that the broker is alive: %s", link.address, error)
 
     async def tell_everybody(self) -> None:
         """Register everything anew at all name servers; return when that is done or has failed, or after a second."""

@@ -26,9 +26,14 @@ class StatedMembers:
     def __init__(self, address: str) -> None:
         self.address = address
         self.known: Mapping[int, str] | None = {}
+        self.asked = asyncio.Event()
+        self.waits_for: asyncio.Event | None = None
 
     async def members(self) -> Mapping[int, str]:
         """Return who is there."""
+        self.asked.set()
+        if self.waits_for is not None:
+            await self.waits_for.wait()
         if self.known is None:
             raise RemotingError("no answer")
         return self.known
@@ -145,3 +150,11 @@ async def test_hint_has_name_servers_asked_at_once(watched: Callable[[int], Watc
             assert (slave.replication.master.address, running.done()) == (MASTER, False)
             go_on()
         assert running.result() == 0
+
+
+async def test_silent_name_server_does_not_hold_up_others(watched: Callable[[int], Watched]) -> None:
+    """All are asked side by side: with one after the other, each that is silent would cost its own time limit."""
+    slave = watched(1)
+    first, second = slave.servers
+    first.waits_for = second.asked
+    assert await slave.say(ALL, ALL) == MASTER
