@@ -2,8 +2,9 @@
 
 Rules (``enableSlaveActingMaster``; spec replication.md §12.1)
 
-    1. Each second name servers are asked who is there, side by side; at once when one says that the group has changed (905). One that
-       does not answer, or knows nobody, says nothing about the others; while none answers all stays as it was.
+    1. Each second name servers are asked who is there, side by side; at once when one says that the group has changed
+       (905). One that does not answer, or knows nobody, says nothing about the others; while none answers all stays as
+       it was.
     2. A slave's master is gone when nobody who answers knows it: consumers read here then, and no tables are copied.
        The copy of the log goes on where it was: a master that comes back sends before it is registered.
     3. The slave with the least number acts as master meanwhile: name servers show it as one that can be read from. It

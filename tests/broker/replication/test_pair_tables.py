@@ -44,6 +44,7 @@ async def slave(
     """Run a slave that consumers may read."""
     async with run_member(tmp_path / "slave", clock, nameserver.address, 1, slaveReadEnable="true") as member:
         await until_equal(master, member)
+        await until_so(lambda: has_slave(master))  # before a test moves time: no question may be late by that
         yield member
 
 
