@@ -121,8 +121,15 @@ class Tap:
                 client.close()
                 continue
             wire = _Wire(client, server)
-            self._run(self._pass_requests, wire, is_broker)
-            self._run(self._pass_answers, wire, is_broker)
+            self._run(self._pass_all, self._pass_requests, wire, is_broker)
+            self._run(self._pass_all, self._pass_answers, wire, is_broker)
+
+    @staticmethod
+    def _pass_all(passing: Callable[["_Wire", bool], None], wire: "_Wire", is_broker: bool) -> None:
+        try:
+            passing(wire, is_broker)
+        finally:  # a killed peer resets its connection: the other end must not go on as if there were somebody
+            _hang_up(wire)
 
     def _pass_requests(self, wire: "_Wire", is_broker: bool) -> None:
         for command in _commands(wire.client):
@@ -137,12 +144,10 @@ class Tap:
                 self._answer(wire, refusal, is_broker)
             else:
                 wire.server.sendall(encode_command(command))
-        _hang_up(wire)
 
     def _pass_answers(self, wire: "_Wire", is_broker: bool) -> None:
         for command in _commands(wire.server):
             self._answer(wire, command, is_broker)
-        _hang_up(wire)
 
     def _answer(self, wire: "_Wire", command: Command, is_broker: bool) -> None:
         request = wire.asked.pop(command.opaque, None) if command.flag & RESPONSE else None
