@@ -7,7 +7,7 @@ Rules
     2. What is written is sent, flushed or not, in frames of one file and ``haTransferBatchSize`` at most. Frames are
        slices of the mapped log. Who cannot take more is not sent more until it can.
     3. While a send may wait for slaves, each commit is sent at once; else what has come within ``GATHER_MS``, or a
-       whole frame, goes out together.
+       whole frame, goes out together: a report does not hurry it, or there would be a frame for each.
     4. A slave whose end is not in the log gets heartbeats only, and never counts as in sync: what lies between is not
        there any more, or it has records of its own. The same goes for each slave that comes back with an end at which
        one was ahead: to send it what this log holds by then would mix the two, as official masters do.
@@ -26,7 +26,7 @@ from ...remoting.transport.limits import LogRateLimiter
 from ..settings.replication import ReplicationConfig
 from .frames import HEAD, ReportParser
 
-GATHER_MS: Final = 5
+GATHER_MS: Final = 2
 _SECOND_MS: Final = 1_000
 _NOTHING: Final = memoryview(b"")
 _log = logging.getLogger(__name__)
@@ -136,11 +136,15 @@ class SlaveLink(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take reports; the first one begins the copy."""
         self.read_at_ms = self._clock.monotonic_ms()
+        is_first = self.acknowledged < 0
         for reported in self._reports.feed(data):
             if not self._take(reported):
                 return
         self._home.note_acknowledged()
-        self.send()
+        if is_first:
+            self.send()
+        else:
+            self.end_moved()
 
     def pause_writing(self) -> None:
         """Send nothing more for now."""

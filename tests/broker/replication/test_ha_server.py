@@ -253,6 +253,7 @@ def test_commit_goes_out_at_once_or_with_others(settings: dict[str, str], is_at_
     transport.take()
     log.add(bytes(64))
     link.end_moved()
+    link.data_received(report(100))
     assert bool(transport.take()) is is_at_once
     log.add(bytes(8))
     link.end_moved()
