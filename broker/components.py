@@ -105,6 +105,8 @@ class Components:
         self._members = Members[Connection](lambda: store.log_max_offset)
         self._locks = QueueLocks()
         self._filters = FilterSelection(self.settings, state.filters)
+        self._check_job: CheckJob | None = None
+        self._check_sender = TransactionCheckSender(self._members, config.broker_name)
         self._transactions = Transactions(
             store, state.offsets, self.scheduler.join, clock.now_ms, most_op_bytes=config.most_op_bytes
         )
@@ -187,9 +189,23 @@ class Components:
         """Return who checks open transactions and who saves how far; unless told otherwise, those given up are kept."""
         keep = give_up or keep_given_up(self._state.topics)
         checks = TransactionChecks(self._transactions, self.scheduler.commit, self._check_rules, keep)
-        sender = TransactionCheckSender(self._members, self._config.broker_name)
-        job = CheckJob(checks, sender, self._clock, self.settings)
+        job = self._check_job = CheckJob(checks, self._check_sender, self._clock, self.settings)
         return job, CursorSaveJob(self._transactions, self.settings)
+
+    @property
+    def wait_ms(self) -> int | None:
+        """How long nothing is due that has its instant: deliveries and checks; None when nothing waits for one."""
+        waits_ms = [self.delay_delivery.wait_ms]
+        if self.timer_delivery is not None:
+            waits_ms.append(self.timer_delivery.wait_ms)
+        if self._check_job is not None:
+            waits_ms.append(self._check_job.wait_ms)
+        return min((wait_ms for wait_ms in waits_ms if wait_ms is not None), default=None)
+
+    @property
+    def checks_asked(self) -> int:
+        """How often producers were asked about a transaction."""
+        return self._check_sender.asked_count
 
     def _build_timers(self) -> tuple[DelayRouting, TimerDelivery | None]:
         store, commit = self._state.store, self.scheduler.commit
@@ -258,16 +274,18 @@ class Components:
     def _build_admin_handlers(self) -> dict[int, Handler]:
         from .admin_components import build_admin_handlers
 
-        return build_admin_handlers(self._admin_parts())
+        return build_admin_handlers(self.admin_parts)
 
     @cached_property
     def figures(self) -> "Figures":
         """What measures the broker for whoever watches it."""
         from .admin_components import build_figures
 
-        return build_figures(self._admin_parts())
+        return build_figures(self.admin_parts)
 
-    def _admin_parts(self) -> AdminParts:
+    @cached_property
+    def admin_parts(self) -> AdminParts:
+        """What administrators look at and change."""
         return AdminParts(
             clock=self._clock,
             config=self._config,
@@ -283,6 +301,7 @@ class Components:
             statistics=self._statistics,
             own_address=self._own_address,
             replication=self.replication,
+            transactions=self._transactions,
         )
 
     def _own_address(self) -> str:

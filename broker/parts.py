@@ -23,6 +23,7 @@ from .settings.live import LiveSettings
 from .settings.saved import SettingsFile
 from .topic.registration import Registration
 from .topic.topics import TopicTable
+from .transaction.transactions import Transactions
 
 if TYPE_CHECKING:
     from .replication.kept_tables import KeptTables
@@ -64,3 +65,4 @@ class AdminParts(NamedTuple):
     statistics: BrokerStatistics
     own_address: Callable[[], str]
     replication: LogReplication
+    transactions: Transactions

@@ -37,7 +37,7 @@ from .group.filters import BloomShape, FilterTable
 from .group.groups import GroupTable, OffsetTable
 from .group.members import Presence
 from .jobs import SaveJob
-from .parts import StoredState
+from .parts import AdminParts, StoredState
 from .ports import BrokerPorts
 from .role import Reach, Role, slave_handlers
 from .settings.config import BrokerConfig
@@ -61,15 +61,23 @@ class Broker:
     """One broker over one store (``BrokerController``).
 
     ``files`` is how the store touches the disk. ``give_up`` says what is kept of a transaction that nobody has decided
-    about after ``transactionCheckMax`` checks; unless given, a copy in TRANS_CHECK_MAX_TIME_TOPIC.
+    about after ``transactionCheckMax`` checks; unless given, a copy in TRANS_CHECK_MAX_TIME_TOPIC. ``around`` puts
+    something before what answers requests.
     """
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, files: Files = OS_FILES, *, give_up: GiveUp | None = None
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        files: Files = OS_FILES,
+        *,
+        give_up: GiveUp | None = None,
+        around: Callable[[RequestHandlers], RequestHandlers] | None = None,
     ) -> None:
         self._config = config
         self._files = files
         self._give_up = give_up
+        self._around = around
         self._clock = clock
         self.advertised = Advertised(config.advertised_host, config.advertised_port, (config.host, config.port))
         self._own_ip = ""
@@ -108,6 +116,24 @@ class Broker:
         """What measures a started broker; the one door for whoever watches it from outside."""
         assert self._parts is not None, "there is something to measure between start and stop"
         return self._parts.figures
+
+    @property
+    def parts(self) -> AdminParts:
+        """What a started broker consists of, for whoever looks at it in the same process."""
+        assert self._parts is not None, "there are parts between start and stop"
+        return self._parts.admin_parts
+
+    @property
+    def wait_ms(self) -> int | None:
+        """How long a started broker has nothing to do at an instant that was planned; None when nothing is planned."""
+        assert self._parts is not None, "something may be due between start and stop"
+        return self._parts.wait_ms
+
+    @property
+    def checks_asked(self) -> int:
+        """How often a started broker has asked producers about a transaction."""
+        assert self._parts is not None, "producers are asked between start and stop"
+        return self._parts.checks_asked
 
     @property
     def config(self) -> BrokerConfig:
@@ -217,6 +243,8 @@ class Broker:
     async def _bind(self, stack: AsyncExitStack, parts: Components) -> BrokerPorts:
         by_code = {**parts.handlers, **(slave_handlers(parts) if self._config.replication.is_slave else {})}
         handlers = RequestHandlers(by_code, parts.admin.answer, parts.scheduler.end_turn)
+        if self._around is not None:
+            handlers = self._around(handlers)
         limits = server_limits(
             self._config.max_idle_seconds, self._config.high_water_bytes, self._config.low_water_bytes
         )

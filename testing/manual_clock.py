@@ -64,7 +64,7 @@ class ManualClock:
 
     def now_ms(self) -> int:
         """Return what the wall clock shows."""
-        return self._monotonic_ms + self._ahead_ms
+        return self.monotonic_ms() + self._ahead_ms
 
     def monotonic_ms(self) -> int:
         """Return the instant that the test has moved to."""
@@ -78,14 +78,14 @@ class ManualClock:
         """Run ``callback(*args)`` when the test moves to ``at_ms`` of the monotonic clock, or beyond."""
         planned = PlannedCall(at_ms, lambda: callback(*args))
         heapq.heappush(self._calls, (at_ms, next(self._order), planned))
-        if at_ms <= self._monotonic_ms:
+        if at_ms <= self.monotonic_ms():
             self._run_due_soon()
         return planned
 
     async def sleep(self, delay_ms: int) -> None:
         """Wait until the test has moved on by ``delay_ms``."""
         woken = asyncio.get_running_loop().create_future()
-        planned = self.call_at(self._monotonic_ms + delay_ms, _wake, woken)
+        planned = self.call_at(self.monotonic_ms() + delay_ms, _wake, woken)
         try:
             await woken
         finally:
@@ -93,11 +93,11 @@ class ManualClock:
 
     def timeout(self, delay_ms: int) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Return a block that raises ``TimeoutError`` once the test has moved on by ``delay_ms``."""
-        return self._limit(self._monotonic_ms + delay_ms)
+        return self._limit(self.monotonic_ms() + delay_ms)
 
     def advance(self, delay_ms: int) -> None:
         """Move on by ``delay_ms`` and run what becomes due."""
-        self._move_to(self._monotonic_ms + delay_ms)
+        self._move_to(self.monotonic_ms() + delay_ms)
 
     def advance_to(self, at_ms: int) -> None:
         """Move on until the wall clock shows ``at_ms`` and run what becomes due.
@@ -111,10 +111,10 @@ class ManualClock:
 
     async def elapse(self, delay_ms: int) -> None:
         """Move on by ``delay_ms``, and let woken tasks run at each instant on the way."""
-        until_ms = self._monotonic_ms + delay_ms
+        until_ms = self.monotonic_ms() + delay_ms
         await self.settle()
         while (next_at_ms := self._next_at()) is not None and next_at_ms <= until_ms:
-            self._move_to(max(next_at_ms, self._monotonic_ms))
+            self._move_to(max(next_at_ms, self.monotonic_ms()))
             await self.settle()
         self._move_to(until_ms)
 

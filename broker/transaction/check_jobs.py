@@ -37,10 +37,18 @@ class CheckJob:
         self._settings = settings
         self._retry = WriteRetry("transaction checks are")
         self._has_read = False
+        self._next_at_ms = 0
+
+    @property
+    def wait_ms(self) -> int | None:
+        """How long it is until the next round; None while no transaction is open."""
+        return self._next_at_ms - self._clock.monotonic_ms() if self._transactions.has_open else None
 
     async def run(self) -> int:
         """Read op messages the first time, later check; return the pause."""
-        return await self._retry.run(self._check if self._has_read else self._read, self._period_ms)
+        pause_ms = await self._retry.run(self._check if self._has_read else self._read, self._period_ms)
+        self._next_at_ms = self._clock.monotonic_ms() + pause_ms
+        return pause_ms
 
     @property
     def _period_ms(self) -> int:

@@ -76,7 +76,8 @@ class TransactionCheckSender:
     def __init__(self, members: Members[Connection], broker_name: str) -> None:
         self._members = members
         self._broker_name = broker_name
-        self._turn = 0
+        self.asked_count = 0
+        """How often producers were asked."""
         self._absent: set[str] = set()
 
     def begin(self) -> None:
@@ -101,8 +102,8 @@ class TransactionCheckSender:
         links = list(self._members.producer_group(group))
         if not links:
             return None
-        self._turn += 1
-        tried = [links[(self._turn + step) % len(links)] for step in range(min(_TRIES, len(links)))]
+        self.asked_count += 1
+        tried = [links[(self.asked_count + step) % len(links)] for step in range(min(_TRIES, len(links)))]
         return next((link for link in tried if link.unsent_bytes <= _MOST_UNSENT_BYTES), tried[0])
 
 

@@ -145,6 +145,23 @@ class Transactions:
         """Return the next half message from one on that is open; ``end`` if there is none."""
         return self._settled.next_open(half_offset, end)
 
+    @property
+    def open_offsets(self) -> list[int]:
+        """The half messages that nobody has decided about; copies that a check has made stand for their originals."""
+        end = self.store.max_offset(HALF_TOPIC, 0)
+        found: list[int] = []
+        half_offset = self.next_open(self.cursors.half, end)
+        while half_offset < end:
+            found.append(half_offset)
+            half_offset = self.next_open(half_offset + 1, end)
+        return found
+
+    @property
+    def has_open(self) -> bool:
+        """Whether there is a half message that nobody has decided about."""
+        end = self.store.max_offset(HALF_TOPIC, 0)
+        return self.next_open(self.cursors.half, end) < end
+
     def settle(self, half_offset: int) -> None:
         """Note that a half message is settled, as soon as what is planned has been written."""
         (self._late if self.is_passed(half_offset) else self._settled).add(half_offset)

@@ -26,7 +26,7 @@ def blocking_calls() -> Iterator[BlockBuster]:
         watched.functions["socket.socket.connect"].can_block_in("remoting/transport/addresses.py", "reachable_host")
         watched.functions["os.path.abspath"].deactivate()
         watched.functions["threading.Lock.acquire"].can_block_in("concurrent/futures/thread.py", "shutdown")
-        watched.functions["threading.Lock.acquire"].can_block_in("testing/broker_thread.py", "_call")
+        watched.functions["threading.Lock.acquire"].can_block_in("testing/loop_thread.py", "call")
         for call in ("os.stat", "os.mkdir"):
             watched.functions[call].can_block_in("store/files/files.py", {"make_directories", "make_tree"})
         for call in ("os.stat", "io.BufferedReader.read", "io.TextIOWrapper.read"):

@@ -4,14 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from rocketlet.client import ConsumeFrom, Message, Producer, PullConsumer, PullConsumerSettings
 from rocketlet.common.errors import ConfigError
-from rocketlet.testing import ManualClock, RocketmqBroker
+from rocketlet.testing import RocketmqBroker
 
 LEAKS = """
 import pytest
@@ -91,7 +89,8 @@ async def test_messages_are_what_was_sent(rocketmq_broker: RocketmqBroker):
     stored = rocketmq_broker.messages(topic)
     assert sorted(int(message.body) for message in stored) == list(range(100))
     assert {message.tags for message in stored if int(message.body) % 2} == {"odd"}
-    assert rocketmq_broker.messages("no-such-topic") == []
+    with pytest.raises(ValueError, match="there is no topic 'no-such-topic'"):
+        rocketmq_broker.messages("no-such-topic")
 
 
 def test_store_is_a_directory_while_the_broker_runs():
@@ -164,39 +163,10 @@ def test_session_inside_the_session_does_not_hurt_the_stop(outer_pytest: pytest.
     outer_pytest.runpytest_subprocess("-W", "error", "-p", "pytester").assert_outcomes(passed=3)
 
 
-class BrokersClock(ManualClock):
-    """Stands still, and knows the broker's loop."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def timeout(self, delay_ms: int) -> AbstractAsyncContextManager[asyncio.Timeout]:
-        """Return a limit that the test ends."""
-        self.loop = asyncio.get_running_loop()
-        return super().timeout(delay_ms)
-
-
-@pytest.fixture
-def clock() -> BrokersClock:
-    """Return the clock of the frozen broker."""
-    return BrokersClock()
-
-
-@pytest.fixture
-def frozen_broker(clock: BrokersClock) -> Iterator[RocketmqBroker]:
-    """Run a broker whose time the test moves, and to which the fixture is connected."""
-    with RocketmqBroker(clock=clock) as broker:
-        broker.topic("before")
-        yield broker
-
-
-async def test_topic_of_a_busy_machine_is_waited_for(frozen_broker: RocketmqBroker, clock: BrokersClock):
-    """The creation of a topic has no time limit of its own: here a minute passes before the broker reads of it."""
-
-    async def let_time_pass() -> None:
-        clock.advance(60_000)
-
+async def test_topic_of_a_busy_machine_is_waited_for(rocketmq_broker: RocketmqBroker):
+    """The creation of a topic has no time limit of its own: here a minute of the broker passes before it is read."""
     async with asyncio.TaskGroup() as tasks:
-        creating = tasks.create_task(frozen_broker.create_topic("orders"))
+        creating = tasks.create_task(rocketmq_broker.create_topic("busy-orders"))
         await asyncio.sleep(0)  # it has been handed over
-        asyncio.run_coroutine_threadsafe(let_time_pass(), clock.loop)
-    assert creating.result() == "orders"
+        rocketmq_broker.clock.advance(minutes=1)
+    assert creating.result() == "busy-orders"
