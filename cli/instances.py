@@ -150,14 +150,16 @@ def find_instance(store: str) -> RunningInstance | None:
         raise DecodeError(f"{path} cannot be read: {error}") from error
 
 
-def describe_owner(pid: int, store: str) -> str:
-    """Return, of a process that serves a store, how it is stopped; empty of any other."""
+def stop_hint(store: str, pid: int | None = None) -> str:
+    """Return how what serves a store is stopped, to stand behind an error; empty for another process than that."""
     with suppress(OSError, DecodeError):
         running = find_instance(store)
         if running is not None:
             with running:
-                if running.instance.pid == pid:
-                    return f", which serves {store}: rocketlet down --store {store} stops it"
+                if pid in {None, running.instance.pid}:
+                    import shlex
+
+                    return f"; rocketlet down --store {shlex.quote(store)} stops it"
     return ""
 
 

@@ -184,14 +184,14 @@ def naming_holder(option: str, store: str | None = None) -> Generator[None]:
         yield
     except AddressInUseError as error:
         from ..remoting.transport.port_holder import find_holder
-        from .instances import describe_owner
+        from .instances import stop_hint
 
         holder = find_holder(error.port)
         by = f" by {holder}" if holder else ""
-        owner = describe_owner(holder.pid, store) if holder and store else ""
+        hint = stop_hint(store, holder.pid) if holder and store else ""
         # the HA port has a key of its own; the port below the broker's moves with that
         other = f"{option} takes another port, 0 a free one" if error.key == "listenPort" else _another(error.key)
-        raise ConfigError(f"{error}{by}{owner}; {other}", key=option) from error
+        raise ConfigError(f"{error}{by}{hint}; {other}", key=option) from error
 
 
 def _another(key: str | None) -> str:

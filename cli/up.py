@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Unpack, cast
 import click
 
 from ..common.clock import Clock
-from ..common.errors import ConfigError
+from ..common.errors import ConfigError, StoreInUseError
 from ..common.ids import format_address
 from . import settings
 from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, list_broker_settings
 from .console import CONSOLE_OPTIONS, ConsoleFlags, StartConsole, plan_console
-from .instances import EPHEMERAL_PREFIX, LOG_NAME, Instance, process_start
+from .instances import EPHEMERAL_PREFIX, LOG_NAME, Instance, process_start, stop_hint
 from .main import VERSION
 from .metrics import METRICS_PORT, PORT_KEY, check_metrics, enter_metrics
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
@@ -173,7 +173,11 @@ def _reset(plan: UpPlan, given: Mapping[str, str]) -> None:
             text = f"--reset and {key} contradict each other: files outside of {plan.store} are not removed"
             raise ConfigError(text, key="--reset")
     reset = StoreReset(plan.store)
-    if reset.run():
+    try:
+        has_removed = reset.run()
+    except StoreInUseError as error:
+        raise StoreInUseError(f"{error}{stop_hint(plan.store)}") from error
+    if has_removed:
         say(str(reset), is_json=plan.flags["log_format"] == "json")
 
 
@@ -202,7 +206,7 @@ async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
     if len(members) > 1:
         ready = await _start_processes(servers, clock, plan)
     else:
-        ready = [await _start_broker(servers, clock, members[0])]
+        ready = [await _start_broker(servers, clock, plan)]
     advertised = [_advertised(*each) for each in zip(members, ready, strict=True)]
     named = dict([("namesrv", first.address), *_name_addresses(members, ready)])
     brokers = [_local_address(*each) for each in zip(members, ready, strict=True)]
@@ -439,9 +443,13 @@ async def _start_nameserver(servers: AsyncExitStack, clock: Clock, plan: UpPlan)
     return started
 
 
-async def _start_broker(servers: AsyncExitStack, clock: Clock, member: ClusterMember) -> dict[str, str]:
+async def _start_broker(servers: AsyncExitStack, clock: Clock, plan: UpPlan) -> dict[str, str]:
     """Start the only broker in this process; return what its ready line would say."""
-    broker = await enter_broker(servers, clock, member.flags, member.given)
+    member = plan.members[0]
+    try:
+        broker = await enter_broker(servers, clock, member.flags, member.given)
+    except StoreInUseError as error:
+        raise StoreInUseError(f"{error}{stop_hint(plan.store)}") from error
     metrics = await enter_metrics(servers, clock, broker)
     ready = {"broker": broker.address, "port": str(broker.advertised.bound[1])}
     return ready if metrics is None else {**ready, "metrics": metrics}
@@ -454,7 +462,10 @@ async def _start_processes(servers: AsyncExitStack, clock: Clock, plan: UpPlan) 
     processes = await servers.enter_async_context(BrokerProcesses(clock))
     plans = [_plan_process(member) for member in plan.members]
     masters = sum(not member.is_slave for member in plan.members)
-    return [*await processes.start(plans[:masters]), *await processes.start(plans[masters:])]
+    try:
+        return [*await processes.start(plans[:masters]), *await processes.start(plans[masters:])]
+    except ConfigError as error:
+        raise ConfigError(f"{error}{stop_hint(plan.store)}", key=error.key) from error
 
 
 def _plan_process(member: ClusterMember) -> "ProcessPlan":

@@ -144,13 +144,16 @@ def test_file_of_another_version(command: CommandLine, tmp_path: pathlib.Path) -
     assert f"{tmp_path / 'store' / FILE_NAME} cannot be read" in ended.stderr
 
 
-def test_port_of_the_same_store(command: CommandLine, tmp_path: pathlib.Path) -> None:
-    """Who starts a broker twice is told how to stop the first."""
-    started = command("up", "--background", "--store", "store", *FREE_PORTS)
+@pytest.mark.parametrize("brokers", ["1", "2"])
+def test_start_over_the_same_store(command: CommandLine, tmp_path: pathlib.Path, brokers: str) -> None:
+    """Who starts a broker twice is told how to stop the first, at its ports and at others."""
+    several = ("--store", "store", "--brokers", brokers)
+    started = command("up", "--background", *several, *FREE_PORTS)
     port = re.findall(r"namesrv=127\.0\.0\.1:(\d+)", started.stdout)[0]
-    again = command("up", "--store", "store", "--namesrv-port", port, "--broker-port", "0")
-    assert again.returncode == 2
-    assert f"which serves {tmp_path / 'store'}: rocketlet down --store {tmp_path / 'store'} stops it" in again.stderr
+    for others in (FREE_PORTS, (*FREE_PORTS, "--reset"), ("--namesrv-port", port, "--broker-port", "0")):
+        again = command("up", *several, *others)
+        assert again.returncode == 2
+        assert f"; rocketlet down --store {tmp_path / 'store'} stops it" in again.stderr
 
 
 def test_manager_is_told(command: CommandLine, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pathlib
 import msgspec
 import pytest
 
-from rocketlet.cli.instances import FILE_NAME, Instance, describe_owner, find_instance, process_start
+from rocketlet.cli.instances import FILE_NAME, Instance, find_instance, process_start, stop_hint
 from rocketlet.common.errors import DecodeError
 
 
@@ -79,14 +79,18 @@ def test_damaged_file(instance: Instance, tmp_path: pathlib.Path) -> None:
     (tmp_path / FILE_NAME).write_text("{")
     with pytest.raises(DecodeError, match=FILE_NAME):
         find_instance(str(tmp_path))
-    assert describe_owner(os.getpid(), str(tmp_path)) == ""
+    assert stop_hint(str(tmp_path)) == ""
     os.close(descriptor)
 
 
-def test_owner_of_a_port(instance: Instance, tmp_path: pathlib.Path) -> None:
-    """Only of the process that serves the store it is known how to stop it."""
-    descriptor = instance.register()
+def test_hint_how_it_is_stopped(instance: Instance, tmp_path: pathlib.Path) -> None:
+    """It is a command for a shell; if a process is asked for, only of the one that serves the store."""
+    store = tmp_path / "a store"
+    store.mkdir()
+    descriptor = msgspec.structs.replace(instance, store=str(store)).register()
     assert descriptor is not None
-    assert describe_owner(os.getpid(), str(tmp_path)).endswith(f"rocketlet down --store {tmp_path} stops it")
-    assert describe_owner(os.getpid() + 1, str(tmp_path)) == ""
+    expected = f"; rocketlet down --store '{store}' stops it"
+    assert stop_hint(str(store)) == stop_hint(str(store), os.getpid()) == expected
+    assert stop_hint(str(store), os.getpid() + 1) == ""
     os.close(descriptor)
+    assert stop_hint(str(store)) == ""

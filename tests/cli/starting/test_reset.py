@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import tarfile
 
 import pytest
 from command_line import CommandLine, Refuse, Start
@@ -150,3 +151,15 @@ def test_shown_settings_remove_nothing(command: CommandLine, tmp_path: pathlib.P
     write(tmp_path / "store", EVERYTHING)
     assert command("up", "--reset", "--store", "store", "--print-config").returncode == 0
     assert files_of(tmp_path / "store") == set(EVERYTHING)
+
+
+@pytest.mark.parametrize("recorded", ["plain", "killed", "delay-retry", "batchcrc"])
+def test_store_of_an_official_broker(vectors: pathlib.Path, tmp_path: pathlib.Path, recorded: str) -> None:
+    """All its files are known; by-products of parts that rocketlet does not have are left to it."""
+    with tarfile.open(vectors / "store" / f"{recorded}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = {path.parent for path in tmp_path.rglob("commitlog")}
+    reset = StoreReset(str(root))
+    assert reset.run()
+    assert reset.count > 5
+    assert set(reset.left) <= {"compaction", "rocksdbstore"}
