@@ -18,7 +18,7 @@ import click
 from ..common.errors import DecodeError, RemotingError
 from ..common.names import SELF_TEST_TOPIC
 from . import settings
-from .instances import EPHEMERAL_PREFIX, FILE_NAME, Instance, RunningInstance, find_instance
+from .instances import FILE_NAME, Instance, RunningInstance, find_instance
 from .verbs.connecting import CommandFailed, NoServerError
 
 if TYPE_CHECKING:
@@ -95,8 +95,12 @@ def _find(store: str | None, opened: contextlib.ExitStack) -> list[RunningInstan
         CommandFailed: nothing does, or the file of a store cannot be read.
     """
     usual = settings.data_path("store")
-    temporary = glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{EPHEMERAL_PREFIX}*", FILE_NAME))
-    places = [usual, *map(os.path.dirname, sorted(temporary))] if store is None else [os.path.abspath(store)]
+    temporary = glob.glob(os.path.join(glob.escape(tempfile.gettempdir()), f"{settings.EPHEMERAL_PREFIX}*", FILE_NAME))
+    places = (
+        [usual, *map(os.path.dirname, sorted(temporary))]
+        if store is None
+        else [os.path.abspath(os.path.expanduser(store))]
+    )
     found: list[RunningInstance] = []
     for place in places:
         try:

@@ -26,8 +26,6 @@ from ..common.errors import DecodeError
 FILE_NAME: Final = "rocketlet.json"
 LOG_NAME: Final = "rocketlet.log"
 """Where a start in the background logs to, in the same directory."""
-EPHEMERAL_PREFIX: Final = "rocketlet-"
-"""How the names of temporary stores begin."""
 _MOST_BYTES: Final = 1 << 20
 _log = logging.getLogger(__name__)
 

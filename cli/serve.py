@@ -25,7 +25,7 @@ import click
 from ..common.clock import Clock
 from ..common.errors import AddressInUseError, ConfigError, RocketletError
 from ..remoting.transport.event_loop import LoopClock, find_loop_factory
-from .settings import LogFlags
+from .settings import EPHEMERAL_PREFIX, LogFlags
 
 if TYPE_CHECKING:
     from ..remoting.transport.addresses import Advertised
@@ -166,7 +166,7 @@ async def describe_advertised(servers: Iterable["Advertised"], clock: Clock) -> 
 
 async def make_ephemeral_store(stack: AsyncExitStack, made: str | None = None) -> str:
     """Make a temporary directory, unless it has been made, that is removed when the stack closes."""
-    path = made or tempfile.mkdtemp(prefix="rocketlet-")
+    path = made or tempfile.mkdtemp(prefix=EPHEMERAL_PREFIX)
     stack.push_async_callback(asyncio.to_thread, shutil.rmtree, path)
     return path
 

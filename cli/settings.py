@@ -24,6 +24,8 @@ Command = TypeVar("Command", bound=Callable[..., None])
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
 STORE_KEY = "storePathRootDir"
+EPHEMERAL_PREFIX = "rocketlet-"
+"""How the names of temporary stores begin."""
 DEFAULT_HOST = "127.0.0.1"
 
 

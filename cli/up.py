@@ -28,7 +28,7 @@ from ..common.ids import format_address
 from . import settings
 from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, list_broker_settings
 from .console import CONSOLE_OPTIONS, ConsoleFlags, StartConsole, plan_console
-from .instances import EPHEMERAL_PREFIX, LOG_NAME, Instance, process_start, stop_hint
+from .instances import LOG_NAME, Instance, process_start, stop_hint
 from .main import VERSION
 from .metrics import METRICS_PORT, PORT_KEY, check_metrics, enter_metrics
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
@@ -189,7 +189,7 @@ def _go_to_background(plan: UpPlan) -> UpPlan:
     """
     from .starting.background import go_to_background
 
-    store = plan.store or tempfile.mkdtemp(prefix=EPHEMERAL_PREFIX)
+    store = plan.store or tempfile.mkdtemp(prefix=settings.EPHEMERAL_PREFIX)
     log = os.path.join(store, LOG_NAME)
     go_to_background(log)
     return plan._replace(store=store, log=log)
@@ -259,7 +259,8 @@ def _first_steps(plan: UpPlan, instance: Instance) -> Iterator[str]:
     member, named = plan.members[0], instance.addresses
     directory = describe_store_place(member.flags, {settings.STORE_KEY: plan.store})
     several = len(plan.members) > 1
-    yield f"{directory}: {', '.join(each.title for each in plan.members)}" if several else directory
+    names = ", ".join(each.title for each in plan.members)
+    yield f"{directory}, in a directory for each broker: {names}" if several else directory
     yield f"clients find the broker{'s' if several else ''} by the name server {named['namesrv']} (NAMESRV_ADDR)"
     program = _program()
     default = f"127.0.0.1:{DEFAULT_PORT}"

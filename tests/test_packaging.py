@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rocketlet.cli.main import VERSION
 from rocketlet.common.properties import codecs
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -157,6 +158,11 @@ def test_source_distribution_holds_the_docs(sources: pathlib.Path, tmp_path: pat
         held = {name.partition("/")[2] for name in opened.getnames()}
     assert {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")} <= held
     assert {"README.md", "CHANGELOG.md", "LICENSE", "broker/server.py", "common/_codecs.pyx"} <= held
+
+
+def test_version_is_told_once():
+    """What `rocketlet --version` and a running broker tell is the version of the package."""
+    assert PROJECT["project"]["version"] == VERSION
 
 
 def test_constraints_are_plain_pins():

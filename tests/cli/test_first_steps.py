@@ -69,7 +69,7 @@ def test_first_lines_of_a_lone_broker(start: Start, tmp_path: pathlib.Path) -> N
 def test_first_lines_of_several_brokers(start: Start, tmp_path: pathlib.Path) -> None:
     """One line names all their directories."""
     lines = said_by(start("up", "--brokers", "2", "--store", "store", *FREE_PORTS))
-    assert lines[0] == f"messages are kept in {tmp_path / 'store'}: broker-a, broker-b"
+    assert lines[0] == f"messages are kept in {tmp_path / 'store'}, in a directory for each broker: broker-a, broker-b"
     assert lines[1].startswith("clients find the brokers by the name server ")
     assert len(lines) == 5
 

@@ -14,12 +14,12 @@ from command_line import Refuse, Start
 
 @pytest.fixture
 def free_port() -> int:
-    """Return a port whose neighbours are free as well."""
+    """Return a port whose neighbours are free as well, and those of the broker before it."""
     for _ in range(100):
         with ExitStack() as stack:
             port = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
             try:
-                for step in (-2, -1, 1):
+                for step in (-12, -10, -9, -2, -1, 1):
                     stack.enter_context(socket.create_server(("127.0.0.1", port + step)))
             except OSError:
                 continue
