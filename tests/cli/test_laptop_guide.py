@@ -87,3 +87,10 @@ def test_address_of_another_machine_looks_so(start: Start) -> None:
     running = start("up", "--ephemeral", "--advertise", "192.0.2.7", *FREE_PORTS)
     said = [without_numbers(line) for line in running.stop()[2].splitlines(keepends=True)]
     assert without_numbers(text_block("What clients are told")) in said
+
+
+def test_name_that_does_not_resolve_looks_so(command: CommandLine) -> None:
+    """The page has the sentence; what the system says of the name is its own affair."""
+    ended = command("up", "--ephemeral", "--advertise", "laptop.invalid", *FREE_PORTS)
+    said = text_block("Several networks").replace("laptop.example", "laptop.invalid")
+    assert ended.stderr.partition("[")[0] == said.partition("[")[0]

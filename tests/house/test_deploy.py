@@ -100,11 +100,19 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Image]:
     shutil.rmtree(built.root)
 
 
-def test_image_starts_is_healthy_and_stops(image: Image) -> None:
-    """Its command serves at all addresses, its health check tells when it does, its signal stops it cleanly."""
+def compose_words() -> list[str]:
+    """Return the command of the compose file, for clients on this machine."""
+    command = (DEPLOY / "compose.yaml").read_text().partition("command:")[2].partition("ports:")[0]
+    words = re.findall(r"^      - (\S+)$", command, re.MULTILINE)
+    return [word.replace("${ROCKETLET_ADVERTISE:-rocketlet}", "localhost") for word in words]
+
+
+@pytest.mark.parametrize("words", [words_of("CMD"), compose_words()], ids=["image", "compose"])
+def test_image_starts_is_healthy_and_stops(image: Image, words: list[str]) -> None:
+    """It serves at all addresses, its health check tells when it does, its signal stops it cleanly."""
     assert [each.text for each in RECIPE if each.name == "STOPSIGNAL"] == ["SIGTERM"]
     health = words_of("HEALTHCHECK")
-    with image.start([*words_of("ENTRYPOINT"), *words_of("CMD"), *FREE_PORTS]) as container:
+    with image.start([*words_of("ENTRYPOINT"), *words, *FREE_PORTS]) as container:
         assert container.stdout is not None
         assert container.stdout.readline().startswith("ready namesrv=")
         with image.start(health) as check:
@@ -130,13 +138,10 @@ def test_image_is_of_nobody_in_particular() -> None:
 
 def test_compose_file_uses_the_image() -> None:
     """Its options are known, its health check is that of the image, its volume and ports are those that it has."""
-    text = (DEPLOY / "compose.yaml").read_text()
-    words = re.findall(r"^      - (\S+)$", text.partition("command:")[2].partition("ports:")[0], re.MULTILINE)
+    text, words = (DEPLOY / "compose.yaml").read_text(), compose_words()
     command = rocketlet.get_command(click.Context(rocketlet), words[0])
     assert command is not None
-    context = command.make_context(
-        "up", [word.replace("${ROCKETLET_ADVERTISE:-rocketlet}", "rocketlet") for word in words[1:]]
-    )
+    context = command.make_context("up", words[1:])
     assert context.params["topics"] == {"orders": 8}
     assert json.loads(re.findall(r"^      test: (.*)$", text, re.MULTILINE)[0]) == ["CMD", *words_of("HEALTHCHECK")]
     assert re.findall(r'^      - "127.0.0.1:(\d+):\1"$', text, re.MULTILINE) == ["9876", "10911"]
