@@ -263,9 +263,7 @@ def _first_steps(plan: UpPlan, instance: Instance) -> Iterator[str]:
     yield f"{directory}, in a directory for each broker: {names}" if several else directory
     yield f"clients find the broker{'s' if several else ''} by the name server {named['namesrv']} (NAMESRV_ADDR)"
     program = _program()
-    default = f"127.0.0.1:{DEFAULT_PORT}"
-    is_found = instance.namesrv == default and os.environ.get("NAMESRV_ADDR", default) == default
-    where = "" if is_found else f" --namesrv {instance.namesrv}"
+    where = nameserver_option(instance.namesrv)
     topic = next(iter(plan.flags["topics"]), _FIRST_TOPIC)
     if topic == _FIRST_TOPIC and member.given.get("autoCreateTopicEnable", "").strip().lower() == "false":
         yield f"to create a topic: {program} topic create {topic}{where}"
@@ -274,6 +272,12 @@ def _first_steps(plan: UpPlan, instance: Instance) -> Iterator[str]:
     is_default = plan.store == settings.data_path("store")
     stop = f"{program} down" if is_default else f"{program} down --store {_quote(plan.store)}"
     yield f"to stop: {stop}; logs go to {plan.log}" if plan.log else f"to stop: Ctrl-C, or {stop}"
+
+
+def nameserver_option(address: str) -> str:
+    """Return what the verbs need to find a name server; nothing where they look for it first."""
+    usual = f"127.0.0.1:{DEFAULT_PORT}"
+    return "" if address == os.environ.get("NAMESRV_ADDR", usual) == usual else f" --namesrv {address}"
 
 
 def _program() -> str:

@@ -4,9 +4,12 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 from command_line import CommandLine, Running, Start
+
+from rocketlet.cli import up
 
 FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
 
@@ -98,3 +101,44 @@ def test_parts_alone_stay_terse(start: Start) -> None:
     broker = start("broker", "--ephemeral", "--broker-port", "0", "--namesrv", address)
     assert len(said_by(broker)) == 1
     assert said_by(nameserver) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "option"),
+    [
+        ("127.0.0.1:9876", None, ""),
+        ("127.0.0.1:9876", "127.0.0.1:9876", ""),
+        ("127.0.0.1:9876", "elsewhere:9876", " --namesrv 127.0.0.1:9876"),
+        ("127.0.0.1:9877", None, " --namesrv 127.0.0.1:9877"),
+        ("127.0.0.1:9877", "127.0.0.1:9877", " --namesrv 127.0.0.1:9877"),
+    ],
+)
+def test_usual_name_server_need_not_be_named(
+    monkeypatch: pytest.MonkeyPatch, address: str, variable: str | None, option: str
+) -> None:
+    """Where the verbs look for one first; another terminal may not have the variable of this one."""
+    if variable is None:
+        monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    else:
+        monkeypatch.setenv("NAMESRV_ADDR", variable)
+    assert up.nameserver_option(address) == option
+
+
+def test_program_is_called_as_its_reader_can(tmp_path: pathlib.Path) -> None:
+    """By its name where the shell finds it, else by its path."""
+    installed = pathlib.Path(sys.executable).parent / "rocketlet"
+    for paths, called in ((f"{installed.parent}:/usr/bin:/bin", "rocketlet"), ("/usr/bin:/bin", str(installed))):
+        options = ("up", "--ephemeral", *FREE_PORTS)
+        with subprocess.Popen(
+            [installed, *options],
+            cwd=tmp_path,
+            env={"PATH": paths},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("ready ")
+            process.terminate()
+            said = process.communicate()[1]
+        assert re.search(rf"^rocketlet: to stop: Ctrl-C, or {re.escape(called)} down --store \S+$", said, re.MULTILINE)
