@@ -25,7 +25,7 @@ test: check ## run all checks, and the tests: each feature is shown by at least 
 	@$(BIN)/pytest --numprocesses=3 --dist=loadscope -m 'not ci' --ignore=tests/test_layers.py # which make check has run
 
 test-ci: $(READY) ## run the other tests: long forms, second legs, the Java client 4.9.8
-	@.ci/tools --try jdk maven go
+	@.ci/tools --try jdk maven go systemd
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest --numprocesses=3 --dist=worksteal -m ci
 
@@ -63,7 +63,7 @@ bench-long: $(READY) ## the same in all rows, the client, Spark, and what stays 
 	@$(BIN)/python bench/java.py --long --page docs/reference/performance.md --chart docs/images/performance.png
 
 compatibility: $(READY) ## run all tests and write docs/reference/compatibility.md
-	@.ci/tools --try jdk maven go chromium
+	@.ci/tools --try jdk maven go chromium systemd
 	@$(BIN)/python tests/interop/build.py
 	@$(BIN)/pytest tests --ignore=tests/house/test_features.py --compatibility-page=docs/reference/compatibility.md
 

@@ -9,8 +9,9 @@ ASYNC_MASTER goes on without that neighbour and says what that means; SYNC_MASTE
 master that is to wait for its slaves.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final, Self
 
@@ -78,7 +79,9 @@ class BrokerPorts:
                 return
         raise ConfigError(f"no free port on {self._config.host} has free neighbours, for slaves", key="listenPort")
 
-    async def _listen(self, stack: AsyncExitStack, port: int, miss: Callable[[str, ConfigError], None]) -> None:
+    async def _listen(
+        self, stack: AsyncExitStack, port: int, miss: Callable[[str, ConfigError], Awaitable[None]]
+    ) -> None:
         server = await stack.enter_async_context(self._make_server(port))
         self.address, port = server.address, server.address[1]
         try:
@@ -87,20 +90,31 @@ class BrokerPorts:
                 raise ConfigError(f"the port below it would be {fast_port}", key="listenPort")
             await stack.enter_async_context(self._make_server(fast_port))
         except ConfigError as error:
-            miss("slaves of Apache RocketMQ cannot copy the tables of this broker", error)
+            await miss("slaves of Apache RocketMQ cannot copy the tables of this broker", error)
         try:
             ha_port = self._config.replication.ha_port or port + HA_PORT_STEP
             if ha_port > _MOST_PORT:
                 raise ConfigError(f"the port above it would be {ha_port}", key="listenPort")
             await self._ha_server.listen(self._config.host, ha_port)
         except ConfigError as error:
-            miss("slaves cannot copy the log of this broker", error)
+            await miss("slaves cannot copy the log of this broker", error)
 
-    def _refuse_missing(self, _consequence: str, error: ConfigError) -> None:
+    async def _refuse_missing(self, _consequence: str, error: ConfigError) -> None:
         raise error
 
-    def _say_missing(self, consequence: str, error: ConfigError) -> None:
+    async def _say_missing(self, consequence: str, error: ConfigError) -> None:
         replication = self._config.replication
         if replication.role != ASYNC_MASTER or replication.begins_isolated:
             raise error
-        _log.warning("%s: %s; going on without", consequence, error)
+        _log.warning("%s: %s%s; going on without", consequence, error, await _describe_holder(error))
+
+
+async def _describe_holder(error: ConfigError) -> str:
+    """Return who has a port that is in use, and which setting takes another."""
+    if not isinstance(error, AddressInUseError):
+        return ""
+    from ..remoting.transport.port_holder import find_holder  # needed where a port is taken, which is rare
+
+    holder = await asyncio.to_thread(find_holder, error.port)
+    other = "haListenPort takes another port" if error.key == "haListenPort" else "it is listenPort - 2"
+    return f"{f' by {holder}' if holder else ''} ({other})"

@@ -6,7 +6,7 @@ Its commands ``list`` and ``status`` ask a running cluster (docs/decisions/first
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ROLES: Final = {"async-master": "ASYNC_MASTER", "sync-master": "SYNC_MASTER", "slave": "SLAVE"}
 
 
-class BrokerFlags(TypedDict):
+class BrokerFlags(settings.LogFlags):
     """The options that ``broker`` and ``up`` share."""
 
     host: str | None
@@ -37,7 +37,6 @@ class BrokerFlags(TypedDict):
     config_file: str | None
     pairs: dict[str, str]
     print_config: bool
-    log_level: str
 
 
 class AloneFlags(BrokerFlags):
@@ -47,7 +46,7 @@ class AloneFlags(BrokerFlags):
     role: str | None
     id: int | None
     master: settings.Address | None
-    watched: bool
+    watched: str | None
 
 
 @click.group(
@@ -72,7 +71,7 @@ class AloneFlags(BrokerFlags):
         callback=settings.parse_address,
         help="Broker that a slave copies.  [default: the one of its name that the name servers know]",
     ),
-    click.option("--watched", is_flag=True, hidden=True),  # by ``up``: see ``processes.py``
+    click.option("--watched", hidden=True),  # by ``up``, under that name: see ``processes.py``
     *settings.STORE_OPTIONS,
     *settings.SHARED_OPTIONS,
 )
@@ -91,16 +90,18 @@ def broker(**flags: Unpack[AloneFlags]) -> None:
         click.echo(list_broker_settings(flags, given))
         return
     check_metrics(given)
-    from .serve import describe_advertised, serve
+    from .serve import describe_advertised, make_ephemeral_store, serve
 
     async def start(servers: AsyncExitStack, clock: Clock) -> str:
+        if flags["ephemeral"]:
+            given[settings.STORE_KEY] = await make_ephemeral_store(servers)
         started = await enter_broker(servers, clock, flags, given)
         notes.extend([*await describe_advertised([started.advertised], clock), describe_store_place(flags, given)])
         metrics = await enter_metrics(servers, clock, started)
         ready = f"ready broker={started.address}" + (f" metrics={metrics}" if metrics else "")
-        return f"{ready} port={started.advertised.bound[1]}" if flags["watched"] else ready
+        return ready if flags["watched"] is None else f"{ready} port={started.advertised.bound[1]}"
 
-    serve(start, notes, log_level=flags["log_level"], is_watched=flags["watched"])
+    serve(start, notes, flags, watched=flags["watched"])
 
 
 def _role_settings(flags: AloneFlags, given: Mapping[str, str]) -> dict[str, str]:
@@ -188,10 +189,8 @@ async def enter_broker(servers: AsyncExitStack, clock: Clock, flags: BrokerFlags
         ConfigError: a setting, port or store that cannot be used.
     """
     from ..broker.server import Broker
-    from .serve import make_ephemeral_store, naming_holder
+    from .serve import naming_holder
 
-    if flags["ephemeral"]:
-        given[settings.STORE_KEY] = await make_ephemeral_store(servers)
     broker = Broker(load_broker_config(flags, given), clock)
     with naming_holder("--broker-port"):
         return await servers.enter_async_context(broker)

@@ -33,16 +33,15 @@ class ConsoleFlags(TypedDict):
     console_token: str | None
 
 
-class _OwnFlags(ConsoleFlags):
+class _OwnFlags(ConsoleFlags, settings.LogFlags):
     namesrv: str | None
     host: str
-    log_level: str
 
 
 @click.command
 @click.option("--namesrv", metavar="HOST:PORT[;…]", help="Name servers of the cluster.  [default: NAMESRV_ADDR]")
 @click.option("--host", default=settings.DEFAULT_HOST, show_default=True, help="Address to listen at.")
-@settings.with_options(*CONSOLE_OPTIONS, settings.LOG_LEVEL)
+@settings.with_options(*CONSOLE_OPTIONS, *settings.LOG_OPTIONS)
 def console(**flags: Unpack[_OwnFlags]) -> None:
     """Serve a web page over a cluster: topics, groups, messages, dead letters, brokers."""
     start_console = plan_console(flags, flags["host"])
@@ -51,7 +50,7 @@ def console(**flags: Unpack[_OwnFlags]) -> None:
     async def start(servers: AsyncExitStack, _clock: Clock) -> str:
         return f"ready console={await start_console(servers, flags['namesrv'])}"
 
-    serve(start, (), log_level=flags["log_level"])
+    serve(start, (), flags)
 
 
 def plan_console(flags: ConsoleFlags, host: str) -> StartConsole:

@@ -22,6 +22,8 @@ from .lazy_group import LazyGroup
 
 COMMANDS: Final = {
     "up": ".up:up",
+    "status": ".control:status",
+    "down": ".control:down",
     "namesrv": ".namesrv:namesrv",
     "broker": ".broker:broker",
     "console": ".console:console",
@@ -39,6 +41,8 @@ COMMANDS: Final = {
     "config": ".verbs.config:config",
 }
 
+VERSION: Final = "0.1.0"
+"""That of the package, which a running server tells; its metadata would take the start too long to read."""
 FIRST_GC_THRESHOLD: Final = 50_000
 """Allocations between collections of the young generation; Python's own is 700 or 2,000."""
 
@@ -61,9 +65,7 @@ class Commands(LazyGroup):
 
 def _print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:  # noqa: FBT001 # click's order
     if is_asked:
-        from importlib.metadata import version
-
-        click.echo(f"rocketlet {version('rocketlet')}")
+        click.echo(f"rocketlet {VERSION}")
         ctx.exit()
 
 

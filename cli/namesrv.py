@@ -6,7 +6,7 @@ again, keeps it in memory. Java's name servers keep theirs in ``~/namesrv/kvConf
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -21,7 +21,7 @@ KV_KEY = "kvConfigPath"
 KV_FILE = "kvConfig.json"
 
 
-class NameServerFlags(TypedDict):
+class NameServerFlags(settings.LogFlags):
     """The options of ``namesrv``."""
 
     host: str | None
@@ -30,7 +30,6 @@ class NameServerFlags(TypedDict):
     config_file: str | None
     pairs: dict[str, str]
     print_config: bool
-    log_level: str
 
 
 @click.command
@@ -62,7 +61,7 @@ def namesrv(**flags: Unpack[NameServerFlags]) -> None:
         notes.extend(await describe_advertised([started.advertised], clock))
         return f"ready namesrv={started.address}"
 
-    serve(start, notes, log_level=flags["log_level"])
+    serve(start, notes, flags)
 
 
 def _default_kv_path(port: str) -> str:

@@ -3,7 +3,7 @@
 Rules
 
     1. A broker is ``rocketlet broker`` with its settings. It says on stdout when it is ready; what it logs goes on to
-       stderr, with its name before each line.
+       stderr, in the format of ``up``, with its name before each line, or in each object of JSON.
     2. One that cannot start ends ``up``, with its own sentence. One that ends later is started again, at the port that
        it had, and recovers its store: after a second, and after twice as long each time that it does not last
        ``LASTS_MS``.
@@ -13,6 +13,7 @@ Rules
 
 import asyncio
 import logging
+import os
 import re
 import signal
 import sys
@@ -24,6 +25,8 @@ import click
 from ..common.clock import Clock
 from ..common.errors import ConfigError
 from ..remoting.transport.event_loop import TaskScope
+from .serve import shows_colours
+from .settings import LogFlags
 
 FIRST_PAUSE_MS: Final = 1_000
 LONGEST_PAUSE_MS: Final = 60_000
@@ -34,9 +37,10 @@ _log = logging.getLogger(__name__)
 
 
 class ProcessPlan(NamedTuple):
-    """A broker that is to run: its name in the log, options, and settings by Java's keys."""
+    """A broker that is to run: its name in the log, how it logs, options, and settings by Java's keys."""
 
     name: str
+    logs: LogFlags
     options: Sequence[str]
     settings: Mapping[str, str]
 
@@ -46,9 +50,11 @@ class _BrokerProcess:
 
     def __init__(self, plan: ProcessPlan, clock: Clock) -> None:
         self.name = plan.name
+        self._logs = plan.logs
         self._options = plan.options
         self._settings = dict(plan.settings)
         self._clock = clock
+        self._is_coloured = shows_colours()
         self._process: asyncio.subprocess.Process | None = None
         self._last_line = ""
         self.is_stopping = False
@@ -64,7 +70,9 @@ class _BrokerProcess:
         """
         pairs = [part for key, value in self._settings.items() for part in ("--set", f"{key}={value}")]
         process = self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "rocketlet", "broker", "--watched", *self._options, *pairs),
+            *(sys.executable, "-m", "rocketlet", "broker", "--watched", self.name),
+            *(*_log_options(self._logs), *self._options, *pairs),
+            env={**os.environ, "FORCE_COLOR": "1"} if self._is_coloured else None,  # its stderr is a pipe
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -118,7 +126,16 @@ class _BrokerProcess:
             if line.startswith(_PREFIX):
                 self._last_line = line.removeprefix(_PREFIX)
             else:
-                click.echo(f"{self.name} | {line}", err=True)
+                self._echo(line)
+
+    def _echo(self, line: str) -> None:
+        if self._logs["log_format"] != "json":
+            name = click.style(self.name, fg="cyan") if self._is_coloured else self.name
+            click.echo(f"{name} | {line}", err=True, color=self._is_coloured)
+        elif line.startswith("{"):
+            click.echo(line, err=True)
+        else:  # what is no log line: the last words of an interpreter, say
+            _log.error("%s: %s", self.name, line)
 
 
 class BrokerProcesses:
@@ -171,6 +188,11 @@ async def _try(starting: Coroutine[Any, Any, dict[str, str]]) -> dict[str, str] 
         return await starting
     except ConfigError as error:
         return error
+
+
+def _log_options(logs: LogFlags) -> list[str]:
+    options = ["--log-level", logs["log_level"], "--log-format", logs["log_format"]]
+    return [*options, "--verbose"] if logs["verbose"] else options
 
 
 def _describe_end(code: int) -> str:

@@ -13,7 +13,7 @@ cost the start some milliseconds.
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
 
 import click
 
@@ -22,8 +22,19 @@ from ..common.settings import decode_java_properties, parse_java_properties
 
 Command = TypeVar("Command", bound=Callable[..., None])
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 STORE_KEY = "storePathRootDir"
+EPHEMERAL_PREFIX = "rocketlet-"
+"""How the names of temporary stores begin."""
 DEFAULT_HOST = "127.0.0.1"
+
+
+class LogFlags(TypedDict):
+    """The options about what a server logs."""
+
+    log_level: str
+    log_format: str
+    verbose: bool
 
 
 class Address(NamedTuple):
@@ -104,15 +115,25 @@ SET = click.option(
 )
 REPAIR = click.option("--repair", is_flag=True, help="Cut a damaged log and go on without what lies behind.")
 PRINT_CONFIG = click.option("--print-config", is_flag=True, help="List keys, values, defaults and meaning, and exit.")
-LOG_LEVEL = click.option(
-    "--log-level",
-    type=click.Choice(LOG_LEVELS),
-    default="warning",
-    show_default=True,
-    help="Least level of what is logged to stderr.",
+LOG_OPTIONS = (
+    click.option(
+        "--log-level",
+        type=click.Choice(LOG_LEVELS),
+        default="warning",
+        show_default=True,
+        help="Least level of what is logged to stderr.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(LOG_FORMATS),
+        default="text",
+        show_default=True,
+        help="Log text, in colours on a terminal, or a JSON object a line.",
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Log all that rocketlet itself has to tell, for debugging."),
 )
 STORE_OPTIONS = (STORE, EPHEMERAL, REPAIR)
-SHARED_OPTIONS = (ADVERTISE, CONFIG, SET, PRINT_CONFIG, LOG_LEVEL)
+SHARED_OPTIONS = (ADVERTISE, CONFIG, SET, PRINT_CONFIG, *LOG_OPTIONS)
 """Of every command that starts a server."""
 
 

@@ -4,22 +4,32 @@ One broker is called broker-a and has the store's directory to itself. Of severa
 has a directory of that name below it, and the ports are 10 apart. Slaves have the names of their masters and, behind
 it, their ids in the names of their directories; their ports follow those of the masters, slave by slave. The name
 server keeps its key-value table below the store's directory, too.
+
+What a start says first is for who sees it for the first time: where what is kept, where servers are reached, and the
+commands that send, read and stop, as they work with the ports of this start.
 """
 
 import os
+import re
+import shutil
 import string
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Unpack, cast
 
 import click
 
 from ..common.clock import Clock
-from ..common.errors import ConfigError
+from ..common.errors import ConfigError, StoreInUseError
 from ..common.ids import format_address
 from . import settings
 from .broker import BrokerFlags, describe_store_place, enter_broker, gather_broker_settings, list_broker_settings
-from .console import CONSOLE_OPTIONS, ConsoleFlags, plan_console
+from .console import CONSOLE_OPTIONS, ConsoleFlags, StartConsole, plan_console
+from .instances import LOG_NAME, Instance, process_start, stop_hint
+from .main import VERSION
 from .metrics import METRICS_PORT, PORT_KEY, check_metrics, enter_metrics
 from .namesrv import DEFAULT_PORT, KV_FILE, KV_KEY, load_nameserver_config
 
@@ -34,7 +44,10 @@ BROKER_NAMES: Final = tuple(f"broker-{letter}" for letter in string.ascii_lowerc
 PORT_STEP: Final = 10
 _BROKERS_OWN: Final = ("brokerName", "storePathCommitLog", "readOnlyCommitLogStorePaths", "haListenPort")
 _GROUPS_OWN: Final = ("brokerRole", "brokerId", "haMasterAddress")
+_OTHER_PLACES: Final = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
 _MOST_SLAVES: Final = 9
+_FIRST_TOPIC: Final = "hello"
+_PLAIN_WORD: Final = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
 
 
 class UpFlags(BrokerFlags, ConsoleFlags):
@@ -45,6 +58,9 @@ class UpFlags(BrokerFlags, ConsoleFlags):
     slaves: int
     sync_replication: bool
     console: bool
+    topics: dict[str, int | None]
+    reset: bool
+    background: bool
 
 
 class ClusterMember(NamedTuple):
@@ -54,6 +70,29 @@ class ClusterMember(NamedTuple):
     flags: BrokerFlags
     given: dict[str, str]
     is_slave: bool = False
+
+
+class UpPlan(NamedTuple):
+    """What is to be started, over which directory, and what is to be said of it; empty is a directory still to be made.
+
+    ``log`` is the file that a start in the background logs to.
+    """
+
+    flags: UpFlags
+    nameserver: "NameServerConfig"
+    members: list[ClusterMember]
+    console: StartConsole | None
+    notes: list[str]
+    store: str
+    log: str | None = None
+
+
+def _parse_topics(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) -> dict[str, int | None]:
+    if not texts:
+        return {}
+    from .starting.first_topics import parse_topics
+
+    return parse_topics(texts)
 
 
 @click.command
@@ -77,11 +116,25 @@ class ClusterMember(NamedTuple):
     ),
     click.option("--console", is_flag=True, help="Serve a web page over the cluster as well."),
     *CONSOLE_OPTIONS,
+    click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        metavar="NAME[:QUEUES]",
+        callback=_parse_topics,
+        help="Create a topic on each broker, with 8 queues unless told otherwise; repeatable.",
+    ),
     *settings.STORE_OPTIONS,
+    click.option("--reset", is_flag=True, help="Remove what the store holds before the start."),
+    click.option(
+        "--background", is_flag=True, help='Return when it is ready, and let it run; "rocketlet down" stops it.'
+    ),
     *settings.SHARED_OPTIONS,
 )
 def up(**flags: Unpack[UpFlags]) -> None:
     """Start a name server and a broker, or several, each a process of its own then."""
+    if flags["ephemeral"] and flags["reset"]:
+        raise click.UsageError("--ephemeral and --reset contradict each other: there is nothing to remove")
     given = gather_broker_settings(flags)
     notes = settings.set_host(given, given.get("brokerIP1", ""))
     nameserver = _load_nameserver_config(flags, given)
@@ -94,26 +147,158 @@ def up(**flags: Unpack[UpFlags]) -> None:
     console = (
         plan_console(flags, given["bindAddress"]) if flags["console"] or flags["console_port"] is not None else None
     )
-    from .serve import describe_advertised, serve
+    store = "" if flags["ephemeral"] else os.path.abspath(os.path.expanduser(given[settings.STORE_KEY]))
+    plan = UpPlan(flags, nameserver, members, console, notes, store)
+    if flags["reset"]:
+        _reset(plan, given)
+    if flags["background"]:
+        plan = _go_to_background(plan)
+    from .serve import serve
 
-    async def start(servers: AsyncExitStack, clock: Clock) -> str:
-        first = await _start_nameserver(servers, clock, nameserver, members)
-        if len(members) > 1:
-            ready = await _start_processes(servers, clock, members, log_level=flags["log_level"])
-        else:
-            ready = [await _start_broker(servers, clock, members[0])]
-        advertised = [_advertised(*each) for each in zip(members, ready, strict=True)]
-        notes.extend(await describe_advertised([first.advertised, *advertised], clock))
-        notes.extend(describe_store_place(member.flags, member.given) for member in members)
-        named = [f"namesrv={first.address}", *_name_addresses(members, ready)]
-        if console is not None:
-            named.append(f"console={await console(servers, first.address)}")
-        return f"ready {' '.join(named)}"
-
-    serve(start, notes, log_level=flags["log_level"])
+    serve(partial(_start, plan), notes, flags)
 
 
-def _name_addresses(members: Sequence[ClusterMember], ready: Sequence[Mapping[str, str]]) -> Iterator[str]:
+def _reset(plan: UpPlan, given: Mapping[str, str]) -> None:
+    """Empty the store.
+
+    Raises:
+        ConfigError: it is none, or has files elsewhere.
+        StoreInUseError: a broker has it open.
+    """
+    from .serve import say
+    from .starting.reset import StoreReset
+
+    for key in _OTHER_PLACES:
+        if given.get(key, "").strip():
+            text = f"--reset and {key} contradict each other: files outside of {plan.store} are not removed"
+            raise ConfigError(text, key="--reset")
+    reset = StoreReset(plan.store)
+    try:
+        has_removed = reset.run()
+    except StoreInUseError as error:
+        raise StoreInUseError(f"{error}{stop_hint(plan.store)}") from error
+    if has_removed:
+        say(str(reset), is_json=plan.flags["log_format"] == "json")
+
+
+def _go_to_background(plan: UpPlan) -> UpPlan:
+    """Return in a process of its own.
+
+    Raises:
+        ConfigError: there is no place for its log.
+    """
+    from .starting.background import go_to_background
+
+    store = plan.store or tempfile.mkdtemp(prefix=settings.EPHEMERAL_PREFIX)
+    log = os.path.join(store, LOG_NAME)
+    go_to_background(log)
+    return plan._replace(store=store, log=log)
+
+
+async def _start(plan: UpPlan, servers: AsyncExitStack, clock: Clock) -> str:
+    """Start everything; return the ready line."""
+    from .serve import describe_advertised
+
+    if plan.flags["ephemeral"]:
+        plan = await _make_ephemeral(plan, servers)
+    members, notes = plan.members, plan.notes
+    first = await _start_nameserver(servers, clock, plan)
+    if len(members) > 1:
+        ready = await _start_processes(servers, clock, plan)
+    else:
+        ready = [await _start_broker(servers, clock, plan)]
+    advertised = [_advertised(*each) for each in zip(members, ready, strict=True)]
+    named = dict([("namesrv", first.address), *_name_addresses(members, ready)])
+    brokers = [_local_address(*each) for each in zip(members, ready, strict=True)]
+    masters = [address for member, address in zip(members, brokers, strict=True) if not member.is_slave]
+    if plan.flags["topics"]:
+        from .starting.first_topics import create_topics
+
+        await create_topics(plan.flags["topics"], masters, clock)
+    if plan.console is not None:
+        named["console"] = await plan.console(servers, first.address)
+    instance = Instance(
+        pid=os.getpid(),
+        process_start=process_start(os.getpid()),
+        store=plan.store,
+        is_ephemeral=plan.flags["ephemeral"],
+        addresses=named,
+        namesrv=first.local_address,
+        brokers=brokers,
+        master_count=len(masters),
+        began_at_ms=clock.now_ms(),
+        version=VERSION,
+        log=plan.log,
+    )
+    await _register(instance, servers)
+    notes.extend([*await describe_advertised([first.advertised, *advertised], clock), *_first_steps(plan, instance)])
+    return f"ready {' '.join(f'{name}={address}' for name, address in named.items())}"
+
+
+async def _make_ephemeral(plan: UpPlan, servers: AsyncExitStack) -> UpPlan:
+    """Give the brokers a directory that is removed at the end."""
+    from .serve import make_ephemeral_store
+
+    store = await make_ephemeral_store(servers, plan.store)
+    for member in plan.members:
+        place = store if len(plan.members) == 1 else os.path.join(store, member.title)
+        member.given[settings.STORE_KEY] = place
+    return plan._replace(store=store)
+
+
+async def _register(instance: Instance, servers: AsyncExitStack) -> None:
+    """Let ``rocketlet status`` and ``down`` know of this process until it stops."""
+    import asyncio  # not for the help
+
+    await asyncio.to_thread(instance.register)
+    servers.push_async_callback(asyncio.to_thread, instance.unregister)
+
+
+def _first_steps(plan: UpPlan, instance: Instance) -> Iterator[str]:
+    """Say where everything is, and how the first message is sent and read."""
+    member, named = plan.members[0], instance.addresses
+    directory = describe_store_place(member.flags, {settings.STORE_KEY: plan.store})
+    several = len(plan.members) > 1
+    names = ", ".join(each.title for each in plan.members)
+    yield f"{directory}, in a directory for each broker: {names}" if several else directory
+    yield f"clients find the broker{'s' if several else ''} by the name server {named['namesrv']} (NAMESRV_ADDR)"
+    program = _program()
+    where = nameserver_option(instance.namesrv)
+    topic = next(iter(plan.flags["topics"]), _FIRST_TOPIC)
+    if topic == _FIRST_TOPIC and member.given.get("autoCreateTopicEnable", "").strip().lower() == "false":
+        yield f"to create a topic: {program} topic create {topic}{where}"
+    yield f"to send a message: {program} message send {topic} 'Hello, world'{where}"
+    yield f"to read messages: {program} message tail {topic} --from begin{where}"
+    is_default = plan.store == settings.data_path("store")
+    stop = f"{program} down" if is_default else f"{program} down --store {_quote(plan.store)}"
+    yield f"to stop: {stop}; logs go to {plan.log}" if plan.log else f"to stop: Ctrl-C, or {stop}"
+
+
+def nameserver_option(address: str) -> str:
+    """Return what the verbs need to find a name server; nothing where they look for it first."""
+    usual = f"127.0.0.1:{DEFAULT_PORT}"
+    return "" if address == os.environ.get("NAMESRV_ADDR", usual) == usual else f" --namesrv {address}"
+
+
+def _program() -> str:
+    """Return how a shell calls this program."""
+    path = sys.argv[0]
+    name = os.path.basename(path)
+    if name == "__main__.py":
+        return f"{_quote(sys.executable)} -m rocketlet"
+    found = shutil.which(name)
+    return name if found and os.path.realpath(found) == os.path.realpath(path) else _quote(os.path.abspath(path))
+
+
+def _quote(word: str) -> str:
+    if _PLAIN_WORD.fullmatch(word):
+        return word
+    import shlex
+
+    return shlex.quote(word)
+
+
+def _name_addresses(members: Sequence[ClusterMember], ready: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the words of the ready line: who is reached where."""
     pairs = list(zip(members, ready, strict=True))
     masters = [each["broker"] for member, each in pairs if not member.is_slave]
@@ -121,7 +306,14 @@ def _name_addresses(members: Sequence[ClusterMember], ready: Sequence[Mapping[st
     metrics = [each["metrics"] for each in ready if "metrics" in each]
     for name, addresses in {"broker": masters, "metrics": metrics, "slave": slaves}.items():
         if addresses:
-            yield f"{name}={','.join(addresses)}"
+            yield name, ",".join(addresses)
+
+
+def _local_address(member: ClusterMember, ready: Mapping[str, str]) -> str:
+    """Return where this machine reaches a broker, whatever clients are told."""
+    from ..remoting.transport.addresses import local_host
+
+    return format_address(local_host(member.given["bindAddress"]), int(ready["port"]))
 
 
 def _advertised(member: ClusterMember, ready: Mapping[str, str]) -> "Advertised":
@@ -155,7 +347,7 @@ def _make_members(flags: UpFlags, given: dict[str, str]) -> list[ClusterMember]:
     count, slaves = flags["brokers"], flags["slaves"]
     if flags["sync_replication"] and not slaves:
         raise ConfigError("--sync-replication needs --slaves 1 or more: there is nobody to wait for", key="--slaves")
-    if not flags["ephemeral"]:
+    if not (flags["ephemeral"] or flags["reset"]):
         _check_layout(os.path.expanduser(given[settings.STORE_KEY]), count)
     if count > 1 or slaves:
         _refuse_own(given, _BROKERS_OWN, f"--brokers {count}" if count > 1 else f"--slaves {slaves}")
@@ -243,52 +435,48 @@ def _broker_settings(given: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in given.items() if key not in own}
 
 
-async def _start_nameserver(
-    servers: AsyncExitStack, clock: Clock, config: "NameServerConfig", members: Sequence[ClusterMember]
-) -> "NameServer":
+async def _start_nameserver(servers: AsyncExitStack, clock: Clock, plan: UpPlan) -> "NameServer":
     """Start the name server, and have the brokers register there."""
     from ..namesrv.server import NameServer
     from .serve import naming_holder
 
-    with naming_holder("--namesrv-port"):
-        started = await servers.enter_async_context(NameServer(config, clock))
-    for member in members:
+    with naming_holder("--namesrv-port", plan.store):
+        started = await servers.enter_async_context(NameServer(plan.nameserver, clock))
+    for member in plan.members:
         foreign = member.given.get("namesrvAddr", "")
         member.given["namesrvAddr"] = ";".join(filter(None, [started.local_address, foreign]))
     return started
 
 
-async def _start_broker(servers: AsyncExitStack, clock: Clock, member: ClusterMember) -> dict[str, str]:
+async def _start_broker(servers: AsyncExitStack, clock: Clock, plan: UpPlan) -> dict[str, str]:
     """Start the only broker in this process; return what its ready line would say."""
-    broker = await enter_broker(servers, clock, member.flags, member.given)
+    member = plan.members[0]
+    try:
+        broker = await enter_broker(servers, clock, member.flags, member.given)
+    except StoreInUseError as error:
+        raise StoreInUseError(f"{error}{stop_hint(plan.store)}") from error
     metrics = await enter_metrics(servers, clock, broker)
     ready = {"broker": broker.address, "port": str(broker.advertised.bound[1])}
     return ready if metrics is None else {**ready, "metrics": metrics}
 
 
-async def _start_processes(
-    servers: AsyncExitStack, clock: Clock, members: Sequence[ClusterMember], *, log_level: str
-) -> list[dict[str, str]]:
+async def _start_processes(servers: AsyncExitStack, clock: Clock, plan: UpPlan) -> list[dict[str, str]]:
     """Start each broker in a process of its own, slaves when the masters are there; return what their lines say."""
     from .processes import BrokerProcesses
-    from .serve import make_ephemeral_store
 
-    if members[0].flags["ephemeral"]:
-        place = await make_ephemeral_store(servers)
-        for member in members:
-            member.given[settings.STORE_KEY] = os.path.join(place, member.title)
     processes = await servers.enter_async_context(BrokerProcesses(clock))
-    plans = [_plan_process(member, log_level) for member in members]
-    masters = sum(not member.is_slave for member in members)
-    return [*await processes.start(plans[:masters]), *await processes.start(plans[masters:])]
+    plans = [_plan_process(member) for member in plan.members]
+    masters = sum(not member.is_slave for member in plan.members)
+    try:
+        return [*await processes.start(plans[:masters]), *await processes.start(plans[masters:])]
+    except ConfigError as error:
+        raise ConfigError(f"{error}{stop_hint(plan.store)}", key=error.key) from error
 
 
-def _plan_process(member: ClusterMember, log_level: str) -> "ProcessPlan":
+def _plan_process(member: ClusterMember) -> "ProcessPlan":
     from .processes import ProcessPlan
 
-    flags, options = member.flags, ["--log-level", log_level]
-    if flags["repair"]:
-        options.append("--repair")
+    flags, options = member.flags, ["--repair"] if member.flags["repair"] else []
     if (advertised := flags["advertise"]) is not None and advertised.port:
         options += ["--advertise", format_address(*advertised)]
-    return ProcessPlan(member.title, options, member.given)
+    return ProcessPlan(member.title, flags, options, member.given)

@@ -57,8 +57,8 @@ class ConfigError(RocketletError):
 class AddressInUseError(ConfigError):
     """Another socket listens at the address."""
 
-    def __init__(self, message: str, *, port: int) -> None:
-        super().__init__(message, key="listenPort")
+    def __init__(self, message: str, *, port: int, key: str = "listenPort") -> None:
+        super().__init__(message, key=key)
         self.port = port
 
 

@@ -10,7 +10,6 @@ from ..common.errors import ConfigError
 from ..common.settings import format_java_properties
 from ..remoting.codec.command import Command
 from ..remoting.codec.request_codes import RequestCode
-from ..remoting.codec.setting_changes import read_changes
 from ..remoting.transport.connection import Connection, Handler
 from ..remoting.transport.server import answers, handlers_of
 from .broker_handlers import BrokerHandlers
@@ -36,6 +35,8 @@ class ConfigHandlers:
     @answers(RequestCode.UPDATE_NAMESRV_CONFIG)
     def change(self, command: Command, _connection: Connection) -> Command:
         """Change settings, all or none."""
+        from ..remoting.codec.setting_changes import read_changes  # few name servers are ever asked
+
         changes = read_changes(command.body, self._settings.black_list())
         if isinstance(changes, Command):
             return changes

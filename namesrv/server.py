@@ -20,7 +20,7 @@ from ..common.ids import format_address
 from ..common.java_json import read_table_as
 from ..common.outcome import Outcome
 from ..remoting.codec.command import Command
-from ..remoting.transport.addresses import ANY_HOSTS, Advertised, check_advertised, is_ip_address
+from ..remoting.transport.addresses import Advertised, check_advertised, is_ip_address, local_host
 from ..remoting.transport.connection import Connection, RequestHandlers
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.limits import server_limits
@@ -59,8 +59,7 @@ class NameServer:
     def local_address(self) -> str:
         """The ``host:port`` under which this machine reaches it, whatever clients shall use."""
         host, port = self.advertised.bound
-        loopback = "::1" if host == "::" else "127.0.0.1"
-        return format_address(loopback if host in ANY_HOSTS else host, port)
+        return format_address(local_host(host), port)
 
     async def __aenter__(self) -> Self:
         """Load the key-value table and bind the port.

@@ -44,7 +44,7 @@ ORDER = {
     ),
     "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
-    "cli": ("verbs", "."),
+    "cli": ("verbs", "starting", "."),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
 }
 WIRE_MODULES = frozenset(

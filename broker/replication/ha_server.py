@@ -105,7 +105,8 @@ class HaServer:
             self._server = await asyncio.get_running_loop().create_server(self._connect, host, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise AddressInUseError(f"cannot listen on {where} for slaves: it is in use", port=port) from error
+                text = f"cannot listen on {where} for slaves: the address is in use"
+                raise AddressInUseError(text, port=port, key="haListenPort") from error
             raise ConfigError(f"cannot listen on {where} for slaves: {error.strerror}", key="haListenPort") from error
 
     def count_copies(self) -> int:

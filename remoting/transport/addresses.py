@@ -53,6 +53,13 @@ def reachable_host(bound_host: str) -> str:
         return _LOCAL_HOST
 
 
+def local_host(bound_host: str) -> str:
+    """Return a host under which this machine itself reaches a server that is bound so."""
+    if bound_host not in ANY_HOSTS:
+        return bound_host
+    return "::1" if bound_host == "::" else _LOCAL_HOST
+
+
 def is_own_address(host: str) -> bool:
     """Tell whether an IP address is one of this machine's."""
     try:

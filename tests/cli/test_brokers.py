@@ -43,7 +43,8 @@ async def test_ready_line_names_all_brokers(start: Start, tmp_path: pathlib.Path
     assert all((tmp_path / "store" / name / "abort").exists() for name in names)
     code, out, said = running.stop()
     assert (code, out) == (0, "")
-    assert said.splitlines() == [f"rocketlet: messages are kept in {tmp_path / 'store' / name}" for name in names]
+    kept = f"rocketlet: messages are kept in {tmp_path / 'store'}, in a directory for each broker: "
+    assert said.splitlines()[0] == kept + ", ".join(names)
     assert not any((tmp_path / "store" / name / "abort").exists() for name in names)
 
 

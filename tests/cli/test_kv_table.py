@@ -28,7 +28,7 @@ async def put(running: Running) -> None:
     assert (await ask(running, RequestCode.PUT_KV_CONFIG)).code == ResponseCode.SUCCESS
     code, out, said = running.stop()
     assert (code, out) == (0, "")
-    assert all(line.startswith("rocketlet: messages are kept in ") for line in said.splitlines())
+    assert all(line.startswith("rocketlet: ") for line in said.splitlines())
 
 
 async def is_kept(running: Running) -> bool:

@@ -42,7 +42,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["dance"], "there is no command 'dance'; there are up, namesrv, broker, "),
+        (["dance"], "there is no command 'dance'; there are up, status, down, namesrv, "),
         (["nameserv"], "there is no command 'nameserv'; did you mean namesrv?"),
         (["--dance"], "--dance"),
         (["up", "--dance"], "--dance"),

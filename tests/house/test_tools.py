@@ -38,7 +38,13 @@ def add_program(folder: pathlib.Path, name: str, printed: str) -> None:
 
 @pytest.mark.parametrize(
     ("tool", "named"),
-    [("java", "openjdk-17-jre-headless"), ("jdk", "openjdk-17-jdk-headless"), ("maven", "maven"), ("go", "golang-go")],
+    [
+        ("java", "openjdk-17-jre-headless"),
+        ("jdk", "openjdk-17-jdk-headless"),
+        ("maven", "maven"),
+        ("go", "golang-go"),
+        ("systemd", "the package systemd"),
+    ],
 )
 def test_missing_tool_is_named_in_one_sentence(bare_path: pathlib.Path, tool: str, named: str):
     """A tool that is missing and cannot be installed ends with one sentence that says what to install."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from rocketlet.cli.instances import FILE_NAME, find_instance
 from rocketlet.cli.main import main
 
 COMMAND = (sys.executable, "-m", "rocketlet")
@@ -106,3 +107,31 @@ async def run_elsewhere(*arguments: str) -> tuple[int | None, str, str]:
     process = await asyncio.create_subprocess_exec(*COMMAND, *arguments, stdout=pipe, stderr=pipe)
     out, err = await process.communicate()
     return process.returncode, out.decode(), err.decode()
+
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def command(tmp_path: pathlib.Path) -> Iterator[CommandLine]:
+    """Return a call that runs ``rocketlet ARGUMENTS`` to its end, in a home of its own.
+
+    What it leaves running in the background is stopped after the test.
+    """
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    own = {"XDG_DATA_HOME": str(tmp_path / "data"), "TMPDIR": str(temporary)}
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        variables = {key: text for key, text in os.environ.items() if key != "NAMESRV_ADDR"} | own | environment
+        return subprocess.run(
+            [*COMMAND, *arguments], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+        )
+
+    yield run
+    for path in tmp_path.rglob(FILE_NAME):
+        running = find_instance(str(path.parent))
+        if running is not None:
+            with running:
+                running.terminate()
+                running.wait_end()
