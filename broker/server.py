@@ -24,7 +24,7 @@ from ..common.errors import ConfigError
 from ..common.ids import decode_host, encode_host, format_address
 from ..remoting.transport.addresses import Advertised, check_advertised, reachable_host, resolve_host
 from ..remoting.transport.client import ConnectionPool
-from ..remoting.transport.connection import Connection, RequestHandlers
+from ..remoting.transport.connection import Around, Connection, RequestHandlers
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.limits import server_limits
 from ..remoting.transport.server import RemotingServer
@@ -61,8 +61,8 @@ class Broker:
     """One broker over one store (``BrokerController``).
 
     ``files`` is how the store touches the disk. ``give_up`` says what is kept of a transaction that nobody has decided
-    about after ``transactionCheckMax`` checks; unless given, a copy in TRANS_CHECK_MAX_TIME_TOPIC. ``around`` puts
-    something before what answers requests.
+    about after ``transactionCheckMax`` checks; unless given, a copy in TRANS_CHECK_MAX_TIME_TOPIC. ``around`` stands
+    before its handlers, where there is one.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Broker:
         files: Files = OS_FILES,
         *,
         give_up: GiveUp | None = None,
-        around: Callable[[RequestHandlers], RequestHandlers] | None = None,
+        around: Around | None = None,
     ) -> None:
         self._config = config
         self._files = files
@@ -161,6 +161,11 @@ class Broker:
     async def __aexit__(self, *_: object) -> None:
         """Stop."""
         await self._stack.aclose()
+
+    async def register(self) -> None:
+        """Tell all name servers everything anew; return when that is done or has failed, or after a second."""
+        assert self._parts is not None, "name servers are told between start and stop"
+        await self._parts.registration.tell_everybody()
 
     async def _open_store(self, stack: AsyncExitStack, writer: ThreadPoolExecutor) -> MessageStore:
         open_store = partial(

@@ -21,7 +21,7 @@ from ..common.java_json import read_table_as
 from ..common.outcome import Outcome
 from ..remoting.codec.command import Command
 from ..remoting.transport.addresses import Advertised, check_advertised, is_ip_address, local_host
-from ..remoting.transport.connection import Connection, RequestHandlers
+from ..remoting.transport.connection import Around, Connection, RequestHandlers
 from ..remoting.transport.event_loop import TaskScope, repeat
 from ..remoting.transport.limits import server_limits
 from ..remoting.transport.server import RemotingServer
@@ -33,11 +33,12 @@ from .routes import NameServerRoutes
 
 
 class NameServer:
-    """Keeps routes for one set of clusters (``NamesrvController``)."""
+    """Keeps routes for one set of clusters (``NamesrvController``); ``around`` stands before its handlers."""
 
-    def __init__(self, config: NameServerConfig, clock: Clock) -> None:
+    def __init__(self, config: NameServerConfig, clock: Clock, *, around: Around | None = None) -> None:
         self._config = config
         self._clock = clock
+        self._around = around
         self._kv = KvTable()
         self._settings = LiveSettings(config, self._kv)
         self._routes = NameServerRoutes()
@@ -102,7 +103,8 @@ class NameServer:
 
     def _request_handlers(self) -> RequestHandlers:
         save = self._save_kv if self._config.kv_path else None
-        return RequestHandlers(name_server_handlers(self._routes, self._settings, self._kv, save, self._clock))
+        handlers = RequestHandlers(name_server_handlers(self._routes, self._settings, self._kv, save, self._clock))
+        return handlers if self._around is None else self._around(handlers)
 
     async def _drop_silent(self) -> int:
         for link in self._routes.expire(self._clock.monotonic_ms()):

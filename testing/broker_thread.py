@@ -10,33 +10,37 @@ import itertools
 import pathlib
 import re
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
 from ..broker.group.members import Presence
 from ..broker.server import Broker
-from ..broker.settings.config import BrokerConfig
 from ..common.codes import ResponseCode
 from ..common.message import ReceivedMessage
 from ..common.metadata import SubscriptionGroupConfig
 from ..common.names import retry_topic
-from ..namesrv.config import NameServerConfig
-from ..namesrv.server import NameServer
 from ..remoting.bodies.body import encode_body
 from ..remoting.codec.command import Command
 from ..remoting.codec.request_codes import RequestCode
 from ..remoting.headers.client import CreateTopicHeader
 from ..remoting.transport.client import ConnectionPool
-from ..remoting.transport.connection import Connection, RequestHandlers
+from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import LoopClock
-from ..store.files.files import OS_FILES, Files
-from .broker_clock import BrokerClock, in_time_of
+from ..store.files.files import Files
+from .broker_clock import BrokerClock
+from .client_requests import Requests
 from .consumption import ConsumptionTracker
+from .disk_faults import DiskFaults
+from .faults import Faults
 from .inspection import GroupLag, Inspection, MessageFilter, OpenTransaction
+from .interception import OWN_MARK, BrokerIdentity
 from .loop_thread import LoopThread, is_on_event_loop
 from .movable_clock import MovableClock
+from .partition import Partition
 from .sent_messages import ExpectedMessage, check_sent
+from .servers import Servers, SharedServers
 
 T = TypeVar("T")
 
@@ -49,26 +53,37 @@ _PATIENT: Final = {"channelExpiredTimeout": str(1 << 50), "serverChannelMaxIdleT
 """The broker's time may be moved by years, and clients are still there."""
 _NO_LIMIT_MS: Final = 1 << 40  # a busy machine is no failure; how long a test may take is for its runner to say
 _LONGEST_TOPIC: Final = 100  # with room for %RETRY% and a number; the protocol allows 127
+_OF_ONE_BROKER: Final = ("listenPort", "haListenPort", "storePathRootDir", "brokerName")
 
 
 class RocketmqBroker:
     """A running broker for tests; the fixture ``rocketmq_broker`` hands it out.
 
-    ``files`` may stand for a disk that is slow or fails. What waits is limited by ``timeout``, in seconds of the
-    machine's clock. Methods that wait have two forms: ``wait_…`` blocks, for synchronous tests, the other is awaited.
+    ``files`` may stand for a disk of the test's own, ``faults`` lets things go wrong. What waits is limited by
+    ``timeout``, in seconds of the machine's clock. Methods that wait have two forms: ``wait_…`` blocks, for synchronous
+    tests, the other is awaited.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, files: Files = OS_FILES) -> None:
-        self._settings = dict(settings or {})
-        self._files = files
-        self._thread = LoopThread(self._serve, "rocketmq-broker")
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        files: Files | None = None,
+        *,
+        shared: SharedServers | None = None,
+    ) -> None:
+        self._settings = {"brokerName": BROKER_NAME, **(settings or {})}
+        self._thread = LoopThread(self._serve, "rocketmq-broker", shared and shared.thread)
         self._directory = tempfile.TemporaryDirectory(prefix="rocketlet-")
         self._names = itertools.count(1)
-        self._time = MovableClock()
-        self._tracker = ConsumptionTracker(lambda: self._broker.parts)
+        self._time = shared.clock if shared else MovableClock()
         self._pool: ConnectionPool
-        self._broker: Broker
-        self.clock = BrokerClock(self._time, self._thread, self._running)
+        self._added = ExitStack()
+        own = {"listenPort": "0", "storePathRootDir": str(self.store), **_PATIENT, **self._settings}
+        self._servers = Servers(own, files or DiskFaults(), self._time, shared and shared.first)
+        disk = self._servers.run_disk(self.on_loop)
+        self.faults = Faults(self._servers.book, self._servers.log, disk, self.on_loop)
+        """What goes wrong on purpose."""
+        self.clock = BrokerClock(self._time, self._thread, self._servers.running)
         """The broker's time, which a test may move."""
         self.nameserver = ""
         self.address = ""
@@ -90,10 +105,21 @@ class RocketmqBroker:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Stop, and remove the store."""
-        self._thread.stop()
-        self._directory.cleanup()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop, and remove the store; raise what ``end_test`` raises."""
+        with ExitStack() as ending:
+            ending.callback(self._directory.cleanup)
+            ending.callback(self._thread.stop)
+            ending.callback(self._added.__exit__, kind, error, traceback)
+            if kind is None:
+                self._check_test()
+
+    @property
+    def name(self) -> str:
+        """The name of the broker."""
+        return self._settings["brokerName"]
 
     @property
     def store(self) -> pathlib.Path:
@@ -216,7 +242,97 @@ class RocketmqBroker:
         """Do what ``wait_idle`` does without blocking the event loop of an asynchronous test."""
         return self._thread.join(self._tracker.wait_idle(_ms(timeout)))
 
+    # --- faults and servers
+
+    def requests(self, on: str | None = None, topic: str | None = None, group: str | None = None) -> Requests:
+        """Return what clients have asked since the test began, the name server too: all, or what is named.
+
+        ``on`` is an operation ("send", "pull", "commit_offset", "route": ``rocketlet.testing.operations``).
+        """
+        return self.on_loop(lambda: self._servers.log.find(on, topic, group))
+
+    def stop(self) -> None:
+        """Stop the broker cleanly; ``restart`` starts it again, and so does the end of the test."""
+        self._thread.call(self._servers.stop_broker())
+
+    def kill(self) -> None:
+        """End the broker as SIGKILL does: nothing more is written, no table saved, connections are reset.
+
+        What has been written is in the page cache, which survives.
+        """
+        self._thread.call(self._servers.kill_broker())
+
+    def restart(self) -> None:
+        """Start the broker on the same ports and the same store, after a clean stop if it still runs."""
+        self._thread.call(self._servers.restart_broker())
+
+    def stop_nameserver(self) -> None:
+        """Stop the name server; clients and broker are refused until it starts again, at the latest with the test."""
+        self._thread.call(self._servers.stop_nameserver())
+
+    def start_nameserver(self) -> None:
+        """Start the name server where it was; the brokers of this fixture register at once."""
+        self._thread.call(self._servers.start_nameserver())
+
+    def add_broker(self, name: str = "broker-b", settings: Mapping[str, str] | None = None) -> "RocketmqBroker":
+        """Start one more broker at the same name server, with a store of its own; it ends with the test.
+
+        It has the settings of the first and those that are given: with ``brokerRole`` SLAVE, a ``brokerId`` and the
+        name of the first it is a slave.
+
+        Raises:
+            ValueError: there is a broker of this name.
+        """
+        names = self._servers.family
+        own = {key: value for key, value in self._settings.items() if key not in _OF_ONE_BROKER}
+        chosen = {**own, **(settings or {}), "brokerName": name}
+        identity = str(BrokerIdentity(name, chosen.get("brokerId", "0")))
+        if identity in names:
+            raise ValueError(f"there is a broker {identity!r} already, these are: {', '.join(names)}")
+        added = RocketmqBroker(chosen, shared=SharedServers(self._thread, self._time, self._servers.root))
+        return self._added.enter_context(added)
+
+    @contextmanager
+    def partition(self, client_id: str) -> Generator[Partition]:
+        """Let nothing pass between a client and the broker in the block, in either direction; sockets stay open.
+
+        A new connection belongs to the client when a request on it names its id, as a heartbeat does, or a group that
+        no other client has named; what comes before that passes. What was held back arrives behind the block.
+
+        Raises:
+            ValueError: no client of this id is connected.
+        """
+        partition = self.on_loop(lambda: self._servers.door.cut_off(client_id))
+        try:
+            yield partition
+        finally:
+            self.on_loop(lambda: self._servers.door.heal(partition))
+
+    def on_loop(self, work: Callable[[], T]) -> T:
+        """Do something on the broker's loop, and return what it returns."""
+
+        async def run() -> T:
+            return work()
+
+        return self._thread.call(run())
+
     # --- for the plugin
+
+    def begin_test(self) -> None:
+        """Forget what was asked before."""
+        self.on_loop(self._servers.log.clear)
+
+    def end_test(self) -> None:
+        """End what the test has injected and added, start what it has stopped, and raise what has gone wrong unseen.
+
+        Raises:
+            ExceptionGroup: what has failed inside the broker, with its tracebacks.
+            AssertionError: faults that nothing has met.
+        """
+        with ExitStack() as ending:
+            ending.callback(lambda: self._thread.call(self._servers.mend()))
+            ending.enter_context(self._added.pop_all())
+            self._check_test()
 
     def connections(self) -> frozenset[Connection]:
         """Return the connections of the clients that have said which groups they belong to."""
@@ -232,49 +348,54 @@ class RocketmqBroker:
         # On an event loop members may live that cannot say how far they are before the call is over.
         return self._thread.call(self._inspect(look, "" if is_on_event_loop() else group))
 
+    def _check_test(self) -> None:
+        errors, unmet = self.on_loop(lambda: (self._servers.errors.take(), self.faults.end()))
+        failures = [*errors, AssertionError("\n".join(unmet))] if unmet else errors
+        if errors:
+            raise ExceptionGroup(f"{self.name} has failed inside", failures)
+        if failures:
+            raise failures[0]
+
     def _choose_name(self, name: str | None) -> str:
         prefix = re.sub(r"[^A-Za-z0-9_-]+", "-", self.prefix)[:_LONGEST_TOPIC].strip("-")
         return name or f"{prefix}-{next(self._names)}"
 
     # --- on the broker's thread
 
+    @property
+    def _broker(self) -> Broker:
+        return self._servers.broker
+
+    @property
+    def _tracker(self) -> ConsumptionTracker:
+        return self._servers.tracker
+
     @asynccontextmanager
     async def _serve(self) -> AsyncGenerator[None]:
-        own = {"listenPort": "0", "brokerName": BROKER_NAME, "storePathRootDir": str(self.store), **_PATIENT}
-        async with NameServer(NameServerConfig(port=0), LoopClock()) as nameserver:
-            config = BrokerConfig.from_java({**own, **self._settings, "namesrvAddr": nameserver.address})
-            async with (
-                Broker(config, self._time, self._files, around=self._around) as self._broker,
-                ConnectionPool(LoopClock()) as self._pool,
-            ):
-                self.nameserver, self.address = nameserver.address, self._broker.address
-                stop_listening = self._broker.store.subscribe(lambda _: self._tracker.changed.set())
-                yield
-                stop_listening()
-
-    def _around(self, handlers: RequestHandlers) -> RequestHandlers:
-        return self._tracker.around(in_time_of(self._time, handlers))
-
-    def _running(self) -> list[tuple[Broker, ConsumptionTracker]]:
-        return [(self._broker, self._tracker)]
+        async with self._servers as servers, ConnectionPool(LoopClock()) as self._pool:
+            self.nameserver, self.address = servers.nameserver, servers.broker.address
+            yield
 
     async def _inspect(self, look: Callable[[Inspection], T], asked_group: str) -> T:
         if asked_group:
             await self._tracker.ask_members(asked_group)
-        return look(Inspection(self._broker.parts, self._tracker, BROKER_NAME))
+        return look(self._inspection())
+
+    def _inspection(self) -> Inspection:
+        return Inspection(self._broker.parts, self._tracker, self.name)
 
     async def _wait_for(self, topic: str, count: int, wanted: MessageFilter, limit_ms: int) -> list[ReceivedMessage]:
-        inspection, found = Inspection(self._broker.parts, self._tracker, BROKER_NAME), list[ReceivedMessage]()
+        found: list[ReceivedMessage] = []
         try:
             async with LoopClock().timeout(limit_ms):
                 while True:
                     with suppress(ValueError):  # the topic comes with its first message
-                        found = inspection.messages(topic, wanted)
+                        found = self._inspection().messages(topic, wanted) if self._servers.is_running else found
                     if len(found) >= count:
                         return found
                     await self._tracker.wait_change()
         except TimeoutError:
-            inspection.check_topic(topic)
+            self._inspection().check_topic(topic)
             raise TimeoutError(f"{len(found)} of {count} messages came to {topic!r} in {limit_ms} ms") from None
 
     async def _create_topic(self, name: str, queues: int) -> str:
@@ -297,21 +418,22 @@ class RocketmqBroker:
         return name
 
     async def _ask(self, request: Command) -> None:
+        request.remark = OWN_MARK
         reply = await self._pool.request(self.address, request, _NO_LIMIT_MS)
         if reply.code != ResponseCode.SUCCESS:
             raise ValueError(reply.remark)
 
     async def _find_connections(self) -> frozenset[Connection]:
-        return frozenset(self._broker.clients)
+        return frozenset(self._servers.clients)
 
     async def _see_off(self, known: frozenset[Connection]) -> list[Presence]:
         try:
             async with LoopClock().timeout(GOODBYE_MS):
-                while strangers := self._broker.clients.keys() - known:
+                while strangers := self._servers.clients.keys() - known:
                     await _end_of(strangers.pop())
         except TimeoutError:
             pass
-        return [presence for connection, presence in self._broker.clients.items() if connection not in known]
+        return [presence for connection, presence in self._servers.clients.items() if connection not in known]
 
 
 def _ms(seconds: float) -> int:

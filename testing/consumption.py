@@ -131,6 +131,11 @@ class ConsumptionTracker:
 
         return note
 
+    def begin(self) -> None:
+        """Take note that the broker has started: of transactions nobody has been asked yet."""
+        self.checks_answered = 0
+        self.changed.set()
+
     def groups(self) -> set[str]:
         """Return the groups that have members, offsets or settings."""
         parts = self._parts()

@@ -39,10 +39,17 @@ def _make_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """Runs ``servers``, an asynchronous context, in a thread from ``start`` to ``stop``."""
+    """Runs ``servers``, an asynchronous context, from ``start`` to ``stop``, in a thread; if need be in a host's."""
 
-    def __init__(self, servers: Callable[[], AbstractAsyncContextManager[object]], name: str) -> None:
+    def __init__(
+        self,
+        servers: Callable[[], AbstractAsyncContextManager[object]],
+        name: str,
+        host: "LoopThread | None" = None,
+    ) -> None:
         self._servers = servers
+        self._host = host
+        self._hosted: Future[None] | None = None
         self._started: Future[None] = Future()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=name)
@@ -53,17 +60,20 @@ class LoopThread:
 
     def start(self) -> None:
         """Start, and wait until the servers are there; what keeps them from it is raised."""
-        self._thread.start()
+        if self._host is None:
+            self._thread.start()
+        else:
+            self._hosted = self._host.submit(self._serve_or_tell())
         try:
             self._started.result()
         except BaseException:
-            self._thread.join()
+            self._wait_end()
             raise
 
     def stop(self) -> None:
         """Leave the servers' context, and wait for the end of the thread."""
         self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join()
+        self._wait_end()
 
     def submit(self, work: Coroutine[object, object, T]) -> Future[T]:
         """Begin some work on the loop."""
@@ -82,14 +92,23 @@ class LoopThread:
         """What was begun on the loop and is under way in another thread."""
         return frozenset(cast("_KnownThreads", self._loop).calls_in_threads)
 
+    def _wait_end(self) -> None:
+        if self._hosted is None:
+            self._thread.join()
+        else:
+            self._hosted.result()
+
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=_make_loop) as runner:
-            try:
-                runner.run(self._serve())
-            except BaseException as error:
-                if self._started.done():
-                    raise  # pytest reports what escapes from a thread
-                self._started.set_exception(error)
+            runner.run(self._serve_or_tell())
+
+    async def _serve_or_tell(self) -> None:
+        try:
+            await self._serve()
+        except BaseException as error:
+            if self._started.done():
+                raise  # pytest reports what escapes from a thread
+            self._started.set_exception(error)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()

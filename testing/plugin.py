@@ -7,6 +7,9 @@ A test that uses ``rocketmq_broker`` must have closed its producers and consumer
 and that are still connected are an error that names them. ``rocketmq_leak_check = false`` in the ini file turns that
 off.
 
+What a test has injected, stopped or added is over when it ends (``RocketmqBroker.end_test``). A fault that nothing has
+met fails it, and so does an error inside the broker.
+
 pytest imports this module in every run, so nothing heavy is imported before a test asks for a fixture.
 """
 
@@ -51,10 +54,14 @@ def _rocketmq_leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     broker: RocketmqBroker = request.getfixturevalue("rocketmq_broker")
     broker.prefix = request.node.name
+    broker.begin_test()
     known = broker.connections()
     yield
-    if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(known)):
-        from .broker_thread import describe_presence
+    try:
+        if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(known)):
+            from .broker_thread import describe_presence
 
-        names = "; ".join(map(describe_presence, left))
-        pytest.fail(f"still connected to the broker at the end of the test: {names}", pytrace=False)
+            names = "; ".join(map(describe_presence, left))
+            pytest.fail(f"still connected to the broker at the end of the test: {names}", pytrace=False)
+    finally:
+        broker.end_test()

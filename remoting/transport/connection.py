@@ -76,6 +76,10 @@ class RequestHandlers(Struct, frozen=True):
     after_batch: Callable[[], None] | None = None
 
 
+Around = Callable[[RequestHandlers], RequestHandlers]
+"""Returns handlers to serve with instead of the server's own, to which they pass on: what sees or changes requests."""
+
+
 class FrameWriter:
     """The frames that go out on a connection; ``peer_is_slow`` is called after a write that the peer may not take."""
 
@@ -273,6 +277,12 @@ class Connection(asyncio.Protocol):
         """Close at once; what was not sent is lost."""
         if self._transport is not None:
             self._transport.abort()
+
+    def interpose(self, between: Callable[[asyncio.Transport], asyncio.Transport]) -> None:
+        """Put another transport in the place of the one in use: what cuts the wire for a while."""
+        assert self._transport is not None, "what has brought a request is open, or was"
+        self._transport = between(self._transport)
+        self.writer.open(self._transport)
 
     def on_close(self, callback: Callable[[Connection], object]) -> None:
         """Have ``callback(connection)`` called once when the connection has ended, at once if it has."""

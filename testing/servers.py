@@ -1,0 +1,331 @@
+"""The servers behind a broker fixture: started, stopped, killed and started again, on the same ports and store.
+
+Everything here runs on the broker's loop. Each server lives in a task of its own, so that any other may end it.
+
+    stop     unregister, answer who waits, save, close: what ``rocketlet broker`` does at SIGTERM
+    kill     nothing is written any more and connections are reset, as SIGKILL leaves it; the page cache survives. What
+             is left then closes its files without a word: the name server finds the connection closed
+    restart  recover the store and serve on the same ports; while a server is down its ports are kept from others
+"""
+
+import asyncio
+import socket
+from collections.abc import Generator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
+from typing import Any, Final, NamedTuple, Self
+
+from ..broker.group.members import Presence
+from ..broker.server import Broker
+from ..broker.settings.config import BrokerConfig
+from ..common.ids import Address
+from ..namesrv.config import NameServerConfig
+from ..namesrv.server import NameServer
+from ..remoting.transport.connection import Connection, RequestHandlers
+from ..remoting.transport.event_loop import LoopClock, TaskScope
+from ..store.files.files import Files
+from .broker_clock import in_time_of
+from .broker_errors import BrokerErrors
+from .client_requests import RequestLog
+from .consumption import ConsumptionTracker
+from .disk_faults import DiskFaults
+from .faults import FaultBook
+from .hits import RunOnLoop
+from .interception import BrokerIdentity, Interception
+from .loop_thread import LoopThread
+from .movable_clock import MovableClock
+
+_NEIGHBOURS: Final = (-2, 0, 1)
+"""Which ports a broker takes, seen from the one that is told (``broker/ports.py``)."""
+
+
+class SharedServers(NamedTuple):
+    """What brokers of one fixture share: thread and clock, and the name server of the first."""
+
+    thread: LoopThread
+    clock: MovableClock
+    first: "Servers"
+
+
+class ServerRun:
+    """One life of a server, in a task of its own."""
+
+    def __init__(self, tasks: TaskScope) -> None:
+        self._tasks = tasks
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<ServerRun {'over' if self._task is None or self._task.done() else 'going on'}>"
+
+    async def start(self, server: AbstractAsyncContextManager[Any]) -> None:
+        """Enter a server (raises what entering it raises)."""
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = self._tasks.start(self._run(server, started), f"run {server!r}")
+        await started
+
+    async def stop(self) -> None:
+        """Leave it."""
+        self._stopping.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _run(self, server: AbstractAsyncContextManager[Any], started: "asyncio.Future[None]") -> None:
+        try:
+            async with server:
+                started.set_result(None)
+                await self._stopping.wait()
+        except Exception as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+
+class Servers:
+    """A broker, and the name server at which it registers unless it is that of another broker; a context manager."""
+
+    def __init__(
+        self, settings: Mapping[str, str], files: Files, clock: MovableClock, first: "Servers | None" = None
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._first = first
+        self.files = files
+        self.log = RequestLog()
+        self.book = FaultBook()
+        self.errors = BrokerErrors() if first is None else first.errors
+        self._added: list[Servers] = []
+        self.nameserver_door = Interception("name server", self.book, self.log, self.errors, clock)
+        self.door = Interception(str(self.identity), self.book, self.log, self.errors, clock)
+        self.tracker = ConsumptionTracker(lambda: self.broker.parts)
+        self._tasks = TaskScope()
+        self._stack = ExitStack()
+        self._broker: Broker | None = None
+        self._broker_run: ServerRun | None = None
+        self._nameserver_run: ServerRun | None = None
+        self._kept_ports = ExitStack()
+        self._kept_nameserver_port = ExitStack()
+        self.address: Address = ("", 0)
+        self._nameserver_port = 0
+        self.nameserver = "" if first is None else first.nameserver
+
+    def __repr__(self) -> str:
+        return f"<Servers of {self.name}, {'stopped' if self._broker is None else 'running'}>"
+
+    @property
+    def name(self) -> str:
+        """The name of the broker."""
+        return self._settings["brokerName"]
+
+    @property
+    def identity(self) -> BrokerIdentity:
+        """The name and the number of the broker."""
+        return BrokerIdentity(self.name, self._settings.get("brokerId", "0"))
+
+    @property
+    def broker(self) -> Broker:
+        """The running broker (raises ``RuntimeError`` while there is none)."""
+        if self._broker is None:
+            raise RuntimeError(f"{self.name} does not run: restart() starts it again")
+        return self._broker
+
+    @property
+    def clients(self) -> Mapping[Connection, Presence]:
+        """The clients of the broker, none while it does not run."""
+        return {} if self._broker is None else self._broker.clients
+
+    def running(self) -> list[tuple[Broker, ConsumptionTracker]]:
+        """Return the brokers of the fixture that run, each with who follows its consumers."""
+        return [(servers.broker, servers.tracker) for servers in self.root.all if servers.is_running]
+
+    @property
+    def all(self) -> "list[Servers]":
+        """This broker and those that were added to it."""
+        return [self, *self._added]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker runs."""
+        return self._broker is not None
+
+    @property
+    def family(self) -> list[str]:
+        """The names of the brokers of the fixture."""
+        return [str(servers.identity) for servers in self.root.all]
+
+    async def __aenter__(self) -> Self:
+        """Start all (raises what a server raises)."""
+        await self._tasks.__aenter__()
+        try:
+            if self._first is None:
+                self._stack.enter_context(self.errors)
+                await self.start_nameserver()
+            else:
+                self._first.adopt(self)
+            await self.start_broker()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop what runs."""
+        await self.stop_broker()
+        if self._first is None:
+            await self.stop_nameserver()
+        else:
+            self._first.dismiss(self)
+        self._kept_ports.close()
+        self._kept_nameserver_port.close()
+        await self._tasks.__aexit__()
+        self._stack.close()
+
+    def run_disk(self, run: RunOnLoop) -> DiskFaults | None:
+        """Return the disk if a test may have it fail; ``run`` is how a test's thread does something on the loop."""
+        if not isinstance(self.files, DiskFaults):
+            return None
+        self.files.listen(run)
+        return self.files
+
+    def adopt(self, added: "Servers") -> None:
+        """Take note of a broker that registers here as well."""
+        self._added.append(added)
+
+    def dismiss(self, added: "Servers") -> None:
+        """Forget it."""
+        if added in self._added:
+            self._added.remove(added)
+
+    async def mend(self) -> None:
+        """Start what a test has stopped, killed or left without a disk that it trusts."""
+        if self._first is None:
+            await self.start_nameserver()
+        if self._broker is not None and self._broker.store.flush_failure is not None:
+            await self.stop_broker()
+        await self.start_broker()
+
+    @property
+    def root(self) -> "Servers":
+        """The first broker, which has the name server."""
+        return self if self._first is None else self._first
+
+    # the broker
+
+    async def start_broker(self) -> None:
+        """Start the broker, on the ports that it had; nothing happens while it runs."""
+        if self._broker is not None:
+            return
+        self._kept_ports.close()
+        settings = {**self._settings, "namesrvAddr": self.nameserver}
+        if self.address[1]:
+            settings["listenPort"] = str(self.address[1])
+        if isinstance(self.files, DiskFaults):
+            self.files.start(self._clock, asyncio.get_running_loop().call_soon_threadsafe)
+        self.root.nameserver_door.hear_again(self.identity)
+        broker = Broker(BrokerConfig.from_java(settings), self._clock, self.files, around=self._around)
+        run = ServerRun(self._tasks)
+        await run.start(broker)
+        broker.store.subscribe(lambda _: self.tracker.changed.set())
+        self.tracker.begin()
+        self._broker, self._broker_run = broker, run
+        self.address = broker.advertised.bound
+
+    async def stop_broker(self) -> None:
+        """Stop the broker cleanly; nothing happens while none runs."""
+        if isinstance(self.files, DiskFaults):
+            self.files.stop()
+        self.door.heal_all()
+        await self._end_run()
+        self.door.end()
+
+    async def kill_broker(self) -> None:
+        """End the broker as SIGKILL does; nothing happens while none runs.
+
+        Raises:
+            TypeError: its files cannot be told to change nothing any more.
+        """
+        if self._broker is None:
+            return
+        if not isinstance(self.files, DiskFaults):
+            raise TypeError("this broker was given files of its own: derive them from rocketlet.testing.DiskFaults")
+        with self.errors.muted():
+            self.files.kill()
+            self.door.end(resets=True)
+            self.root.nameserver_door.answer_for(self.identity)
+            await self._end_run()
+
+    def _around(self, handlers: RequestHandlers) -> RequestHandlers:
+        """Let those who follow consumers hear what is served, and not what is dropped or held back."""
+        return self.door.around(self.tracker.around(in_time_of(self._clock, handlers)))
+
+    async def restart_broker(self) -> None:
+        """Start the broker again, after a clean stop if it still runs."""
+        await self.stop_broker()
+        await self.start_broker()
+
+    async def _end_run(self) -> None:
+        run, self._broker_run = self._broker_run, None
+        if self._broker is not None and run is not None:
+            self._broker = None
+            await run.stop()
+            self._kept_ports = _keep_ports(self.address, _NEIGHBOURS)
+
+    # the name server
+
+    async def start_nameserver(self) -> None:
+        """Start the name server where it was, and have the broker register; nothing happens while it runs.
+
+        Raises:
+            ValueError: it is that of another broker.
+        """
+        self._check_own()
+        if self._nameserver_run is not None:
+            return
+        self._kept_nameserver_port.close()
+        server = NameServer(
+            NameServerConfig(port=self._nameserver_port), LoopClock(), around=self.nameserver_door.around
+        )
+        run = ServerRun(self._tasks)
+        await run.start(server)
+        self._nameserver_run, self.nameserver = run, server.address
+        self._nameserver_port = server.advertised.bound[1]
+        for servers in self.all:
+            await servers.register()
+
+    async def stop_nameserver(self) -> None:
+        """Stop the name server; nothing happens while none runs.
+
+        Raises:
+            ValueError: it is that of another broker.
+        """
+        self._check_own()
+        run, self._nameserver_run = self._nameserver_run, None
+        if run is not None:
+            await run.stop()
+            self.nameserver_door.end()
+            self._kept_nameserver_port = _keep_ports(("127.0.0.1", self._nameserver_port), (0,))
+
+    async def register(self) -> None:
+        """Have the broker tell the name server everything, and not only after a while."""
+        if self._broker is not None:
+            await self._broker.register()
+
+    def _check_own(self) -> None:
+        if self._first is not None:
+            raise ValueError(f"{self.name} registers at the name server of another broker, ask that one")
+
+
+def _keep_ports(address: Address, steps: tuple[int, ...]) -> ExitStack:
+    """Bind ports without listening: whoever connects is refused, and the system gives them to nobody else."""
+    with ExitStack() as stack:
+        for step in steps:
+            stack.enter_context(_kept(address[0], address[1] + step))
+        return stack.pop_all()
+
+
+@contextmanager
+def _kept(host: str, port: int) -> Generator[None]:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody was faster: the start will say so
+            keeper.bind((host, port))
+        yield
