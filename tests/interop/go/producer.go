@@ -18,6 +18,8 @@ type producerArguments struct {
 	Group             string `json:"group"`
 	Namesrv           string `json:"namesrv"`
 	CompressAboveSize *int   `json:"compressAboveSize"`
+	// For each attempt.
+	SendTimeoutMs int `json:"sendTimeoutMs"`
 	// The given queue of each send instead of round robin.
 	ManualQueues bool `json:"manualQueues"`
 }
@@ -33,6 +35,9 @@ func startProducer(arguments producerArguments) (any, error) {
 		producer.WithInstanceName(instance(arguments.Name)),
 		producer.WithRetry(2),
 		producer.WithSendMsgTimeout(10 * time.Second), // as the Java driver, for the same reason
+	}
+	if arguments.SendTimeoutMs > 0 {
+		options = append(options, producer.WithSendMsgTimeout(time.Duration(arguments.SendTimeoutMs)*time.Millisecond))
 	}
 	if arguments.CompressAboveSize != nil {
 		options = append(options, producer.WithCompressMsgBodyOverHowmuch(*arguments.CompressAboveSize))
