@@ -7,6 +7,7 @@ time.
 
 import asyncio
 import itertools
+import os
 import pathlib
 import re
 import tempfile
@@ -17,6 +18,7 @@ from typing import Any, Final, Self, TypeVar, Unpack
 
 from ..broker.group.members import Presence
 from ..broker.server import Broker
+from ..client import SendResult
 from ..common.codes import ResponseCode
 from ..common.message import ReceivedMessage
 from ..common.metadata import SubscriptionGroupConfig
@@ -38,6 +40,7 @@ from .inspection import GroupLag, Inspection, MessageFilter, OpenTransaction
 from .interception import OWN_MARK, BrokerIdentity
 from .loop_thread import LoopThread, is_on_event_loop
 from .movable_clock import MovableClock
+from .own_clients import OWN_GROUP, MessageParts, ReceiveOrder, make_message, read_lines, receive, send_all
 from .partition import Partition
 from .sent_messages import ExpectedMessage, check_sent
 from .servers import Servers, SharedServers
@@ -145,6 +148,41 @@ class RocketmqBroker:
         """Do what ``group`` does without blocking the event loop of an asynchronous test."""
         return await self._thread.join(self._create_group(self._choose_name(name)))
 
+    # --- sending and receiving
+
+    def send(
+        self, topic: str, body: bytes | str | None = None, *, json: Any = None, **parts: Unpack[MessageParts]
+    ) -> SendResult:
+        """Send a message, for tests that have no producer: bytes, text in UTF-8, or a value as JSON.
+
+        Raises:
+            TypeError: it is to have two bodies, or none.
+            RocketletError: the broker does not take it.
+        """
+        message = make_message(topic, body, json, parts)
+        [result] = self._thread.call(send_all(self.nameserver, [(message, None)], self.name))
+        return result
+
+    def receive(
+        self, topic: str, count: int = 1, *, group: str = OWN_GROUP, tags: str = "*", timeout: float = WAIT_S
+    ) -> list[ReceivedMessage]:
+        """Consume so many messages as a member of a group, from the first on if it is new, and acknowledge them.
+
+        Raises:
+            TimeoutError: there are fewer after so long; those that came are acknowledged nevertheless.
+        """
+        _forbid_on_event_loop("receive", "use a consumer, or await arrived(),")
+        return self._thread.call(receive(self.nameserver, ReceiveOrder(topic, tags, count, group), _ms(timeout)))
+
+    def load(self, path: str | os.PathLike[str]) -> int:
+        """Send the messages of a file in order and return how many: an object a line, as ``own_clients`` describes.
+
+        Raises:
+            ValueError: a line is no message; the text names it. Nothing of the file is sent.
+        """
+        messages = list(read_lines(pathlib.Path(path)))
+        return len(self._thread.call(send_all(self.nameserver, messages, self.name)))
+
     # --- looking
 
     def messages(
@@ -207,7 +245,7 @@ class RocketmqBroker:
         Raises:
             TimeoutError: there are fewer after so long.
         """
-        _forbid_on_event_loop("wait_for", "arrived")
+        _forbid_on_event_loop("wait_for", "await arrived()")
         return self._thread.call(self._wait_for(topic, count, MessageFilter(tag, key), _ms(timeout)))
 
     def arrived(
@@ -222,7 +260,7 @@ class RocketmqBroker:
         Raises:
             TimeoutError: it is not after so long; the text says what is missing.
         """
-        _forbid_on_event_loop("wait_consumed", "consumed")
+        _forbid_on_event_loop("wait_consumed", "await consumed()")
         self._thread.call(self._tracker.wait_consumed(group, _ms(timeout)))
 
     def consumed(self, group: str, *, timeout: float = WAIT_S) -> Coroutine[Any, Any, None]:
@@ -235,7 +273,7 @@ class RocketmqBroker:
         Raises:
             TimeoutError: one is not after so long; the text says what is missing.
         """
-        _forbid_on_event_loop("wait_idle", "idle")
+        _forbid_on_event_loop("wait_idle", "await idle()")
         self._thread.call(self._tracker.wait_idle(_ms(timeout)))
 
     def idle(self, *, timeout: float = WAIT_S) -> Coroutine[Any, Any, None]:
@@ -442,7 +480,7 @@ def _ms(seconds: float) -> int:
 
 def _forbid_on_event_loop(blocking: str, awaited: str) -> None:
     if is_on_event_loop():
-        raise RuntimeError(f"{blocking}() would block this event loop, and clients on it: await {awaited}() instead")
+        raise RuntimeError(f"{blocking}() would block this event loop, and clients on it: {awaited} instead")
 
 
 async def _end_of(connection: Connection) -> None:
