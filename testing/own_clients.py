@@ -55,9 +55,11 @@ def make_message(topic: str, body: bytes | str | None, json: Any, parts: Message
     return Message(topic, text.encode() if isinstance(text, str) else text, **parts)
 
 
-async def send_all(
-    nameserver: str, messages: Sequence[tuple[Message, int | None]], broker_name: str
-) -> list[SendResult]:
+Addressed = tuple[Message, int | None]
+"""A message, and the number of the queue that it is to go to."""
+
+
+async def send_all(nameserver: str, messages: Sequence[Addressed], broker_name: str) -> list[SendResult]:
     """Send one after the other, each to a queue of its own number or in turn."""
     async with Producer(OWN_GROUP, nameserver) as producer:
         return [
