@@ -304,6 +304,13 @@ class RocketmqBroker:
         """Start the broker on the same ports and the same store, after a clean stop if it still runs."""
         self._thread.call(self._servers.restart_broker())
 
+    def reset(self) -> None:
+        """Empty the broker: messages, topics, groups and offsets are gone, and it has the machine's time again.
+
+        Clients that are connected connect anew.
+        """
+        self._thread.call(self._servers.reset_broker())
+
     def stop_nameserver(self) -> None:
         """Stop the name server; clients and broker are refused until it starts again, at the latest with the test."""
         self._thread.call(self._servers.stop_nameserver())

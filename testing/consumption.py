@@ -136,6 +136,11 @@ class ConsumptionTracker:
         self.checks_answered = 0
         self.changed.set()
 
+    def forget(self) -> None:
+        """Forget how far groups were: the store is another one."""
+        for table in (self._first, self._asked, self._told):
+            table.clear()
+
     def groups(self) -> set[str]:
         """Return the groups that have members, offsets or settings."""
         parts = self._parts()

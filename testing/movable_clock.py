@@ -68,6 +68,12 @@ class MovableClock(ManualClock):
             self._lead_ms = self._monotonic_ms - _machine_ms()
             self._arm()
 
+    def return_to_machine(self) -> None:
+        """Show the machine's time again and run; only this process's own time has passed."""
+        self.resume()
+        self.set_wall_clock(-self.ahead_ms)
+        self.was_moved = False
+
     def _move_to(self, at_ms: int) -> None:
         self._is_moving = True
         try:

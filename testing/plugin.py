@@ -1,7 +1,8 @@
 """The pytest plugin of rocketlet.
 
-    rocketmq_broker      a name server and a broker for the whole session, on free ports, with a temporary store
-    rocketmq_settings    the broker's settings, Java's keys; override it in your conftest.py (scope "session")
+    rocketmq_broker             a name server and a broker for the whole session, on free ports, with a temporary store
+    isolated_rocketmq_broker    the same for one test, which nothing has happened to
+    rocketmq_settings           the brokers' settings, Java's keys; override it in your conftest.py (scope "session")
 
 A test that uses ``rocketmq_broker`` must have closed its producers and consumers when it ends: those that it started
 and that are still connected are an error that names them. ``rocketmq_leak_check = false`` in the ini file turns that
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from ..remoting.transport.connection import Connection
     from .broker_thread import RocketmqBroker
 
 
@@ -39,12 +41,39 @@ def rocketmq_broker(rocketmq_settings: Mapping[str, str], pytestconfig: pytest.C
     """Run a broker for the session: ``.nameserver`` is its address, ``.topic()`` makes a topic of a test's own."""
     from .broker_thread import RocketmqBroker
 
-    if pytestconfig.pluginmanager.has_plugin("pytester"):
+    _import_index_tools(pytestconfig)
+    with RocketmqBroker(rocketmq_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def isolated_rocketmq_broker(
+    rocketmq_settings: Mapping[str, str], pytestconfig: pytest.Config, request: pytest.FixtureRequest
+) -> Iterator["RocketmqBroker"]:
+    """Run a broker for one test: nothing has happened to it, and its time is the machine's."""
+    from .broker_thread import RocketmqBroker
+
+    _import_index_tools(pytestconfig)
+    with RocketmqBroker(rocketmq_settings) as broker:
+        broker.prefix = request.node.name
+        yield broker
+        _check_leaks(request, broker, frozenset())
+
+
+def _import_index_tools(config: pytest.Config) -> None:
+    if config.pluginmanager.has_plugin("pytester"):
         # What is first imported in a test session inside this one is forgotten with that one, and numpy cannot be
         # imported a second time: the broker would need it in vain when it stops.
         importlib.import_module("rocketlet.store.index.index_build")
-    with RocketmqBroker(rocketmq_settings) as broker:
-        yield broker
+
+
+def _check_leaks(request: pytest.FixtureRequest, broker: "RocketmqBroker", known: "frozenset[Connection]") -> None:
+    """Fail a test that has left producers or consumers connected."""
+    if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(known)):
+        from .broker_thread import describe_presence
+
+        names = "; ".join(map(describe_presence, left))
+        pytest.fail(f"still connected to the broker at the end of the test: {names}", pytrace=False)
 
 
 @pytest.fixture(autouse=True)
@@ -58,10 +87,6 @@ def _rocketmq_leak_check(request: pytest.FixtureRequest) -> Iterator[None]:
     known = broker.connections()
     yield
     try:
-        if request.config.getini("rocketmq_leak_check") and (left := broker.wait_for_goodbyes(known)):
-            from .broker_thread import describe_presence
-
-            names = "; ".join(map(describe_presence, left))
-            pytest.fail(f"still connected to the broker at the end of the test: {names}", pytrace=False)
+        _check_leaks(request, broker, known)
     finally:
         broker.end_test()

@@ -9,6 +9,8 @@ Everything here runs on the broker's loop. Each server lives in a task of its ow
 """
 
 import asyncio
+import pathlib
+import shutil
 import socket
 from collections.abc import Generator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
@@ -262,6 +264,15 @@ class Servers:
         await self.stop_broker()
         await self.start_broker()
 
+    async def reset_broker(self) -> None:
+        """Start the broker with an empty store, at the machine's time."""
+        await self.stop_broker()
+        root = self._settings["storePathRootDir"]
+        await asyncio.to_thread(_empty, pathlib.Path(root))
+        self._clock.return_to_machine()
+        self.tracker.forget()
+        await self.start_broker()
+
     async def _end_run(self) -> None:
         run, self._broker_run = self._broker_run, None
         if self._broker is not None and run is not None:
@@ -312,6 +323,14 @@ class Servers:
     def _check_own(self) -> None:
         if self._first is not None:
             raise ValueError(f"{self.name} registers at the name server of another broker, ask that one")
+
+
+def _empty(directory: pathlib.Path) -> None:
+    for path in directory.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _keep_ports(address: Address, steps: tuple[int, ...]) -> ExitStack:
