@@ -25,7 +25,7 @@ from processes import memory_mb
 _UP = ("-m", "rocketlet", "up", "--ephemeral", "--namesrv-port", "0", "--broker-port", "0")
 _BARE = ("-c", "import asyncio, uvloop, msgspec")
 _IDLE_SECONDS = 2
-_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 class Taken(NamedTuple):
@@ -39,7 +39,7 @@ class Taken(NamedTuple):
 @click.option("--runs", default=20, show_default=True, help="Runs of each, in turn.")
 def main(runs: int) -> None:
     """Print the times of both, their ratio, and the idle memory."""
-    pairs = [(_import_bare(), _start()) for _ in range(runs + 1)][1:]
+    pairs = [(import_bare(), _start()) for _ in range(runs + 1)][1:]
     bare, started = zip(*pairs, strict=True)
     _print_row("imports of asyncio, uvloop, msgspec", bare)
     _print_row("rocketlet up --ephemeral, until ready", started)
@@ -59,9 +59,10 @@ def _describe(times: Sequence[float]) -> str:
     return f"{statistics.median(times):.0f} ms ({times[0]:.0f} to {times[-1]:.0f})"
 
 
-def _import_bare() -> Taken:
+def import_bare() -> Taken:
+    """Run the least that an event loop with JSON takes."""
     begun = time.perf_counter()
-    process = subprocess.Popen([sys.executable, *_BARE], env=_ENVIRONMENT)
+    process = subprocess.Popen([sys.executable, *_BARE], env=ENVIRONMENT)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return Taken((time.perf_counter() - begun) * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3)
@@ -86,7 +87,7 @@ def _measure_memory() -> float:
 def _run_up() -> subprocess.Popen[bytes]:
     """Start a broker; it is ready."""
     process = subprocess.Popen(
-        [sys.executable, *_UP], env=_ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, *_UP], env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert process.stdout is not None, "it is a pipe"
     assert process.stdout.readline().startswith(b"ready "), "the first line says that it is ready"

@@ -38,6 +38,8 @@ from .movable_clock import MovableClock
 PATIENCE_MS: Final = 2_000
 _DAY_MS: Final = 86_400_000
 _MS: Final = timedelta(milliseconds=1)
+_LEAST_MS: Final = 10
+"""What is due within so much of each other happens together; Java's broker looks every 100 ms."""
 _CLEANING_STEP_MS: Final = 100
 _STUCK_MS: Final = 1_000
 """The step over something that is due and is not done: the broker tries it again after a pause."""
@@ -123,7 +125,7 @@ class BrokerClock:
         """Return how far it is to the next instant for which something is planned."""
         left_ms = [wait_ms for broker, _ in self._brokers() if (wait_ms := broker.wait_ms) is not None]
         left_ms += [self._until_cleaning_ms(broker) for broker, _ in self._brokers() if _has_old_files(broker)]
-        return min((each if each > 0 else _STUCK_MS for each in left_ms), default=_DAY_MS)
+        return max(_LEAST_MS, min((each if each > 0 else _STUCK_MS for each in left_ms), default=_DAY_MS))
 
     def _until_cleaning_ms(self, broker: Broker) -> int:
         """Return how far it is to the next hour at which old files go, or to the next file of those that go now."""

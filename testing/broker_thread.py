@@ -11,16 +11,15 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 from ..broker.group.members import Presence
 from ..broker.server import Broker
-from ..client import SendResult
 from ..common.codes import ResponseCode
-from ..common.message import ReceivedMessage
+from ..common.message import Message, ReceivedMessage
 from ..common.metadata import SubscriptionGroupConfig
 from ..common.names import retry_topic
 from ..remoting.bodies.body import encode_body
@@ -44,6 +43,9 @@ from .own_clients import OWN_GROUP, MessageParts, ReceiveOrder, make_message, re
 from .partition import Partition
 from .sent_messages import ExpectedMessage, check_sent
 from .servers import Servers, SharedServers
+
+if TYPE_CHECKING:
+    from ..client import SendResult
 
 T = TypeVar("T")
 
@@ -152,7 +154,7 @@ class RocketmqBroker:
 
     def send(
         self, topic: str, body: bytes | str | None = None, *, json: Any = None, **parts: Unpack[MessageParts]
-    ) -> SendResult:
+    ) -> "SendResult":
         """Send a message, for tests that have no producer: bytes, text in UTF-8, or a value as JSON.
 
         Raises:
@@ -162,6 +164,14 @@ class RocketmqBroker:
         message = make_message(topic, body, json, parts)
         [result] = self._thread.call(send_all(self.nameserver, [(message, None)], self.name))
         return result
+
+    def send_all(self, messages: Iterable[Message]) -> "list[SendResult]":
+        """Send messages in order, for tests that have no producer.
+
+        Raises:
+            RocketletError: the broker does not take one.
+        """
+        return self._thread.call(send_all(self.nameserver, [(message, None) for message in messages], self.name))
 
     def receive(
         self, topic: str, count: int = 1, *, group: str = OWN_GROUP, tags: str = "*", timeout: float = WAIT_S

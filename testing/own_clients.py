@@ -10,25 +10,21 @@ A file of messages has one JSON object a line; empty lines are passed over:
     queue        the number of the queue; in turn unless given
 """
 
+import asyncio
 import base64
 import json as json_text
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypedDict, cast
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, cast
 
-from ..client import (
-    ConsumeFrom,
-    Message,
-    MessageQueue,
-    Producer,
-    PullConsumer,
-    PullConsumerSettings,
-    ReceivedMessage,
-    SendResult,
-)
+from ..common.message import Message, MessageQueue, ReceivedMessage
 from ..remoting.transport.event_loop import LoopClock
 
+if TYPE_CHECKING:
+    from ..client import SendResult
+
 OWN_GROUP: Final = "rocketlet-test"
+_MOST_AT_ONCE: Final = 256
 _FIELDS: Final = frozenset(["topic", "body", "json", "base64", "tags", "keys", "properties", "queue"])
 _BODIES: Final = ("body", "json", "base64")
 
@@ -59,15 +55,24 @@ Addressed = tuple[Message, int | None]
 """A message, and the number of the queue that it is to go to."""
 
 
-async def send_all(nameserver: str, messages: Sequence[Addressed], broker_name: str) -> list[SendResult]:
-    """Send one after the other, each to a queue of its own number or in turn."""
+async def send_all(nameserver: str, messages: Sequence[Addressed], broker_name: str) -> "list[SendResult]":
+    """Send in order, each to a queue of its own number or in turn; many are on their way at a time."""
+    from ..client import Producer  # the client, and what it needs, not before a test sends
+
     async with Producer(OWN_GROUP, nameserver) as producer:
-        return [
-            await producer.send(
-                message, queue=None if queue_id is None else MessageQueue(message.topic, broker_name, queue_id)
-            )
-            for message, queue_id in messages
-        ]
+
+        def send(message: Message, queue_id: int | None) -> "Coroutine[Any, Any, SendResult]":
+            queue = None if queue_id is None else MessageQueue(message.topic, broker_name, queue_id)
+            return producer.send(message, queue=queue)
+
+        results: list[SendResult] = []
+        for first in range(0, len(messages), _MOST_AT_ONCE):
+            if not first:
+                results.append(await send(*messages[0]))  # it learns the route, and the others keep their order
+            async with asyncio.TaskGroup() as tasks:
+                sending = [tasks.create_task(send(*each)) for each in messages[max(first, 1) : first + _MOST_AT_ONCE]]
+            results += [task.result() for task in sending]
+        return results
 
 
 class ReceiveOrder(NamedTuple):
@@ -85,6 +90,8 @@ async def receive(nameserver: str, order: ReceiveOrder, limit_ms: int) -> list[R
     Raises:
         TimeoutError: there are fewer after so long; those that came are acknowledged nevertheless.
     """
+    from ..client import ConsumeFrom, PullConsumer, PullConsumerSettings  # as before
+
     found: list[ReceivedMessage] = []
     settings = PullConsumerSettings(consume_from=ConsumeFrom.FIRST)
     consumer = PullConsumer(order.group, nameserver, settings=settings)
