@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYRIGHT := $(VENV)/.pyright-ready
 PARTS := broker cli client common console export metrics namesrv remoting spark store testing
+PUBLIC := client common spark testing
 
 # Tests are compiled anew in each of many processes where nothing may be kept.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-ci test-random test-long check fix bench bench-java bench-long compatibility mqadmin durability chaos mutants
+.PHONY: help demo test test-ci test-random test-long check fix bench bench-java bench-long compatibility mqadmin durability chaos docs mutants
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -79,6 +80,10 @@ durability: $(READY) ## try to lose messages: crashes, kills, lost machines, rot
 
 chaos: $(READY) ## break servers and network under our client, in a hundred rounds
 	@ROCKETLET_CHAOS_ROUNDS=100 $(BIN)/pytest tests/chaos
+
+docs: $(READY) ## build the documentation site in build/site
+	@mkdir -p $(VENV)/docs/rocketlet && cd $(VENV)/docs/rocketlet && ln -sfn $(foreach each,__init__.py $(PUBLIC),../../../$(each)) .
+	@$(BIN)/zensical build --clean --strict
 
 mutants: $(READY) ## put faults into each part and count those that its tests see; write docs/reference/testing.md
 	@.ci/tools --try java

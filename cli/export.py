@@ -12,16 +12,8 @@ import click
 
 from ..common.errors import ConfigError
 from .lazy_group import FirstWordGroup
-from .reading import (
-    PREFIX,
-    ReadingFlags,
-    make_read_options,
-    needs_extra,
-    plan_reading,
-    reading_options,
-    show_progress,
-    tell,
-)
+from .reading import PREFIX, ReadingFlags, make_read_options, needs_extra, plan_reading, reading_options, tell
+from .verbs.progress import show_progress
 
 if TYPE_CHECKING:
     import pyarrow as pa

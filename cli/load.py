@@ -15,7 +15,7 @@ import asyncio
 import os
 import pathlib
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
@@ -25,7 +25,9 @@ from ..common.errors import ClientError, ConfigError, DecodeError, RemotingError
 from ..common.message import replayed
 from ..common.names import AUTO_CREATE_TOPIC
 from ..common.properties import SHARDING_KEY
-from .reading import needs_extra, show_progress
+from .reading import needs_extra
+from .verbs.arguments import topic_map
+from .verbs.progress import show_progress
 
 if TYPE_CHECKING:
     from ..client.producer.bulk_sender import BulkHandle, BulkSender, OutboundMessage
@@ -68,24 +70,13 @@ class LoadFlags(TypedDict):
     checks_only: bool
 
 
-def _split_names(_ctx: click.Context, _param: click.Parameter, pairs: Sequence[str]) -> dict[str, str]:
-    renamed: dict[str, str] = {}
-    for pair in pairs:
-        old, equals, new = (part.strip() for part in pair.partition("="))
-        if not old or not equals or not new:
-            raise click.BadParameter(f"{pair!r} is not OLD=NEW")
-        if renamed.setdefault(old, new) != new:
-            raise click.BadParameter(f"{old} is to be both {renamed[old]} and {new}")
-    return renamed
-
-
 _PATH: Final = click.Path(path_type=pathlib.Path)
 _COUNT: Final = click.IntRange(min=1)
 _OPTIONS: Final = (
     click.option("--namesrv", metavar="A;B", envvar="NAMESRV_ADDR", help="Name servers.  [default: NAMESRV_ADDR]"),
     click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the dump; repeatable."),
     click.option(
-        "--topic-map", "renamed", metavar="OLD=NEW", multiple=True, callback=_split_names, help="Send to another topic."
+        "--topic-map", "renamed", metavar="OLD=NEW", multiple=True, callback=topic_map, help="Send to another topic."
     ),
     click.option(
         "--skip", metavar="N", type=click.IntRange(min=0), default=0, help="Begin with message N.  [default: 0]"

@@ -30,6 +30,8 @@ COMMANDS: Final = {
     "export": ".export:export",
     "dump": ".export:dump",
     "load": ".load:load",
+    "record": ".traffic.record:record",
+    "replay": ".traffic.replay:replay",
     "store": ".store:store",
     "topic": ".verbs.topic:topic",
     "group": ".verbs.group:group",

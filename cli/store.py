@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from . import settings
-from .reading import show_progress
+from .verbs.progress import show_progress
 
 if TYPE_CHECKING:
     from ..store.audit.audit_report import AuditReport

@@ -11,6 +11,7 @@ from logbuilder import LogBuilder
 
 pytest_plugins = [
     "blocking",
+    "chromium",
     "ci_tests",
     "command_line",
     "durability_page",

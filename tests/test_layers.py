@@ -44,7 +44,7 @@ ORDER = {
     ),
     "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
-    "cli": ("verbs", "starting", "."),
+    "cli": ("verbs", "traffic", "starting", "."),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
 }
 WIRE_MODULES = frozenset(

@@ -5,7 +5,7 @@ instant     2026-01-31T12:00:00Z      ISO 8601, in UTC unless it names a zone
             -10m                      so long ago; s, m, h, d; +10m is still to come
 position    begin, end, an instant as above with @ before bare milliseconds, or an offset
 queue       3, or broker-a:3 where several brokers have the topic
-pair        name=value
+pair        name=value, or OLD=NEW for topics
 """
 
 import datetime
@@ -115,6 +115,18 @@ def split_pairs(_ctx: click.Context, param: click.Parameter, texts: Sequence[str
             raise click.BadParameter(f"{text!r} is not name=value", param=param)
         pairs[name] = value
     return pairs
+
+
+def topic_map(_ctx: click.Context, _param: click.Parameter, pairs: Sequence[str]) -> dict[str, str]:
+    """Return ``OLD=NEW`` texts as a mapping of topics; a topic has one new name."""
+    renamed: dict[str, str] = {}
+    for pair in pairs:
+        old, equals, new = (part.strip() for part in pair.partition("="))
+        if not old or not equals or not new:
+            raise click.BadParameter(f"{pair!r} is not OLD=NEW")
+        if renamed.setdefault(old, new) != new:
+            raise click.BadParameter(f"{old} is to be both {renamed[old]} and {new}")
+    return renamed
 
 
 class QueueName(NamedTuple):

@@ -138,7 +138,7 @@ def run(flags: ClusterFlags, work: Work) -> None:
         asyncio.run(_work(flags, settings, work))
         sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()
+        forget_stdout()
     except ConfigError:
         raise
     except RemotingError as error:
@@ -175,7 +175,7 @@ async def _work(flags: ClusterFlags, settings: "ClientSettings", work: Work) -> 
         await work(admin)
 
 
-def _forget_stdout() -> None:
+def forget_stdout() -> None:
     """Let what is still buffered go nowhere: the reader has ended, as ``head`` does."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

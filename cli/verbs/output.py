@@ -155,7 +155,7 @@ def _escape(character: str) -> str:
 
 def message_row(message: "ReceivedMessage") -> dict[str, object]:
     """Return all of a message for JSON, and a short body for tables."""
-    row: dict[str, object] = {
+    return {
         "topic": message.topic,
         "broker": message.queue.broker_name,
         "queue": message.queue.queue_id,
@@ -172,13 +172,16 @@ def message_row(message: "ReceivedMessage") -> dict[str, object]:
         "store_host": "{}:{}".format(*message.store_host),
         "reconsume_times": message.reconsume_times,
         "flag": message.flag,
-        "size": len(message.body),
+        **body_row(message.body),
     }
+
+
+def body_row(body: bytes) -> dict[str, object]:
+    """Return size and text of a body for JSON; base64 of one that is no text."""
     try:
-        row["body"] = message.body.decode()
+        return {"size": len(body), "body": body.decode()}
     except UnicodeDecodeError:
-        row["body_base64"] = base64.b64encode(message.body).decode()
-    return row
+        return {"size": len(body), "body_base64": base64.b64encode(body).decode()}
 
 
 MESSAGE_COLUMNS: Final = ("message_id", "broker", "queue", "offset", "stored_at", "tags", "keys", "size", "text")

@@ -4,21 +4,16 @@ It ends with exit code 0 at ``--until`` or ``--count``, with SIGINT or SIGTERM, 
 more: a pipe whose reader has gone is noticed at once, not with the next message.
 """
 
-import logging
-import os
-import signal
-import stat
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from . import arguments
 from .arguments import PositionText, QueueName, find_queue
 from .connecting import TOPIC, ClusterFlags, cluster_options, run
+from .following import telling_troubles, until_stopped
 
 if TYPE_CHECKING:
     from ...client.admin.admin import Admin
@@ -81,7 +76,7 @@ def tail(**flags: Unpack[TailFlags]) -> None:
     if flags["template"] is not None and flags["as_json"]:
         raise click.UsageError("--format and --json cannot be used together")
     writer, expression = _writer(flags), _expression(flags)
-    with _telling_troubles():
+    with telling_troubles():
         run(flags, partial(_tail, flags, writer, expression))
 
 
@@ -108,21 +103,6 @@ def _expression(flags: TailFlags) -> "str | Sql":
         raise click.BadParameter(str(error), param_hint="--sql") from error
 
 
-@contextmanager
-def _telling_troubles() -> Generator[None]:
-    """Have what the following meets and goes on after printed to stderr."""
-    from ...client.admin import topic_tail
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("rocketlet: %(message)s"))
-    log = logging.getLogger(topic_tail.__name__)
-    log.addHandler(handler)
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-
-
 async def _tail(flags: TailFlags, writer: "Writer", expression: "str | Sql", admin: "Admin") -> None:
     topic, ending = flags["topic"], flags["ending"]
     queues = [await find_queue(admin, topic, name) for name in flags["queues"]]
@@ -133,7 +113,7 @@ async def _tail(flags: TailFlags, writer: "Writer", expression: "str | Sql", adm
         expression=expression,
         queues=queues or None,
     )
-    with _until_stopped():
+    with until_stopped(watches_output=True):
         async with following as messages:
             await _write_all(messages, writer, flags["count"])
 
@@ -147,55 +127,3 @@ async def _write_all(messages: "TopicTail", writer: "Writer", count: int | None)
         written += 1
         if written == count:
             return
-
-
-@contextmanager
-def _until_stopped() -> Generator[None]:
-    """Let the block end quietly when the process shall stop, or nobody reads its output any more."""
-    import asyncio
-
-    task = asyncio.current_task()
-    assert task is not None, "this runs in one"
-    was_told: list[bool] = []
-
-    def stop(*_: Any) -> None:
-        if not was_told:
-            was_told.append(True)
-            task.cancel()
-
-    with _listening(stop):
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not was_told or task.uncancel():
-                raise
-
-
-@contextmanager
-def _listening(stop: Callable[[], None]) -> Generator[None]:
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    output = _pipe_of_stdout()
-    with suppress(RuntimeError, ValueError):  # not in the main thread of its program
-        for number in numbers:
-            loop.add_signal_handler(number, stop)
-    if output is not None:
-        loop.add_reader(output, stop)  # a pipe that is written to gets readable when its reader has gone
-    try:
-        yield
-    finally:
-        if output is not None:
-            loop.remove_reader(output)
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-
-def _pipe_of_stdout() -> int | None:
-    try:
-        descriptor = sys.stdout.fileno()
-        mode = os.fstat(descriptor).st_mode
-    except (OSError, ValueError):
-        return None
-    return descriptor if stat.S_ISFIFO(mode) else None

@@ -434,12 +434,14 @@ class Admin:
         self,
         topic: str,
         *,
-        start: Position = FROM_NOW,
+        start: Position | Mapping[MessageQueue, int] = FROM_NOW,
         until: Position | None = None,
         expression: str | Sql = ALL,
         queues: Collection[MessageQueue] | None = None,
     ) -> TopicTail:
         """Follow a topic from a place on, until another or without end; ``async with`` begins it, ``async for`` reads.
+
+        A mapping as ``start`` has an offset for each queue; those that it does not name are read from their beginning.
 
         Raises:
             ValueError: it shall end at the beginning.

@@ -9,13 +9,14 @@
 Each queue is read by a task of its own, by single pulls that the broker holds (``queue_fetcher.pull_once``), without a
 consumer group and without committing anything. Messages of one queue come in their order; those of different queues as
 they arrive. A broker that is away is tried again; an answer with an error code ends the following. Queues that the
-topic gets meanwhile are followed from their beginning, unless queues were named.
+topic gets meanwhile are followed from their beginning, unless queues were named. Who went as far as an offset in each
+queue goes on with a mapping of them as the start; queues that it does not name are read from their beginning.
 """
 
 import asyncio
 import enum
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -93,7 +94,7 @@ class TailPlan:
     """What is followed of a topic: from where, how far, which messages, of which queues."""
 
     topic: str
-    start: Position
+    start: Position | Mapping[MessageQueue, int]
     until: Position | None = None
     expression: str | Sql = ALL
     queues: Collection[MessageQueue] | None = None
@@ -113,7 +114,7 @@ class TopicTail:
         self._plan = plan
         self._brokers = BrokerRequests(session, timeout_ms=calls.timeout_ms)
         self._tasks = TaskScope()
-        self._ready: asyncio.Queue[ReceivedMessage | RocketletError | None] = asyncio.Queue(MOST_WAITING)
+        self._ready: asyncio.Queue[ReceivedMessage | RocketletError | None]
         self._followed: set[MessageQueue] = set()
         self._reading = 0
         self._has_ended = False
@@ -128,8 +129,9 @@ class TopicTail:
             RouteNotFoundError: there is no such topic.
             ValueError: the topic has not the queues that were named.
         """
-        starts = {queue: await self._offset_of(self._plan.start, queue) for queue in await self._find_queues()}
+        starts = {queue: await self._start_of(queue) for queue in await self._find_queues()}
         ends = {queue: await self._end_of(queue) for queue in starts}
+        self._ready = asyncio.Queue(min(MOST_WAITING, 2 * PULL_MESSAGES * len(starts)))
         await self._tasks.__aenter__()
         for queue, start in starts.items():
             self._follow(queue, start, ends[queue])
@@ -170,6 +172,13 @@ class TopicTail:
         if missing:
             raise ValueError(f"there is no {missing[0]}")
         return tuple(sorted(self._plan.queues))
+
+    async def _start_of(self, queue: MessageQueue) -> int:
+        start = self._plan.start
+        if isinstance(start, Position):
+            return await self._offset_of(start, queue)
+        position = Position.offset(start[queue]) if queue in start else Position.begin()
+        return await self._offset_of(position, queue)
 
     async def _offset_of(self, position: Position, queue: MessageQueue) -> int:
         match position.kind:

@@ -6,7 +6,7 @@ Rules
     1. Messages of one topic travel together, up to ``batch_messages`` and ``batch_bytes``. Alone travel late ones,
        large ones (they are worth compressing), those of retry topics and those with many properties.
     2. Messages with a sharding key go to the queue of its hash, one request after the other, so that they are stored
-       in the order in which they were put. Others go round the queues.
+       in the order in which they were put; those with a queue of their own the same. Others go round the queues.
     3. What may heal is tried again after 100 ms, then twice as long each time up to 5 s, for ``patience_ms`` in all;
        so is a message that was stored, but neither flushed nor copied as the broker is set to demand. It may then be
        stored more than once. A topic that no broker is known to have is waited for 10 s at most.
@@ -73,11 +73,12 @@ _LARGE_PROPERTIES: Final = 8_192
 
 
 class OutboundMessage(NamedTuple):
-    """A message on its way; ``number`` is what an error calls it."""
+    """A message on its way, to a queue of its own or to that of its key; ``number`` is what an error calls it."""
 
     message: Message
     number: int
     sharding_key: str | None = None
+    queue: MessageQueue | None = None
 
 
 class OutboundBatch(NamedTuple):
@@ -127,8 +128,8 @@ class Batcher:
 
 
 def _queue_of(one: OutboundMessage, queues: Mapping[str, Sequence[MessageQueue]]) -> MessageQueue | None:
-    if one.sharding_key is None:
-        return None
+    if one.queue is not None or one.sharding_key is None:
+        return one.queue
     choice = queues.get(one.message.topic)
     return select_by_hash(choice, one.message, one.sharding_key) if choice else None
 

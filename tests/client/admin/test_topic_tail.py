@@ -64,6 +64,21 @@ async def test_what_lies_between_two_positions(admin: Admin) -> None:
     assert 0 in before or third.stored_at_ms == (await admin.messages("T").__anext__()).stored_at_ms
 
 
+async def test_each_queue_is_begun_at_its_own_offset(admin: Admin) -> None:
+    """As somebody goes on who has stopped there; queues without an offset, and too early ones, from their beginning."""
+    first, other = await admin.queues("T")
+    for offsets, expected in (
+        ({first: 2, other: 1}, [3, 4]),
+        ({first: 1}, [1, 2, 3, 4]),
+        ({first: 3, other: 2}, []),
+        ({}, [0, 1, 2, 3, 4]),
+    ):
+        async with admin.follow("T", start=offsets, until=Position.end()) as tail:
+            assert sorted([int(message.body) async for message in tail]) == expected
+    with pytest.raises(ValueError, match="-1"):
+        await admin.follow("T", start={first: -1}).__aenter__()
+
+
 async def test_filters_apply(admin: Admin) -> None:
     """Tags and conditions leave out what they exclude, also at the end of a queue."""
     assert await bodies(admin, Position.begin(), Position.end(), expression="odd") == [1, 3]

@@ -242,6 +242,19 @@ def test_limits_of_a_bulk_sender_have_defaults() -> None:
     assert BulkLimits() == limits
 
 
+def test_letters_with_a_queue_of_their_own_go_there() -> None:
+    """Also where a key would choose another one; those of one queue keep their order."""
+    one, other = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
+    messages = [
+        OutboundMessage(Message("T", b"x"), number, "key", queue=other if number % 2 else one) for number in range(4)
+    ]
+    found = [
+        (batch.queue, [each.number for each in batch.outbound])
+        for batch in Batcher(128, 1 << 20, 4096).pack(messages, {"T": [one]})
+    ]
+    assert found == [(one, [0, 2]), (other, [1, 3])]
+
+
 def test_letters_of_a_sharding_key_have_one_queue_and_keep_their_order() -> None:
     """The queue is that of the key's hash, and a large one does not overtake those before it."""
     bodies = [b"x", b"x", bytes(500), b"x"]

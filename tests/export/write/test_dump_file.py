@@ -67,7 +67,7 @@ def test_dump_holds_what_the_java_broker_stored(vectors: pathlib.Path, tmp_path:
 def test_messages_are_maps_for_any_msgpack_library(dump: pathlib.Path) -> None:
     """Values with a topic are the messages; the rest are the name of the format, the head, and marks that add up."""
     with dump.open("rb") as file:
-        values: list[Any] = list(msgpack.Unpacker(file, raw=False))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # no types
+        values: list[Any] = list(msgpack.Unpacker(file, raw=False))
     messages = [value for value in values if "topic" in value]
     marks = [value for value in values if len(value) == 4]
     assert [message["body"] for message in messages] == [b"%d" % number for number in range(2_500)]

@@ -1,0 +1,1 @@
+"""``rocketlet record`` and ``rocketlet replay``: the traffic of topics as a file, and back; no other command."""
