@@ -198,11 +198,13 @@ class Servers:
             self._added.remove(added)
 
     async def mend(self) -> None:
-        """Start what a test has stopped, killed or left without a disk that it trusts."""
+        """Start what a test has stopped, killed or left without a disk that it trusts; begin anew if it moved time."""
         if self._first is None:
             await self.start_nameserver()
         if self._broker is not None and self._broker.store.flush_failure is not None:
             await self.stop_broker()
+        if self._first is None and self._clock.was_moved:
+            await self.reset_broker()
         await self.start_broker()
 
     @property

@@ -53,6 +53,19 @@ async def test_clients_outlast_a_reset(isolated_rocketmq_broker: RocketmqBroker)
         assert await came.get() == b"2"
 
 
+def test_next_test_has_the_time_of_the_machine(isolated_rocketmq_broker: RocketmqBroker) -> None:
+    """The end of a test that has moved time empties the broker and brings its clock back; that of others does not."""
+    broker = isolated_rocketmq_broker
+    broker.topic("orders")
+    broker.end_test()
+    assert broker.messages("orders") == []
+    broker.clock.advance(days=1)
+    broker.end_test()
+    assert abs(broker.clock.now() - datetime.now(UTC)) < timedelta(seconds=30)
+    with pytest.raises(ValueError, match="there is no topic 'orders'"):
+        broker.messages("orders")
+
+
 @pytest.mark.parametrize("turn", [1, 2])
 def test_isolated_broker_is_new_each_time(turn: int, isolated_rocketmq_broker: RocketmqBroker) -> None:
     """A topic of the last test is not there."""
