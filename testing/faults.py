@@ -220,11 +220,6 @@ class Faults:
             ValueError: there is no such operation, or the arguments contradict each other.
         """
         codes = None if on is None else codes_of(on)
-        _check(answer, remark, delay_ms)
-        if times is not None and times < 1:
-            raise ValueError(f"times is {times}: a fault happens once at least, or always (None)")
-        if after < 0:
-            raise ValueError(f"after is {after}, the least is 0")
         rule = FaultRule(
             on=on,
             codes=codes,
@@ -237,6 +232,7 @@ class Faults:
             remark=remark,
             delay_ms=delay_ms,
         )
+        _check(rule)
         fault = InjectedFault(rule, self._book, self._run, optional=optional)
         self._run(lambda: self._book.add(fault))
         return fault
@@ -289,12 +285,17 @@ class Faults:
         return unmet
 
 
-def _check(answer: int | Fault | None, remark: str | None, delay_ms: int) -> None:
+def _check(rule: FaultRule) -> None:
+    answer, delay_ms = rule.answer, rule.delay_ms
     if answer is None and not delay_ms:
         raise ValueError("nothing is to go wrong: give an answer, or delay_ms")
     if delay_ms < 0:
         raise ValueError(f"delay_ms is {delay_ms}, the least is 0")
     if answer is Fault.DROP and delay_ms:
         raise ValueError(f"a request that is dropped cannot be {delay_ms} ms late")
-    if remark is not None and (answer is None or isinstance(answer, Fault)):
-        raise ValueError(f"the remark {remark!r} goes with a response code")
+    if rule.remark is not None and (answer is None or isinstance(answer, Fault)):
+        raise ValueError(f"the remark {rule.remark!r} goes with a response code")
+    if rule.times is not None and rule.times < 1:
+        raise ValueError(f"times is {rule.times}: a fault happens once at least, or always (None)")
+    if rule.after < 0:
+        raise ValueError(f"after is {rule.after}, the least is 0")
