@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 DESCRIPTORS = "/dev/fd"
 _BROKERS_STORE = re.compile(r"/rocketlet-[a-z0-9_]{8}(/|$)")  # of ``rocketlet.testing``, by ``tempfile``
+_BROKERS_THREAD = re.compile("rocketlet-(flusher|sync|files|timers|timer-files)(_|$)")
 
 
 class Census(NamedTuple):
@@ -29,14 +30,17 @@ NOTHING = Census(frozenset(), frozenset(), frozenset())
 
 
 def take_census() -> Census:
-    """Look, inside a running loop or outside; sockets that nobody needs any more do not count."""
+    """Look, inside a running loop or outside; sockets that nobody needs any more do not count.
+
+    Nor do threads of brokers: that of the session lives in this process, and starts some when it likes.
+    """
     gc.collect()
     tasks: set[asyncio.Task[Any]] = set()
     with contextlib.suppress(RuntimeError):  # no loop runs
         tasks = asyncio.all_tasks()
     return Census(
         frozenset(task.get_name() for task in tasks),
-        frozenset(thread.name for thread in threading.enumerate()),
+        frozenset(thread.name for thread in threading.enumerate() if not _BROKERS_THREAD.match(thread.name)),
         frozenset(map(_socket_inode, os.listdir(DESCRIPTORS))) - {0},
     )
 
