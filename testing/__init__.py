@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .broker_thread import RocketmqBroker
-    from .client_requests import ClientRequest
-    from .disk_faults import DiskFaults
-    from .faults import Fault, InjectedFault
+    from .faults.disk_faults import DiskFaults
+    from .faults.request_faults import Fault, InjectedFault
     from .manual_clock import ManualClock
+    from .views.client_requests import ClientRequest
 
 __all__ = ["ClientRequest", "DiskFaults", "Fault", "InjectedFault", "ManualClock", "RocketmqBroker"]
 
 _MODULES = {
-    "ClientRequest": "client_requests",
-    "DiskFaults": "disk_faults",
-    "Fault": "faults",
-    "InjectedFault": "faults",
+    "ClientRequest": "views.client_requests",
+    "DiskFaults": "faults.disk_faults",
+    "Fault": "faults.request_faults",
+    "InjectedFault": "faults.request_faults",
     "ManualClock": "manual_clock",
     "RocketmqBroker": "broker_thread",
 }

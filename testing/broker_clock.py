@@ -31,9 +31,9 @@ from ..remoting.codec.command import Command
 from ..remoting.codec.request_codes import RequestCode
 from ..remoting.transport.connection import Connection, Handler, Reply, RequestHandlers
 from ..remoting.transport.event_loop import LoopClock
-from .consumption import ConsumptionTracker
 from .loop_thread import LoopThread, is_on_event_loop
 from .movable_clock import MovableClock
+from .views.consumption import ConsumptionTracker
 
 PATIENCE_MS: Final = 2_000
 _DAY_MS: Final = 86_400_000

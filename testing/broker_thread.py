@@ -31,18 +31,18 @@ from ..remoting.transport.connection import Connection
 from ..remoting.transport.event_loop import LoopClock
 from ..store.files.files import Files
 from .broker_clock import BrokerClock
-from .client_requests import Requests
-from .consumption import ConsumptionTracker
-from .disk_faults import DiskFaults
-from .faults import Faults
-from .inspection import GroupLag, Inspection, MessageFilter, OpenTransaction
-from .interception import OWN_MARK, BrokerIdentity
+from .faults.disk_faults import DiskFaults
+from .faults.interception import OWN_MARK, BrokerIdentity
+from .faults.partition import Partition
+from .faults.request_faults import Faults
 from .loop_thread import LoopThread, is_on_event_loop
 from .movable_clock import MovableClock
 from .own_clients import OWN_GROUP, MessageParts, ReceiveOrder, make_message, read_lines, receive, send_all
-from .partition import Partition
-from .sent_messages import ExpectedMessage, check_sent
 from .servers import Servers, SharedServers
+from .views.client_requests import Requests
+from .views.consumption import ConsumptionTracker
+from .views.inspection import GroupLag, Inspection, MessageFilter, OpenTransaction
+from .views.sent_messages import ExpectedMessage, check_sent
 
 if TYPE_CHECKING:
     from ..client import SendResult
@@ -295,7 +295,7 @@ class RocketmqBroker:
     def requests(self, on: str | None = None, topic: str | None = None, group: str | None = None) -> Requests:
         """Return what clients have asked since the test began, the name server too: all, or what is named.
 
-        ``on`` is an operation ("send", "pull", "commit_offset", "route": ``rocketlet.testing.operations``).
+        ``on`` is an operation ("send", "pull", "commit_offset", "route": ``rocketlet.testing.views.operations``).
         """
         return self.on_loop(lambda: self._servers.log.find(on, topic, group))
 

@@ -26,15 +26,15 @@ from ..remoting.transport.connection import Connection, RequestHandlers
 from ..remoting.transport.event_loop import LoopClock, TaskScope
 from ..store.files.files import Files
 from .broker_clock import in_time_of
-from .broker_errors import BrokerErrors
-from .client_requests import RequestLog
-from .consumption import ConsumptionTracker
-from .disk_faults import DiskFaults
-from .faults import FaultBook
-from .hits import RunOnLoop
-from .interception import BrokerIdentity, Interception
+from .faults.broker_errors import BrokerErrors
+from .faults.disk_faults import DiskFaults
+from .faults.hits import RunOnLoop
+from .faults.interception import BrokerIdentity, Interception
+from .faults.request_faults import FaultBook
 from .loop_thread import LoopThread
 from .movable_clock import MovableClock
+from .views.client_requests import RequestLog
+from .views.consumption import ConsumptionTracker
 
 _NEIGHBOURS: Final = (-2, 0, 1)
 """Which ports a broker takes, seen from the one that is told (``broker/ports.py``)."""

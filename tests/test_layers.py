@@ -45,6 +45,7 @@ ORDER = {
     "client": ("session", "group", "producer", "tracing", "consumer", "admin", "."),
     "export": ("plan", "columns", "report", "pushdown", "write"),
     "cli": ("verbs", "traffic", "starting", "."),
+    "testing": ("views", "faults", "."),
     "spark": ("options", "cluster", "live", "stream", "hybrid", "sink", "."),
 }
 WIRE_MODULES = frozenset(

@@ -11,7 +11,7 @@ from rocketlet.common.message import MessageQueue
 from rocketlet.remoting.codec.command import ROCKETMQ, Command
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.testing import RocketmqBroker
-from rocketlet.testing import client_requests as limits
+from rocketlet.testing.views import client_requests as limits
 
 
 @pytest.fixture

@@ -21,18 +21,18 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from ..broker.group.members import ConsumerGroup
-from ..broker.parts import AdminParts
-from ..common.codes import ResponseCode
-from ..common.errors import DecodeError, HeaderError, RemotingError, nearest
-from ..common.subscription import TAG_TYPE, Subscription
-from ..remoting.bodies.body import decode_answer
-from ..remoting.bodies.client import OwnedQueue, RunningInfo
-from ..remoting.codec.command import Command
-from ..remoting.codec.request_codes import RequestCode
-from ..remoting.headers.client import AskedMemberHeader
-from ..remoting.transport.connection import Connection, Handler, Reply, RequestHandlers
-from ..remoting.transport.event_loop import LoopClock, wait_at_most
+from ...broker.group.members import ConsumerGroup
+from ...broker.parts import AdminParts
+from ...common.codes import ResponseCode
+from ...common.errors import DecodeError, HeaderError, RemotingError, nearest
+from ...common.subscription import TAG_TYPE, Subscription
+from ...remoting.bodies.body import decode_answer
+from ...remoting.bodies.client import OwnedQueue, RunningInfo
+from ...remoting.codec.command import Command
+from ...remoting.codec.request_codes import RequestCode
+from ...remoting.headers.client import AskedMemberHeader
+from ...remoting.transport.connection import Connection, Handler, Reply, RequestHandlers
+from ...remoting.transport.event_loop import LoopClock, wait_at_most
 
 ASK_MS: Final = 20
 _ANSWER_MS: Final = 1_000

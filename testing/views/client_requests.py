@@ -12,13 +12,13 @@ from typing import Final, NamedTuple, overload
 
 import msgspec
 
-from ..common.codes import ResponseCode
-from ..common.errors import DecodeError
-from ..remoting.bodies.body import decode_body, decode_body_if_any
-from ..remoting.bodies.client import CheckClientBody, HeartbeatData, decode_lock_body
-from ..remoting.codec.command import Command, parse_texts
-from ..remoting.codec.frames import NO_ANSWER, PREFIX, Encoded, FrameParser
-from ..remoting.codec.request_codes import RequestCode
+from ...common.codes import ResponseCode
+from ...common.errors import DecodeError
+from ...remoting.bodies.body import decode_body, decode_body_if_any
+from ...remoting.bodies.client import CheckClientBody, HeartbeatData, decode_lock_body
+from ...remoting.codec.command import Command, parse_texts
+from ...remoting.codec.frames import NO_ANSWER, PREFIX, Encoded, FrameParser
+from ...remoting.codec.request_codes import RequestCode
 from .operations import BETWEEN_SERVERS, codes_of, operation_name
 
 MOST_REQUESTS: Final = 10_000

@@ -12,7 +12,7 @@ from rocketlet.namesrv.server import NameServer
 from rocketlet.remoting.codec.request_codes import RequestCode
 from rocketlet.remoting.transport.connection import RequestHandlers
 from rocketlet.remoting.transport.event_loop import LoopClock
-from rocketlet.testing.operations import codes_of, operation_name
+from rocketlet.testing.views.operations import codes_of, operation_name
 
 
 async def test_every_code_that_is_answered_has_a_name(tmp_path: pathlib.Path) -> None:

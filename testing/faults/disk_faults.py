@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol, Self, TypeVar
 
-from ..common.clock import Clock
-from ..store.files.files import Files
+from ...common.clock import Clock
+from ...store.files.files import Files
 from .hits import WAIT_S, Hits, RunOnLoop
 
 T = TypeVar("T")

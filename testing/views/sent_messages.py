@@ -8,7 +8,7 @@ import json as json_text
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
-from ..common.message import ReceivedMessage
+from ...common.message import ReceivedMessage
 
 _MOST_SHOWN: Final = 3
 _MOST_CHARACTERS: Final = 200

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from ..common.errors import RocketletError
+from ...common.errors import RocketletError
 from .disk_faults import InjectedDiskError
 
 _LOGGERS = (__name__.partition(".")[0], "asyncio")

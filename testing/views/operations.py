@@ -7,8 +7,8 @@ calls them, in lower case (``get_broker_config``), and a code that nobody knows 
 from collections.abc import Mapping
 from typing import Final
 
-from ..common.errors import nearest
-from ..remoting.codec.request_codes import RequestCode as Code
+from ...common.errors import nearest
+from ...remoting.codec.request_codes import RequestCode as Code
 
 _WORDS: Final[Mapping[str, tuple[Code, ...]]] = {
     "send": (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE),

@@ -16,11 +16,11 @@ from typing import Final, Self
 
 import msgspec
 
-from ..common.codes import ResponseCode
-from .client_requests import RecordedRequest, RequestLog
+from ...common.codes import ResponseCode
+from ..views.client_requests import RecordedRequest, RequestLog
+from ..views.operations import BETWEEN_SERVERS, codes_of
 from .disk_faults import DiskFault, DiskFaults
 from .hits import WAIT_S, Hits, RunOnLoop
-from .operations import BETWEEN_SERVERS, codes_of
 
 _TOLD_REQUESTS: Final = 20
 
@@ -212,9 +212,9 @@ class Faults:
     ) -> InjectedFault:
         """Let something go wrong with the next ``times`` requests that fit, beside the first ``after``; None: with all.
 
-        ``on`` is an operation ("send", "pull", "commit_offset", "route": ``rocketlet.testing.operations``), None stands
-        for whatever clients ask. ``client`` is a client id; a connection is known by its first heartbeat. Unless the
-        fault is ``optional``, the test fails if no request meets it.
+        ``on`` is an operation ("send", "pull", "commit_offset", "route": ``rocketlet.testing.views.operations``); None
+        stands for whatever clients ask. ``client`` is a client id; a connection is known by its first heartbeat. Unless
+        the fault is ``optional``, the test fails if no request meets it.
 
         Raises:
             ValueError: there is no such operation, or the arguments contradict each other.

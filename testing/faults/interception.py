@@ -14,18 +14,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ..common.clock import Clock, TimerHandle
-from ..common.codes import ResponseCode
-from ..common.outcome import NO_ANSWER_WANTED, Outcome
-from ..remoting.codec.command import Command
-from ..remoting.codec.error_replies import describe_failure, describe_request, failure_reply
-from ..remoting.codec.frames import NO_ANSWER, Encoded
-from ..remoting.codec.request_codes import RequestCode
-from ..remoting.transport.connection import Connection, Reply, RequestHandlers
+from ...common.clock import Clock, TimerHandle
+from ...common.codes import ResponseCode
+from ...common.outcome import NO_ANSWER_WANTED, Outcome
+from ...remoting.codec.command import Command
+from ...remoting.codec.error_replies import describe_failure, describe_request, failure_reply
+from ...remoting.codec.frames import NO_ANSWER, Encoded
+from ...remoting.codec.request_codes import RequestCode
+from ...remoting.transport.connection import Connection, Reply, RequestHandlers
+from ..views.client_requests import ANSWER_LOST, CLOSED, DROPPED, ClientLink, RecordedRequest, RequestLog, read_fields
 from .broker_errors import BrokerErrors
-from .client_requests import ANSWER_LOST, CLOSED, DROPPED, ClientLink, RecordedRequest, RequestLog, read_fields
-from .faults import Fault, FaultBook, InjectedFault
 from .partition import Partition
+from .request_faults import Fault, FaultBook, InjectedFault
 
 OWN_MARK: Final = "asked by the test fixture"
 """The remark of requests that are no client's: they are neither noted nor met by faults."""

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ..common.outcome import Outcome
-from ..remoting.codec.command import Command
-from ..remoting.transport.connection import Connection
-from .client_requests import ClientLink, name_parties, read_fields
+from ...common.outcome import Outcome
+from ...remoting.codec.command import Command
+from ...remoting.transport.connection import Connection
+from ..views.client_requests import ClientLink, name_parties, read_fields
 
 Data = bytes | bytearray | memoryview
 

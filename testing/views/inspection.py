@@ -8,15 +8,15 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ..broker.parts import AdminParts
-from ..broker.transaction.half_messages import real_place
-from ..common.errors import nearest
-from ..common.message import MessageQueue, ReceivedMessage
-from ..common.names import DLQ_PREFIX, HALF_TOPIC, is_system_topic
-from ..common.properties import PRODUCER_GROUP, TRANSACTION_CHECK_TIMES
-from ..common.record import decode_record, iter_records
-from ..common.record_messages import decode_message
-from ..store.consumequeue.queue_reader import ReadLimits
+from ...broker.parts import AdminParts
+from ...broker.transaction.half_messages import real_place
+from ...common.errors import nearest
+from ...common.message import MessageQueue, ReceivedMessage
+from ...common.names import DLQ_PREFIX, HALF_TOPIC, is_system_topic
+from ...common.properties import PRODUCER_GROUP, TRANSACTION_CHECK_TIMES
+from ...common.record import decode_record, iter_records
+from ...common.record_messages import decode_message
+from ...store.consumequeue.queue_reader import ReadLimits
 from .consumption import ConsumptionTracker
 
 
