@@ -193,8 +193,8 @@ Fail = Callable[[ListenerBatch, ListenerOutcome], Awaitable[None]]
 class ListenerPool:
     """Runs batches, a fixed number at a time; ``fail`` gets those that did not simply succeed.
 
-    A batch whose queue was given up before its turn is not run at all. Workers are woken one after the other, each by
-    the one before while there is work: listeners that never wait keep one worker busy, others get them all.
+    A batch whose queue was given up before its turn is not run at all. Workers are woken one after the other, the next
+    if the loop comes round while there is work: listeners that never wait keep one worker busy, others get them all.
     """
 
     def __init__(self, concurrency: int, calls: ListenerCalls, fail: Fail) -> None:
@@ -219,7 +219,7 @@ class ListenerPool:
         """Let batches wait for their turn."""
         self._waiting.extend(batches)
         if self._sleepers and not self._is_waking:  # soon: the next pull is to be on its way before listeners run
-            asyncio.get_running_loop().call_soon(self._wake_one)
+            self._wake_soon()
 
     def running(self) -> list[ListenerBatch]:
         """Return the batches whose listeners run now."""
@@ -231,8 +231,13 @@ class ListenerPool:
         if self.running():
             await self._idle.wait()
 
+    def _wake_soon(self) -> None:
+        self._is_waking = True
+        asyncio.get_running_loop().call_soon(self._wake_one)
+
     def _wake_one(self) -> None:
-        while self._sleepers and not self._is_waking:
+        self._is_waking = False
+        while self._waiting and self._sleepers and not self._is_waking:
             awoken = self._sleepers.popleft()
             if not awoken.done():  # else its worker was cancelled
                 self._is_waking = True
@@ -253,7 +258,7 @@ class ListenerPool:
                 await self._sleep()
             batch = waiting.popleft()
             if waiting and self._sleepers and not self._is_waking:
-                self._wake_one()
+                self._wake_soon()
             if self._is_closing or batch.source.is_dropped:
                 continue
             at_work[number] = batch

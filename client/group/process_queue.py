@@ -32,21 +32,19 @@ class QueueOffsets:
     They move on only, unless by ``seek``; a frozen queue is not moved at all.
     """
 
-    __slots__ = ("_frozen", "_offsets")
+    __slots__ = ("_frozen", "_offsets", "get")
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
         self._frozen: set[MessageQueue] = set()
+        self.get: Callable[[MessageQueue], int | None] = self._offsets.get  # no call more: it is asked at each pull
+        """Returns the offset of a queue, or None when none was set."""
 
     def __repr__(self) -> str:
         return f"<QueueOffsets {len(self._offsets)} queues, {len(self._frozen)} frozen>"
 
     def __contains__(self, queue: object) -> bool:
         return queue in self._offsets
-
-    def get(self, queue: MessageQueue) -> int | None:
-        """Return the offset of a queue, or None when none was set."""
-        return self._offsets.get(queue)
 
     def items(self) -> list[tuple[MessageQueue, int]]:
         """Return all queues with their offsets."""

@@ -17,8 +17,8 @@ ROUNDS = 20
 BACKLOG = 3_200
 MOST_PER_SEND = 20
 """Two of them are the continuations of ``send`` when the answer is there."""
-MOST_PER_CONSUMED = 4.1
-"""Three for the message, and its part of the 34 that a pull of 32 takes."""
+MOST_PER_CONSUMED = 4.0
+"""Three for the message, and its part of the 31 that a pull of 32 takes."""
 
 
 @contextmanager
