@@ -38,6 +38,7 @@ ORDER = {
         "transaction",
         "send",
         "pull",
+        "pop",
         "replication",
         "admin",
         ".",

@@ -1,0 +1,1 @@
+"""POP: the broker hands messages out for a time, and hands out again what was not acknowledged in it."""
