@@ -9,7 +9,8 @@ Rules
     1. A lease that is acknowledged in time costs no record. It goes to the log when it is ``STAY_MS`` old, or
        ``HURRY_MS`` before it ends, or at a stop; with what was acknowledged so far, in the same commit.
     2. It goes there at once when leases are not kept (``enablePopBufferMerge``), when it ends soon, when too many are
-       kept, or when the log would take it for another one (the same start in the same millisecond).
+       kept, or when the log would take it for another one (the same start in the same millisecond). Nobody waits for
+       that: until it is there, rule 3 holds.
     3. Leases of a group and queue stand in line. The group's offset moves behind the first when all of it is done, or
        when the log has it: so the offset is never ahead of what a kill leaves.
     4. Reading goes on behind the last in line. A read that found nothing it wanted stands there as well, done.
@@ -38,6 +39,7 @@ STAY_MS: Final = 10_000
 HURRY_MS: Final = 3_000
 _MARGIN_MS: Final = 1_500
 RETRY_MS: Final = 1_000
+_NEVER_MS: Final = -1
 
 
 class LeaseRules(NamedTuple):
@@ -74,6 +76,8 @@ class Lease(msgspec.Struct, eq=False, kw_only=True):
     """Whether its check point has come out of the timer."""
     is_over: bool = False
     """Whether nothing of it will be handed out again."""
+    planned_at_ms: int = _NEVER_MS
+    """When something is to be done with it."""
 
     def __repr__(self) -> str:
         state = "over" if self.is_over else f"{self.acked.bit_count()} of {len(self.queue_offsets)} acknowledged"
@@ -124,6 +128,11 @@ class _Event(NamedTuple):
     number: int
     lease: Lease
 
+    @property
+    def counts(self) -> bool:
+        """Whether nothing else is planned for the lease meanwhile."""
+        return self.at_ms == self.lease.planned_at_ms and not self.lease.is_over
+
 
 class Leases:
     """All leases of a broker; times are of its wall clock."""
@@ -156,28 +165,25 @@ class Leases:
         leases = (lease for lease in self._by_key.values() if lease.queue == queue and not lease.is_over)
         return sorted(itertools.chain.from_iterable(lease.open_offsets for lease in leases))
 
-    def must_store(self, lease: Lease, now_ms: int) -> bool:
-        """Tell whether the log has to know of a lease before its messages are handed out."""
-        rules, line = self._rules(), self._lines.get(lease.queue, ())
+    def add(self, lease: Lease, now_ms: int) -> bool:
+        """Take a lease; tell whether the log has to know of it at once."""
+        rules = self._rules()
+        goes_at_once = self._is_bound_for_log(lease, rules, now_ms)
+        self._by_key.setdefault(lease.key, lease)
+        self.kept += 1
+        self._stand_in_line(lease)
+        stays_until_ms = min(lease.key.popped_at_ms + rules.stay_ms, lease.ends_at_ms - rules.hurry_ms)
+        self._plan(lease, now_ms + RETRY_MS if goes_at_once else stays_until_ms)
+        return goes_at_once
+
+    def _is_bound_for_log(self, lease: Lease, rules: LeaseRules, now_ms: int) -> bool:
         return (
             not rules.keeps
             or lease.ends_at_ms - now_ms <= rules.hurry_ms + _MARGIN_MS
             or self.kept >= rules.most
-            or len(line) >= rules.most_in_queue
+            or len(self._lines.get(lease.queue, ())) >= rules.most_in_queue
             or lease.key in self._by_key
         )
-
-    def add(self, lease: Lease) -> None:
-        """Take a lease into memory."""
-        rules = self._rules()
-        if lease.key not in self._by_key:
-            self._by_key[lease.key] = lease
-        self._stand_in_line(lease)
-        if lease.is_stored:
-            self._plan(lease, lease.ends_at_ms)
-        else:
-            self.kept += 1
-            self._plan(lease, min(lease.key.popped_at_ms + rules.stay_ms, lease.ends_at_ms - rules.hurry_ms))
 
     def add_stored(self, lease: Lease, at_ms: int) -> None:
         """Take a lease from the log that nobody knew; what is not acknowledged is handed out again at an instant."""
@@ -219,7 +225,7 @@ class Leases:
     def due_at_ms(self) -> int | None:
         """When there is something to do; None while there is nothing."""
         events = self._events
-        while events and events[0].lease.is_over:
+        while events and not events[0].counts:
             heapq.heappop(events)
         return events[0].at_ms if events else None
 
@@ -229,8 +235,8 @@ class Leases:
         ended: list[Lease] = []
         while len(to_store) + len(ended) < most and (due_at_ms := self.due_at_ms) is not None and due_at_ms <= now_ms:
             lease = heapq.heappop(self._events).lease
-            has_ended = lease.ends_at_ms <= now_ms
-            (to_store if not lease.is_stored and not has_ended else ended).append(lease)
+            lease.planned_at_ms = _NEVER_MS
+            (ended if lease.ends_at_ms <= now_ms else to_store).append(lease)
         return to_store, ended
 
     def take_kept(self) -> list[Lease]:
@@ -312,6 +318,7 @@ class Leases:
             self._move_offset(*queue, end_offset)
 
     def _plan(self, lease: Lease, at_ms: int) -> None:
+        lease.planned_at_ms = at_ms
         heapq.heappush(self._events, _Event(at_ms, next(self._numbers), lease))
 
     def _forget(self, lease: Lease) -> None:

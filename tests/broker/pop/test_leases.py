@@ -26,13 +26,11 @@ class Offsets:
         self.found[LeaseQueue(group, topic, queue_id)] = queue_offset
 
 
-def make_lease(start: int, count: int, at_ms: int = NOW_MS, invisible_ms: int = MINUTE_MS, **more: bool) -> Lease:
+def make_lease(start: int, count: int, at_ms: int = NOW_MS, invisible_ms: int = MINUTE_MS) -> Lease:
     """Return a lease of messages that follow each other."""
     key = LeaseKey("T", "g", 0, start, at_ms, "broker-a")
     offsets = tuple(range(start, start + count))
-    return Lease(
-        key=key, invisible_ms=invisible_ms, queue_offsets=offsets, end_offset=start + count, revive_queue_id=1, **more
-    )
+    return Lease(key=key, invisible_ms=invisible_ms, queue_offsets=offsets, end_offset=start + count, revive_queue_id=1)
 
 
 def make_leases(rules: LeaseRules = RULES) -> tuple[Leases, Offsets]:
@@ -41,13 +39,20 @@ def make_leases(rules: LeaseRules = RULES) -> tuple[Leases, Offsets]:
     return Leases(lambda: rules, offsets.commit), offsets
 
 
+def add(leases: Leases, lease: Lease, now_ms: int = NOW_MS, *, stores: bool = False) -> Lease:
+    """Hand a lease out, and have the log know it if so wanted."""
+    leases.add(lease, now_ms)
+    if stores:
+        leases.stored([lease])
+    return lease
+
+
 def test_what_is_acknowledged_in_time_costs_nothing() -> None:
     """The second lease first, as it was recorded: the offset waits for the first, then moves behind both."""
     leases, offsets = make_leases()
     first, second = make_lease(0, 3), make_lease(3, 3, NOW_MS + 57)
     for lease in (first, second):
-        assert not leases.must_store(lease, NOW_MS)
-        leases.add(lease)
+        assert not leases.add(lease, NOW_MS)
     assert leases.next_offset(QUEUE, 0) == 6
     assert not leases.acknowledge(first.key, [0, 1])
     assert not leases.acknowledge(second.key, [3, 4, 5])
@@ -63,7 +68,7 @@ def test_lease_that_stays_goes_to_the_log() -> None:
     """When it is ten seconds old; the offset moves then, and what is left is handed out when it ends."""
     leases, offsets = make_leases()
     lease = make_lease(0, 2)
-    leases.add(lease)
+    add(leases, lease)
     leases.acknowledge(lease.key, [1])
     assert leases.due_at_ms == NOW_MS + STAY_MS
     assert leases.take_due(NOW_MS + STAY_MS - 1, 9) == ([], [])
@@ -83,8 +88,7 @@ def test_lease_that_stays_goes_to_the_log() -> None:
 def test_check_point_may_come_before_its_lease_ends() -> None:
     """It is due a second earlier: nothing is handed out twice, and nothing is remembered."""
     leases, _ = make_leases()
-    lease = make_lease(0, 1, is_stored=True)
-    leases.add(lease)
+    lease = add(leases, make_lease(0, 1), stores=True)
     assert leases.pass_over(lease.key)
     assert leases.take_due(lease.ends_at_ms, 9) == ([], [lease])
     leases.end(lease)
@@ -94,8 +98,7 @@ def test_check_point_may_come_before_its_lease_ends() -> None:
 def test_acknowledgements_of_what_the_log_has_go_to_the_log() -> None:
     """And those of strangers; when all are there, the lease is forgotten: the log has both halves."""
     leases, _ = make_leases()
-    lease = make_lease(0, 2, is_stored=True)
-    leases.add(lease)
+    lease = add(leases, make_lease(0, 2), stores=True)
     assert leases.acknowledge(lease.key, [0])
     assert leases.acknowledge(lease.key, [7])
     assert lease.open_offsets == [1]
@@ -107,8 +110,7 @@ def test_acknowledgements_of_what_the_log_has_go_to_the_log() -> None:
 def test_lease_that_ended_takes_no_acknowledgement() -> None:
     """Its messages are on their way already."""
     leases, _ = make_leases()
-    lease = make_lease(0, 1, is_stored=True)
-    leases.add(lease)
+    lease = add(leases, make_lease(0, 1), stores=True)
     leases.end(lease)
     assert not leases.acknowledge(lease.key, [0])
     assert lease.open_offsets == [0]
@@ -117,18 +119,32 @@ def test_lease_that_ended_takes_no_acknowledgement() -> None:
 def test_what_the_log_must_know_at_once() -> None:
     """Nothing is to be kept, it ends soon, there are too many, or it looks like another one."""
     short = HURRY_MS + 1_500
-    assert make_leases(LeaseRules(keeps=False))[0].must_store(make_lease(0, 1), NOW_MS)
-    leases, _ = make_leases(LeaseRules(most=2, most_in_queue=1))
-    assert leases.must_store(make_lease(0, 1, invisible_ms=short), NOW_MS)
-    assert not leases.must_store(make_lease(0, 1, invisible_ms=short + 1), NOW_MS)
-    leases.add(make_lease(0, 1))
-    assert leases.must_store(make_lease(1, 1), NOW_MS), "one stands in line"
+    assert make_leases(LeaseRules(keeps=False))[0].add(make_lease(0, 1), NOW_MS)
+    leases, _ = make_leases(LeaseRules(most=3, most_in_queue=2))
+    assert leases.add(make_lease(0, 1, invisible_ms=short), NOW_MS)
+    assert not leases.add(make_lease(1, 1, invisible_ms=short + 1), NOW_MS)
+    assert leases.add(make_lease(2, 1), NOW_MS), "two stand in line"
     leases, _ = make_leases(LeaseRules(most=1))
-    leases.add(make_lease(0, 1))
-    assert leases.must_store(make_lease(1, 1), NOW_MS), "one is kept"
+    assert not leases.add(make_lease(0, 1), NOW_MS)
+    assert leases.add(make_lease(1, 1), NOW_MS), "one is kept"
     leases, _ = make_leases()
-    leases.add(make_lease(0, 1))
-    assert leases.must_store(make_lease(0, 2), NOW_MS), "the same start at the same time"
+    assert not leases.add(make_lease(0, 1), NOW_MS)
+    assert leases.add(make_lease(0, 2), NOW_MS), "the same start at the same time"
+
+
+def test_log_that_takes_nothing_is_tried_again() -> None:
+    """After a second; the offset stays, and at its end the lease comes up whatever the log has."""
+    leases, offsets = make_leases()
+    lease = make_lease(0, 1, invisible_ms=3_500)
+    assert leases.add(lease, NOW_MS)
+    assert leases.take_due(NOW_MS + 1_000, 9) == ([lease], [])
+    leases.try_again([lease], NOW_MS + 1_000)
+    leases.try_again([lease], NOW_MS + 1_000)
+    assert leases.due_at_ms == NOW_MS + 2_000
+    assert leases.take_due(NOW_MS + 4_000, 9) == ([], [lease])
+    assert (offsets.found, leases.kept) == ({}, 1)
+    leases.end(lease)
+    assert (offsets.found, leases.kept) == ({QUEUE: 1}, 0)
 
 
 def test_reads_without_a_find_move_on_behind_the_others() -> None:
@@ -137,7 +153,7 @@ def test_reads_without_a_find_move_on_behind_the_others() -> None:
     leases.skip(QUEUE, NOW_MS, 4)
     assert offsets.found == {QUEUE: 4}
     lease = make_lease(4, 1)
-    leases.add(lease)
+    add(leases, lease)
     leases.skip(QUEUE, NOW_MS, 9)
     assert (offsets.found, leases.next_offset(QUEUE, 4)) == ({QUEUE: 4}, 9)
     leases.acknowledge(lease.key, [4])
@@ -147,11 +163,11 @@ def test_reads_without_a_find_move_on_behind_the_others() -> None:
 def test_queue_that_is_set_elsewhere_forgets_its_leases() -> None:
     """The caller hears of those that the log speaks of; other queues stay."""
     leases, offsets = make_leases()
-    kept, stored = make_lease(0, 1), make_lease(1, 1, is_stored=True)
+    kept, stored = make_lease(0, 1), make_lease(1, 1)
     other = make_lease(0, 1)
     other.key = other.key._replace(queue_id=1)
     for lease in (kept, stored, other):
-        leases.add(lease)
+        add(leases, lease, stores=lease is stored)
     assert leases.drop_queue(QUEUE) == [stored]
     assert (leases.kept, len(leases), offsets.found) == (1, 1, {})
     assert leases.next_offset(QUEUE, 0) == 0
@@ -179,9 +195,9 @@ def test_lease_of_an_earlier_life_is_taken_up() -> None:
 def test_kept_leases_are_what_a_stop_has_to_store() -> None:
     """Not those that the log has, and not those that are over."""
     leases, offsets = make_leases()
-    kept, stored, done = make_lease(0, 1), make_lease(1, 1, is_stored=True), make_lease(2, 1)
+    kept, stored, done = make_lease(0, 1), make_lease(1, 1), make_lease(2, 1)
     for lease in (kept, stored, done):
-        leases.add(lease)
+        add(leases, lease, stores=lease is stored)
     leases.acknowledge(done.key, [2])
     assert leases.take_kept() == [kept]
     leases.stored([kept])
@@ -216,10 +232,9 @@ class LeaseMachine(RuleBasedStateMachine):
         assert start == self.read_until
         self.now_ms += 1
         lease = make_lease(start, count, self.now_ms, invisible_ms)
-        if self.leases.must_store(lease, self.now_ms):
+        if self.leases.add(lease, self.now_ms):
             self._write(lease)
-            lease.is_stored = True
-        self.leases.add(lease)
+            self.leases.stored([lease])
         self.running.append(lease)
         self.wanted |= set(lease.queue_offsets)
         self.read_until += count
