@@ -252,10 +252,10 @@ class Leases:
                 self._plan(lease, lease.ends_at_ms)
                 self._move_on(lease.queue)
 
-    def try_again(self, leases: Iterable[Lease], now_ms: int) -> None:
+    def plan_again(self, leases: Iterable[Lease], at_ms: int) -> None:
         """Come back to leases with which nothing could be done."""
         for lease in leases:
-            self._plan(lease, now_ms + RETRY_MS)
+            self._plan(lease, at_ms)
 
     def end(self, lease: Lease) -> None:
         """Hand out nothing more of a lease."""

@@ -138,8 +138,8 @@ def test_log_that_takes_nothing_is_tried_again() -> None:
     lease = make_lease(0, 1, invisible_ms=3_500)
     assert leases.add(lease, NOW_MS)
     assert leases.take_due(NOW_MS + 1_000, 9) == ([lease], [])
-    leases.try_again([lease], NOW_MS + 1_000)
-    leases.try_again([lease], NOW_MS + 1_000)
+    leases.plan_again([lease], NOW_MS + 2_000)
+    leases.plan_again([lease], NOW_MS + 2_000)
     assert leases.due_at_ms == NOW_MS + 2_000
     assert leases.take_due(NOW_MS + 4_000, 9) == ([], [lease])
     assert (offsets.found, leases.kept) == ({}, 1)
@@ -186,7 +186,7 @@ def test_lease_of_an_earlier_life_is_taken_up() -> None:
     assert leases.due_at_ms == lease.ends_at_ms + 2_000
     assert leases.take_due(lease.ends_at_ms + 2_000, 9) == ([], [lease])
     assert (lease.open_offsets, offsets.found) == ([1], {})
-    leases.try_again([lease], lease.ends_at_ms + 2_000)
+    leases.plan_again([lease], lease.ends_at_ms + 3_000)
     assert leases.due_at_ms == lease.ends_at_ms + 3_000
     leases.end(lease)
     assert (leases.find(lease.key), leases.due_at_ms) == (None, None)
