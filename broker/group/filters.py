@@ -492,6 +492,18 @@ class FilterSelection:
             return Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(compiled))
         return None
 
+    def pop_filter(self, expression_type: str | None, expression: str | None) -> PullFilter | Refusal:
+        """Return the filter of a pop, which has to be understood (``PopMessageProcessor``); settings do not matter."""
+        if not expression or expression == ALL:
+            return TAKES_ALL
+        if expression_type in _TAG_TYPES:
+            try:
+                return _cached_tag_filter(expression)
+            except ValueError:
+                return _unparsable()
+        compiled = compile_filter(expression) if expression_type == SQL92_TYPE else None
+        return _unparsable() if compiled is None or isinstance(compiled, SqlSyntaxError) else sql_stages(compiled)
+
     def own_filter(self, fetch: Filtered) -> PullFilter | Refusal:
         """Return the filter that stands in the request."""
         if fetch.expression_type not in _TAG_TYPES:

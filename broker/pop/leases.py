@@ -191,6 +191,12 @@ class Leases:
         self._by_key[lease.key] = lease
         self._plan(lease, at_ms)
 
+    def add_changed(self, lease: Lease) -> None:
+        """Take a lease that the log has instead of another one, in whose place its message stands in line."""
+        lease.is_stored = True
+        self._by_key[lease.key] = lease
+        self._plan(lease, lease.ends_at_ms)
+
     def skip(self, queue: LeaseQueue, popped_at_ms: int, end_offset: int) -> None:
         """Go on behind messages of which none was wanted."""
         key = LeaseKey(queue.topic, queue.group, queue.queue_id, end_offset, popped_at_ms, "")

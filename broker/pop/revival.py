@@ -163,6 +163,42 @@ class Revival:
             self._store([lease])
         self.armed.set()
 
+    def replace(self, old: Lease, new: Lease, done: Callable[[bool], object]) -> None:
+        """Give a message a lease of its own instead of the one that it had; say whether the log has taken it."""
+        try:
+            self._log.put_lease(new)
+        except (StoreError, MessageRefusedError) as error:
+            _log.warning("a lease could not be changed: %s", error)
+            done(False)
+            return
+
+        def written(outcome: Outcome[None]) -> None:
+            if outcome.failure is None:
+                self._leases.add_changed(new)
+                self._release(old, new.queue_offsets)
+                self.armed.set()
+            done(outcome.failure is None)
+
+        self._log.when_written(written)
+
+    def _release(self, old: Lease, queue_offsets: Sequence[int]) -> None:
+        if not self._leases.acknowledge(old.key, queue_offsets):
+            return
+        try:
+            self._log.put_acks(old, queue_offsets)
+        except (StoreError, MessageRefusedError) as error:
+            _log.warning("after a kill a message whose lease was changed may come twice: %s", error)
+        self._log.commit()
+
+    def forget(self, queue: LeaseQueue) -> None:
+        """Forget the leases of a queue, and have the log do so: the group goes on elsewhere."""
+        try:
+            for lease in self._leases.drop_queue(queue):
+                self._log.put_acks(lease, lease.open_offsets)
+        except (StoreError, MessageRefusedError) as error:
+            _log.warning("after a kill some messages of %s come again to group %s: %s", queue.topic, queue.group, error)
+        self._log.when_written(lambda _: None)
+
     def do_due(self) -> int:
         """Append what is due, as much as one turn may; return how many leases that were."""
         to_store, ended = self._leases.take_due(self._log.now_ms(), _MOST_LEASES)
@@ -193,15 +229,16 @@ class Revival:
         self._leases.stored(leases)
         start = self._log.end_offset
         for lease, before in zip(leases, acked, strict=True):
-            missing = [
-                offset for number, offset in enumerate(lease.queue_offsets) if (lease.acked & ~before) >> number & 1
-            ]
+            later = lease.acked & ~before  # while the disk was awaited
+            offsets = [offset for number, offset in enumerate(lease.queue_offsets) if later >> number & 1]
             try:
-                self._log.put_acks(lease, missing)  # what was acknowledged while the disk was awaited
+                self._log.put_acks(lease, offsets)
             except (StoreError, MessageRefusedError) as error:
                 _log.warning(
-                    "acknowledgements of %r are not in the log, they come again after a kill: %s", lease, error
+                    "what is acknowledged of %r is not in the log, it comes again after a kill: %s", lease, error
                 )
+        if self._log.end_offset > start:
+            self._log.commit()
         self.armed.set()
 
     def _revive(self, leases: Sequence[Lease]) -> None:

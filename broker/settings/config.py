@@ -25,6 +25,7 @@ from ...common.ids import is_address
 from ...common.settings import FOUND, Key, Setting, describe_settings, format_setting, parse_settings, setting_keys
 from ...store.files.store_config import StoreConfig
 from .java_keys import refuse_dangerous, warn_unused
+from .pop import PopConfig
 from .replication import ReplicationConfig
 
 _ROWS = (
@@ -259,6 +260,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     # file of settings is that of --config; given are the keys that the start names
     store: StoreConfig = field(default_factory=lambda: StoreConfig("~/store"))
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    pop: PopConfig = field(default_factory=PopConfig)
     advertised_port: int = 0
     repairs: bool = False
     settings_file: str = ""
@@ -307,15 +309,16 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
         refuse_dangerous(settings)
         store = StoreConfig.from_java(settings)
         replication = ReplicationConfig(**parse_settings(ReplicationConfig, settings))
+        pop = PopConfig(**parse_settings(PopConfig, settings))
         fields = parse_settings(cls, settings)
-        config = cls(store=store, replication=replication, given=frozenset(settings), **fields)
+        config = cls(store=store, replication=replication, pop=pop, given=frozenset(settings), **fields)
         warn_unused(settings, used=config.used_keys)
         return config
 
     @property
     def used_keys(self) -> frozenset[str]:
         """The keys that have a meaning here."""
-        own = setting_keys(BrokerConfig) | setting_keys(ReplicationConfig)
+        own = setting_keys(BrokerConfig) | setting_keys(ReplicationConfig) | setting_keys(PopConfig)
         return own | {row.key for row in describe_store(self.store)}
 
     @property
@@ -326,4 +329,9 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
 
     def describe(self) -> list[Setting]:
         """Return every key that rocketlet uses, with its value, default and meaning."""
-        return describe_settings(self) + describe_settings(self.replication) + describe_store(self.store)
+        return [
+            *describe_settings(self),
+            *describe_settings(self.replication),
+            *describe_settings(self.pop),
+            *describe_store(self.store),
+        ]

@@ -1,0 +1,169 @@
+"""Acknowledging messages, and changing how long they stay invisible (``AckMessageProcessor``; pop.md §4).
+
+Rules
+
+    1. The topic must be there (17), the queue (13), and the offset inside of what is stored (208): one may be
+       acknowledged that is just behind the end, none may be changed there. A handle that says nothing is 1.
+    2. Then all is answered 0, also what was never handed out, or ended, or is acknowledged already; that has no effect.
+    3. A change makes a lease of the message alone, which begins at its own offset, and acknowledges it in the old one.
+       The log has it before the old one lets go of it, since the group's offset may be behind it already.
+    4. A lease that is over takes no change: its messages are on their way to the retry topic. One that nobody knows
+       here may be from before a start, so it does; the log pairs what belongs together.
+    5. The broker of a handle is not looked at: brokers of one name have followed each other.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from ...common.codes import ResponseCode
+from ...common.errors import DecodeError, MessageRefusedError, StoreError
+from ...common.outcome import Outcome
+from ...common.pop_texts import PopHandle, parse_handle
+from ...store.message_store import MessageStore
+from ..outcomes.scheduler import Scheduler
+from ..settings.refusal import FAQ, Refusal
+from ..topic.topics import TopicTable
+from .check_points import LeaseKey
+from .leases import Lease, Leases
+from .revival import PopLog, Revival
+
+
+class AckRequest(Protocol):
+    """Which message is meant; ``topic`` is the one that was really read."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    handle: str
+    queue_offset: int
+
+
+class BatchAck(NamedTuple):
+    """Messages of one lease that are acknowledged together."""
+
+    key: LeaseKey
+    invisible_ms: int
+    revive_queue_id: int
+    queue_offsets: list[int]
+
+
+class Changed(NamedTuple):
+    """The lease that a message has now."""
+
+    popped_at_ms: int
+    invisible_ms: int
+    revive_queue_id: int
+
+
+class AckOperation:
+    """Takes acknowledgements and changes."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        topics: TopicTable,
+        leases: Leases,
+        revival: Revival,
+        log: PopLog,
+        own: Callable[[], tuple[str, int]],
+    ) -> None:
+        self._scheduler = scheduler
+        self._store: MessageStore = scheduler.store
+        self._topics = topics
+        self._leases = leases
+        self._revival = revival
+        self._log = log
+        self._own = own  # the broker's name, and how many revive queues it has
+
+    def __repr__(self) -> str:
+        return f"<AckOperation {self._leases!r}>"
+
+    def acknowledge(self, ack: AckRequest, consumer: tuple[str, int]) -> Outcome[Refusal | None]:
+        """Be done with a message."""
+        handle = self._check(ack, consumer, past_end=1)
+        if isinstance(handle, Refusal):
+            return Outcome(handle, is_settled=True)
+        lease = self._lease_of(ack, handle)
+        return self._acknowledge([(lease, [ack.queue_offset])])
+
+    def acknowledge_batches(self, batches: Iterable[BatchAck]) -> Outcome[Refusal | None]:
+        """Be done with messages of several leases; what is not stored here is passed over."""
+        found: list[tuple[Lease, list[int]]] = []
+        for batch in batches:
+            place = batch.key.topic, batch.key.queue_id
+            least, end = self._store.min_offset(*place), self._store.max_offset(*place)
+            offsets = [offset for offset in batch.queue_offsets if least <= offset < end]
+            if offsets:
+                found.append((self._make_lease(batch), offsets))
+        return self._acknowledge(found)
+
+    def change(
+        self, ack: AckRequest, invisible_ms: int, consumer: tuple[str, int]
+    ) -> Outcome[Refusal | Changed | None]:
+        """Give a message another lease, from now on; None stands for one that could not be stored."""
+        handle = self._check(ack, consumer, past_end=0)
+        if isinstance(handle, Refusal):
+            return Outcome(handle, is_settled=True)
+        old, now_ms = self._lease_of(ack, handle), self._log.now_ms()
+        known = self._leases.find(old.key)
+        changed = Changed(now_ms, invisible_ms, handle.revive_queue_id)
+        if known is not None and (known.is_over or ack.queue_offset not in known.open_offsets):
+            return Outcome(changed, is_settled=True)
+        new = Lease(
+            key=old.key._replace(start_offset=ack.queue_offset, popped_at_ms=now_ms),
+            invisible_ms=invisible_ms,
+            queue_offsets=(ack.queue_offset,),
+            end_offset=ack.queue_offset + 1,
+            revive_queue_id=old.revive_queue_id,
+        )
+        outcome: Outcome[Refusal | Changed | None] = Outcome()
+        self._revival.replace(old, new, lambda is_stored: outcome.answer_with(changed if is_stored else None))
+        return outcome
+
+    def _acknowledge(self, acks: Iterable[tuple[Lease, list[int]]]) -> Outcome[Refusal | None]:
+        has_appended = False
+        for lease, offsets in acks:
+            if self._leases.acknowledge(lease.key, offsets):
+                try:
+                    self._log.put_acks(lease, offsets)
+                    has_appended = True
+                except (StoreError, MessageRefusedError):
+                    continue  # the message comes again; Java answers the same
+        return self._scheduler.after_commit(None) if has_appended else Outcome(None, is_settled=True)
+
+    def _check(self, ack: AckRequest, consumer: tuple[str, int], *, past_end: int) -> PopHandle | Refusal:
+        topic = self._topics.get(ack.topic)
+        if topic is None:
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{ack.topic}] not exist, apply first please! {FAQ}")
+        if not 0 <= ack.queue_id < topic.read_queue_nums:
+            remark = (
+                f"queueId[{ack.queue_id}] is illegal, topic:[{ack.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{consumer[0]}:{consumer[1]}]"
+            )
+            return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+        least, end = self._store.min_offset(ack.topic, ack.queue_id), self._store.max_offset(ack.topic, ack.queue_id)
+        if not least <= ack.queue_offset < end + past_end:
+            remark = (
+                f"offset is illegal, key:{ack.topic}@{ack.queue_id}, commit:{ack.queue_offset}, store:{least}~{end}"
+            )
+            return Refusal(ResponseCode.NO_MESSAGE, remark if past_end else "not set any response code")
+        try:
+            return parse_handle(ack.handle)
+        except DecodeError as error:
+            return Refusal(ResponseCode.SYSTEM_ERROR, str(error))
+
+    def _lease_of(self, ack: AckRequest, handle: PopHandle) -> Lease:
+        name, _ = self._own()
+        key = LeaseKey(ack.topic, ack.consumer_group, ack.queue_id, handle.start_offset, handle.popped_at_ms, name)
+        return self._make_lease(BatchAck(key, handle.invisible_ms, handle.revive_queue_id, [ack.queue_offset]))
+
+    def _make_lease(self, batch: BatchAck) -> Lease:
+        """Return what a lease looks like that consumers name; it may be none."""
+        _, revive_queues = self._own()
+        return Lease(
+            key=batch.key,
+            invisible_ms=batch.invisible_ms,
+            queue_offsets=tuple(batch.queue_offsets),
+            end_offset=0,
+            revive_queue_id=batch.revive_queue_id % revive_queues,
+        )

@@ -1,0 +1,412 @@
+"""Handing messages out for a time (``PopMessageProcessor``; pop.md §2).
+
+Rules
+
+    1. The checks, in their order (§2.1). No filter of the request may be beyond understanding.
+    2. Queues are looked at in turn until there are enough messages: one that is named, or all from a chance one on,
+       downwards. The group's retry topic comes behind them, in a share of the requests before.
+    3. A queue is read from the group's offset on, or behind what is handed out already. A group without an offset
+       begins at the start (initMode 0, retry topics) or with the newest message; that is stored at once. Where an
+       administrator has set the group elsewhere, its leases are forgotten, and it goes on there.
+    4. An offset outside of the queue is set right, and the queue read once more.
+    5. What is found is a lease (``leases.py``); where nothing was wanted, the group goes on behind it.
+    6. A message of a retry topic is handed out under the name of the topic that was asked for, with its handle in
+       POP_CK; nobody could tell whose queue it is from else.
+    7. A request that finds nothing waits, if it may (``waiting.py``).
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from ...common.codes import ResponseCode
+from ...common.names import PERM_READ, RETRY_PREFIX, pop_retry_topics
+from ...common.outcome import Outcome
+from ...common.pop_texts import NORMAL, PopHandle, PoppedQueue, retry_kind
+from ...common.properties import POP_CK, encode_properties
+from ...common.record import NewRecord, Record, decode_record, encode_record
+from ...store.consumequeue.queue_reader import ReadLimits, ReadResult, ReadStatus
+from ...store.message_store import MessageStore
+from ..group.filters import FilterSelection, PullFilter
+from ..settings.live import LiveSettings
+from ..settings.refusal import FAQ, Refusal
+from .check_points import LeaseKey
+from .leases import Lease, LeaseQueue, Leases
+from .revival import PopTables, Revival
+from .waiting import EARLY_MS, PopWaiting, Waiting, WaitKey
+
+MOST_MESSAGES: Final = 32
+MOST_BYTES: Final = 128 << 20
+FROM_FIRST: Final = 0
+_LATE_MS: Final = 500
+_OUTSIDE: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
+_NOT_WANTED: Final = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.OFFSET_FOUND_NULL, ReadStatus.MESSAGE_WAS_REMOVING)
+_CHANCES: Final = 100
+
+
+class PopRequest(Protocol):
+    """What a consumer asks for."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    max_messages: int
+    invisible_ms: int
+    poll_ms: int
+    born_at_ms: int
+    init_mode: int
+    expression_type: str | None
+    expression: str | None
+
+
+class NotificationRequest(Protocol):
+    """Where a consumer wants to know if there is anything."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    poll_ms: int
+    born_at_ms: int
+
+
+class Place(Protocol):
+    """What either asks about."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+
+
+class Popped(msgspec.Struct):
+    """What was handed out; ``records`` are in the order of ``queues``, ``rest`` is what their queues still have."""
+
+    popped_at_ms: int
+    invisible_ms: int
+    revive_queue_id: int
+    rest: int = 0
+    queues: list[PoppedQueue] = msgspec.field(default_factory=list[PoppedQueue])
+    records: list[bytes | memoryview] = msgspec.field(default_factory=list[bytes | memoryview])
+    is_polling_full: bool = False
+
+
+class PopValidator:
+    """Admits requests."""
+
+    def __init__(
+        self, settings: LiveSettings, tables: PopTables, filters: FilterSelection, now_ms: Callable[[], int]
+    ) -> None:
+        self._settings = settings
+        self._tables = tables
+        self._filters = filters
+        self._now_ms = now_ms
+
+    def __repr__(self) -> str:
+        return f"<PopValidator for {self._tables.topics!r}>"
+
+    def validate(self, request: PopRequest, consumer: tuple[str, int]) -> PullFilter | Refusal:
+        """Return what the consumer wants of a queue, or why it gets nothing."""
+        refusal = self._refuse_request(request) or self.refuse_place(request, consumer)
+        if refusal is not None:
+            return refusal
+        return self._filters.pop_filter(request.expression_type, request.expression)
+
+    def _refuse_request(self, request: PopRequest) -> Refusal | None:
+        broker, now_ms = f"the broker[{self._settings.ip}] pop message", self._now_ms()
+        if now_ms - (request.born_at_ms or now_ms) - request.poll_ms > _LATE_MS:
+            return Refusal(ResponseCode.POLLING_TIMEOUT, f"{broker} is timeout too much")
+        if not self._settings.config.permission & PERM_READ:
+            return Refusal(ResponseCode.NO_PERMISSION, f"{broker} is forbidden")
+        if request.max_messages > MOST_MESSAGES:
+            return Refusal(ResponseCode.INVALID_PARAMETER, f"{broker}'s num is greater than {MOST_MESSAGES}")
+        if not self._settings.config.is_timer_wheel_enabled:
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"{broker} is forbidden because timerWheelEnable is false")
+        return None
+
+    def refuse_place(self, request: Place, consumer: tuple[str, int]) -> Refusal | None:
+        """Return why a group may not have anything of a topic or a queue, None if it may."""
+        name, group = request.topic, request.consumer_group
+        topic = self._tables.topics.get(name)
+        if topic is None:
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please! {FAQ}")
+        if not topic.perm & PERM_READ:
+            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{name}] peeking message is forbidden")
+        if request.queue_id >= topic.read_queue_nums:
+            remark = (
+                f"queueId[{request.queue_id}] is illegal, topic:[{name}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{consumer[0]}:{consumer[1]}]"
+            )
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+        settings = self._tables.groups.find(group)
+        if settings is None:
+            remark = f"subscription group [{group}] does not exist, {FAQ}"
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not settings.consume_enable:
+            return Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {group}")
+        return None
+
+
+class _Taking:
+    """What one request has been given so far."""
+
+    def __init__(self, request: PopRequest, wanted: PullFilter, popped: Popped) -> None:
+        self.request = request
+        self.wanted = wanted
+        self.popped = popped
+
+    @property
+    def room(self) -> int:
+        """How many messages it may still be given."""
+        return self.request.max_messages - len(self.popped.records)
+
+    def lease(self, queue: LeaseQueue, start_offset: int, result: ReadResult, broker_name: str) -> Lease:
+        """Return what holds the messages of a queue for the consumer."""
+        popped = self.popped
+        offsets = tuple(int.from_bytes(record[20:28], "big") for record in result.records)
+        return Lease(
+            key=LeaseKey(queue.topic, queue.group, queue.queue_id, start_offset, popped.popped_at_ms, broker_name),
+            invisible_ms=popped.invisible_ms,
+            queue_offsets=offsets,
+            end_offset=result.next_offset,
+            revive_queue_id=popped.revive_queue_id,
+        )
+
+
+class PopOperation:
+    """Hands messages out; ``chance`` returns a number below the one that it is given."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        settings: LiveSettings,
+        validator: PopValidator,
+        tables: PopTables,
+        leases: Leases,
+        revival: Revival,
+        waiting: PopWaiting,
+        now_ms: Callable[[], int],
+        chance: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._validator = validator
+        self._tables = tables
+        self._leases = leases
+        self._revival = revival
+        self._waiting = waiting
+        self._now_ms = now_ms
+        self._chance = chance
+        self._next_revive_queue = 0
+
+    def __repr__(self) -> str:
+        return f"<PopOperation {self._leases!r}>"
+
+    def pop(self, request: PopRequest, consumer: tuple[str, int]) -> Outcome[Popped | Refusal]:
+        """Hand out what there is, or wait for it."""
+        wanted = self._validator.validate(request, consumer)
+        if isinstance(wanted, Refusal):
+            return Outcome(wanted, is_settled=True)
+        popped = self._take(request, wanted)
+        key = WaitKey(request.topic, request.consumer_group, request.queue_id)
+        if popped.records or request.poll_ms <= 0:
+            self._wake_next(key, popped)
+            return Outcome(popped, is_settled=True)
+        request.born_at_ms = request.born_at_ms or self._now_ms()
+        again = partial(self._pop_again, request, consumer)
+        held = Waiting(key, again, wanted.accepts_arrival)
+        delay_ms = request.born_at_ms + request.poll_ms - EARLY_MS - self._now_ms()
+        outcome = self._waiting.hold(held, delay_ms)
+        if popped.rest > 0:
+            self._waiting.wake_one(key)
+        if outcome is None:
+            popped.is_polling_full = True
+            return Outcome(popped, is_settled=True)
+        return outcome
+
+    def notify(self, request: NotificationRequest, consumer: tuple[str, int]) -> Outcome[bool | Refusal | None]:
+        """Tell whether there is something for a group, or wait for it; None says that there is no room to wait."""
+        refusal = self._validator.refuse_place(request, consumer)
+        if refusal is not None:
+            return Outcome(refusal, is_settled=True)
+        has_message = self._has_message(request)
+        if has_message or request.poll_ms <= 0:
+            return Outcome(has_message, is_settled=True)
+
+        def look_again(*, is_last: bool) -> bool | None:
+            return self._has_message(request) or (False if is_last else None)
+
+        now_ms = self._now_ms()
+        delay_ms = (request.born_at_ms or now_ms) + request.poll_ms - EARLY_MS - now_ms
+        key = WaitKey(request.topic, request.consumer_group, request.queue_id)
+        return self._waiting.hold(Waiting(key, look_again, None), delay_ms) or Outcome(None, is_settled=True)
+
+    def _has_message(self, request: Place) -> bool:
+        group = request.consumer_group
+        for topic, queue_id in self._places(request):
+            committed = self._tables.offsets.committed(group, topic, queue_id)
+            start = max(0, self._store.min_offset(topic, queue_id)) if committed is None else committed
+            if self._store.max_offset(topic, queue_id) > self._leases.next_offset(
+                LeaseQueue(group, topic, queue_id), start
+            ):
+                return True
+        return False
+
+    def _places(self, request: Place) -> Iterator[tuple[str, int]]:
+        """Yield all queues that a group may be handed something of."""
+        names = (request.topic, *pop_retry_topics(request.topic, request.consumer_group))
+        for name in names:
+            topic = self._tables.topics.get(name)
+            count = 0 if topic is None else topic.read_queue_nums
+            is_named = name == request.topic and request.queue_id >= 0
+            yield from ((name, queue_id) for queue_id in ([request.queue_id] if is_named else range(count)))
+
+    def _pop_again(self, request: PopRequest, consumer: tuple[str, int], *, is_last: bool) -> Popped | Refusal | None:
+        wanted = self._validator.validate(request, consumer)
+        if isinstance(wanted, Refusal):
+            return wanted
+        popped = self._take(request, wanted)
+        if not popped.records and not is_last:
+            return None
+        self._wake_next(WaitKey(request.topic, request.consumer_group, request.queue_id), popped)
+        return popped
+
+    def _wake_next(self, key: WaitKey, popped: Popped) -> None:
+        if popped.records and popped.rest > 0:
+            self._waiting.wake_one(key)
+
+    def _take(self, request: PopRequest, wanted: PullFilter) -> Popped:
+        revive_queues = self._settings.config.revive_queues
+        popped = Popped(self._now_ms(), request.invisible_ms, self._next_revive_queue % revive_queues)
+        self._next_revive_queue += 1
+        taking = _Taking(request, wanted, popped)
+        for topic, queue_id in self._order(request):
+            self._read(taking, LeaseQueue(request.consumer_group, topic, queue_id))
+        return popped
+
+    def _order(self, request: PopRequest) -> Iterator[tuple[str, int]]:
+        """Yield the queues in the order in which they are looked at."""
+        config, start = self._settings.config.pop, self._chance(_CHANCES)
+        retries = list(self._retry_queues(request, start))
+        is_retry_first = start < config.retry_percent
+        if is_retry_first:
+            yield from retries
+        if request.queue_id >= 0:
+            yield request.topic, request.queue_id
+        else:
+            topic = self._tables.topics.get(request.topic)
+            count = 0 if topic is None else topic.read_queue_nums
+            for number in range(count):
+                step = count - 1 - number if config.reads_queues_downwards else number
+                yield request.topic, (start + step) % count
+        if not is_retry_first:
+            yield from retries
+
+    def _retry_queues(self, request: PopRequest, start: int) -> Iterator[tuple[str, int]]:
+        config = self._settings.config.pop
+        since_v2, before = pop_retry_topics(request.topic, request.consumer_group)
+        name = since_v2 if config.writes_retry_v2 else before
+        if config.writes_retry_v2 and config.reads_retry_v1 and start % 2 == 0:
+            name = before
+        topic = self._tables.topics.get(name)
+        count = 0 if topic is None else topic.read_queue_nums
+        for number in range(count):
+            yield name, (start + number) % count
+
+    def _read(self, taking: _Taking, queue: LeaseQueue) -> None:
+        popped, config = taking.popped, self._settings.config
+        start_offset = self._start_offset(queue, taking.request.init_mode)
+        if taking.room <= 0 or self._has_enough_in_flight(queue):
+            popped.rest += max(0, self._store.max_offset(queue.topic, queue.queue_id) - start_offset)
+            return
+        result = self._read_store(queue, start_offset, taking)
+        if result.status in _OUTSIDE and result.next_offset != start_offset:
+            start_offset = result.next_offset
+            self._tables.offsets.commit(*queue, start_offset)
+            result = self._read_store(queue, start_offset, taking)
+        if result.records:
+            lease = taking.lease(queue, start_offset, result, config.broker_name)
+            self._revival.hand_out(lease)
+            popped.queues.append(
+                PoppedQueue(retry_kind(queue.topic), queue.queue_id, start_offset, list(lease.queue_offsets))
+            )
+            popped.records += self._named(taking, queue, start_offset, result)
+        elif result.status in _NOT_WANTED and result.next_offset > start_offset:
+            self._leases.skip(queue, popped.popped_at_ms, result.next_offset)
+        popped.rest += max(0, result.max_offset - result.next_offset)
+
+    def _read_store(self, queue: LeaseQueue, start_offset: int, taking: _Taking) -> ReadResult:
+        limits = ReadLimits(taking.room, MOST_BYTES)
+        accepts, accepts_record = taking.wanted[:2]
+        return self._store.read(queue.topic, queue.queue_id, start_offset, limits, accepts, accepts_record)
+
+    def _has_enough_in_flight(self, queue: LeaseQueue) -> bool:
+        config = self._settings.config.pop
+        return config.limits_in_flight and len(self._leases.in_flight(queue)) > config.most_in_flight
+
+    def _start_offset(self, queue: LeaseQueue, init_mode: int) -> int:
+        """Return where reading goes on."""
+        offsets = self._tables.offsets
+        if offsets.resets and (reset_to := offsets.take_reset(*queue)) is not None:
+            self._revival.forget(queue)
+            offsets.commit(*queue, reset_to)
+            return reset_to
+        committed = offsets.committed(*queue)
+        if committed is None:
+            committed = self._first_offset(queue, init_mode)
+            offsets.commit(*queue, committed)
+        return self._leases.next_offset(queue, committed)
+
+    def _first_offset(self, queue: LeaseQueue, init_mode: int) -> int:
+        """Return where a group begins that has never read the queue."""
+        place = queue.topic, queue.queue_id
+        least = self._store.min_offset(*place)
+        if init_mode == FROM_FIRST or queue.topic.startswith(RETRY_PREFIX):
+            return max(0, least)
+        if self._settings.config.pop.begins_with_queue_in_memory and least <= 0 and self._store.is_in_memory(*place, 0):
+            return 0
+        return max(0, self._store.max_offset(*place) - 1)
+
+    def _named(
+        self, taking: _Taking, queue: LeaseQueue, start_offset: int, result: ReadResult
+    ) -> list[bytes | memoryview]:
+        """Return the records as the consumer shall see them."""
+        kind = retry_kind(queue.topic)
+        if kind == NORMAL or queue.topic == taking.request.topic or self._settings.config.pop.names_retry_topic:
+            return list(result.records)
+        popped, broker_name = taking.popped, self._settings.config.broker_name
+        records: list[bytes | memoryview] = []
+        for data in result.records:
+            record = decode_record(data)
+            handle = PopHandle(
+                start_offset,
+                popped.popped_at_ms,
+                popped.invisible_ms,
+                popped.revive_queue_id,
+                kind,
+                broker_name,
+                queue.queue_id,
+                record.queue_offset,
+            )
+            records.append(_renamed(record, taking.request.topic, handle))
+        return records
+
+
+def _renamed(record: Record, topic: str, handle: PopHandle) -> bytes:
+    """Return a record under another topic, with the handle of its message."""
+    properties = {POP_CK: handle.text(), **record.properties}
+    new = NewRecord(
+        topic,
+        record.queue_id,
+        bytes(record.body),
+        encode_properties(properties),
+        properties,
+        record.flag,
+        record.sys_flag,
+        record.born_at_ms,
+        record.born_host,
+        record.reconsume_times,
+        record.prepared_transaction_offset,
+    )
+    return encode_record(new, record.queue_offset, record.log_offset, record.stored_at_ms, record.store_host)
