@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..common.clock import Clock
 from ..common.ids import UniqueIds, decode_host, format_address
-from ..common.names import SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic, retry_topic
+from ..common.names import REVIVE_TOPIC_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC, is_system_topic, retry_topic
 from ..common.properties import CLUSTER
 from ..remoting.bodies.client import ConsumerData
 from ..remoting.codec.command import Command
@@ -38,6 +38,7 @@ from .group.queue_locks import QueueLocks
 from .jobs import FlushJob, ScanJob, TimedJob
 from .outcomes.scheduler import ArrivalNotices, LongPolling, PutCounts, Scheduler, by_topic
 from .parts import AdminParts, StoredState
+from .pop_answers import REVIVE_GROUP, PopAnswers
 from .pull.fetch import FetchOperation, FetchValidator, ReadCounts
 from .pull.handlers import PullHandlers
 from .replication.log_replication import LogReplication
@@ -57,6 +58,7 @@ from .transaction.transactions import Transactions
 
 if TYPE_CHECKING:
     from .admin.figures import Figures
+    from .pop.parts import PopNeeds
     from .replication.pre_online import MasterProgress
     from .replication.table_copy import TableCopy
 
@@ -121,6 +123,7 @@ class Components:
         self._enricher = PropertyEnricher(self._own_properties(), self._unique_ids.next_id)
         self.sends = self._build_sends()
         self.clients = self._build_clients()
+        self.pop = PopAnswers(self._pop_needs, self._revive_topic)
         self.handlers = self._build_handlers()
         self.admin = AdminAnswers(self._build_admin_handlers)
         self.notices = self._build_notices()
@@ -195,7 +198,7 @@ class Components:
     @property
     def wait_ms(self) -> int | None:
         """How long nothing is due that has its instant: deliveries and checks; None when nothing waits for one."""
-        waits_ms = [self.delay_delivery.wait_ms]
+        waits_ms = [self.delay_delivery.wait_ms, self.pop.wait_ms]
         if self.timer_delivery is not None:
             waits_ms.append(self.timer_delivery.wait_ms)
         if self._check_job is not None:
@@ -246,6 +249,36 @@ class Components:
         )
         return PullHandlers(fetches, settings)
 
+    @property
+    def _revive_topic(self) -> str:
+        return REVIVE_TOPIC_PREFIX + self._config.cluster_name
+
+    @property
+    def has_unsettled_leases(self) -> bool:
+        """Whether the log may speak of leases that are from before the start."""
+        state, topic = self._state, self._revive_topic
+        settled = state.offsets.of_topic(REVIVE_GROUP, topic)
+        ends = {
+            queue_id: state.store.max_offset(name, queue_id) for name, queue_id in state.store.queues() if name == topic
+        }
+        return any(end > settled.get(queue_id, -1) + 1 for queue_id, end in ends.items())
+
+    def _pop_needs(self) -> "PopNeeds":
+        from .pop.parts import PopNeeds
+        from .pop.revival import PopTables
+
+        state = self._state
+        return PopNeeds(
+            self._clock,
+            self.settings,
+            self.scheduler,
+            self._routing,
+            PopTables(state.topics, state.groups, state.offsets),
+            self._filters,
+            self.registration.make_known,
+            self._revive_topic,
+        )
+
     def _build_clients(self) -> ClientHandlers:
         state = self._state
         return ClientHandlers(
@@ -261,14 +294,17 @@ class Components:
         """Return who answers each request code that clients use all the time."""
         state, scheduler = self._state, self.scheduler
         ends = EndTransaction(self._transactions, self._check_rules, self._routing, scheduler)
-        return handlers_of(
-            self.sends,
-            self.clients,
-            self._build_pulls(),
-            ProgressHandlers(state.store, state.offsets, state.topics, state.groups, self._members),
-            SubscriptionHandlers(self._filters),
-            LockHandlers(self._locks, self._clock.monotonic_ms),
-            TransactionHandlers(ends, ResumeCheck(scheduler)),
+        return (
+            handlers_of(
+                self.sends,
+                self.clients,
+                self._build_pulls(),
+                ProgressHandlers(state.store, state.offsets, state.topics, state.groups, self._members),
+                SubscriptionHandlers(self._filters),
+                LockHandlers(self._locks, self._clock.monotonic_ms),
+                TransactionHandlers(ends, ResumeCheck(scheduler)),
+            )
+            | self.pop.handlers
         )
 
     def _build_admin_handlers(self) -> dict[int, Handler]:
@@ -313,7 +349,7 @@ class Components:
             takers[SCHEDULE_TOPIC] = self.delay_delivery.take
             if self.timer_delivery is not None:
                 takers[TIMER_TOPIC] = self.timer_delivery.arrived
-        return ArrivalNotices(self._traffic.puts, self.long_polling.arrived, by_topic(takers))
+        return ArrivalNotices(self._traffic.puts, self.long_polling.arrived, self.pop.arrived, by_topic(takers))
 
     def _build_jobs(self, files: Executor) -> Sequence[TimedJob]:
         """Return the jobs that are begun one pause after the start."""

@@ -139,6 +139,7 @@ class Role:
         start_delivery(stack, tasks, clock, parts.delay_delivery, self._delay_saving)
         if parts.timer_delivery is not None:
             start_timers(stack, tasks, clock, parts.timer_delivery)
+        parts.pop.begin(stack, self._tasks, has_unsettled=parts.has_unsettled_leases)
         start_checks(stack, tasks, clock, *parts.build_checks(self._give_up))
 
     def _start_copies(self, stack: AsyncExitStack) -> None:

@@ -1,0 +1,119 @@
+"""POP as a whole: what one broker has of it, built when somebody asks for it or when the log speaks of it."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...common.clock import Clock
+from ...common.errors import RecordError
+from ...common.record import Record, decode_record
+from ...remoting.transport.connection import Handler
+from ...remoting.transport.event_loop import TaskScope, repeat
+from ...remoting.transport.server import handlers_of
+from ...store.consumequeue.appended import Placed
+from ..delay.delayed_messages import DelayRouting
+from ..group.filters import FilterSelection
+from ..outcomes.scheduler import Scheduler
+from ..settings.live import LiveSettings
+from .acks import AckOperation
+from .check_points import ReviveTopic
+from .handing_out import PopOperation, PopValidator
+from .handlers import PopHandlers
+from .leases import LeaseQueue, LeaseRules, Leases
+from .revival import PopLog, PopTables, Revival, RevivalJob, ReviveReader
+from .waiting import PopWaiting, WaitLimits
+
+
+class PopNeeds(NamedTuple):
+    """What POP uses of a broker."""
+
+    clock: Clock
+    settings: LiveSettings
+    scheduler: Scheduler
+    routing: DelayRouting
+    tables: PopTables
+    filters: FilterSelection
+    make_known: Callable[[Sequence[str], Callable[[], object]], object]
+    revive_topic: str
+
+
+class Pop:
+    """The leases of a broker, and who hands out, takes back and waits."""
+
+    def __init__(self, needs: PopNeeds) -> None:
+        settings, tables, clock = needs.settings, needs.tables, needs.clock
+        store = needs.scheduler.store
+        self._needs = needs
+        self.leases = Leases(self._rules, tables.offsets.commit)
+        place = ReviveTopic(needs.revive_topic, store.store_host)
+        self._log = PopLog(needs.scheduler, needs.routing, place, lambda: settings.config.pop)
+        self.revival = Revival(self.leases, self._log, tables, lambda: settings.config.pop, needs.make_known)
+        name = settings.config.broker_name
+        self._reader = ReviveReader(self.leases, self.revival, self._log, tables.offsets, name)
+        self._job = RevivalJob(self.revival, self._reader, self._log, clock)
+        self.waiting = PopWaiting(clock, self._limits)
+        validator = PopValidator(settings, tables, needs.filters, clock.now_ms)
+        pops = PopOperation(store, settings, validator, tables, self.leases, self.revival, self.waiting, clock.now_ms)
+        acks = AckOperation(
+            needs.scheduler, tables.topics, self.leases, self.revival, self._log, lambda: (name, self._revive_queues)
+        )
+        self.handlers: dict[int, Handler] = handlers_of(PopHandlers(pops, acks, self.waiting, lambda: name))
+
+    def __repr__(self) -> str:
+        return f"<Pop {self.leases!r}>"
+
+    @property
+    def _revive_queues(self) -> int:
+        return self._needs.settings.config.revive_queues
+
+    def begin(self, tasks: TaskScope) -> None:
+        """Read on in the revive topic, and do from now on what is due."""
+        topic = self._needs.tables.topics.get(self._needs.revive_topic)
+        self._reader.read_behind(range(topic.read_queue_nums if topic is not None else 0), self._read_entries)
+        tasks.start(repeat(self._job.run, self._needs.clock), "revival")
+
+    def stop(self) -> None:
+        """Do nothing more; the log has all that is handed out, and who waits is answered."""
+        self._job.stop()
+        self.waiting.wake_all()
+        self.revival.store_kept()
+        self._log.commit()
+        self._reader.save_positions()
+
+    def arrived(self, records: Sequence[Placed]) -> None:
+        """Look at messages that have become readable."""
+        self.waiting.arrived(records)
+        for placed in records:
+            if placed.topic == self._needs.revive_topic and placed.queue is not None:
+                for record in placed.records():
+                    self._reader.arrived(record)
+
+    def forget_gone(self) -> None:
+        """Forget the leases of topics and groups that are gone."""
+        tables = self._needs.tables
+
+        def is_gone(queue: LeaseQueue) -> bool:
+            return tables.groups.get(queue.group) is None or tables.topics.get(queue.topic) is None
+
+        self.leases.drop(is_gone)
+
+    def _rules(self) -> LeaseRules:
+        config = self._needs.settings.config.pop
+        return LeaseRules(
+            config.keeps_leases, config.stay_ms, config.hurry_ms, config.most_kept, config.most_kept_in_queue
+        )
+
+    def _limits(self) -> WaitLimits:
+        config = self._needs.settings.config.pop
+        return WaitLimits(config.most_waiting, config.most_waiting_in_queue, config.unasked_every)
+
+    def _read_entries(self, queue_id: int, queue_offset: int, most: int) -> list[tuple[int, Record | None]]:
+        store, topic = self._needs.scheduler.store, self._needs.revive_topic
+        start = max(queue_offset, store.min_offset(topic, queue_id))
+        found: list[tuple[int, Record | None]] = []
+        for number, (log_offset, size, _) in enumerate(store.entries(topic, queue_id, start, most)):
+            try:
+                data = store.record_at(log_offset, size)
+                found.append((start + number, None if data is None else decode_record(data)))
+            except RecordError:
+                found.append((start + number, None))
+        return found
