@@ -338,6 +338,7 @@ class Components:
             own_address=self._own_address,
             replication=self.replication,
             transactions=self._transactions,
+            pop=self.pop,
         )
 
     def _own_address(self) -> str:

@@ -17,6 +17,7 @@ from .group.groups import GroupTable, OffsetTable
 from .group.members import Members
 from .jobs import SaveJob
 from .outcomes.scheduler import LongPolling, Scheduler
+from .pop_answers import PopAnswers
 from .replication.log_replication import LogReplication
 from .settings.config import BrokerConfig
 from .settings.live import LiveSettings
@@ -66,3 +67,4 @@ class AdminParts(NamedTuple):
     own_address: Callable[[], str]
     replication: LogReplication
     transactions: Transactions
+    pop: PopAnswers

@@ -106,11 +106,14 @@ class AckOperation:
             return Outcome(handle, is_settled=True)
         old, now_ms = self._lease_of(ack, handle), self._log.now_ms()
         known = self._leases.find(old.key)
-        changed = Changed(now_ms, invisible_ms, handle.revive_queue_id)
+        key = old.key._replace(start_offset=ack.queue_offset, popped_at_ms=now_ms)
+        while self._leases.find(key) is not None:  # the log would take them for one
+            key = key._replace(popped_at_ms=key.popped_at_ms + 1)
+        changed = Changed(key.popped_at_ms, invisible_ms, handle.revive_queue_id)
         if known is not None and (known.is_over or ack.queue_offset not in known.open_offsets):
             return Outcome(changed, is_settled=True)
         new = Lease(
-            key=old.key._replace(start_offset=ack.queue_offset, popped_at_ms=now_ms),
+            key=key,
             invisible_ms=invisible_ms,
             queue_offsets=(ack.queue_offset,),
             end_offset=ack.queue_offset + 1,

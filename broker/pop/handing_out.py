@@ -16,7 +16,7 @@ Rules
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
@@ -91,6 +91,11 @@ class Popped(msgspec.Struct):
     records: list[bytes | memoryview] = msgspec.field(default_factory=list[bytes | memoryview])
     is_polling_full: bool = False
 
+    @property
+    def message_count(self) -> int:
+        """How many messages that are."""
+        return sum(len(each.queue_offsets) for each in self.queues)
+
 
 class PopValidator:
     """Admits requests."""
@@ -159,12 +164,12 @@ class _Taking:
     @property
     def room(self) -> int:
         """How many messages it may still be given."""
-        return self.request.max_messages - len(self.popped.records)
+        return self.request.max_messages - self.popped.message_count
 
     def lease(self, queue: LeaseQueue, start_offset: int, result: ReadResult, broker_name: str) -> Lease:
         """Return what holds the messages of a queue for the consumer."""
         popped = self.popped
-        offsets = tuple(int.from_bytes(record[20:28], "big") for record in result.records)
+        offsets = tuple(int.from_bytes(record[20:28], "big") for record in _split(result.records))
         return Lease(
             key=LeaseKey(queue.topic, queue.group, queue.queue_id, start_offset, popped.popped_at_ms, broker_name),
             invisible_ms=popped.invisible_ms,
@@ -377,7 +382,7 @@ class PopOperation:
             return list(result.records)
         popped, broker_name = taking.popped, self._settings.config.broker_name
         records: list[bytes | memoryview] = []
-        for data in result.records:
+        for data in _split(result.records):
             record = decode_record(data)
             handle = PopHandle(
                 start_offset,
@@ -391,6 +396,16 @@ class PopOperation:
             )
             records.append(_renamed(record, taking.request.topic, handle))
         return records
+
+
+def _split(runs: Iterable[memoryview]) -> Iterator[memoryview]:
+    """Yield the records of slices of the log, of which each may hold several."""
+    for run in runs:
+        position = 0
+        while position < len(run):
+            size = int.from_bytes(run[position : position + 4], "big")
+            yield run[position : position + size]
+            position += size
 
 
 def _renamed(record: Record, topic: str, handle: PopHandle) -> bytes:
