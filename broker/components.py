@@ -277,7 +277,11 @@ class Components:
             self._filters,
             self.registration.make_known,
             self._revive_topic,
+            self._is_timer_behind,
         )
+
+    def _is_timer_behind(self) -> bool:
+        return self.timer_delivery is not None and not self.timer_delivery.is_idle
 
     def _build_clients(self) -> ClientHandlers:
         state = self._state

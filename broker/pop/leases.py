@@ -74,6 +74,8 @@ class Lease(msgspec.Struct, eq=False, kw_only=True):
     """Whether the log has its check point, and what was acknowledged before that."""
     is_seen: bool = False
     """Whether its check point has come out of the timer."""
+    is_of_earlier_life: bool = False
+    """Whether a broker handed it out that has ended since."""
     is_over: bool = False
     """Whether nothing of it will be handed out again."""
     planned_at_ms: int = _NEVER_MS
@@ -187,7 +189,7 @@ class Leases:
 
     def add_stored(self, lease: Lease, at_ms: int) -> None:
         """Take a lease from the log that nobody knew; what is not acknowledged is handed out again at an instant."""
-        lease.is_stored = lease.is_seen = True
+        lease.is_stored = lease.is_seen = lease.is_of_earlier_life = True
         self._by_key[lease.key] = lease
         self._plan(lease, at_ms)
 

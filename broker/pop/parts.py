@@ -34,6 +34,7 @@ class PopNeeds(NamedTuple):
     filters: FilterSelection
     make_known: Callable[[Sequence[str], Callable[[], object]], object]
     revive_topic: str
+    is_timer_behind: Callable[[], bool]
 
 
 class Pop:
@@ -46,7 +47,9 @@ class Pop:
         self.leases = Leases(self._rules, tables.offsets.commit)
         place = ReviveTopic(needs.revive_topic, store.store_host)
         self._log = PopLog(needs.scheduler, needs.routing, place, lambda: settings.config.pop)
-        self.revival = Revival(self.leases, self._log, tables, lambda: settings.config.pop, needs.make_known)
+        self.revival = Revival(
+            self.leases, self._log, tables, lambda: settings.config.pop, needs.make_known, needs.is_timer_behind
+        )
         name = settings.config.broker_name
         self._reader = ReviveReader(self.leases, self.revival, self._log, tables.offsets, name)
         self._job = RevivalJob(self.revival, self._reader, self._log, clock)

@@ -9,7 +9,8 @@ Rules (``PopReviveService``; pop.md §6, §17)
        it is missing, and the group begins at its start.
     3. A lease whose topic or group is gone ends without that.
     4. A check point that comes out of the timer is one that is known here, or it is from before a start. The latter
-       is taken up: its acknowledgements come out of the timer as well, so it waits ``GUARD_MS`` behind its end.
+       is taken up: its acknowledgements come out of the timer as well, so it waits ``GUARD_MS`` behind its end, and
+       for as long as the timer has not delivered all that is due.
     5. The revive group's offset is the last record of a revive queue up to which everything is settled. A start reads
        on behind it.
     6. What the store does not take is tried again.
@@ -139,12 +140,14 @@ class Revival:
         tables: PopTables,
         config: Callable[[], PopConfig],
         make_known: Callable[[Sequence[str], Callable[[], object]], object],
+        is_timer_behind: Callable[[], bool],
     ) -> None:
         self._leases = leases
         self._log = log
         self._tables = tables
         self._config = config
         self._make_known = make_known
+        self._is_timer_behind = is_timer_behind
         self.armed = asyncio.Event()
         """Set when something is planned; whoever waits for it clears it."""
 
@@ -201,9 +204,12 @@ class Revival:
 
     def do_due(self) -> int:
         """Append what is due, as much as one turn may; return how many leases that were."""
-        to_store, ended = self._leases.take_due(self._log.now_ms(), _MOST_LEASES)
+        now_ms = self._log.now_ms()
+        to_store, ended = self._leases.take_due(now_ms, _MOST_LEASES)
         self._store(to_store)
-        self._revive(ended)
+        early = [lease for lease in ended if lease.is_of_earlier_life and self._is_timer_behind()]
+        self._leases.plan_again(early, now_ms + RETRY_MS)
+        self._revive([lease for lease in ended if lease not in early])
         return len(to_store) + len(ended)
 
     def store_kept(self) -> None:
