@@ -9,7 +9,10 @@ Rules
        The log has it before the old one lets go of it, since the group's offset may be behind it already.
     4. A lease that is over takes no change: its messages are on their way to the retry topic. One that nobody knows
        here may be from before a start, so it does; the log pairs what belongs together.
-    5. The broker of a handle is not looked at: brokers of one name have followed each other.
+    5. A handle of an ordered read speaks of the queue's batch (``ordered_batches.py``); the group's offset follows it.
+       What lies before that offset is done already. A change there tells how long the message stays invisible since it
+       was handed out.
+    6. The broker of a handle is not looked at: brokers of one name have followed each other.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,12 +23,15 @@ from ...common.errors import DecodeError, MessageRefusedError, StoreError
 from ...common.outcome import Outcome
 from ...common.pop_texts import PopHandle, parse_handle
 from ...store.message_store import MessageStore
+from ..group.groups import OffsetTable
 from ..outcomes.scheduler import Scheduler
 from ..settings.refusal import FAQ, Refusal
-from ..topic.topics import TopicTable
 from .check_points import LeaseKey
+from .handing_out import ORDERED
 from .leases import Lease, Leases
-from .revival import PopLog, Revival
+from .ordered_batches import NOTHING, REFUSED, Attempt, OrderedBatches, OrderedPlace
+from .revival import PopLog, PopTables, Revival
+from .waiting import PopWaiting
 
 
 class AckRequest(Protocol):
@@ -55,23 +61,79 @@ class Changed(NamedTuple):
     revive_queue_id: int
 
 
+class OrderedAcks:
+    """The same for messages that were handed out in order."""
+
+    def __init__(
+        self, batches: OrderedBatches, offsets: OffsetTable, waiting: PopWaiting, now_ms: Callable[[], int]
+    ) -> None:
+        self._batches = batches
+        self._offsets = offsets
+        self._waiting = waiting
+        self._now_ms = now_ms
+
+    def __repr__(self) -> str:
+        return f"<OrderedAcks {self._batches!r}>"
+
+    def acknowledge(self, ack: AckRequest, popped_at_ms: int, consumer: tuple[str, int]) -> Refusal | None:
+        """Be done with a message; return why not, if it is none of its batch."""
+        place = OrderedPlace(ack.topic, ack.consumer_group, ack.queue_id)
+        committed = self._committed(place)
+        if self.acknowledge_at(place, ack.queue_offset, popped_at_ms) != REFUSED:
+            return None
+        remark = (
+            f"offset is illegal, key:{place.topic}@{place.group}@{place.queue_id}, old:{committed}, "
+            f"commit:{ack.queue_offset}, next:-1, /{consumer[0]}:{consumer[1]}"
+        )
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+    def acknowledge_at(self, place: OrderedPlace, queue_offset: int, popped_at_ms: int) -> int:
+        """Be done with a message, and move the group; return what ``OrderedBatches.acknowledge`` does."""
+        if queue_offset < self._committed(place):
+            return NOTHING
+        next_offset = self._batches.acknowledge(place, queue_offset, popped_at_ms)
+        if next_offset >= 0:
+            self._offsets.commit(place.group, place.topic, place.queue_id, next_offset)
+            self._wake_if_free(place)
+        return next_offset
+
+    def change(self, ack: AckRequest, popped_at_ms: int, invisible_ms: int) -> Changed:
+        """Have a message visible again at another time."""
+        place, now_ms = OrderedPlace(ack.topic, ack.consumer_group, ack.queue_id), self._now_ms()
+        if ack.queue_offset < self._committed(place):
+            return Changed(0, 0, 0)
+        self._batches.change(place, ack.queue_offset, popped_at_ms, now_ms + invisible_ms)
+        self._wake_if_free(place)
+        return Changed(popped_at_ms, now_ms + invisible_ms - popped_at_ms, ORDERED)
+
+    def _committed(self, place: OrderedPlace) -> int:
+        return self._offsets.committed(place.group, place.topic, place.queue_id) or 0
+
+    def _wake_if_free(self, place: OrderedPlace) -> None:
+        until_ms = self._batches.blocked_until_ms(place, Attempt(None, 0))
+        if until_ms is None:
+            self._waiting.wake_queue(place.topic, place.group, place.queue_id)
+
+
 class AckOperation:
     """Takes acknowledgements and changes."""
 
     def __init__(
         self,
         scheduler: Scheduler,
-        topics: TopicTable,
+        tables: PopTables,
         leases: Leases,
         revival: Revival,
+        ordered: OrderedAcks,
         log: PopLog,
         own: Callable[[], tuple[str, int]],
     ) -> None:
         self._scheduler = scheduler
         self._store: MessageStore = scheduler.store
-        self._topics = topics
+        self._topics = tables.topics
         self._leases = leases
         self._revival = revival
+        self._ordered = ordered
         self._log = log
         self._own = own  # the broker's name, and how many revive queues it has
 
@@ -83,6 +145,8 @@ class AckOperation:
         handle = self._check(ack, consumer, past_end=1)
         if isinstance(handle, Refusal):
             return Outcome(handle, is_settled=True)
+        if handle.revive_queue_id == ORDERED:
+            return Outcome(self._ordered.acknowledge(ack, handle.popped_at_ms, consumer), is_settled=True)
         lease = self._lease_of(ack, handle)
         return self._acknowledge([(lease, [ack.queue_offset])])
 
@@ -93,7 +157,10 @@ class AckOperation:
             place = batch.key.topic, batch.key.queue_id
             least, end = self._store.min_offset(*place), self._store.max_offset(*place)
             offsets = [offset for offset in batch.queue_offsets if least <= offset < end]
-            if offsets:
+            if batch.revive_queue_id == ORDERED:
+                for offset in offsets:
+                    self._ordered.acknowledge_at(OrderedPlace(*batch.key[:3]), offset, batch.key.popped_at_ms)
+            elif offsets:
                 found.append((self._make_lease(batch), offsets))
         return self._acknowledge(found)
 
@@ -104,6 +171,8 @@ class AckOperation:
         handle = self._check(ack, consumer, past_end=0)
         if isinstance(handle, Refusal):
             return Outcome(handle, is_settled=True)
+        if handle.revive_queue_id == ORDERED:
+            return Outcome(self._ordered.change(ack, handle.popped_at_ms, invisible_ms), is_settled=True)
         old, now_ms = self._lease_of(ack, handle), self._log.now_ms()
         known = self._leases.find(old.key)
         key = old.key._replace(start_offset=ack.queue_offset, popped_at_ms=now_ms)

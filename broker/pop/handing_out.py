@@ -13,6 +13,8 @@ Rules
     6. A message of a retry topic is handed out under the name of the topic that was asked for, with its handle in
        POP_CK; nobody could tell whose queue it is from else.
     7. A request that finds nothing waits, if it may (``waiting.py``).
+    8. Who reads in order reads from the group's offset on and no retry topic; a queue of which a message is out is
+       passed over (``ordered_batches.py``). Such a request waits until that is over, too.
 """
 
 import random
@@ -25,7 +27,7 @@ import msgspec
 from ...common.codes import ResponseCode
 from ...common.names import PERM_READ, RETRY_PREFIX, pop_retry_topics
 from ...common.outcome import Outcome
-from ...common.pop_texts import NORMAL, PopHandle, PoppedQueue, retry_kind
+from ...common.pop_texts import NORMAL, PopHandle, PoppedQueue, format_order_counts, retry_kind
 from ...common.properties import POP_CK, encode_properties
 from ...common.record import NewRecord, Record, decode_record, encode_record
 from ...store.consumequeue.queue_reader import ReadLimits, ReadResult, ReadStatus
@@ -35,12 +37,15 @@ from ..settings.live import LiveSettings
 from ..settings.refusal import FAQ, Refusal
 from .check_points import LeaseKey
 from .leases import Lease, LeaseQueue, Leases
+from .ordered_batches import Attempt, OrderedBatches, OrderedPlace
 from .revival import PopTables, Revival
 from .waiting import EARLY_MS, PopWaiting, Waiting, WaitKey
 
 MOST_MESSAGES: Final = 32
 MOST_BYTES: Final = 128 << 20
 FROM_FIRST: Final = 0
+ORDERED: Final = 999
+"""What stands for a revive queue where none is needed."""
 _LATE_MS: Final = 500
 _OUTSIDE: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
 _NOT_WANTED: Final = (ReadStatus.NO_MATCHED_MESSAGE, ReadStatus.OFFSET_FOUND_NULL, ReadStatus.MESSAGE_WAS_REMOVING)
@@ -60,6 +65,8 @@ class PopRequest(Protocol):
     init_mode: int
     expression_type: str | None
     expression: str | None
+    is_ordered: bool
+    attempt_id: str | None
 
 
 class NotificationRequest(Protocol):
@@ -70,6 +77,8 @@ class NotificationRequest(Protocol):
     queue_id: int
     poll_ms: int
     born_at_ms: int
+    is_ordered: bool
+    attempt_id: str | None
 
 
 class Place(Protocol):
@@ -78,6 +87,8 @@ class Place(Protocol):
     consumer_group: str
     topic: str
     queue_id: int
+    is_ordered: bool
+    attempt_id: str | None
 
 
 class Popped(msgspec.Struct):
@@ -90,6 +101,10 @@ class Popped(msgspec.Struct):
     queues: list[PoppedQueue] = msgspec.field(default_factory=list[PoppedQueue])
     records: list[bytes | memoryview] = msgspec.field(default_factory=list[bytes | memoryview])
     is_polling_full: bool = False
+    order_counts: list[str] = msgspec.field(default_factory=list[str])
+    """How often what is read in order was handed out before, by queue."""
+    blocked_until_ms: int | None = None
+    """When the first queue that was passed over can be read."""
 
     @property
     def message_count(self) -> int:
@@ -190,6 +205,7 @@ class PopOperation:
         tables: PopTables,
         leases: Leases,
         revival: Revival,
+        ordered: OrderedBatches,
         waiting: PopWaiting,
         now_ms: Callable[[], int],
         chance: Callable[[int], int] = random.randrange,
@@ -200,6 +216,7 @@ class PopOperation:
         self._tables = tables
         self._leases = leases
         self._revival = revival
+        self._ordered = ordered
         self._waiting = waiting
         self._now_ms = now_ms
         self._chance = chance
@@ -223,6 +240,7 @@ class PopOperation:
         held = Waiting(key, again, wanted.accepts_arrival)
         delay_ms = request.born_at_ms + request.poll_ms - EARLY_MS - self._now_ms()
         outcome = self._waiting.hold(held, delay_ms)
+        self._wake_when_free(key, popped)
         if popped.rest > 0:
             self._waiting.wake_one(key)
         if outcome is None:
@@ -250,6 +268,8 @@ class PopOperation:
     def _has_message(self, request: Place) -> bool:
         group = request.consumer_group
         for topic, queue_id in self._places(request):
+            if request.is_ordered and self._is_blocked(request, topic, queue_id):
+                continue
             committed = self._tables.offsets.committed(group, topic, queue_id)
             start = max(0, self._store.min_offset(topic, queue_id)) if committed is None else committed
             if self._store.max_offset(topic, queue_id) > self._leases.next_offset(
@@ -257,6 +277,10 @@ class PopOperation:
             ):
                 return True
         return False
+
+    def _is_blocked(self, request: Place, topic: str, queue_id: int) -> bool:
+        place = OrderedPlace(topic, request.consumer_group, queue_id)
+        return self._ordered.blocked_until_ms(place, Attempt(request.attempt_id, 0)) is not None
 
     def _places(self, request: Place) -> Iterator[tuple[str, int]]:
         """Yield all queues that a group may be handed something of."""
@@ -272,28 +296,36 @@ class PopOperation:
         if isinstance(wanted, Refusal):
             return wanted
         popped = self._take(request, wanted)
+        key = WaitKey(request.topic, request.consumer_group, request.queue_id)
         if not popped.records and not is_last:
+            self._wake_when_free(key, popped)
             return None
-        self._wake_next(WaitKey(request.topic, request.consumer_group, request.queue_id), popped)
+        self._wake_next(key, popped)
         return popped
+
+    def _wake_when_free(self, key: WaitKey, popped: Popped) -> None:
+        if popped.blocked_until_ms is not None:
+            self._waiting.wake_later(key, popped.blocked_until_ms - self._now_ms())
 
     def _wake_next(self, key: WaitKey, popped: Popped) -> None:
         if popped.records and popped.rest > 0:
             self._waiting.wake_one(key)
 
     def _take(self, request: PopRequest, wanted: PullFilter) -> Popped:
-        revive_queues = self._settings.config.revive_queues
-        popped = Popped(self._now_ms(), request.invisible_ms, self._next_revive_queue % revive_queues)
-        self._next_revive_queue += 1
-        taking = _Taking(request, wanted, popped)
+        revive_queue = ORDERED
+        if not request.is_ordered:
+            revive_queue = self._next_revive_queue % self._settings.config.revive_queues
+            self._next_revive_queue += 1
+        taking = _Taking(request, wanted, Popped(self._now_ms(), request.invisible_ms, revive_queue))
+        read = self._read_ordered if request.is_ordered else self._read
         for topic, queue_id in self._order(request):
-            self._read(taking, LeaseQueue(request.consumer_group, topic, queue_id))
-        return popped
+            read(taking, LeaseQueue(request.consumer_group, topic, queue_id))
+        return taking.popped
 
     def _order(self, request: PopRequest) -> Iterator[tuple[str, int]]:
         """Yield the queues in the order in which they are looked at."""
         config, start = self._settings.config.pop, self._chance(_CHANCES)
-        retries = list(self._retry_queues(request, start))
+        retries = [] if request.is_ordered else list(self._retry_queues(request, start))
         is_retry_first = start < config.retry_percent
         if is_retry_first:
             yield from retries
@@ -325,11 +357,7 @@ class PopOperation:
         if taking.room <= 0 or self._has_enough_in_flight(queue):
             popped.rest += max(0, self._store.max_offset(queue.topic, queue.queue_id) - start_offset)
             return
-        result = self._read_store(queue, start_offset, taking)
-        if result.status in _OUTSIDE and result.next_offset != start_offset:
-            start_offset = result.next_offset
-            self._tables.offsets.commit(*queue, start_offset)
-            result = self._read_store(queue, start_offset, taking)
+        start_offset, result = self._read_inside(queue, start_offset, taking)
         if result.records:
             lease = taking.lease(queue, start_offset, result, config.broker_name)
             self._revival.hand_out(lease)
@@ -340,6 +368,40 @@ class PopOperation:
         elif result.status in _NOT_WANTED and result.next_offset > start_offset:
             self._leases.skip(queue, popped.popped_at_ms, result.next_offset)
         popped.rest += max(0, result.max_offset - result.next_offset)
+
+    def _read_ordered(self, taking: _Taking, queue: LeaseQueue) -> None:
+        popped, request = taking.popped, taking.request
+        place = OrderedPlace(queue.topic, queue.group, queue.queue_id)
+        attempt = Attempt(request.attempt_id, request.invisible_ms)
+        start_offset = self._start_offset(queue, request.init_mode)
+        until_ms = self._ordered.blocked_until_ms(place, attempt)
+        if until_ms is not None:
+            popped.blocked_until_ms = min(until_ms, popped.blocked_until_ms or until_ms)
+            return
+        if taking.room <= 0:
+            popped.rest += max(0, self._store.max_offset(queue.topic, queue.queue_id) - start_offset)
+            return
+        start_offset, result = self._read_inside(queue, start_offset, taking)
+        if result.records:
+            offsets = [int.from_bytes(record[20:28], "big") for record in _split(result.records)]
+            counts = self._ordered.hand_out(place, offsets, attempt)
+            self._tables.offsets.commit(*queue, start_offset)
+            kind = retry_kind(queue.topic)
+            popped.queues.append(PoppedQueue(kind, queue.queue_id, start_offset, offsets))
+            popped.order_counts.append(format_order_counts(kind, queue.queue_id, counts))
+            popped.records += result.records
+        elif result.status in _NOT_WANTED and result.next_offset > start_offset:
+            self._tables.offsets.commit(*queue, result.next_offset)
+        popped.rest += max(0, result.max_offset - result.next_offset)
+
+    def _read_inside(self, queue: LeaseQueue, start_offset: int, taking: _Taking) -> tuple[int, ReadResult]:
+        """Read a queue; if the offset is outside of it, from where it is right."""
+        result = self._read_store(queue, start_offset, taking)
+        if result.status in _OUTSIDE and result.next_offset != start_offset:
+            start_offset = result.next_offset
+            self._tables.offsets.commit(*queue, start_offset)
+            result = self._read_store(queue, start_offset, taking)
+        return start_offset, result
 
     def _read_store(self, queue: LeaseQueue, start_offset: int, taking: _Taking) -> ReadResult:
         limits = ReadLimits(taking.room, MOST_BYTES)
@@ -355,6 +417,7 @@ class PopOperation:
         offsets = self._tables.offsets
         if offsets.resets and (reset_to := offsets.take_reset(*queue)) is not None:
             self._revival.forget(queue)
+            self._ordered.forget(OrderedPlace(queue.topic, queue.group, queue.queue_id))
             offsets.commit(*queue, reset_to)
             return reset_to
         committed = offsets.committed(*queue)

@@ -29,7 +29,7 @@ from ...remoting.transport.server import answers
 from ..settings.refusal import Refusal
 from .acks import AckOperation, BatchAck, Changed
 from .check_points import LeaseKey
-from .handing_out import PopOperation, Popped
+from .handing_out import ORDERED, PopOperation, Popped
 from .waiting import PopWaiting, WaitKey
 
 _NOTHING: Final = "NO_MESSAGE_IN_QUEUE"
@@ -141,6 +141,7 @@ def _encode_popped(_command: Command, outcome: Outcome[Popped | Refusal]) -> Com
         rest=popped.rest,
         start_offset_info=format_start_offsets(popped.queues),
         msg_offset_info=format_offsets(popped.queues),
+        order_count_info=";".join(popped.order_counts) if popped.revive_queue_id == ORDERED else None,
     )
     if popped.records:
         return Command.response(ResponseCode.SUCCESS, _FOUND, reply, b"".join(popped.records))

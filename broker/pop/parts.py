@@ -14,11 +14,12 @@ from ..delay.delayed_messages import DelayRouting
 from ..group.filters import FilterSelection
 from ..outcomes.scheduler import Scheduler
 from ..settings.live import LiveSettings
-from .acks import AckOperation
+from .acks import AckOperation, OrderedAcks
 from .check_points import ReviveTopic
 from .handing_out import PopOperation, PopValidator
 from .handlers import PopHandlers
 from .leases import LeaseQueue, LeaseRules, Leases
+from .ordered_batches import OrderedBatches
 from .revival import PopLog, PopTables, Revival, RevivalJob, ReviveReader
 from .waiting import PopWaiting, WaitLimits
 
@@ -54,10 +55,20 @@ class Pop:
         self._reader = ReviveReader(self.leases, self.revival, self._log, tables.offsets, name)
         self._job = RevivalJob(self.revival, self._reader, self._log, clock)
         self.waiting = PopWaiting(clock, self._limits)
+        self.ordered = OrderedBatches(clock.now_ms)
         validator = PopValidator(settings, tables, needs.filters, clock.now_ms)
-        pops = PopOperation(store, settings, validator, tables, self.leases, self.revival, self.waiting, clock.now_ms)
+        pops = PopOperation(
+            store, settings, validator, tables, self.leases, self.revival, self.ordered, self.waiting, clock.now_ms
+        )
+        ordered_acks = OrderedAcks(self.ordered, tables.offsets, self.waiting, clock.now_ms)
         acks = AckOperation(
-            needs.scheduler, tables.topics, self.leases, self.revival, self._log, lambda: (name, self._revive_queues)
+            needs.scheduler,
+            tables,
+            self.leases,
+            self.revival,
+            ordered_acks,
+            self._log,
+            lambda: (name, self._revive_queues),
         )
         self.handlers: dict[int, Handler] = handlers_of(PopHandlers(pops, acks, self.waiting, lambda: name))
 

@@ -122,6 +122,15 @@ class PopWaiting:
         """Wake the first under a key: there is more than another one has taken."""
         self._wake_first(key, None)
 
+    def wake_later(self, key: WaitKey, delay_ms: int) -> None:
+        """Wake the first under a key after a while: what blocks a queue is over then."""
+        self._clock.call_at(self._clock.monotonic_ms() + max(0, delay_ms), self.wake_one, key)
+
+    def wake_queue(self, topic: str, group: str, queue_id: int) -> None:
+        """Wake one of a group that waits at a queue, and one that waits for all: the queue can be read again."""
+        for each in (ALL_QUEUES, queue_id):
+            self.wake_one(WaitKey(topic, group, each))
+
     def wake_all(self) -> None:
         """Answer everybody: the broker stops."""
         for heap in list(self._by_key.values()):
