@@ -1,12 +1,11 @@
 """Messages that are handed out for a time, by raw requests to a broker whose clock the test moves."""
 
 import asyncio
-import json
 import pathlib
 import shutil
 
 import pytest
-from pops import MINUTE_MS, ack_fields, acknowledge, ask_pop, change, pop
+from pops import MINUTE_MS, acknowledge, ask_pop, change, pop
 from raw_calls import Caller, open_caller, until
 
 from rocketlet.broker.server import Broker
@@ -186,22 +185,3 @@ async def test_leases_outlive_the_broker(
         assert [message.body for message in await pop(caller)] == [b"2"]
         await clock.elapse(10_000)
         assert await pop(caller) == []
-
-
-async def test_refusals_are_java_s(caller: Caller) -> None:
-    """Codes and remarks, in the order of the checks."""
-    recorded = json.loads((pathlib.Path(__file__).parents[2] / "vectors/pop/pop-errors.json").read_text())
-    assert recorded["exchanges"]
-    answer = await ask_pop(caller, maxMsgNums=33)
-    assert (answer.code, answer.remark) == (29, "the broker[127.0.0.1] pop message's num is greater than 32")
-    assert answer.ext == {"popTime": "0", "invisibleTime": "0", "reviveQid": "0", "restNum": "0"}
-    [message] = await pop(caller)
-    fields = ack_fields(message)
-    for changes, code in [
-        ({"queueId": "9"}, 13),
-        ({"offset": "500"}, 208),
-        ({"topic": "NoSuch"}, 17),
-        ({"extraInfo": "1 2 3"}, 1),
-    ]:
-        answer = await caller.ask(RequestCode.ACK_MESSAGE, fields | changes)
-        assert answer.code == code, changes
